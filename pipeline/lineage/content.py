@@ -41,10 +41,10 @@ def rewritten(table: Table, cut: int | None) -> tuple[list[DataFile], pa.Table |
     reader = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
     read = [task for task in tasks if task.file in chosen]  # a list, because the reader goes through it twice
     rows = reader.to_table(read)
-    there = sum(task.file.record_count for task in read)
-    if rows.num_rows != there and not any(task.delete_files for task in read):
+    in_files = sum(task.file.record_count for task in read)
+    if rows.num_rows != in_files and not any(task.delete_files for task in read):
         raise Transient(
-            f"{'.'.join(table.name())} can't be rewritten: {there} rows are in its files, and {rows.num_rows} were read. Nothing "
+            f"{'.'.join(table.name())} can't be rewritten: {in_files} rows are in its files, and {rows.num_rows} were read. Nothing "
             "was changed; the next recording tries again"
         )
     if cut is None:
@@ -69,11 +69,13 @@ def old_snapshots(table: Table) -> list[int]:
     # A snapshot that a tag or a branch names stays: somebody wants it.
     named = {ref.snapshot_id for ref in table.metadata.refs.values()}
     old: list[int] = []
-    at = table.current_snapshot()
+    snapshot = table.current_snapshot()
     place = 1
-    while at is not None:
+    while snapshot is not None:
         place += 1
-        if place > _KEPT_SNAPSHOTS and at.snapshot_id not in named:
-            old.append(at.snapshot_id)
-        at = None if at.parent_snapshot_id is None else table.snapshot_by_id(at.parent_snapshot_id)
+        if place > _KEPT_SNAPSHOTS and snapshot.snapshot_id not in named:
+            old.append(snapshot.snapshot_id)
+        snapshot = (
+            None if snapshot.parent_snapshot_id is None else table.snapshot_by_id(snapshot.parent_snapshot_id)
+        )
     return old

@@ -51,10 +51,10 @@ class LineageDecoder:
     def _add_ranges(self, batch: pa.RecordBatch) -> None:
         self._times = {}
         sequences, snapshots, places = (_values(batch, name) for name in _WHERE)
-        at, writer = self._instants(batch["snapshot_at"]), self._shared(batch["writer"])
-        for snapshot, time, by, entry, place, each in zip(
+        times, writer = self._instants(batch["snapshot_at"]), self._shared(batch["writer"])
+        for snapshot, time, by, entry, place, recorded in zip(
             map(SnapshotPlace, sequences, snapshots),
-            at,
+            times,
             writer,
             self._shared(batch["entry"]),
             places,
@@ -62,9 +62,9 @@ class LineageDecoder:
             strict=True,
         ):
             if entry == DERIVED:
-                self.pages.of(snapshot, time).derived.append((place, each))
+                self.pages.of(snapshot, time).derived.append((place, recorded))
             else:
-                self.pages.ours(snapshot, time, writer=by).ranges.append((place, each))
+                self.pages.ours(snapshot, time, writer=by).ranges.append((place, recorded))
 
     def _ranges(self, batch: pa.RecordBatch) -> Iterator[Range]:
         rows = _values(batch, "rows")
@@ -140,21 +140,22 @@ class LineageDecoder:
             strict=True,
         )
         return (
-            each if there else None for each, there in zip(raw, column.is_valid().to_pylist(), strict=True)
+            position if is_valid else None
+            for position, is_valid in zip(raw, column.is_valid().to_pylist(), strict=True)
         )
 
     def _position(self, key: ShardKey, raw: _Raw) -> Position:
-        known = self._last.get(key)
-        if known is not None and known[0] == raw:
-            return known[1]
-        sequence, sub, ended, gap_accepted, inside, children, arrival, seen, start, skipped_until = raw
+        last = self._last.get(key)
+        if last is not None and last[0] == raw:
+            return last[1]
+        sequence, sub, ended, gap_accepted, inside, children, arrival, seen_at, start, skipped_until = raw
         position = Position(
             None if sequence is None else int(sequence),
             sub,
             ended=ended,
             children=children,
             arrival=arrival,
-            seen=seen,
+            seen=seen_at,
             start=None if start is None else start_in(start),
             gap_accepted=gap_accepted,
             inside=inside,
@@ -176,13 +177,13 @@ class LineageDecoder:
             yield key
 
     def _shared(self, column: _Column) -> list[Any]:
-        known = self._texts.setdefault
-        return [None if text is None else known(text, text) for text in column.to_pylist()]
+        shared = self._texts.setdefault
+        return [None if text is None else shared(text, text) for text in column.to_pylist()]
 
     def _text_lists(self, column: _Column) -> Sequence[tuple[str, ...]]:
-        values, known = self._shared(column.values), self._lists.setdefault
+        values, shared = self._shared(column.values), self._lists.setdefault
         lists = (tuple(values[begin:end]) for begin, end in pairwise(column.offsets.to_pylist()))
-        return [known(each, each) for each in lists]
+        return [shared(texts, texts) for texts in lists]
 
     def _instants(self, column: _Column) -> Iterator[Any]:
         for micros in column.cast(pa.int64()).to_pylist():
@@ -217,6 +218,6 @@ def _parents(column: _Column) -> Sequence[tuple[ParentReason, ...]]:
     if not len(column.values):
         return [()] * len(column)
     return [
-        tuple(ParentReason(p["shard_id"], ParentIs(p["why"]), p["by"]) for p in each)
-        for each in column.to_pylist()
+        tuple(ParentReason(p["shard_id"], ParentIs(p["why"]), p["by"]) for p in reasons)
+        for reasons in column.to_pylist()
     ]

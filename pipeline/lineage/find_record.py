@@ -32,12 +32,12 @@ class FoundRecord:
 
     @property
     def arrival(self) -> datetime | None:
-        found: datetime | None = self.content["arrival_ts"][0].as_py()
-        return found
+        first: datetime | None = self.content["arrival_ts"][0].as_py()
+        return first
 
     def texts(self, column: str) -> list[str]:
         """The different values of a column with texts."""
-        return sorted({each for each in self.content[column].to_pylist() if each is not None})
+        return sorted({text for text in self.content[column].to_pylist() if text is not None})
 
 
 def find_record(where: IcebergTable, landed: Range, sequence: int) -> Iterator[FoundRecord]:
@@ -45,10 +45,10 @@ def find_record(where: IcebergTable, landed: Range, sequence: int) -> Iterator[F
     in the table's metadata, are read."""
     with asking(f"the table {where.identifier}"):
         table = where.open()
-        wanted = _filter(landed, sequence)
-        tasks = list(table.scan(row_filter=wanted).plan_files())
+        condition = _filter(landed, sequence)
+        tasks = list(table.scan(row_filter=condition).plan_files())
         added = {file.path: file.snapshot for file in landed_files(where)} if tasks else {}
-        reader = ArrowScan(table.metadata, table.io, table.schema(), wanted)
+        reader = ArrowScan(table.metadata, table.io, table.schema(), condition)
         for task in tasks:
             rows = reader.to_table([task])
             if rows.num_rows:
@@ -58,12 +58,12 @@ def find_record(where: IcebergTable, landed: Range, sequence: int) -> Iterator[F
 
 def _filter(landed: Range, sequence: int) -> BooleanExpression:
     key = landed.key
-    wanted = (
+    condition = (
         f"stream = '{key.stream.name}' and stream_epoch = {key.stream.epoch} and shard_id = '{key.shard_id}' "
         f"and sequence_number = '{sequence}'"
     )
     if landed.first_arrival is not None and landed.last_arrival is not None:
         # With the times of arrival, only files of the right days are looked at. Kinesis's times are approximate.
         since, until = landed.first_arrival - APPROXIMATE, landed.last_arrival + APPROXIMATE
-        wanted += f" and arrival_ts >= '{since.isoformat()}' and arrival_ts <= '{until.isoformat()}'"
-    return parse(wanted)
+        condition += f" and arrival_ts >= '{since.isoformat()}' and arrival_ts <= '{until.isoformat()}'"
+    return parse(condition)

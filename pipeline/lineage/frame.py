@@ -44,24 +44,24 @@ def lineage_frame(entries: Iterable[LedgerEntry | Lost]) -> pd.DataFrame:
         (
             entry.at,
             entry.snapshot,
-            each.key.stream.name,
-            each.key.shard_id,
-            each.kind.value,
-            _text(each.after),
-            _text(each.upto),
-            each.rows,
-            each.records,
-            each.unpacked,
-            each.bytes,
-            each.first_arrival,
-            each.last_arrival,
-            each.run,
-            ", ".join(f"{p.shard_id} ({p.why})" for p in each.parents),
-            ", ".join(each.upto.children),
-            each.stored_why,
+            recorded.key.stream.name,
+            recorded.key.shard_id,
+            recorded.kind.value,
+            _text(recorded.after),
+            _text(recorded.upto),
+            recorded.rows,
+            recorded.records,
+            recorded.unpacked,
+            recorded.bytes,
+            recorded.first_arrival,
+            recorded.last_arrival,
+            recorded.run,
+            ", ".join(f"{p.shard_id} ({p.why})" for p in recorded.parents),
+            ", ".join(recorded.upto.children),
+            recorded.stored_why,
         )
         for entry in entries
-        for each in (entry.page.ranges if isinstance(entry, LedgerEntry) else entry.ranges)
+        for recorded in (entry.page.ranges if isinstance(entry, LedgerEntry) else entry.ranges)
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
@@ -80,16 +80,17 @@ ACCOUNTS = {
 def parsed_frame(entries: Iterable[LedgerEntry | Lost]) -> pd.DataFrame:
     """The ledger of a typed table: `why` is spread over columns of its own where it is an accounting."""
     frame = lineage_frame(entries)
-    told = [read_accounting(why) if why.startswith("{") else Accounting(0, 0) for why in frame["why"]]
+    accounts = [read_accounting(why) if why.startswith("{") else Accounting(0, 0) for why in frame["why"]]
     values: dict[str, Any] = {
-        "parsed": [each.parsed for each in told],
-        "quarantined": [each.quarantined for each in told],
+        "parsed": [account.parsed for account in accounts],
+        "quarantined": [account.quarantined for account in accounts],
         "dropped": [
-            ", ".join(f"{rows} by {why}" for why, rows in sorted(each.dropped.items())) for each in told
+            ", ".join(f"{rows} by {why}" for why, rows in sorted(account.dropped.items()))
+            for account in accounts
         ],
-        "version": [each.version for each in told],
-        "schema": [each.schema for each in told],
-        "code": [each.code for each in told],
+        "version": [account.version for account in accounts],
+        "schema": [account.schema for account in accounts],
+        "code": [account.code for account in accounts],
     }
     return frame.assign(**values).astype(ACCOUNTS)
 

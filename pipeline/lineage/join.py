@@ -45,17 +45,17 @@ _Accounts = Mapping[str, Accounting | None]
 
 def joined(batches: Iterable[pa.RecordBatch], joining: Joining) -> pa.Table | None:
     """The rows of all batches; None where they can't be joined, because the batches don't have the ranges of a shard in their order."""
-    parts: list[pa.Table] = []
+    tables: list[pa.Table] = []
     many = _MANY
     for batch in batches:
-        parts.append(_joined(_with_own(pa.Table.from_batches([batch])), joining))
-        if sum(len(each) for each in parts) > many:
-            parts = [_joined(pa.concat_tables(parts), joining)]
+        tables.append(_joined(_with_own(pa.Table.from_batches([batch])), joining))
+        if sum(len(table) for table in tables) > many:
+            tables = [_joined(pa.concat_tables(tables), joining)]
             # What is left can't be joined, and needn't be looked at again for each batch.
-            many = max(_MANY, 2 * len(parts[0]))
-    if not parts:
+            many = max(_MANY, 2 * len(tables[0]))
+    if not tables:
         return None
-    every = _joined(pa.concat_tables(parts), joining)
+    every = _joined(pa.concat_tables(tables), joining)
     return every if _are_in_order(every) else None
 
 
@@ -72,10 +72,10 @@ def _joined(rows: pa.Table, joining: Joining) -> pa.Table:
     steps = steps.sort_by([(name, "ascending") for name in _ORDER]).combine_chunks()
     first = np.flatnonzero(~_goes_on(steps, joining))
     last = np.append(first[1:], len(steps)) - 1
-    made = _made_one(steps, first, last)
+    runs = _made_one(steps, first, last)
     if not joining.is_aside:
-        made = _with(made, "why", _reasons(steps, made, first, last))
-    return pa.concat_tables([rest, made])
+        runs = _with(runs, "why", _reasons(steps, runs, first, last))
+    return pa.concat_tables([rest, runs])
 
 
 def _moves(rows: pa.Table) -> _Column:
@@ -105,55 +105,55 @@ def _goes_on(steps: pa.Table, joining: Joining) -> _Column:
 
 def _plain(steps: pa.Table, joining: Joining) -> _Column:
     after, upto = steps["after"].combine_chunks(), steps["upto"].combine_chunks()
-    found = pc.and_(pc.less(steps["snapshot_sequence"], joining.below), after.is_valid())
-    for at in (after, upto):
-        found = pc.and_(found, pc.struct_field(at, "sequence_number").is_valid())
-        found = pc.and_(found, pc.invert(pc.struct_field(at, "ended")))
-        if at.type.get_field_index("inside") >= 0:
-            found = pc.and_(found, pc.invert(pc.fill_null(pc.struct_field(at, "inside"), False)))
-        if at.type.get_field_index("skipped_until") >= 0:
-            found = pc.and_(found, pc.struct_field(at, "skipped_until").is_null())
-    found = pc.and_(found, _is_forward(after, upto))
-    found = pc.and_(found, pc.equal(pc.list_value_length(steps["parents"]), 0))
-    found = pc.and_(found, pc.greater_equal(steps["rows"], 0))
-    found = pc.and_(found, _is_of_its_stream(steps))
+    is_plain = pc.and_(pc.less(steps["snapshot_sequence"], joining.below), after.is_valid())
+    for position in (after, upto):
+        is_plain = pc.and_(is_plain, pc.struct_field(position, "sequence_number").is_valid())
+        is_plain = pc.and_(is_plain, pc.invert(pc.struct_field(position, "ended")))
+        if position.type.get_field_index("inside") >= 0:
+            is_plain = pc.and_(is_plain, pc.invert(pc.fill_null(pc.struct_field(position, "inside"), False)))
+        if position.type.get_field_index("skipped_until") >= 0:
+            is_plain = pc.and_(is_plain, pc.struct_field(position, "skipped_until").is_null())
+    is_plain = pc.and_(is_plain, _is_forward(after, upto))
+    is_plain = pc.and_(is_plain, pc.equal(pc.list_value_length(steps["parents"]), 0))
+    is_plain = pc.and_(is_plain, pc.greater_equal(steps["rows"], 0))
+    is_plain = pc.and_(is_plain, _is_of_its_stream(steps))
     if joining.is_aside:
-        return _flags(pc.and_(found, _is_parsed(steps)))
-    return _flags(found) & _accounted(steps)
+        return _flags(pc.and_(is_plain, _is_parsed(steps)))
+    return _flags(is_plain) & _accounted(steps)
 
 
 def _is_of_its_stream(steps: pa.Table) -> _Column:
     """Whether the arrivals may be those of the stream (`headrace.pipeline.core.ledger.belonging`). Where they aren't known, nothing is told of them."""
     created = pc.multiply(pc.subtract(steps["stream_epoch"], int(BEFORE.total_seconds())), 1_000_000)
-    first, last, now = (
+    first, last, committed = (
         pc.cast(steps[name], pa.int64()) for name in ("first_arrival", "last_arrival", "snapshot_at")
     )
     early, late = (
         pc.less(first, created),
-        pc.greater(last, pc.add(now, int(AHEAD.total_seconds()) * 1_000_000)),
+        pc.greater(last, pc.add(committed, int(AHEAD.total_seconds()) * 1_000_000)),
     )
-    return pc.and_(*(pc.invert(pc.fill_null(each, pa.scalar(value=False))) for each in (early, late)))
+    return pc.and_(*(pc.invert(pc.fill_null(flags, pa.scalar(value=False))) for flags in (early, late)))
 
 
 def _is_forward(after: _Column, upto: _Column) -> _Column:
-    was, now = (pc.struct_field(each, "sequence_number") for each in (after, upto))
-    was_long, now_long = pc.binary_length(was), pc.binary_length(now)
+    begin, end = (pc.struct_field(position, "sequence_number") for position in (after, upto))
+    begin_long, end_long = pc.binary_length(begin), pc.binary_length(end)
     is_higher = pc.or_(
-        pc.greater(now_long, was_long), pc.and_(pc.equal(now_long, was_long), pc.greater(now, was))
+        pc.greater(end_long, begin_long), pc.and_(pc.equal(end_long, begin_long), pc.greater(end, begin))
     )
-    subs = [pc.struct_field(each, "sub_sequence_number") for each in (after, upto)]
-    return pc.or_(is_higher, pc.and_(pc.equal(now, was), pc.greater_equal(subs[1], subs[0])))
+    subs = [pc.struct_field(position, "sub_sequence_number") for position in (after, upto)]
+    return pc.or_(is_higher, pc.and_(pc.equal(end, begin), pc.greater_equal(subs[1], subs[0])))
 
 
 def _accounted(steps: pa.Table) -> _Column:
     """Whether the row needs no accounting, or has one that is complete and that its commit carried out at once."""
     needs_none = pc.is_in(steps["kind"], value_set=pa.array([kind.value for kind in _NO_REASON]))
-    found = _flags(pc.and_(needs_none, pc.equal(steps["why"], "")))
+    is_accounted = _flags(pc.and_(needs_none, pc.equal(steps["why"], "")))
     accounts = _accounts(steps)
     if accounts:
-        told = zip(_told(steps, accounts), steps["rows"].to_pylist(), strict=True)
-        found |= np.array([each is not None and each.parsed == rows for each, rows in told])
-    return found
+        counts = zip(_told(steps, accounts), steps["rows"].to_pylist(), strict=True)
+        is_accounted |= np.array([account is not None and account.parsed == rows for account, rows in counts])
+    return is_accounted
 
 
 def _is_parsed(steps: pa.Table) -> _Column:
@@ -162,11 +162,11 @@ def _is_parsed(steps: pa.Table) -> _Column:
 
 def _has_rows(steps: pa.Table) -> _Column:
     """Whether a range has rows in the lake table. The accounting of a parsed range tells how many rows were parsed."""
-    found = _flags(pc.greater(steps["rows"], 0))
+    has_rows = _flags(pc.greater(steps["rows"], 0))
     accounts = _accounts(steps)
     if accounts:
-        found |= np.array([each is not None and each.rows > 0 for each in _told(steps, accounts)])
-    return found
+        has_rows |= np.array([account is not None and account.rows > 0 for account in _told(steps, accounts)])
+    return has_rows
 
 
 def _told(steps: pa.Table, accounts: _Accounts) -> list[Accounting | None]:
@@ -186,28 +186,28 @@ def _accounts(steps: pa.Table) -> _Accounts:
 
 def _plain_account(text: str) -> Accounting | None:
     try:
-        found = read_accounting(text)
+        account = read_accounting(text)
     except WrongShape:
         return None
-    is_plain = found.is_complete and not found.taken and not found.window and found.removed == (0, 0)
-    return found if is_plain else None
+    is_plain = account.is_complete and not account.taken and not account.window and account.removed == (0, 0)
+    return account if is_plain else None
 
 
 def _meets(steps: pa.Table) -> _Column:
     """Of each row but the first, whether it begins where the row before ended, which is of the same shard."""
     after, upto = steps["after"].combine_chunks(), steps["upto"].combine_chunks()
-    found = _same_shard(steps)
+    meets = _same_shard(steps)
     for name in ("sequence_number", "sub_sequence_number", "ended"):
         begins, ended = pc.struct_field(after, name), pc.struct_field(upto, name)
-        found &= _flags(pc.fill_null(pc.equal(_later(begins), _earlier(ended)), False))
-    return found
+        meets &= _flags(pc.fill_null(pc.equal(_later(begins), _earlier(ended)), False))
+    return meets
 
 
 def _same_shard(steps: pa.Table) -> _Column:
-    found = np.ones(len(steps) - 1, dtype=bool)
+    is_same = np.ones(len(steps) - 1, dtype=bool)
     for name in _SHARD:
-        found &= _flags(pc.equal(_later(steps[name]), _earlier(steps[name])))
-    return found
+        is_same &= _flags(pc.equal(_later(steps[name]), _earlier(steps[name])))
+    return is_same
 
 
 def _days(steps: pa.Table) -> _Column:
@@ -217,21 +217,21 @@ def _days(steps: pa.Table) -> _Column:
 
 
 def _made_one(steps: pa.Table, first: _Column, last: _Column) -> pa.Table:
-    begin, end = (np.asarray(each, dtype=np.int64) for each in (first, last))
-    made, begins = steps.take(end), steps.select(["after", SINCE]).take(begin)
+    begin, end = (np.asarray(places, dtype=np.int64) for places in (first, last))
+    runs, begins = steps.take(end), steps.select(["after", SINCE]).take(begin)
     columns: dict[str, _Column] = {"after": begins["after"], SINCE: begins[SINCE]}
     for name in _SUMS:
         columns[name] = pa.array(np.add.reduceat(steps[name].to_numpy(), first), pa.int64())
     columns["first_arrival"] = _extreme(steps["first_arrival"], first, np.minimum)
     columns["last_arrival"] = _extreme(steps["last_arrival"], first, np.maximum)
     for name, column in columns.items():
-        made = _with(made, name, column)
-    return made
+        runs = _with(runs, name, column)
+    return runs
 
 
 def _with(rows: pa.Table, name: str, column: _Column) -> pa.Table:
-    at = rows.column_names.index(name)
-    return rows.set_column(at, rows.schema.field(at), column)
+    place = rows.column_names.index(name)
+    return rows.set_column(place, rows.schema.field(place), column)
 
 
 def _extreme(times: _Column, first: _Column, of: Any) -> _Column:
@@ -239,30 +239,32 @@ def _extreme(times: _Column, first: _Column, of: Any) -> _Column:
     limits = np.iinfo(np.int64)
     none = limits.max if of is np.minimum else limits.min
     micros = pc.fill_null(times.cast(pa.int64()), pa.scalar(none, pa.int64())).to_numpy()
-    found = of.reduceat(micros, first)
-    return pa.array(found, pa.int64(), mask=found == none).cast(times.type)
+    extremes = of.reduceat(micros, first)
+    return pa.array(extremes, pa.int64(), mask=extremes == none).cast(times.type)
 
 
-def _reasons(steps: pa.Table, made: pa.Table, first: _Column, last: _Column) -> _Column:
+def _reasons(steps: pa.Table, joined_rows: pa.Table, first: _Column, last: _Column) -> _Column:
     """What the runs of parsed ranges tell together."""
-    texts: list[Any] = made["why"].to_pylist()
-    runs = np.flatnonzero((last > first) & _flags(_is_parsed(made)))
+    texts: list[Any] = joined_rows["why"].to_pylist()
+    runs = np.flatnonzero((last > first) & _flags(_is_parsed(joined_rows)))
     if len(runs):
-        told = _told(steps, _accounts(steps))
+        accounts = _told(steps, _accounts(steps))
         for i in runs:
-            texts[i] = _together(each for each in told[first[i] : last[i] + 1] if each is not None).text()
-    return pa.array(texts, made.schema.field("why").type)
+            texts[i] = _together(
+                account for account in accounts[first[i] : last[i] + 1] if account is not None
+            ).text()
+    return pa.array(texts, joined_rows.schema.field("why").type)
 
 
 def _together(accounts: Iterable[Accounting]) -> Accounting:
     every = tuple(accounts)
-    reasons = sorted(set(chain.from_iterable(each.dropped for each in every)))
-    quarantined = sum(each.quarantined for each in every)
+    reasons = sorted(set(chain.from_iterable(account.dropped for account in every)))
+    quarantined = sum(account.quarantined for account in every)
     return Accounting(
-        sum(each.rows for each in every),
-        sum(each.parsed for each in every),
+        sum(account.rows for account in every),
+        sum(account.parsed for account in every),
         quarantined,
-        {reason: sum(each.dropped.get(reason, 0) for each in every) for reason in reasons},
+        {reason: sum(account.dropped.get(reason, 0) for account in every) for reason in reasons},
         # Which files these are, only the ledgers themselves tell.
         aside=("",) if quarantined else (),
     )

@@ -53,23 +53,23 @@ def rebuild(lineage: IcebergLineage, *, at_once: int = _FILE) -> Recorded:
 
     def decide(look: Look, table: Table) -> Content:
         written = _Writing(lineage, table, at_once)
-        spans, kept = SpanCollector(), list[LedgerEntry | Lost]()
+        spans, for_holes = SpanCollector(), list[LedgerEntry | Lost]()
         for entry in _entries(lineage, look, table, at_once):
             spans.add(entry)
             if isinstance(entry, Lost):
-                kept.append(entry)
+                for_holes.append(entry)
                 continue
             if apart := _of_aggregates(entry):
-                kept.append(apart)
+                for_holes.append(apart)
             written.add(entry)
-        lost = any(isinstance(entry, Lost) for entry in kept)
-        found = _derived(lineage, look, kept, spans.spans()) if lost else ()
-        for part in found:
+        lost = any(isinstance(entry, Lost) for entry in for_holes)
+        lost_parts = _derived(lineage, look, for_holes, spans.spans()) if lost else ()
+        for part in lost_parts:
             written.add(part)
         with asking(f"the lineage table {lineage.identifier}"):
             replaced = [task.file for task in table.scan().plan_files()]
-        files, told = written.end()
-        recorded = Recorded(*look.at_head(), told.ranges, told.snapshots, told.gaps)
+        files, counts = written.end()
+        recorded = Recorded(*look.at_head(), counts.ranges, counts.snapshots, counts.gaps)
         return Content(as_arrow([], table), replaced, recorded, files)
 
     _, recorded = lineage.commit(decide)
@@ -77,19 +77,19 @@ def rebuild(lineage: IcebergLineage, *, at_once: int = _FILE) -> Recorded:
 
 
 def _of_aggregates(entry: LedgerEntry) -> LedgerEntry | None:
-    ranges = tuple(each for each in entry.page.ranges if each.kind is Kind.UNPACKED)
+    ranges = tuple(recorded for recorded in entry.page.ranges if recorded.kind is Kind.UNPACKED)
     return replace(entry, page=LedgerPage(ranges)) if ranges else None
 
 
 def _derived(
     lineage: IcebergLineage,
     look: Look,
-    kept: list[LedgerEntry | Lost],
+    entries: list[LedgerEntry | Lost],
     spans: Mapping[ShardKey, tuple[Span, ...]],
 ) -> Iterator[Lost]:
     """The lost parts with the ranges that are made of rows of the lake table."""
     rows = _rows_in_holes(lineage.lake, look.lake, spans)
-    return (each for each in derived(kept, spans, rows) if isinstance(each, Lost))
+    return (entry for entry in derived(entries, spans, rows) if isinstance(entry, Lost))
 
 
 class _Writing:
@@ -125,12 +125,12 @@ class _Writing:
             return
         rows, self._columns = pa.concat_tables(self._columns), []
         # The ledger of a snapshot is never divided, so that its snapshot counts once.
-        own, told = recorded_of(rows), self._told
+        own, before = recorded_of(rows), self._told
         self._told = replace(
-            told,
-            ranges=told.ranges + own.ranges,
-            snapshots=told.snapshots + own.snapshots,
-            gaps=told.gaps + own.gaps,
+            before,
+            ranges=before.ranges + own.ranges,
+            snapshots=before.snapshots + own.snapshots,
+            gaps=before.gaps + own.gaps,
         )
         self._files += self._lineage.written(self._table, rows)
 
@@ -153,7 +153,7 @@ def _entries(lineage: IcebergLineage, look: Look, table: Table, at_once: int) ->
         for above, upto in _portions(lineage, table, oldest.sequence - 1, at_once):
             yield from stored(above, upto)
         of_oldest = stored(oldest.sequence - 1, oldest.sequence)
-        was_lost = any(isinstance(each, Lost) and each.snapshot == oldest.snapshot for each in of_oldest)
+        was_lost = any(isinstance(entry, Lost) and entry.snapshot == oldest.snapshot for entry in of_oldest)
         if look.tail.broken or was_lost:
             yield lost_below(oldest)
     yield from _of_main(lineage.lake, links, stored)
@@ -164,8 +164,12 @@ def _portions(
 ) -> Iterator[tuple[int | None, int]]:
     """Sequence numbers between which the table has the ledgers of about one file, up to this one."""
     with asking(f"the lineage table {lineage.identifier}"):
-        found = table.scan(f"snapshot_sequence <= {upto}", selected_fields=("snapshot_sequence",)).to_arrow()
-    counts = found.group_by("snapshot_sequence").aggregate([([], "count_all")]).sort_by("snapshot_sequence")
+        rows_below = table.scan(
+            f"snapshot_sequence <= {upto}", selected_fields=("snapshot_sequence",)
+        ).to_arrow()
+    counts = (
+        rows_below.group_by("snapshot_sequence").aggregate([([], "count_all")]).sort_by("snapshot_sequence")
+    )
     above: int | None = None
     rows = 0
     columns: list[list[Any]] = [counts[name].to_pylist() for name in ("snapshot_sequence", "count_all")]
@@ -189,12 +193,12 @@ def _of_main(
                 yield entry_of(link, lake)
             except ChainBroken as error:
                 why = f"the ledger of snapshot {link.snapshot} is lost: {error}"
-                known = (
-                    each
-                    for each in stored(link.sequence - 1, link.sequence)
-                    if isinstance(each, LedgerEntry) and each.snapshot == link.snapshot
+                stored_entries = (
+                    entry
+                    for entry in stored(link.sequence - 1, link.sequence)
+                    if isinstance(entry, LedgerEntry) and entry.snapshot == link.snapshot
                 )
-                yield next(known, None) or Lost(link.snapshot, link.sequence, time_of(link), why)
+                yield next(stored_entries, None) or Lost(link.snapshot, link.sequence, time_of(link), why)
 
 
 def _rows_in_holes(
@@ -204,7 +208,7 @@ def _rows_in_holes(
     arns = {key.stream.name: key.stream.arn for key in spans}
     with suppress(ChainBroken):  # the streams of the ledgers have to do then
         arns |= {stream.name: stream.arn for stream in lake.load().positions.streams()}
-    found: dict[tuple[ShardKey, int], StretchRows] = {}
+    by_stretch: dict[tuple[ShardKey, int], StretchRows] = {}
     with asking(f"the lake table {lake.identifier}"):
         for batch in table.scan(selected_fields=_COLUMNS).to_arrow_batch_reader():
             rows = with_landed_form(pa.Table.from_batches([batch]))
@@ -217,9 +221,9 @@ def _rows_in_holes(
                 stretch = stretch_of(int(number), spans.get(key, ()))
                 if stretch is not None:
                     row = StretchRows(stretch, 1, int(number), arrival, arrival, sub or 0, 0 if sub else 1)
-                    found[key, stretch] = _together(found.get((key, stretch)), row)
+                    by_stretch[key, stretch] = _together(by_stretch.get((key, stretch)), row)
     by_key: dict[ShardKey, list[StretchRows]] = {}
-    for (key, _), stretch_rows in found.items():
+    for (key, _), stretch_rows in by_stretch.items():
         by_key.setdefault(key, []).append(stretch_rows)
     return by_key
 
@@ -227,7 +231,11 @@ def _rows_in_holes(
 def _together(rows: StretchRows | None, row: StretchRows) -> StretchRows:
     if rows is None:
         return row
-    arrivals = [at for at in (rows.first_arrival, rows.last_arrival, row.last_arrival) if at is not None]
+    arrivals = [
+        arrival
+        for arrival in (rows.first_arrival, rows.last_arrival, row.last_arrival)
+        if arrival is not None
+    ]
     last, last_sub = max((rows.last_sequence, rows.last_sub), (row.last_sequence, row.last_sub))
     return StretchRows(
         rows.stretch,

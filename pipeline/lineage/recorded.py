@@ -46,11 +46,11 @@ def recorded_of(rows: pa.Table) -> Recorded:
     of_kind = {
         entry: rows.filter(pc.equal(rows["entry"], pa.scalar(entry))) for entry in (RANGE, DERIVED, LOST)
     }
-    others = pc.is_in(rows["entry"], value_set=pa.array([LOST, DERIVED]))
+    is_lost_part = pc.is_in(rows["entry"], value_set=pa.array([LOST, DERIVED]))
     return Recorded(
         of_newest["snapshot_id"][0].as_py(),
         newest.as_py(),
         ranges=of_kind[RANGE].num_rows + of_kind[DERIVED].num_rows,
-        snapshots=pc.count_distinct(rows.filter(pc.invert(others))["snapshot_id"]).as_py(),
+        snapshots=pc.count_distinct(rows.filter(pc.invert(is_lost_part))["snapshot_id"]).as_py(),
         gaps=of_kind[LOST].num_rows,
     )

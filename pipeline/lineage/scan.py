@@ -51,22 +51,22 @@ _FEW_SHARDS = 4
 """Up to this many shards count as few, whose ranges may be read from all files at once."""
 
 
-def read_ledgers(table: Table, asked: RangeFilter) -> Iterator[LedgerEntry | Lost]:
-    """What is asked for, oldest first, and maybe more: `asked.of` tells."""
-    condition = row_filter(asked)
+def read_ledgers(table: Table, query: RangeFilter) -> Iterator[LedgerEntry | Lost]:
+    """What is asked for, oldest first, and maybe more: `query.of` tells."""
+    condition = row_filter(query)
     decoder = LineageDecoder()
-    there = set(table.schema().column_names)
-    columns = table.schema().select(*(name for name in _READ if name in there))
+    names = set(table.schema().column_names)
+    columns = table.schema().select(*(name for name in _READ if name in names))
     reader = ArrowScan(table.metadata, table.io, columns, condition)
     tasks = list(table.scan(condition).plan_files())
     # pyiceberg reads all files that it is asked for at once, and has their rows in memory. Where these are few, that is faster.
-    if asked.joining is not None:
-        rows = joined(_one_by_one(reader, table, tasks), asked.joining)
+    if query.joining is not None:
+        rows = joined(_one_by_one(reader, table, tasks), query.joining)
         if rows is not None:
             for batch in rows.to_batches(_AT_ONCE):
                 decoder.add(batch)
             return decoder.pages.entries()
-    are_few = asked.shards is not None and len(asked.shards) <= _FEW_SHARDS
+    are_few = query.shards is not None and len(query.shards) <= _FEW_SHARDS
     for portion in [tasks] if are_few else [[task] for task in tasks]:
         for batch in reader.to_record_batches(portion):
             decoder.add(batch)
@@ -81,46 +81,46 @@ def _one_by_one(reader: ArrowScan, table: Table, tasks: Iterable[FileScanTask]) 
         yield from reader._record_batches_from_scan_tasks_and_deletes([task], deletes)  # noqa: SLF001
 
 
-def row_filter(asked: RangeFilter) -> BooleanExpression:
+def row_filter(query: RangeFilter) -> BooleanExpression:
     sequence = Reference("snapshot_sequence")
-    snapshots = TRUE if asked.upto is None else LessThanOrEqual(term=sequence, value=literal(asked.upto))
-    if asked.above is not None:
-        snapshots = And(snapshots, GreaterThan(term=sequence, value=literal(asked.above)))
-    if asked.has_all_ranges:
+    snapshots = TRUE if query.upto is None else LessThanOrEqual(term=sequence, value=literal(query.upto))
+    if query.above is not None:
+        snapshots = And(snapshots, GreaterThan(term=sequence, value=literal(query.above)))
+    if query.has_all_ranges:
         return snapshots
-    others = Not(_is("entry", RANGE, DERIVED, DROPPED, EMPTY))
-    shards = _of_shards(asked)
+    without_range = Not(_is("entry", RANGE, DERIVED, DROPPED, EMPTY))
+    shards = _of_shards(query)
     ranges = And(
-        _is("entry", RANGE, DERIVED), shards, _of_kinds(asked), _of_number(asked), _of_arrival(asked)
+        _is("entry", RANGE, DERIVED), shards, _of_kinds(query), _of_number(query), _of_arrival(query)
     )
-    return And(snapshots, Or(others, And(_is("entry", DROPPED), shards), ranges))
+    return And(snapshots, Or(without_range, And(_is("entry", DROPPED), shards), ranges))
 
 
-def _of_shards(asked: RangeFilter) -> BooleanExpression:
-    stream = TRUE if asked.stream is None else _is("stream", asked.stream)
-    return And(stream, TRUE if asked.shards is None else _is("shard_id", *asked.shards))
+def _of_shards(query: RangeFilter) -> BooleanExpression:
+    stream = TRUE if query.stream is None else _is("stream", query.stream)
+    return And(stream, TRUE if query.shards is None else _is("shard_id", *query.shards))
 
 
-def _of_kinds(asked: RangeFilter) -> BooleanExpression:
-    if asked.kinds is None:
+def _of_kinds(query: RangeFilter) -> BooleanExpression:
+    if query.kinds is None:
         return TRUE
-    return Or(_is("entry", DERIVED), _is("kind", *asked.kinds))
+    return Or(_is("entry", DERIVED), _is("kind", *query.kinds))
 
 
-def _of_number(asked: RangeFilter) -> BooleanExpression:
-    if asked.number is None:
+def _of_number(query: RangeFilter) -> BooleanExpression:
+    if query.number is None:
         return TRUE
-    first, behind = number_texts(asked.number)
+    first, behind = number_texts(query.number)
     after = Reference("after.sort_key")
     begins_before = Or(IsNull(term=after), LessThan(term=after, value=literal(behind)))
     return And(GreaterThanOrEqual(term=Reference("upto.sort_key"), value=literal(first)), begins_before)
 
 
-def _of_arrival(asked: RangeFilter) -> BooleanExpression:
-    if asked.arrived is None:
+def _of_arrival(query: RangeFilter) -> BooleanExpression:
+    if query.arrived is None:
         return TRUE
     first = Reference("first_arrival")
-    since, before = (literal(at.isoformat()) for at in asked.arrived)
+    since, before = (literal(arrival.isoformat()) for arrival in query.arrived)
     return And(GreaterThanOrEqual(term=first, value=since), LessThan(term=first, value=before))
 
 

@@ -119,9 +119,9 @@ def check_lineage(table: Table, lake_uuid: str) -> None:
     """Refuse a table that isn't the lineage table of this lake table."""
     name = ".".join(table.name())
     check_form(table, f"the lineage table {name}")
-    found = {field.name: field.field_type for field in table.schema().fields}
+    kinds = {field.name: field.field_type for field in table.schema().fields}
     for field in SCHEMA.fields:
-        if not _fits(found.get(field.name), field.field_type):
+        if not _fits(kinds.get(field.name), field.field_type):
             raise WrongShape(
                 f"the table {name} lacks the column {field.name} of a lineage table, or has it in another form. Nothing was "
                 "written to it; rename or drop that table, and the next recording makes a new one"
@@ -138,13 +138,13 @@ def check_lineage(table: Table, lake_uuid: str) -> None:
         )
 
 
-def _fits(found: IcebergType | None, wanted: IcebergType) -> bool:
+def _fits(kind: IcebergType | None, expected: IcebergType) -> bool:
     """Whether a column is of the wanted type; ids within it don't matter, because a catalog may number them anew."""
-    if isinstance(wanted, ListType):
-        return isinstance(found, ListType) and _fits(found.element_type, wanted.element_type)
-    if isinstance(wanted, StructType):
-        if not isinstance(found, StructType):
+    if isinstance(expected, ListType):
+        return isinstance(kind, ListType) and _fits(kind.element_type, expected.element_type)
+    if isinstance(expected, StructType):
+        if not isinstance(kind, StructType):
             return False
-        inner = {field.name: field.field_type for field in found.fields}
-        return all(_fits(inner.get(field.name), field.field_type) for field in wanted.fields)
-    return found == wanted
+        inner = {field.name: field.field_type for field in kind.fields}
+        return all(_fits(inner.get(field.name), field.field_type) for field in expected.fields)
+    return kind == expected

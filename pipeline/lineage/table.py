@@ -155,19 +155,19 @@ class IcebergLineage(LineageTable):
 
         self.commit(nothing)
 
-    def entries(self, asked: RangeFilter = ALL_RANGES) -> Iterator[LedgerEntry | Lost]:
+    def entries(self, query: RangeFilter = ALL_RANGES) -> Iterator[LedgerEntry | Lost]:
         look = self._look()
-        stored = () if look.table is None else self.stored(look.table, look.tail.cut, asked)
-        added = (each for link in look.tail.new for each in self._additions(look, link))
-        return (found for each in chain(stored, added) if (found := asked.of(each)) is not None)
+        stored = () if look.table is None else self.stored(look.table, look.tail.cut, query)
+        added = (entry for link in look.tail.new for entry in self._additions(look, link))
+        return (fitting for entry in chain(stored, added) if (fitting := query.of(entry)) is not None)
 
     def stored(
-        self, table: Table, cut: int | None, asked: RangeFilter = ALL_RANGES
+        self, table: Table, cut: int | None, query: RangeFilter = ALL_RANGES
     ) -> Iterator[LedgerEntry | Lost]:
         """What the table has of what is asked for, and maybe more, up to the snapshot with the sequence number `cut`."""
-        bounds = [each for each in (cut, asked.upto) if each is not None]
+        bounds = [bound for bound in (cut, query.upto) if bound is not None]
         with asking(f"the lineage table {self.identifier}"):
-            return read_ledgers(table, replace(asked, upto=min(bounds, default=None)))
+            return read_ledgers(table, replace(query, upto=min(bounds, default=None)))
 
     # --- looking --------------------------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class IcebergLineage(LineageTable):
         if look.is_complete:
             return None
         with asking(f"the storage of {self.identifier}"):
-            replaced, kept, removed = rewritten(table, look.tail.cut)
+            replaced, staying, removed = rewritten(table, look.tail.cut)
         rows: list[Row] = []
         upto: Link | None = None
         for upto in look.tail.new:
@@ -249,7 +249,7 @@ class IcebergLineage(LineageTable):
             if len(rows) >= _MOST_ROWS:
                 break
         added = as_arrow(rows, table)
-        content = added if kept is None else pa.concat_tables([kept, added.cast(kept.schema)])
+        content = added if staying is None else pa.concat_tables([staying, added.cast(staying.schema)])
         was, gone, new = look.recorded, recorded_of(removed), recorded_of(added)
         recorded = Recorded(
             *((upto.snapshot, upto.sequence) if upto else look.at_head()),

@@ -51,14 +51,14 @@ class Compacted:
     def sentences(self) -> Iterable[str]:
         if self.done:
             before = self.before
-            size = sum(each.size for each in before)
+            size = sum(file.size for file in before)
             yield (
                 f"{counted(len(before), 'data file')} ({size:,} bytes) compacted into {self.files:,} ({self.bytes:,} bytes), with "
-                f"all of their {counted(sum(each.rows for each in before), 'row')}"
+                f"all of their {counted(sum(file.rows for file in before), 'row')}"
             )
-        for each in self.left[:_MOST_TOLD]:
-            files = counted(len(each.group.files), "file")
-            yield f"{files} of {each.group.day} not compacted this time: {each.why}"
+        for waiting in self.left[:_MOST_TOLD]:
+            files = counted(len(waiting.group.files), "file")
+            yield f"{files} of {waiting.group.day} not compacted this time: {waiting.why}"
         if len(self.left) > _MOST_TOLD:
             yield f"{counted(len(self.left) - _MOST_TOLD, 'further group')} of files not compacted this time"
         yield from self.notes
@@ -77,8 +77,8 @@ class Dropped:
 
     def sentences(self) -> Iterable[str]:
         if self.files:
-            days = {each.day for each in self.files}
-            rows = counted(sum(each.rows for each in self.files), "row")
+            days = {file.day for file in self.files}
+            rows = counted(sum(file.rows for file in self.files), "row")
             yield f"{rows} of {counted(len(days), 'day')} older than upkeep.retention, in {counted(len(self.files), 'file')}"
         if self.windows:
             since = "all days" if self.kept_from in (None, date.min) else f"days from {self.kept_from} on"
@@ -114,7 +114,7 @@ class Compacting:
     def run(self) -> Compacted:
         plan = self.plan()
         done: list[Rewritten] = []
-        left: list[Left] = []
+        waiting: list[Left] = []
         trouble: HeadraceError | None = None
         try:
             for number, groups in enumerate(_portions(plan)):
@@ -122,15 +122,15 @@ class Compacting:
                     self.clock.pause(_APART.total_seconds())
                 replaced = self.table.replace(self.rewriter().rewrite(groups))
                 done += replaced.done
-                left += replaced.left
+                waiting += replaced.left
         except Exception as error:  # noqa: BLE001 - what is done is told, and the upkeep fails with this error at its end
             trouble = foreseen(error, f"the compaction of {self.name}")
-        files = [each.file for each in done if each.file is not None]
+        files = [rewritten.file for rewritten in done if rewritten.file is not None]
         return Compacted(
-            tuple(each.group for each in done),
+            tuple(rewritten.group for rewritten in done),
             len(files),
-            sum(each.size for each in files),
-            tuple(left),
+            sum(file.size for file in files),
+            tuple(waiting),
             plan.left,
             trouble,
         )

@@ -72,7 +72,7 @@ class Deleting:
         # Whatever was prepared before the fence is refused from now on; whatever was committed before it shows in the next look.
         self.files.fence()
         named = self.files.look().named
-        sure = tuple(each for each in due if each.path not in named)
+        sure = tuple(file for file in due if file.path not in named)
         gone, error = self.files.delete(sure)
         if error is not None:
             raise Unreachable(
@@ -87,4 +87,4 @@ _FROZEN = Deleted(why_none="the table has gc.enabled=false")
 
 
 def _size(files: tuple[StoredFile, ...]) -> str:
-    return f"{counted(len(files), 'file')} ({sum(each.size for each in files):,} bytes)"
+    return f"{counted(len(files), 'file')} ({sum(file.size for file in files):,} bytes)"

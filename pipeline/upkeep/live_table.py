@@ -55,24 +55,24 @@ class IcebergLive(LiveTable):
             return self._manifests.look(table)[0]
 
     def replace(self, rewritten: Sequence[Rewritten]) -> Replaced:
-        left: list[Left] = []
+        waiting: list[Left] = []
         done: list[Rewritten] = []
 
         def decide(live: LiveFiles) -> _Changes | None:
-            reasons = [(each, why_left(each, live)) for each in rewritten]
-            left[:] = [Left(each.group, why) for each, why in reasons if why is not None]
-            done[:] = [each for each, why in reasons if why is None]
+            reasons = [(report, why_left(report, live)) for report in rewritten]
+            waiting[:] = [Left(report.group, why) for report, why in reasons if why is not None]
+            done[:] = [report for report, why in reasons if why is None]
             if not done:
                 return None
-            removed = tuple(file for each in done for file in each.group.files)
-            added = tuple(each.file for each in done if each.file is not None)
+            removed = tuple(file for report in done for file in report.group.files)
+            added = tuple(report.file for report in done if report.file is not None)
             return _Changes(added, removed, Operation.REPLACE)
 
         is_tried, snapshot = self._commit(decide)
         if is_tried and snapshot is None:
-            left.extend(Left(each.group, f"{_TRIES} times another commit was faster") for each in done)
+            waiting.extend(Left(report.group, f"{_TRIES} times another commit was faster") for report in done)
             done.clear()
-        return Replaced(snapshot, tuple(done), tuple(left))
+        return Replaced(snapshot, tuple(done), tuple(waiting))
 
     def drop(self, before: date) -> tuple[LiveFile, ...]:
         dropped: tuple[LiveFile, ...] = ()
@@ -93,7 +93,7 @@ class IcebergLive(LiveTable):
             base = self._lake.base_to_carry()
             table = base.table
             with asking(f"the storage of {self._lake.identifier}"):
-                live, known = self._manifests.look(table)
+                live, entries = self._manifests.look(table)
             changes = decide(live)
             if changes is None:
                 return is_tried, None
@@ -106,7 +106,7 @@ class IcebergLive(LiveTable):
                 base.carrying(changes.added),
                 move_tag=True,
                 files=files,
-                replaced=[known[each.path].data_file for each in changes.removed],
+                replaced=[entries[file.path].data_file for file in changes.removed],
                 operation=changes.operation,
             )
             if self._lake.sent(attempt, table):

@@ -40,28 +40,28 @@ def rewrite_group(
     """All rows of the group are in memory at once, and twice while they are sorted."""
     files, root = file_system(spec.staging)
     place = StagePlace(files, root, spec.staging, spec.schema)
-    parts = [_read(place, each.path) for each in group.files]
-    before = _added_up([digest(part) for part in parts])
-    table = _sorted(pa.concat_tables(parts))
-    del parts
+    tables = [_read(place, source.path) for source in group.files]
+    before = _added_up([digest(rows) for rows in tables])
+    table = _sorted(pa.concat_tables(tables))
+    del tables
     # No shards: they are for landings, where a refused shard takes its files along.
     file = DayFile(place, date.fromisoformat(group.day), fresh())
     try:
         file.write_sorted(table, row_group=-(-len(table) // max(1, table.nbytes // ROW_GROUP)))
         del table
-        made = file.finish(now())
-        after = digest(_read(place, made.path, only=_KEY))
+        staged = file.finish(now())
+        after = digest(_read(place, staged.path, only=_KEY))
     except BaseException:
         file.discard()
         raise
-    return Rewritten(group, made, before, after)
+    return Rewritten(group, staged, before, after)
 
 
 def _read(place: StagePlace, path: str, only: tuple[str, ...] | None = None) -> pa.Table:
     """The rows of a file with the table's columns."""
-    wanted = pa.schema(column for column in place.schema if only is None or column.name in only)
+    schema = pa.schema(column for column in place.schema if only is None or column.name in only)
     with opened(place, path) as file:
-        return rows_of(file, wanted)
+        return rows_of(file, schema)
 
 
 def _sorted(table: pa.Table) -> pa.Table:
@@ -79,13 +79,13 @@ def digest(rows: pa.Table) -> tuple[ShardDigest, ...]:
     return tuple(
         sorted(
             ShardDigest(
-                each["stream"] or "",
-                each["stream_epoch"] or 0,
-                each["shard_id"] or "",
-                each["mark_count"],
-                each["mark_sum"],
+                row["stream"] or "",
+                row["stream_epoch"] or 0,
+                row["shard_id"] or "",
+                row["mark_count"],
+                row["mark_sum"],
             )
-            for each in grouped.to_pylist()
+            for row in grouped.to_pylist()
         )
     )
 
@@ -97,15 +97,17 @@ def _marks(rows: pa.Table) -> Any:
     columns = [column_of("sub_sequence_number"), arrival]
     # A typed table has no payloads, or has a column of another type by this name.
     is_payload = (pa.types.is_binary, pa.types.is_large_binary)
-    if "data" in rows.column_names and any(each(rows.schema.field("data").type) for each in is_payload):
+    if "data" in rows.column_names and any(
+        is_of_kind(rows.schema.field("data").type) for is_of_kind in is_payload
+    ):
         columns.append(pc.cast(pc.binary_length(column_of("data")), pa.int64()))
     return marks(column_of("sequence_number"), *columns)
 
 
 def _added_up(digests: list[tuple[ShardDigest, ...]]) -> tuple[ShardDigest, ...]:
-    found: dict[tuple[str, int, str], tuple[int, int]] = {}
-    for each in (one for part in digests for one in part):
-        key = each.stream, each.epoch, each.shard_id
-        rows, total = found.get(key, (0, 0))
-        found[key] = rows + each.rows, (total + each.sum) % 2**64
-    return tuple(sorted(ShardDigest(*key, rows, total) for key, (rows, total) in found.items()))
+    by_shard: dict[tuple[str, int, str], tuple[int, int]] = {}
+    for shard_digest in (of_shard for of_file in digests for of_shard in of_file):
+        key = shard_digest.stream, shard_digest.epoch, shard_digest.shard_id
+        rows, total = by_shard.get(key, (0, 0))
+        by_shard[key] = rows + shard_digest.rows, (total + shard_digest.sum) % 2**64
+    return tuple(sorted(ShardDigest(*key, rows, total) for key, (rows, total) in by_shard.items()))

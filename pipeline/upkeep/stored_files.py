@@ -72,47 +72,51 @@ class StoredFiles:
     def listing(self) -> tuple[StoredFile, ...]:
         """All files with names that Headrace gives."""
         root = self.table.location().rstrip("/")
-        found = [*self._files_in(f"{root}/data"), *self._files_in(f"{root}/metadata")]
-        found.extend(self._files_in(self.states.location, self.states.io()))
-        return tuple(each for each in found if self._is_ours(each.path))
+        files = [*self._files_in(f"{root}/data"), *self._files_in(f"{root}/metadata")]
+        files.extend(self._files_in(self.states.location, self.states.io()))
+        return tuple(file for file in files if self._is_ours(file.path))
 
     def named(self) -> NamedFiles:
         metadata = [self.table.metadata, *older_metadata(self.table)]
-        now = {each.snapshot_id for each in metadata[0].snapshots}
-        snapshots = {each.snapshot_id: each for version in reversed(metadata) for each in version.snapshots}
+        current = {known_snapshot.snapshot_id for known_snapshot in metadata[0].snapshots}
+        snapshots = {
+            known_snapshot.snapshot_id: known_snapshot
+            for version in reversed(metadata)
+            for known_snapshot in version.snapshots
+        }
         files = {self.table.metadata_location, *(entry.metadata_file for entry in metadata[0].metadata_log)}
-        found = {self._path(file) for file in files} | set(self._states_of(snapshots.values()))
-        for each in snapshots.values():
-            found |= self._of_snapshot(each, must_exist=each.snapshot_id in now)
+        paths = {self._path(file) for file in files} | set(self._states_of(snapshots.values()))
+        for snapshot in snapshots.values():
+            paths |= self._of_snapshot(snapshot, must_exist=snapshot.snapshot_id in current)
         head = self.table.current_snapshot()
         live = {self._path(self.table.metadata_location)}
         if head is not None:
             live |= {*self._of_snapshot(head, must_exist=True), *self._states_of([head])}
-        return NamedFiles(frozenset(found), frozenset(live))
+        return NamedFiles(frozenset(paths), frozenset(live))
 
     def of_others(self, listing: Sequence[StoredFile], named: NamedFiles) -> frozenset[str]:
         """The files of other tables in this table's folder. A table that was renamed keeps its folder, and the next table that is made under the
         old name gets the same folder from the catalog."""
-        unnamed = [each for each in listing if each.version is not None and each.path not in named.all]
-        new = [each for each in unnamed if each.path not in self._owners]
+        unnamed = [file for file in listing if file.version is not None and file.path not in named.all]
+        new = [file for file in unnamed if file.path not in self._owners]
         system = self._system(self.table.location())
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            owners = pool.map(lambda each: _owner(each, system), new)
-            self._owners |= dict(zip((each.path for each in new), owners, strict=True))
+            owners = pool.map(lambda file: _owner(file, system), new)
+            self._owners |= dict(zip((file.path for file in new), owners, strict=True))
         of_tables: dict[str, list[StoredFile]] = {}
-        for each in unnamed:
-            owner = self._owners[each.path]
+        for metadata_file in unnamed:
+            owner = self._owners[metadata_file.path]
             if owner not in {None, str(self.table.metadata.table_uuid)}:
-                of_tables.setdefault(str(owner), []).append(each)
-        found = {each.path for its in of_tables.values() for each in its}
-        for its in of_tables.values():
-            found |= self._named_by(max(its, key=lambda file: (file.version or 0, file.path)))
-        return frozenset(found)
+                of_tables.setdefault(str(owner), []).append(metadata_file)
+        paths = {file.path for files in of_tables.values() for file in files}
+        for foreign in of_tables.values():
+            paths |= self._named_by(max(foreign, key=lambda file: (file.version or 0, file.path)))
+        return frozenset(paths)
 
     def check(self, listing: Sequence[StoredFile], named: NamedFiles) -> None:
         """Refuse to go on where a file that readers need isn't in the listing: then the names in the metadata can't be compared with
         those in the storage, and every file would look unnamed."""
-        missing = sorted(filter(self._is_ours, named.live - {each.path for each in listing}))
+        missing = sorted(filter(self._is_ours, named.live - {file.path for file in listing}))
         if missing:
             raise WrongShape(
                 f"{counted(len(missing), 'file')} of the table's newest snapshot can't be found in its folder, the first is {missing[0]}. "
@@ -149,26 +153,26 @@ class StoredFiles:
     def _of_snapshot(self, snapshot: Snapshot, *, must_exist: bool) -> frozenset[str]:
         """The manifest list of a snapshot, its manifests, and all files that these name. Other engines delete the manifest lists of
         snapshots that they expire, so that those of former snapshots may be gone."""
-        found = {self._path(snapshot.manifest_list)} if snapshot.manifest_list else set()
+        paths_named = {self._path(snapshot.manifest_list)} if snapshot.manifest_list else set()
         try:
             for manifest in snapshot.manifests(self.table.io):
-                found |= {self._path(manifest.manifest_path)}
+                paths_named |= {self._path(manifest.manifest_path)}
                 if manifest.manifest_path not in self._entries:
                     entries = manifest.fetch_manifest_entry(self.table.io, discard_deleted=False)
-                    paths = frozenset(self._path(each.data_file.file_path) for each in entries)
+                    paths = frozenset(self._path(entry.data_file.file_path) for entry in entries)
                     self._entries[manifest.manifest_path] = paths
-                found |= self._entries[manifest.manifest_path]
+                paths_named |= self._entries[manifest.manifest_path]
         except FileNotFoundError as error:
             if must_exist:
                 raise WrongShape(
                     f"a file of the table's snapshot {snapshot.snapshot_id} is gone ({error}). Nothing was deleted; restore the file, "
                     "or expire the snapshot"
                 ) from error
-        return frozenset(found)
+        return frozenset(paths_named)
 
     def _states_of(self, snapshots: Iterable[Snapshot]) -> Iterator[str]:
-        for each in snapshots:
-            pointer = each.summary.additional_properties.get(STATE) if each.summary else None
+        for snapshot in snapshots:
+            pointer = snapshot.summary.additional_properties.get(STATE) if snapshot.summary else None
             if pointer is not None:
                 # Both: the delta file of this snapshot, and the full file that an earlier snapshot has written.
                 yield from (self._path(self.states.path(name)) for name in Pointer.read(pointer).names)
@@ -177,18 +181,18 @@ class StoredFiles:
         """What another table's newest metadata file in this folder names. Some of it may be gone."""
         place = f"{self.table.location().rstrip('/')}/metadata/{newest.path.rpartition('/')[2]}"
         metadata = read_metadata(self.table.io, place, of="another table in the same folder")
-        other = Table(self.table.name(), metadata, place, self.table.io, self.table.catalog)
-        found = {self._path(entry.metadata_file) for entry in metadata.metadata_log}
-        for version in (metadata, *older_metadata(other)):
-            for each in version.snapshots:
-                found |= self._of_snapshot(each, must_exist=False)
-        return frozenset(found)
+        foreign = Table(self.table.name(), metadata, place, self.table.io, self.table.catalog)
+        paths = {self._path(entry.metadata_file) for entry in metadata.metadata_log}
+        for version in (metadata, *older_metadata(foreign)):
+            for snapshot in version.snapshots:
+                paths |= self._of_snapshot(snapshot, must_exist=False)
+        return frozenset(paths)
 
     # --- storage ----------------------------------------------------------------------------------------------
 
     def _is_ours(self, path: str) -> bool:
         """Whether a file is in a folder of the table, and has a name that Headrace gives."""
-        root, states = (f"{self._path(each)}/" for each in (self.table.location(), self.states.location))
+        root, states = (f"{self._path(folder)}/" for folder in (self.table.location(), self.states.location))
         if path.startswith(root):
             return any(form.fullmatch(path[len(root) :]) for form in _FORMS)
         own = rf"{self.table.metadata.table_uuid.hex}-[0-9a-f]{{32}}\.json"
@@ -197,9 +201,9 @@ class StoredFiles:
     def _files_in(self, location: str, io: FileIO | None = None) -> Iterator[StoredFile]:
         """All files below a folder."""
         selector = fs.FileSelector(self._path(location), recursive=True, allow_not_found=True)
-        for each in self._system(location, io).get_file_info(selector):
-            if each.type is fs.FileType.File:
-                yield StoredFile(each.path, each.size or 0)
+        for info in self._system(location, io).get_file_info(selector):
+            if info.type is fs.FileType.File:
+                yield StoredFile(info.path, info.size or 0)
 
     def _system(self, location: str, io: FileIO | None = None) -> fs.FileSystem:
         properties = (io or self.table.io).properties
@@ -219,7 +223,7 @@ def _owner(file: StoredFile, system: fs.FileSystem) -> str | None:
     packed = "gzip" if ".gz." in file.path else None
     try:
         with system.open_input_stream(file.path, compression=packed) as source:
-            found = _OWNER.search(source.read(_BEGINNING))
+            match = _OWNER.search(source.read(_BEGINNING))
     except FileNotFoundError:
         return None  # another upkeep job was faster
-    return None if found is None else found.group(1).decode()
+    return None if match is None else match.group(1).decode()

@@ -36,11 +36,11 @@ class IcebergFiles(TableFiles):
                 # In this order: a file of the newest snapshot was there before the listing, so that the listing has to show it.
                 named = files.named()
                 listing = files.listing()
-                others = files.of_others(listing, named)
+                foreign = files.of_others(listing, named)
         except ArrowException as error:
             raise Unreachable(f"the storage of {self._lake.identifier} can't be read now: {error}") from error
         files.check(listing, named)
-        return FilesLook(listing, named.all | others, is_frozen=is_frozen(files.table.metadata))
+        return FilesLook(listing, named.all | foreign, is_frozen=is_frozen(files.table.metadata))
 
     def remembered(self) -> Unnamed:
         table = self._open()
@@ -48,9 +48,9 @@ class IcebergFiles(TableFiles):
             return Unnamed()
         try:
             with self._lake.states.io().new_input(self._memory(table)).open() as source:
-                found = json.loads(source.read())
-            since = {str(path): timedelta(seconds=float(age)) for path, age in found["unnamed"].items()}
-            return Unnamed(datetime.fromisoformat(found["looked"]), since)
+                document = json.loads(source.read())
+            since = {str(path): timedelta(seconds=float(age)) for path, age in document["unnamed"].items()}
+            return Unnamed(datetime.fromisoformat(document["looked"]), since)
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             # Missing at the first look. Damaged if a process died while it wrote the file: then all files wait once more.
             return Unnamed()

@@ -82,7 +82,7 @@ class Upkeep:
     def _look(self) -> UpkeepReport:
         parts = Parts(self.name)
         plan = parts.have(_COMPACTION, self.compacting.plan) if self.settings.compact else None
-        looks = [parts.have(_DELETION, each.look) for each in self.deleting]
+        looks = [parts.have(_DELETION, folder.look) for folder in self.deleting]
         notes = tuple(_planned(plan.groups, plan.left)) if plan else ()
         return UpkeepReport(notes=notes, files=_together(looks), troubles=tuple(parts.troubles))
 
@@ -102,7 +102,7 @@ class Upkeep:
             notes=(*carried, *dropped.sentences(), *compacted.sentences(), *expired),
             compacted=compacted,
             dropped=dropped.files,
-            files=_together([parts.have(_DELETION, each.run) for each in self.deleting]),
+            files=_together([parts.have(_DELETION, folder.run) for folder in self.deleting]),
             troubles=tuple(parts.troubles),
         )
 
@@ -137,18 +137,18 @@ def together(reports: Sequence[tuple[str, UpkeepReport]]) -> UpkeepReport:
     )
 
 
-def _planned(groups: tuple[FileGroup, ...], left: tuple[str, ...]) -> Iterator[str]:
+def _planned(groups: tuple[FileGroup, ...], notes: tuple[str, ...]) -> Iterator[str]:
     files = sum(len(group.files) for group in groups)
     if files:
         yield f"{counted(files, 'data file')} would be compacted into {len(groups):,}"
-    yield from left
+    yield from notes
 
 
 def _together(done: Iterable[Deleted | None]) -> Deleted:
-    parts = tuple(each for each in done if each is not None)
+    deletions = tuple(deletion for deletion in done if deletion is not None)
     return Deleted(
-        deleted=tuple(file for each in parts for file in each.deleted),
-        due=tuple(file for each in parts for file in each.due),
-        waiting=tuple(file for each in parts for file in each.waiting),
-        why_none=next((each.why_none for each in parts if each.why_none), None),
+        deleted=tuple(file for deletion in deletions for file in deletion.deleted),
+        due=tuple(file for deletion in deletions for file in deletion.due),
+        waiting=tuple(file for deletion in deletions for file in deletion.waiting),
+        why_none=next((deletion.why_none for deletion in deletions if deletion.why_none), None),
     )

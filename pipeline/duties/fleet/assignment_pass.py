@@ -77,14 +77,14 @@ def plan_pass(
     tokens = policy.signs_of_life.tokens(open_rows, fleet.ours)
     counters = after_look(memory.lease_sightings, tokens, since=since, tick=times.assignment)
     lost = policy.signs_of_life.keys_of_dead_holders(open_rows, fleet, counters, after=times.lease_duration)
-    seen = AssignmentMemory(now, counters, handovers, memory.passes + 1)
+    remembered = AssignmentMemory(now, counters, handovers, memory.passes + 1)
     match policy.other_workers.judge(AssignmentView(open_rows, fleet, counters, lost)):
         case AssignmentPaused(why, strangers):
-            return AssignmentPlan(replace(seen, passes=memory.passes, strangers=strangers), why_not=why)
+            return AssignmentPlan(replace(remembered, passes=memory.passes, strangers=strangers), why_not=why)
         case MayAssign() as standing:
             pass
     if not policy.strategy.assigns():
-        return AssignmentPlan(seen, presumed_dead=standing.presumed_dead)
+        return AssignmentPlan(remembered, presumed_dead=standing.presumed_dead)
     # Not those whose holder is dead or whose next owner is gone: the strategy gives these leases to another worker.
     gone = fleet.dead | fleet.stopping
     late = [row for row in open_rows if row.key not in lost and row.owner not in gone]
@@ -106,9 +106,11 @@ def plan_pass(
         cpu_passes=memory.cpu_passes if _moved_lately(open_rows, now) else 0,
     )
     moves = policy.strategy.plan_moves(scene, fleet.rows, run=memory.passes)
-    stirs = bool(scene.cpu) and any(each.kind in MOVES for each in moves)
-    seen = replace(seen, cpu_passes=scene.cpu_passes + stirs)
-    return AssignmentPlan(seen, (*overdue, *moves), count_unplaced(scene, moves), standing.presumed_dead)
+    stirs = bool(scene.cpu) and any(move.kind in MOVES for move in moves)
+    remembered = replace(remembered, cpu_passes=scene.cpu_passes + stirs)
+    return AssignmentPlan(
+        remembered, (*overdue, *moves), count_unplaced(scene, moves), standing.presumed_dead
+    )
 
 
 def _with_rate_now(row: Lease, now: datetime) -> Lease:
@@ -186,14 +188,16 @@ class Assigning:
         # Workers watch this count, and raise an alarm when a leader writes nothing of what it has to write.
         if not unwritten or unwritten < len(plan.changes):
             self.workers.count_assign_pass(self.leader_id)
-        seen = plan.memory
+        remembered = plan.memory
         if unwritten:
-            seen = replace(seen, passes=memory.passes, cpu_passes=memory.cpu_passes, unfinished=True)
-        return PassResult(seen, sightings_to_keep(fleet, listing.leases, plan.presumed_dead))
+            remembered = replace(
+                remembered, passes=memory.passes, cpu_passes=memory.cpu_passes, unfinished=True
+            )
+        return PassResult(remembered, sightings_to_keep(fleet, listing.leases, plan.presumed_dead))
 
     def _ask_holders(self, written: Iterable[Change], listing: Listing) -> None:
         """Ask the runs that read shards which are to be handed over to look at their rows now, instead of at their next tick."""
-        begun = {each.key for each in written if each.kind is ChangeKind.INITIATE}
+        begun = {change.key for change in written if change.kind is ChangeKind.INITIATE}
         holders = {row.holder for row in listing.leases if row.key in begun and row.holder is not None}
         for holder in sorted(holders):
             with suppress(HeadraceError):  # the run looks by itself at each worker tick
@@ -208,9 +212,9 @@ class Assigning:
         its claim from wave to wave. So the workers' rows are read once more, after the look and just before the writes.
         """
         dead = {row.key: row.holder for row in listing.leases if row.holder in fleet.dead}
-        asked = sorted({holder for c in changes if (holder := dead.get(c.key)) is not None})
-        back = fleet.back_among(self.workers.get_many(asked).workers) if asked else frozenset()
-        return tuple(each for each in changes if dead.get(each.key) not in back)
+        holders = sorted({holder for c in changes if (holder := dead.get(c.key)) is not None})
+        back = fleet.back_among(self.workers.get_many(holders).workers) if holders else frozenset()
+        return tuple(change for change in changes if dead.get(change.key) not in back)
 
     def _delete_stale_rows(self, fleet: KnownWorkers, now: datetime, tally: Tally) -> None:
         """Delete the rows of dead workers whose time stamp, by the worker's clock, is a day old.

@@ -127,17 +127,17 @@ class Cleaning:
 
     def _quiet(self, facts: StreamFacts, state: TableState) -> tuple[Range, ...]:
         """What lets the statement `valid-through` go on past shards without new records."""
-        now, known = facts.asked, (facts.stream, state.through, state.positions)
-        asked = quiet_shards(*known, now=now, retention=facts.retention)
-        if not asked:
+        now, stream_state = facts.asked, (facts.stream, state.through, state.positions)
+        keys = quiet_shards(*stream_state, now=now, retention=facts.retention)
+        if not keys:
             return ()
-        news = self.source.has_news(asked)
+        news = self.source.has_news(keys)
         # A stream that was created again has no news for its former life. And where this process was frozen, records that came since
         # `now` may have left the stream before it was asked: half of the retention was over already (`quiet_shards`).
         after = self.source.describe(facts.stream.arn)
         if after.stream != facts.stream or after.asked - now > facts.retention / 2:
             return ()
-        return seen_quiet(*known, keys=asked, news=news, now=now, by=_LOOK)
+        return seen_quiet(*stream_state, keys=keys, news=news, now=now, by=_LOOK)
 
     def _gone(
         self,
@@ -148,8 +148,10 @@ class Cleaning:
         positions: Positions,
     ) -> frozenset[str]:
         rows = rows_of_stream(family.stream, listing.leases)
-        asked = worth_asking(family, rows, positions, listed=listed, kept_since=facts.asked - facts.retention)
-        return frozenset(key.shard_id for key in asked[:ASKED_A_PASS] if self.source.is_gone(key))
+        doubtful = worth_asking(
+            family, rows, positions, listed=listed, kept_since=facts.asked - facts.retention
+        )
+        return frozenset(key.shard_id for key in doubtful[:ASKED_A_PASS] if self.source.is_gone(key))
 
     @staticmethod
     def _proofs(

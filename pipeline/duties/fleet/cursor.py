@@ -139,19 +139,22 @@ def _read_former(row: list[Any] | None) -> StreamsMemory:
     return StreamsMemory(counted=time_from_cursor(looked), former=from_cursor(former))
 
 
-def _write_leader_watch(seen: LeaderWatchMemory) -> list[Any] | None:
-    if seen.last is None:
+def _write_leader_watch(watch: LeaderWatchMemory) -> list[Any] | None:
+    if watch.last is None:
         return None
-    return [time_to_cursor(seen.last), seen.lock, _write_sighting(seen.passes), _write_sighting(seen.other)]
+    return [
+        time_to_cursor(watch.last),
+        watch.lock,
+        _write_sighting(watch.passes),
+        _write_sighting(watch.other),
+    ]
 
 
 def _read_leader_watch(row: list[Any] | None) -> LeaderWatchMemory:
     if row is None:
         return LeaderWatchMemory()
-    last, lock, passes, *other = row
-    return LeaderWatchMemory(
-        time_from_cursor(last), lock, _read_sighting(passes), *map(_read_sighting, other)
-    )
+    last, lock, passes, *rest = row
+    return LeaderWatchMemory(time_from_cursor(last), lock, _read_sighting(passes), *map(_read_sighting, rest))
 
 
 def _as_text(values: Mapping[str, Any]) -> str:
@@ -168,8 +171,8 @@ def _values_in(text: str | None) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def _write_sighting(seen: Sighting | None) -> list[str | int] | None:
-    return None if seen is None else to_cursor({"it": seen})["it"]
+def _write_sighting(sighting: Sighting | None) -> list[str | int] | None:
+    return None if sighting is None else to_cursor({"it": sighting})["it"]
 
 
 def _read_sighting(row: list[str | int] | None) -> Sighting | None:

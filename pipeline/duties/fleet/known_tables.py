@@ -20,6 +20,6 @@ class KnownTables:
     def ensure(self) -> bool:
         if self.clock.monotonic() < self._until:
             return False
-        made = self.tables.ensure()
+        is_made = self.tables.ensure()
         self._until = self.clock.monotonic() + _HOLDS
-        return made
+        return is_made

@@ -121,10 +121,10 @@ class LeaderDuty:
             return replace(memory, listed=now), self.watch(self.workers.listing(), memory.workers, since)
         return memory, self.watch(self.workers.glance([*own, *memory.workers]), memory.workers, since)
 
-    def watch(self, found: WorkerListing, before: Sightings, since: timedelta | None) -> KnownWorkers:
+    def watch(self, listing: WorkerListing, before: Sightings, since: timedelta | None) -> KnownWorkers:
         times, patience = self.settings.times, self.policy.other_workers.patience
         tick, duration = times.leader_tick, times.lease_duration
-        return watch(found, before, since, tick=tick, duration=duration, patience=patience)
+        return watch(listing, before, since, tick=tick, duration=duration, patience=patience)
 
     def _why_not(self, fleet: KnownWorkers) -> str | None:
         """Why this deployment must not lead. It may lead as long as one of its workers isn't stopping."""

@@ -37,16 +37,16 @@ class OwnRuns:
         alive: list[str] = []
         dead: list[str] = []
         for run_id in self.open:
-            its = [seen for claim, seen in claims.items() if run_of_claim(claim) == run_id]
-            lives = run_lives(self.runs.verdict(run_id), its, self._patience)
+            sightings = [sighting for claim, sighting in claims.items() if run_of_claim(claim) == run_id]
+            lives = run_lives(self.runs.verdict(run_id), sightings, self._patience)
             (alive if lives else dead).append(run_id)
         return tuple(alive), tuple(dead)
 
     def living_claims(self, claims: Mapping[str, Sighting]) -> frozenset[str]:
         return frozenset(
             claim
-            for claim, seen in claims.items()
-            if run_lives(self.runs.verdict(run_of_claim(claim)), [seen], self._patience)
+            for claim, sighting in claims.items()
+            if run_lives(self.runs.verdict(run_of_claim(claim)), [sighting], self._patience)
         )
 
     def is_over(self, claim: str) -> bool:

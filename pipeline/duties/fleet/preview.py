@@ -60,7 +60,7 @@ def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
     # Some strategies balance workers only in some passes, the first among them: each preview shows such a pass.
     assignment = replace(memory.assignment, passes=0)
     plan = plan_pass(listing.leases, fleet, assignment, policy=duty.policy, times=settings.times, now=now)
-    seen = replace(
+    remembered = replace(
         memory,
         last_look=now,
         workers=sightings_to_keep(fleet, listing.leases, plan.presumed_dead),
@@ -69,7 +69,7 @@ def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
     )
     has_started = bool(state.positions.origins)
     changes = (*streams.deletions, *synced, *plan.changes)
-    return Preview(seen, changes, (*first, *origins), has_started, plan.why_not)
+    return Preview(remembered, changes, (*first, *origins), has_started, plan.why_not)
 
 
 def _read_if_there(duty: LeaderDuty, ask: Callable[[], _Found], nothing: _Found) -> tuple[_Found, bool]:
@@ -111,8 +111,8 @@ def _sync(
         origin = plan_origin(state, facts, stream=tracked.settings, leases=mine)
         if origin is not None:
             first.append(_sentence(tracked, origin))
-        known = _with_origin(state, facts.stream, origin)
-        changes += shard_sync.plan(tracked.settings, facts, listing, state=known)
+        with_origin = _with_origin(state, facts.stream, origin)
+        changes += shard_sync.plan(tracked.settings, facts, listing, state=with_origin)
     return changes, first
 
 

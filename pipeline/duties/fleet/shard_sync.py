@@ -133,9 +133,15 @@ class ShardSync:
         `cleanup`: what to clean up of each stream after its sync.
         """
         ensure_table(self.table, self.leases, name=self.settings.landing.table)
-        known = {each.name: memory[each.name] for each in streams if each.name in memory}
-        done = Round(self.table.load(), resumed, "" if resumed is None else resumed.last_done, memory=known)
-        rest = sorted((each for each in streams if each.name > done.last_done), key=lambda s: s.name)
+        remembered = {
+            known_stream.name: memory[known_stream.name]
+            for known_stream in streams
+            if known_stream.name in memory
+        }
+        done = Round(
+            self.table.load(), resumed, "" if resumed is None else resumed.last_done, memory=remembered
+        )
+        rest = sorted((stream for stream in streams if stream.name > done.last_done), key=lambda s: s.name)
         for tracked in rest:
             is_unreachable = False
             try:
@@ -205,16 +211,16 @@ class ShardSync:
         before = done.before(tracked)
         token = sync_token(facts.stream, mine, done.state.positions)
         if cleanup or not before.is_unchanged(token):
-            found = self._list(tracked.settings, facts.stream, listing, state=done.state)
-            holes = self._check_holes(found, before, state=done.state, tally=tally)
-            if self._write(tracked, found, tally, is_new=not mine, has_time=has_time):
+            shard_list = self._list(tracked.settings, facts.stream, listing, state=done.state)
+            holes = self._check_holes(shard_list, before, state=done.state, tally=tally)
+            if self._write(tracked, shard_list, tally, is_new=not mine, has_time=has_time):
                 # Some rows are still to be made by the next tick, so that a hole means nothing yet.
                 done.memory[tracked.name] = replace(before, quiet_token=None)
                 done.synced.append(tracked.name)
                 done.is_cut_short = True
                 return
             # The token is of the rows before the changes: after changes, the next sync lists the shards once more.
-            done.memory[tracked.name] = SyncMemory(None if found.changes else token, holes)
+            done.memory[tracked.name] = SyncMemory(None if shard_list.changes else token, holes)
         if cleanup:
             done.is_cut_short = self._clean(
                 cleanup, facts, listing, tally=tally, state=done.state, has_time=has_time
@@ -224,7 +230,7 @@ class ShardSync:
     def _write(
         self,
         tracked: Tracked,
-        found: _Listed,
+        shard_list: _Listed,
         tally: Tally,
         *,
         is_new: bool,
@@ -235,9 +241,9 @@ class ShardSync:
         `is_new`: the stream had no row at all.
         """
         of = "" if not self.settings.multi else f" of {tracked.name}"
-        if is_new and any(change.create and change.create.landed for change in found.changes):
+        if is_new and any(change.create and change.create.landed for change in shard_list.changes):
             tally.notes.append(f"the lease rows{of} were gone: rebuilt from the positions in the lake table")
-        written = tally.write(self.leases, found.changes, has_time=has_time)
+        written = tally.write(self.leases, shard_list.changes, has_time=has_time)
         if written.not_tried:
             tally.notes.append(
                 f"{counted(written.not_tried, 'more lease row')}{of} to be made or deleted: the next tick goes on"
@@ -245,9 +251,15 @@ class ShardSync:
         return written.not_tried
 
     @staticmethod
-    def _check_holes(found: _Listed, before: SyncMemory, *, state: TableState, tally: Tally) -> SeenHoles:
+    def _check_holes(
+        shard_list: _Listed, before: SyncMemory, *, state: TableState, tally: Tally
+    ) -> SeenHoles:
         holes, warnings = coverage_warnings(
-            found.family, found.shards, found.mine, positions=state.positions, remembered=before.holes
+            shard_list.family,
+            shard_list.shards,
+            shard_list.mine,
+            positions=state.positions,
+            remembered=before.holes,
         )
         tally.notes.extend(warnings)
         return holes

@@ -81,8 +81,8 @@ def sentence_of(worker_id: str, plan: DuePlan, *, due: tuple[Due, ...], later: i
         "failed and tried again later": later,
         "ended": plan.ended,
     }
-    found = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
-    return f"worker {worker_id}: nothing due ({found or 'no shard is assigned'})"
+    reasons = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
+    return f"worker {worker_id}: nothing due ({reasons or 'no shard is assigned'})"
 
 
 def claims_on(row: Lease) -> tuple[str, ...]:

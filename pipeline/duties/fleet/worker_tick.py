@@ -64,8 +64,10 @@ class WorkerDuty:
         memory = replace(memory, other_workers_memory=presence.memory)
         if (why := presence.why_not) is not None:
             watched = self.policy.own_leases.watch_leader(memory.leader, memory.own_leases_memory, now)
-            seen = replace(memory, last_look=now, leader=watched.watch, own_leases_memory=watched.memory)
-            return WorkerReport(seen, why, alarm=why)
+            remembered = replace(
+                memory, last_look=now, leader=watched.watch, own_leases_memory=watched.memory
+            )
+            return WorkerReport(remembered, why, alarm=why)
         beaten = self.workers.beat(self.worker_id, self.instance, found=row.instance if row else None)
         if beaten is None:
             return WorkerReport(
@@ -91,12 +93,12 @@ class WorkerDuty:
 
     def _look(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
         watched = self.policy.own_leases.watch_leader(memory.leader, memory.own_leases_memory, now)
-        known = memory.known.at(now, tick=self.times.worker_tick)
-        runs = self._own_runs(memory.latest_run if known.read else None)
+        at_rest = memory.known.at(now, tick=self.times.worker_tick)
+        runs = self._own_runs(memory.latest_run if at_rest.read else None)
         if row.run_beats or runs.latest != memory.latest_run:
-            known = KnownRows()  # a run may have changed the rows since they were read
+            at_rest = KnownRows()  # a run may have changed the rows since they were read
         memory = replace(memory, leader=watched.watch, own_leases_memory=watched.memory, rival=None)
-        memory, mine, previous = self._read_rows(row, memory, now, known)
+        memory, mine, previous = self._read_rows(row, memory, now, at_rest)
         memory = self._count_failures(memory, runs, now)
         living = runs.living_claims(memory.claims)
         mine, handed = self._hand_over(mine, living)
@@ -117,11 +119,11 @@ class WorkerDuty:
         self._forget_dead_runs(row, mine, living, runs)
         later = held_off(memory.backoff, now)
         rows = self._due_rows
-        asked = describe_streams(mine, self.stream)
-        note_undescribed(mine, asked.failed, me=self.worker_id, leases=self.leases, at=now)
-        asked.require_some()
-        streams = asked.known
-        suffix += asked.suffix
+        described = describe_streams(mine, self.stream)
+        note_undescribed(mine, described.failed, me=self.worker_id, leases=self.leases, when=now)
+        described.require_some()
+        streams = described.known
+        suffix += described.suffix
         plan = rows.plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
         # If a failure isn't noted in the row, the row looks idle, and only `backoff` tells that the shard has to be tried again.
         failed = (Due(row.key, "it failed when last read") for row in plan.idle if row.key in memory.backoff)
@@ -132,9 +134,9 @@ class WorkerDuty:
         if not due and (memory.probed is not None or is_time(memory.last_probe, now, every=self.times.probe)):
             due, probed = rows.probe(plan, streams, memory.probed, at_most=PROBES_A_TICK)
             memory = replace(memory, probed=probed, last_probe=memory.last_probe if probed else now)
-        stirs = due or beats or memory.claims or asked.failed
+        stirs = due or beats or memory.claims or described.failed
         if not stirs and all(lease.checkpoint_owner is None for lease in mine):
-            memory = replace(memory, known=known.after(mine, now))
+            memory = replace(memory, known=at_rest.after(mine, now))
         return replace(
             report,
             memory=memory,
@@ -146,28 +148,28 @@ class WorkerDuty:
         )
 
     def _read_rows(
-        self, row: Worker, memory: WorkerMemory, now: datetime, known: KnownRows
+        self, row: Worker, memory: WorkerMemory, now: datetime, at_rest: KnownRows
     ) -> tuple[WorkerMemory, tuple[Lease, ...], frozenset[str]]:
         """The worker's rows, with the beats of all claims on them; and the workers that still hold some of these leases."""
-        mine = self.policy.own_leases.own_rows(self.worker_id, memory.held, known.rows)
+        mine = self.policy.own_leases.own_rows(self.worker_id, memory.held, at_rest.rows)
         beats = {claim: str(count) for claim, count in row.run_beats.items()}
         previous = self._previous_holders(mine)
         for holder in previous:
             beats |= {claim: str(count) for claim, count in holder.run_beats.items()}
         for claim in (claim for lease in mine for claim in claims_on(lease)):
-            seen = memory.claims.get(claim)
+            sighting = memory.claims.get(claim)
             # A beat that was removed from the worker's row counts as one that stands still.
-            beats.setdefault(claim, seen.token if seen else "none")
+            beats.setdefault(claim, sighting.token if sighting else "none")
         claims = after_look(memory.claims, beats, since=self._since(memory, now), tick=self.times.worker_tick)
         memory = replace(memory, last_look=now, claims=claims, known=KnownRows())
-        return memory, mine, frozenset(each.worker_id for each in previous)
+        return memory, mine, frozenset(worker.worker_id for worker in previous)
 
     def _previous_holders(self, mine: Iterable[Lease]) -> tuple[Worker, ...]:
         """The rows of Headrace's workers whose runs have claimed leases that are being handed over to this worker."""
         ids = {row.checkpoint_owner for row in mine if row.run_claim is not None} - {None, self.worker_id}
-        asked = sorted(each for each in ids if each is not None)
-        found = self.workers.get_many(asked).workers if asked else ()
-        return tuple(each for each in found if each.is_ours)
+        worker_ids = sorted(name for name in ids if name is not None)
+        rows = self.workers.get_many(worker_ids).workers if worker_ids else ()
+        return tuple(worker for worker in rows if worker.is_ours)
 
     def _apply(self, changes: Sequence[Change]) -> dict[str, Lease]:
         """The rows that were written. A row that couldn't be written is tried again at the next tick."""
@@ -176,11 +178,11 @@ class WorkerDuty:
     def _take_leases(
         self, memory: WorkerMemory, mine: tuple[Lease, ...]
     ) -> tuple[WorkerMemory, tuple[Lease, ...], str]:
-        found = self.policy.own_leases.take_leases(self.worker_id, memory.own_leases_memory)
+        taking = self.policy.own_leases.take_leases(self.worker_id, memory.own_leases_memory)
         # A scan may show an older state, so leases that were just read by their keys count as held, too.
-        held = memory.held if found.held is None else found.held | {lease.key for lease in mine}
-        memory = replace(memory, own_leases_memory=found.memory, held=held)
-        return memory, (*mine, *found.taken), f", {found.sentence}" if found.sentence else ""
+        held = memory.held if taking.held is None else taking.held | {lease.key for lease in mine}
+        memory = replace(memory, own_leases_memory=taking.memory, held=held)
+        return memory, (*mine, *taking.taken), f", {taking.sentence}" if taking.sentence else ""
 
     def _hand_over(self, mine: tuple[Lease, ...], living: frozenset[str]) -> tuple[tuple[Lease, ...], int]:
         """Complete the handovers of shards that no run reads. A run completes the handovers of its own shards after its wave."""
@@ -200,16 +202,18 @@ class WorkerDuty:
         runs = self._own_runs()
         living = runs.living_claims(memory.claims)
         mine, handed = self._hand_over(mine, living)
-        left = [lease for lease in mine if lease.holder == self.worker_id and not lease.has_ended]
-        free = [lease for lease in left if lease.run_claim not in living and lease.checkpoint_owner is None]
+        remaining = [lease for lease in mine if lease.holder == self.worker_id and not lease.has_ended]
+        free = [
+            lease for lease in remaining if lease.run_claim not in living and lease.checkpoint_owner is None
+        ]
         given = self._apply([change.give_up(lease, self.worker_id) for lease in free])
-        if left or handed:
+        if remaining or handed:
             self.workers.beat(self.worker_id, self.instance, found=row.instance, leaving=True)
-        waiting = len(left) - len(given)
+        waiting = len(remaining) - len(given)
         _, dead = runs.judge(memory.claims)
         state = (
             f"stopping, {counted(len(given) + handed, 'lease')} given up, {counted(waiting, 'lease')} still being read"
-            if left or handed
+            if remaining or handed
             else "stopped; `headrace stop --cancel` lets it work again"
         )
         memory = replace(memory, held=frozenset(lease.key for lease in mine) - given.keys())

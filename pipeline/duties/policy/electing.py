@@ -45,10 +45,10 @@ class Electing:
     tick: timedelta
     duration: timedelta
 
-    def look(self, seen: Sighting | None, since: timedelta | None) -> LockState:
-        found = self.lock.read()
-        move, seen = plan_election(self.me, found, sighting=seen, since=since, tick=self.tick)
-        return LockState(move, found, seen)
+    def look(self, sighting: Sighting | None, since: timedelta | None) -> LockState:
+        row = self.lock.read()
+        move, sighting = plan_election(self.me, row, sighting=sighting, since=since, tick=self.tick)
+        return LockState(move, row, sighting)
 
     def leads(self, lock_state: LockState, *, check_can_lead: Callable[[], None]) -> bool:
         """Beat or take the lock, if it is this deployment's turn. Whether this deployment leads now.
@@ -67,12 +67,12 @@ class Electing:
     def beat(self) -> bool:
         """Beat the lock if this deployment holds it. A timer calls this while a long tick is at work."""
         try:
-            found = self.lock.read()
+            row = self.lock.read()
         except TablesMissing:
             return False  # the tick is creating the tables
-        return found is not None and found.owner == self.me and self.lock.beat(found, self.ids.fresh())
+        return row is not None and row.owner == self.me and self.lock.beat(row, self.ids.fresh())
 
     def release(self) -> bool:
         """Delete the lock row if this deployment holds it, so that the next leader needn't wait for it to expire."""
-        found = self.lock.read()
-        return found is not None and found.owner == self.me and self.lock.release(found)
+        row = self.lock.read()
+        return row is not None and row.owner == self.me and self.lock.release(row)

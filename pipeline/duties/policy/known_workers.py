@@ -34,9 +34,9 @@ class KnownWorkers:
     @property
     def living(self) -> frozenset[str]:
         """Workers that were seen to beat, and don't stop. A row that never moved may be left over from long ago."""
-        return frozenset(n for n, seen in self.seen.items() if seen.moved and not self._is_dead(n, seen)) - (
-            self.stopping
-        )
+        return frozenset(
+            n for n, sighting in self.seen.items() if sighting.moved and not self._is_dead(n, sighting)
+        ) - (self.stopping)
 
     @property
     def ready(self) -> frozenset[str]:
@@ -49,7 +49,7 @@ class KnownWorkers:
 
     @property
     def dead(self) -> frozenset[str]:
-        return frozenset(name for name, seen in self.seen.items() if self._is_dead(name, seen))
+        return frozenset(name for name, sighting in self.seen.items() if self._is_dead(name, sighting))
 
     @property
     def ours(self) -> frozenset[str]:
@@ -58,14 +58,14 @@ class KnownWorkers:
 
     def back_among(self, rows: Iterable[Worker]) -> frozenset[str]:
         """The workers that have beaten since this look. `rows`: worker rows that were read later."""
-        seen = {name: each.token for name, each in self.seen.items()}
-        return frozenset(r.worker_id for r in rows if _token(r) != seen.get(r.worker_id))
+        tokens = {name: sighting.token for name, sighting in self.seen.items()}
+        return frozenset(r.worker_id for r in rows if _token(r) != tokens.get(r.worker_id))
 
     def patience_with(self, name: str) -> timedelta:
         return self.patience.get(name, self.duration)
 
-    def _is_dead(self, name: str, seen: Sighting) -> bool:
-        return seen.credit > self.patience_with(name)
+    def _is_dead(self, name: str, sighting: Sighting) -> bool:
+        return sighting.credit > self.patience_with(name)
 
 
 def watch(
@@ -85,13 +85,13 @@ def watch(
     tokens = {row.worker_id: _token(row) for row in rows}
     # A worker whose row has just disappeared is watched anew, as one without a row: its credit begins at zero.
     absent = dict.fromkeys(before.keys() - tokens.keys(), _NO_ROW)
-    known = {n: seen for n, seen in before.items() if n in tokens or seen.token == _NO_ROW}
-    seen = after_look(known, tokens | absent, since=since, tick=tick)
+    earlier = {n: sighting for n, sighting in before.items() if n in tokens or sighting.token == _NO_ROW}
+    sightings = after_look(earlier, tokens | absent, since=since, tick=tick)
     patient = {row.worker_id: patience(row) for row in rows}
-    fleet = KnownWorkers(rows, seen, duration, patient, misread_rows=len(listing.skipped))
+    fleet = KnownWorkers(rows, sightings, duration, patient, misread_rows=len(listing.skipped))
     was = KnownWorkers(rows, before, duration, patient)
     # A stopping worker beats only while it has leases to give up: its beat tells that some may be free now.
-    gave_up = any(row.stopping and seen[row.worker_id].credit == timedelta(0) for row in rows)
+    gave_up = any(row.stopping and sightings[row.worker_id].credit == timedelta(0) for row in rows)
     has_changed = gave_up or fleet.dead != was.dead or bool(fleet.living - was.living)
     return replace(fleet, has_changed=has_changed)
 
@@ -112,13 +112,15 @@ def sightings_to_keep(
     moves again.
     """
     owners = owners_of(leases)
-    kept = {name: seen for name, seen in fleet.seen.items() if seen.token != _NO_ROW or name in owners}
+    lasting = {
+        name: sighting for name, sighting in fleet.seen.items() if sighting.token != _NO_ROW or name in owners
+    }
     dead = {
-        name: replace(seen, credit=fleet.patience_with(name) + timedelta(seconds=1))
-        for name, seen in kept.items()
+        name: replace(sighting, credit=fleet.patience_with(name) + timedelta(seconds=1))
+        for name, sighting in lasting.items()
         if name in presumed_dead
     }
-    return kept | dead | {name: Sighting(_NO_ROW) for name in sorted(owners - kept.keys())}
+    return lasting | dead | {name: Sighting(_NO_ROW) for name in sorted(owners - lasting.keys())}
 
 
 def owners_of(leases: Iterable[Lease]) -> frozenset[str]:

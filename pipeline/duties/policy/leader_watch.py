@@ -50,25 +50,25 @@ class LeaderWatch:
         period = self.times.assignment
         if not is_time(before.last, now, every=period):
             return before, self._alarm(before)
-        found = self.lock.read()
-        row = None if found is None or found.released else self._row_of(found.owner)
-        if found is not None and row is not None and not row.is_ours:
+        lock_row = self.lock.read()
+        row = None if lock_row is None or lock_row.released else self._row_of(lock_row.owner)
+        if lock_row is not None and row is not None and not row.is_ours:
             since = None if before.last is None else now - before.last
-            known = {} if before.other is None else {"lock": before.other}
-            other = after_look(known, {"lock": f"{found.owner}:{found.version}"}, since=since, tick=period)[
-                "lock"
-            ]
-            return LeaderWatchMemory(now, found.version, other=other), None
-        if found is None or row is None:
+            earlier = {} if before.other is None else {"lock": before.other}
+            sighting = after_look(
+                earlier, {"lock": f"{lock_row.owner}:{lock_row.version}"}, since=since, tick=period
+            )["lock"]
+            return LeaderWatchMemory(now, lock_row.version, other=sighting), None
+        if lock_row is None or row is None:
             return LeaderWatchMemory(now), None
         # Only time in which the lock was beaten counts against the leader. If the lock stands still, another leader sensor
         # takes it over, and no alarm is needed.
-        beats = before.lock is not None and before.lock != found.version
+        beats = before.lock is not None and before.lock != lock_row.version
         since = now - before.last if before.last is not None and beats else None
-        seen = {} if before.passes is None else {row.worker_id: before.passes}
+        earlier_passes = {} if before.passes is None else {row.worker_id: before.passes}
         token = {row.worker_id: f"{row.worker_id}:{row.assign_pass}"}
-        passes = after_look(seen, token, since=since, tick=period)[row.worker_id]
-        after = LeaderWatchMemory(now, found.version, passes)
+        passes = after_look(earlier_passes, token, since=since, tick=period)[row.worker_id]
+        after = LeaderWatchMemory(now, lock_row.version, passes)
         return after, self._alarm(after)
 
     def _row_of(self, worker_id: str) -> Worker | None:
@@ -78,12 +78,12 @@ class LeaderWatch:
         except WrongShape:
             return None
 
-    def _alarm(self, seen: LeaderWatchMemory) -> str | None:
-        if seen.passes is None or seen.passes.credit <= _PERIODS * self.times.assignment:
+    def _alarm(self, watch: LeaderWatchMemory) -> str | None:
+        if watch.passes is None or watch.passes.credit <= _PERIODS * self.times.assignment:
             return None
-        leader = seen.passes.token.rpartition(":")[0]
+        leader = watch.passes.token.rpartition(":")[0]
         return (
-            f"worker {leader} holds the leader's lock and beats, but has finished no assignment for {seen.passes.credit}: "
+            f"worker {leader} holds the leader's lock and beats, but has finished no assignment for {watch.passes.credit}: "
             "some leases may have no worker that reads them; no record is lost. Look at the leader sensor of that worker's "
             "deployment; `headrace stop` there makes it release the lock"
         )

@@ -45,9 +45,9 @@ class OwnForm:
         return self._own(listing)
 
     def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
-        found = self.every.held_by(worker_id, known)
-        own = self._own(found)
-        if found.leases and not own.leases:
+        listing = self.every.held_by(worker_id, known)
+        own = self._own(listing)
+        if listing.leases and not own.leases:
             # Only all rows tell a change of the mode from a row that is left over. This worker has nothing else to read.
             self.scan()
         return own
@@ -62,8 +62,8 @@ class OwnForm:
         own = tuple(row for row in listing.leases if is_of_form(row, multi=self.multi))
         if len(own) == len(listing.leases):
             return listing
-        others = (row for row in listing.leases if not is_of_form(row, multi=self.multi))
-        odd = (SkippedRow(row.key, self._why_not(row)) for row in others)
+        of_other_form = (row for row in listing.leases if not is_of_form(row, multi=self.multi))
+        odd = (SkippedRow(row.key, self._why_not(row)) for row in of_other_form)
         return replace(listing, leases=own, skipped=(*listing.skipped, *odd))
 
     def _why_not(self, row: Lease) -> str:

@@ -62,8 +62,8 @@ def alone(
 class LockElection:
     """The deployment that holds the leader's lock leads."""
 
-    def look(self, electing: Electing, seen: Sighting | None, since: timedelta | None) -> LockState:
-        return electing.look(seen, since)
+    def look(self, electing: Electing, sighting: Sighting | None, since: timedelta | None) -> LockState:
+        return electing.look(sighting, since)
 
     def leads(
         self, electing: Electing, lock: LockState, memory: PartMemory, *, check_can_lead: Callable[[], None]
@@ -201,16 +201,16 @@ class AssignedLeases:
     leases: LeaseStore
     times: TimeSettings
 
-    def watch_leader(self, seen: LeaderWatchMemory, memory: PartMemory, now: datetime) -> LeaderLook:
-        watch, alarm = LeaderWatch(self.lock, self.workers, self.times).look(seen, now)
+    def watch_leader(self, watch_memory: LeaderWatchMemory, memory: PartMemory, now: datetime) -> LeaderLook:
+        watch, alarm = LeaderWatch(self.lock, self.workers, self.times).look(watch_memory, now)
         return LeaderLook(watch, memory, alarm)
 
     def own_rows(self, me: str, held: frozenset[str], known: Mapping[str, Lease]) -> tuple[Lease, ...]:
         # The index is keyed by leaseOwner, which already names the next owner while a lease is handed over. The rows that
         # this worker still has to hand over are therefore read by the keys that its last tick remembered.
-        found = {row.key: row for row in self.leases.held_by(me, known).leases}
-        found |= {row.key: row for row in held_of(self.leases, me, held - found.keys())}
-        return tuple(found.values())
+        rows = {row.key: row for row in self.leases.held_by(me, known).leases}
+        rows |= {row.key: row for row in held_of(self.leases, me, held - rows.keys())}
+        return tuple(rows.values())
 
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
         return TakenLeases(memory)

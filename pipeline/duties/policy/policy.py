@@ -46,7 +46,7 @@ class Elected:
 class Election(Protocol):
     """Chooses the deployment that leads."""
 
-    def look(self, electing: Electing, seen: Sighting | None, since: timedelta | None) -> LockState:
+    def look(self, electing: Electing, sighting: Sighting | None, since: timedelta | None) -> LockState:
         """Read the leader's lock. An election that doesn't go by the lock answers that this deployment has to wait."""
         ...
 
@@ -238,7 +238,7 @@ class TakenLeases:
 class OwnLeases(Protocol):
     """How a worker gets leases, and finds those that it has."""
 
-    def watch_leader(self, seen: LeaderWatchMemory, memory: PartMemory, now: datetime) -> LeaderLook:
+    def watch_leader(self, watch_memory: LeaderWatchMemory, memory: PartMemory, now: datetime) -> LeaderLook:
         """See whether the leader, which should assign leases, does so."""
         ...
 

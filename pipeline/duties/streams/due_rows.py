@@ -40,11 +40,12 @@ class DueRows:
             if lease.stream in streams and _may_be_read(lease, streams[lease.stream]):
                 rows.setdefault(lease.stream, []).append(lease)
         return one_plan(
-            self._plan_stream(its, streams[stream], living, now=now) for stream, its in rows.items()
+            self._plan_stream(stream_rows, streams[stream], living, now=now)
+            for stream, stream_rows in rows.items()
         )
 
     def _plan_stream(
-        self, mine: list[Lease], known: _Stream, living: frozenset[str], *, now: datetime
+        self, mine: list[Lease], facts: _Stream, living: frozenset[str], *, now: datetime
     ) -> DuePlan:
         by_shard = {lease.shard_id: lease for lease in mine}
         elsewhere = {
@@ -55,12 +56,12 @@ class DueRows:
         }
         # Parents that other workers read. Where a parent's row isn't there or isn't understood, the child counts as due: the
         # run goes by the lake table, and waits if the parent hasn't ended there.
-        for found in self.leases.get_many(sorted(elsewhere)).leases if elsewhere else ():
-            if _may_be_read(found, known):
-                by_shard[found.shard_id] = found
+        for parent_row in self.leases.get_many(sorted(elsewhere)).leases if elsewhere else ():
+            if _may_be_read(parent_row, facts):
+                by_shard[parent_row.shard_id] = parent_row
         # A look at least every quarter of the retention leaves three more tries before a quiet shard looks like a loss of
         # records. Where the retention isn't known, it is taken for Kinesis's shortest, a day.
-        quarter = known[1] / 4 if known else timedelta(hours=6)
+        quarter = facts[1] / 4 if facts else timedelta(hours=6)
         return plan_due(
             mine, me=self.worker_id, parents=by_shard, living_claims=living, now=now, look_again_after=quarter
         )
@@ -73,13 +74,13 @@ class DueRows:
         Returns the shards with a new record, and the key at which the next call goes on; None if all idle shards are probed.
         """
         rest = [row for row in plan.idle if after is None or row.key > after]
-        asked = {
-            ShardKey(known[0], row.shard_id): row
+        by_shard = {
+            ShardKey(facts[0], row.shard_id): row
             for row in rest[:at_most]
-            if (known := streams[row.stream]) is not None
+            if (facts := streams[row.stream]) is not None
         }
-        news = self.source.has_news({key: _resume_point(row) for key, row in asked.items()})
-        due = tuple(Due(asked[key].key, "a probe found a new record") for key in sorted(news))
+        news = self.source.has_news({key: _resume_point(row) for key, row in by_shard.items()})
+        due = tuple(Due(by_shard[key].key, "a probe found a new record") for key in sorted(news))
         return due, rest[at_most - 1].key if len(rest) > at_most else None
 
 
@@ -105,20 +106,20 @@ class DescribedStreams:
 def describe_streams(
     mine: Iterable[Lease], ask: Callable[[Lease], tuple[StreamId, timedelta] | None]
 ) -> DescribedStreams:
-    known: dict[str | None, _Stream] = {}
+    described: dict[str | None, _Stream] = {}
     failed: dict[str | None, HeadraceError] = {}
     for lease in {lease.stream: lease for lease in mine}.values():
         try:
-            known[lease.stream] = ask(lease)
+            described[lease.stream] = ask(lease)
         except Unreachable:
             raise  # Kinesis doesn't answer: waiting for each of the other streams would take the whole tick
         except HeadraceError as error:
             failed[lease.stream] = error
-    return DescribedStreams(known, failed)
+    return DescribedStreams(described, failed)
 
 
-def _may_be_read(row: Lease, known: _Stream) -> bool:
-    return known is None or is_of_this_life(known[0], row)
+def _may_be_read(row: Lease, facts: _Stream) -> bool:
+    return facts is None or is_of_this_life(facts[0], row)
 
 
 def _resume_point(row: Lease) -> Start | int:

@@ -17,7 +17,7 @@ Troubles = Mapping[str | None, HeadraceError]
 
 
 def note_undescribed(
-    rows: Iterable[Lease], troubles: Troubles, *, me: str, leases: LeaseStore, at: datetime
+    rows: Iterable[Lease], troubles: Troubles, *, me: str, leases: LeaseStore, when: datetime
 ) -> None:
     """Note in the rows of a stream that Kinesis can't describe why its shards aren't read.
 
@@ -27,13 +27,13 @@ def note_undescribed(
     """
     undescribed = [row for row in rows if isinstance(troubles.get(row.stream), Terminal)]
     leases.apply_all(
-        [note_failure(row, me, str(troubles[row.stream]), when=at) for row in _unnoted(undescribed, me)]
+        [note_failure(row, me, str(troubles[row.stream]), when=when) for row in _unnoted(undescribed, me)]
     )
 
 
-def note_unclaimed(rows: Iterable[Lease], why: str, *, me: str, leases: LeaseStore, at: datetime) -> None:
+def note_unclaimed(rows: Iterable[Lease], why: str, *, me: str, leases: LeaseStore, when: datetime) -> None:
     """Note in the rows why a run claimed none of them, such as a Spark that didn't start. Each row is written once."""
-    leases.apply_all([note_failure(row, me, why, when=at) for row in _unnoted(rows, me)])
+    leases.apply_all([note_failure(row, me, why, when=when) for row in _unnoted(rows, me)])
 
 
 def _unnoted(rows: Iterable[Lease], me: str) -> list[Lease]:

@@ -34,11 +34,11 @@ def family_of(
     origin = positions.origins[stream]
     # All shards are listed before the shards in scope. In the other order, a shard that only the second listing shows would
     # look as if it were out of the origin's scope.
-    whole = None if origin.start.at is None else source.list_shards(stream)
+    all_shards = None if origin.start.at is None else source.list_shards(stream)
     scope = source.list_shards(stream, origin.start)
-    every = scope if whole is None else whole
-    known = a_family(stream, scope, listed=every, leases=held, positions=positions)
-    rows = _rows_of_undecided_parents(known, unread, held=held, positions=positions, leases=leases)
+    every = scope if all_shards is None else all_shards
+    family = a_family(stream, scope, listed=every, leases=held, positions=positions)
+    rows = _rows_of_undecided_parents(family, unread, held=held, positions=positions, leases=leases)
     return a_family(stream, scope, listed=every, leases=[*held, *rows], positions=positions)
 
 
@@ -52,21 +52,21 @@ class SinceOrigin:
 
     def ended_before(self, key: ShardKey) -> bool:
         """Whether the shard is closed, and Kinesis has no record of it since the origin."""
-        at = self.positions.origins[self.stream].start.at
-        return at is not None and self.source.ended_before(key, at)
+        start = self.positions.origins[self.stream].start.at
+        return start is not None and self.source.ended_before(key, start)
 
     def holds_all(self) -> bool:
         """Whether no record since the origin can have left the stream by now."""
-        at, facts = self.positions.origins[self.stream].start.at, self.source.describe(self.stream.arn)
+        start, facts = self.positions.origins[self.stream].start.at, self.source.describe(self.stream.arn)
         return (
-            at is not None
+            start is not None
             and facts.stream == self.stream
-            and at > facts.asked + WITHIN_THE_SECOND - facts.retention
+            and start > facts.asked + WITHIN_THE_SECOND - facts.retention
         )
 
 
 def _rows_of_undecided_parents(
-    known: Family,
+    family: Family,
     unread: Iterable[ShardKey],
     *,
     held: tuple[Lease, ...],
@@ -76,16 +76,16 @@ def _rows_of_undecided_parents(
     """Rows of the parents for which neither the listing, nor the table, nor another row tells whether they are still to be read.
     They are read in few requests: at a first start there can be hundreds of parents that Kinesis has dropped long ago."""
     keys = {row.shard_id: row.key for row in held}
-    settled = known.in_scope | known.expected | keys.keys() | known.passed(positions).keys()
-    asked = sorted(
+    settled = family.in_scope | family.expected | keys.keys() | family.passed(positions).keys()
+    keys_to_read = sorted(
         keys[key.shard_id].removesuffix(key.shard_id) + parent
         for key in unread
-        for parent in known.parents.get(key.shard_id, frozenset()) - settled
-        if positions.of(ShardKey(known.stream, parent)) is None  # a position decides without the row
+        for parent in family.parents.get(key.shard_id, frozenset()) - settled
+        if positions.of(ShardKey(family.stream, parent)) is None  # a position decides without the row
     )
-    if not asked:
+    if not keys_to_read:
         return []
-    found = leases.get_many(sorted(set(asked)))
+    listing = leases.get_many(sorted(set(keys_to_read)))
     # A row that isn't understood may be of a parent that isn't read to its end: the child waits until the table has the END.
-    not_understood = [Lease(row.key) for row in found.skipped]
-    return [*not_understood, *(row for row in found.leases if is_of_this_life(known.stream, row))]
+    not_understood = [Lease(row.key) for row in listing.skipped]
+    return [*not_understood, *(row for row in listing.leases if is_of_this_life(family.stream, row))]

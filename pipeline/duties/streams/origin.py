@@ -72,7 +72,7 @@ def plan_origin(
 
 
 def _start(state: TableState, facts: StreamFacts, stream: StreamSettings) -> Start:
-    if any(known.arn == facts.stream.arn for known in state.positions.origins):
+    if any(earlier.arn == facts.stream.arn for earlier in state.positions.origins):
         # A later life of a stream that was read before. LATEST would skip the records before this moment, and a timestamp
         # was meant for the first life.
         return TRIM

@@ -23,9 +23,9 @@ class KnownStreams:
     def facts(self, name: str) -> tuple[StreamId, timedelta]:
         """Identity and retention."""
         now = self.clock.monotonic()
-        found, until = self._facts.get(name, (None, 0.0))
-        if found is None or now > until:
+        stream_facts, until = self._facts.get(name, (None, 0.0))
+        if stream_facts is None or now > until:
             self._facts.pop(name, None)
-            found = self.source.describe(name)
-            self._facts[name] = (found, now + _VALID_FOR)
-        return found.stream, found.retention
+            stream_facts = self.source.describe(name)
+            self._facts[name] = (stream_facts, now + _VALID_FOR)
+        return stream_facts.stream, stream_facts.retention

@@ -101,12 +101,12 @@ class Tracking:
 
     def look(self, memory: StreamsMemory, listing: Listing, now: datetime) -> StreamsLook:
         memory, notes = self._find_when_due(memory, now)
-        found = tuple(s for s in memory.found or () if self.settings.stream(s.name) is None)
-        wanted = [Tracked(each) for each in self.settings.streams]
-        wanted += [Tracked(unnamed(self.settings, stream.arn)) for stream in found]
+        discovered = tuple(s for s in memory.found or () if self.settings.stream(s.name) is None)
+        tracked = [Tracked(stream) for stream in self.settings.streams]
+        tracked += [Tracked(unnamed(self.settings, stream.arn)) for stream in discovered]
         lives = newest_lives(listing.leases)
-        former = {ident: life for ident, life in lives.items() if not self._is_asked_for(ident, found)}
-        wanted += [Tracked(unnamed(self.settings, life), life) for _, life in sorted(former.items())]
+        former = {ident: life for ident, life in lives.items() if not self._is_asked_for(ident, discovered)}
+        tracked += [Tracked(unnamed(self.settings, life), life) for _, life in sorted(former.items())]
         memory = self._count_waits(memory, former, now)
         past_wait = self._past_wait(memory)
         forget = [
@@ -117,7 +117,9 @@ class Tracking:
         return StreamsLook(
             memory,
             tuple(
-                each for each in wanted if each.life is None or each.life.rpartition(":")[0] not in past_wait
+                candidate
+                for candidate in tracked
+                if candidate.life is None or candidate.life.rpartition(":")[0] not in past_wait
             ),
             tuple(forget),
             (*notes, *self._former_notes(memory, former, past_wait)),
@@ -131,27 +133,27 @@ class Tracking:
         if not is_time(memory.searched, now, every=FIND_EVERY):
             return memory, ()
         try:
-            found = self._find()
+            streams = self._find()
         except HeadraceError as error:
             # Without a search the leader doesn't know which streams are asked for, so no former stream's wait goes on.
             return replace(memory, counted=None), (f"the search for streams failed ({error})",)
         before = {s.name for s in memory.found or ()}
-        names = {s.name for s in found}
+        names = {s.name for s in streams}
         changes = {"streams found": names - before, "streams no longer found": before - names}
         notes = tuple(f"{what}: {', '.join(sorted(which))}" for what, which in changes.items() if which)
-        return replace(memory, searched=now, found=found), notes
+        return replace(memory, searched=now, found=streams), notes
 
     def _find(self) -> tuple[StreamId, ...]:
         return self.source.find_streams(self.settings.discovery.prefix, self.settings.discovery.tags)
 
-    def _is_asked_for(self, ident: str, found: Iterable[StreamId]) -> bool:
+    def _is_asked_for(self, ident: str, discovered: Iterable[StreamId]) -> bool:
         """Whether the settings or the search ask for the stream `ident`, which is `account:name`."""
         # The settings may leave the account out, so a stream of that name counts in any account: to delete its rows by mistake
         # would be worse than to read on.
         name = ident.partition(":")[2]
         if self.settings.stream(name) is not None:
             return True
-        return any(f"{stream.account}:{stream.name}" == ident for stream in found)
+        return any(f"{stream.account}:{stream.name}" == ident for stream in discovered)
 
     def _count_waits(self, memory: StreamsMemory, former: Iterable[str], now: datetime) -> StreamsMemory:
         if memory.found is None:

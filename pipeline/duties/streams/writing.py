@@ -41,11 +41,11 @@ def write_all(
     """
     applied: list[Change] = []
     trouble: dict[str, HeadraceError] = {}
-    refused = seen = 0
+    refused = tried = 0
     for portion in _portions(changes, leases.at_once):
-        if seen and not has_time():
+        if tried and not has_time():
             break
-        ready = [each for each in portion if _parents(each).isdisjoint(trouble)]
+        ready = [planned for planned in portion if _parents(planned).isdisjoint(trouble)]
         outcomes = leases.apply_all(ready)
         for change, outcome in zip(ready, outcomes, strict=True):
             match outcome:
@@ -57,27 +57,29 @@ def write_all(
                     trouble[change.key] = outcome
         # The row of a child whose parent's row failed has failed, too, so that its own children wait as well.
         trouble |= {
-            each.key: trouble[min(_parents(each) & trouble.keys())] for each in portion if each not in ready
+            planned.key: trouble[min(_parents(planned) & trouble.keys())]
+            for planned in portion
+            if planned not in ready
         }
-        seen += len(portion)
-        if outcomes and all(isinstance(each, Transient) for each in outcomes):
+        tried += len(portion)
+        if outcomes and all(isinstance(answer, Transient) for answer in outcomes):
             break  # the store doesn't answer, and each further portion would wait just as long
     first = next(iter(trouble.values()), None)
     if first is not None and not applied and not refused:
         raise first
-    return WrittenChanges(tuple(applied), refused, len(changes) - seen, len(trouble), first)
+    return WrittenChanges(tuple(applied), refused, len(changes) - tried, len(trouble), first)
 
 
 def _portions(changes: Sequence[Change], at_once: int) -> Iterator[list[Change]]:
     """The changes in their order. No portion has two writes on one row, or the rows of both a parent and its child."""
     portion: list[Change] = []
     keys: set[str] = set()
-    for each in changes:
-        if len(portion) == at_once or each.key in keys or not _parents(each).isdisjoint(keys):
+    for change in changes:
+        if len(portion) == at_once or change.key in keys or not _parents(change).isdisjoint(keys):
             yield portion
             portion, keys = [], set()
-        portion.append(each)
-        keys.add(each.key)
+        portion.append(change)
+        keys.add(change.key)
     if portion:
         yield portion
 
@@ -109,12 +111,12 @@ class Tally:
             self.notes.append(
                 f"{counted(written.failed_rows, 'lease row')} couldn't be written ({written.trouble})"
             )
-        for each in written.applied:
-            if each.kind is ChangeKind.CREATE:
+        for change in written.applied:
+            if change.kind is ChangeKind.CREATE:
                 self.created += 1
-            elif each.deletes:
+            elif change.deletes:
                 self.deleted += 1
-            elif each.kind in MOVES:
+            elif change.kind in MOVES:
                 self.moved += 1
             else:
                 self.assigned += 1

@@ -118,10 +118,10 @@ class Attempt:
         self.claims.note_progress()
         self.beat()
         # A run for named shards keeps none: the run that reads all due shards of the worker may wait for them.
-        kept = self.kept.begin_wave(log, self.policy.keeping.may_keep if keys is None else _keeps_none)
+        kept_rows = self.kept.begin_wave(log, self.policy.keeping.may_keep if keys is None else _keeps_none)
         streams = WaveStreams(log, self.ports.source, self.claims)
         lost = {p.lease_key for p in log.problems}
-        candidates = [row for row in self._candidates(keys, kept) if row.key not in lost]
+        candidates = [row for row in self._candidates(keys, kept_rows) if row.key not in lost]
         try:
             rows = streams.describe(candidates, self.settings)
         finally:
@@ -174,8 +174,8 @@ class Attempt:
         if log.waited >= _OLD:
             self.kept.let_go(log)
             claimable = self.claims.claimable(log, streams.by_name, self._read_again(claimable))
-        kept = set(self.claims.keys)
-        self.claims.take(log, streams.by_name, [row for row in claimable if row.key not in kept])
+        kept_keys = set(self.claims.keys)
+        self.claims.take(log, streams.by_name, [row for row in claimable if row.key not in kept_keys])
 
     def _make_ready(self, log: WaveLog, claimable: Sequence[Lease]) -> None:
         """Look at the lake table, and open the stage. Both come before the first claim: no other run can read a claimed shard,
@@ -200,9 +200,9 @@ class Attempt:
         self.on_waiting(sentence)
 
     def _read_again(self, rows: Iterable[Lease]) -> list[Lease]:
-        found = self.ports.leases.get_many([row.key for row in rows]).leases
-        self.claims.living_claims(found)  # Claims goes by the beats of this look
-        return [row for row in found if not row.has_ended]
+        read_rows = self.ports.leases.get_many([row.key for row in rows]).leases
+        self.claims.living_claims(read_rows)  # Claims goes by the beats of this look
+        return [row for row in read_rows if not row.has_ended]
 
     def _read_and_land(self, claimed: Claimed) -> None:
         """The steps between claim and release, each with the value of the step before it. The wave ends early if there is
@@ -219,17 +219,19 @@ class Attempt:
         self._landing.follow(landed)
         self.on_arrow(Arrow.CHECKPOINTED, keys)
 
-    def _candidates(self, keys: Iterable[str] | None, kept: Mapping[str, Lease]) -> list[Lease]:
-        """The rows of shards that this run may try to read. `kept`: rows that were just read, by lease key."""
+    def _candidates(self, keys: Iterable[str] | None, kept_rows: Mapping[str, Lease]) -> list[Lease]:
+        """The rows of shards that this run may try to read. `kept_rows`: rows that were just read, by lease key."""
         leases = self.ports.leases
-        found: Iterable[Lease | None]
+        candidates: Iterable[Lease | None]
         if keys is None:
-            owned = {row.key: row for row in leases.held_by(self.claims.me, kept).leases}
-            found = {**owned, **kept}.values()  # the index of owners may lack a new row for a while
+            owned = {row.key: row for row in leases.held_by(self.claims.me, kept_rows).leases}
+            candidates = {**owned, **kept_rows}.values()  # the index of owners may lack a new row for a while
         else:
-            found = [leases.get(key) for key in keys]
+            candidates = [leases.get(key) for key in keys]
         left_alone = self.left_alone | self.failed.keys()
-        return [row for row in found if row is not None and not row.has_ended and row.key not in left_alone]
+        return [
+            row for row in candidates if row is not None and not row.has_ended and row.key not in left_alone
+        ]
 
     # -- the steps -------------------------------------------------------------------------------------------------
 

@@ -102,10 +102,10 @@ class Claims:
     def read_again(self) -> Mapping[str, Lease]:
         """The claimed rows as they are now, by lease key."""
         # Whoever asks writes into the row first, so a row that is read after the worker's row shows why this run is asked.
-        asked = self._asked
-        found = {row.key: row for row in self.leases.get_many(self.keys).leases}
-        self._answered = asked
-        return found
+        asked_before = self._asked
+        by_key = {row.key: row for row in self.leases.get_many(self.keys).leases}
+        self._answered = asked_before
+        return by_key
 
     def claimable(
         self, log: WaveLog, streams: Mapping[str | None, StreamId], rows: Iterable[Lease]
@@ -127,11 +127,11 @@ class Claims:
 
     def take(self, log: WaveLog, streams: Mapping[str | None, StreamId], claimable: Iterable[Lease]) -> None:
         """Claim these rows. A row that another process has claimed or given away since it was read becomes a problem of the wave."""
-        wanted = list(claimable)
+        rows = list(claimable)
         # If one of these rows names a waiting run, that is this run or a dead one: the claim removes its name.
-        claims = [change.claim(row, self.me, self.claim, over=row.wanted_by is not None) for row in wanted]
+        claims = [change.claim(row, self.me, self.claim, over=row.wanted_by is not None) for row in rows]
         # Noted before the writes: a wave that ends in the middle of them releases the rows that were written.
-        self._claiming = {ShardKey(streams[row.stream], row.shard_id): row for row in wanted}
+        self._claiming = {ShardKey(streams[row.stream], row.shard_id): row for row in rows}
         outcomes = self.leases.apply_all(claims)
         for (key, row), outcome in zip(tuple(self._claiming.items()), outcomes, strict=True):
             # A write without an answer may have been applied (D7); a write that was answered by an error was not.
@@ -199,16 +199,18 @@ class Claims:
                     self.leases.apply(change.unwant(row, self.claim))
         self._waited_for.clear()
 
-    def write(self, log: WaveLog, key: ShardKey, wanted: Change) -> bool:
+    def write(self, log: WaveLog, key: ShardKey, proposed: Change) -> bool:
         """One write on a claimed row. Whether it was written."""
-        return self._is_written(log, key, wanted, self.leases.apply(wanted))
+        return self._is_written(log, key, proposed, self.leases.apply(proposed))
 
-    def write_all(self, log: WaveLog, wanted: Mapping[ShardKey, Change]) -> frozenset[ShardKey]:
+    def write_all(self, log: WaveLog, writes: Mapping[ShardKey, Change]) -> frozenset[ShardKey]:
         """One write on each of many claimed rows. Returns the shards whose rows were written; each other shard has a problem."""
-        outcomes = zip(wanted.items(), self.leases.apply_all(tuple(wanted.values())), strict=True)
-        return frozenset(key for (key, each), done in outcomes if self._is_written(log, key, each, done))
+        outcomes = zip(writes.items(), self.leases.apply_all(tuple(writes.values())), strict=True)
+        return frozenset(
+            key for (key, proposed), done in outcomes if self._is_written(log, key, proposed, done)
+        )
 
-    def _is_written(self, log: WaveLog, key: ShardKey, wanted: Change, outcome: Outcome) -> bool:
+    def _is_written(self, log: WaveLog, key: ShardKey, proposed: Change, outcome: Outcome) -> bool:
         """Note the outcome of a write, and whether it was written. A refusal means that this run has lost the row."""
         self.note_progress()
         match outcome:
@@ -219,25 +221,25 @@ class Claims:
                 why = self.why_lost(found)
             case error:
                 why = f"its row couldn't be written ({error}); what was committed stays, and the next wave repairs the row"
-        log.problems.append(Problem(wanted.key, why, fatal=False))
+        log.problems.append(Problem(proposed.key, why, fatal=False))
         return False
 
     def note_undescribed(self, rows: Iterable[Lease], troubles: Troubles) -> None:
         """Note in the rows why their streams couldn't be described: these shards aren't even claimed."""
-        note_undescribed(rows, troubles, me=self.me, leases=self.leases, at=self.clock.now())
+        note_undescribed(rows, troubles, me=self.me, leases=self.leases, when=self.clock.now())
 
     def note_unclaimed(self, rows: Iterable[Lease], why: str) -> None:
         """Note in the rows why this run claimed none of them."""
-        note_unclaimed(rows, why, me=self.me, leases=self.leases, at=self.clock.now())
+        note_unclaimed(rows, why, me=self.me, leases=self.leases, when=self.clock.now())
 
     def hold_unanswered(self) -> None:
         """Count rows as held whose claim was sent and not answered: they may have the claim, and are released with the others."""
         self.held = {**self._claiming, **self.held}
         self._claiming = {}
 
-    def why_lost(self, found: Lease | None) -> str:
-        """Why a write on a claimed row was refused. `found`: the row as it is."""
-        return f"its row {_taken(found, self.claim)} meanwhile; what was committed stays"
+    def why_lost(self, row: Lease | None) -> str:
+        """Why a write on a claimed row was refused. `row`: the row as it is."""
+        return f"its row {_taken(row, self.claim)} meanwhile; what was committed stays"
 
     def _why_not(self, row: Lease, stream: StreamId) -> str | None:
         if not is_of_this_life(stream, row):
@@ -293,17 +295,17 @@ class Claims:
         return frozenset(claim for claim in theirs if claim is not None and not self._is_dead(claim))
 
 
-def _why_refused(found: Lease | None) -> str:
-    if found is None:
+def _why_refused(row: Lease | None) -> str:
+    if row is None:
         return "its row was deleted before this run could claim it; nothing was read"
-    holder = f"worker {found.holder} holds it" if found.holder else "no worker holds it"
+    holder = f"worker {row.holder} holds it" if row.holder else "no worker holds it"
     return f"its row changed before this run could claim it ({holder} now); nothing was read"
 
 
-def _taken(found: Lease | None, mine: str) -> str:
+def _taken(row: Lease | None, mine: str) -> str:
     """What has become of a row that this run had claimed: the end of a sentence that begins with "its row"."""
-    if found is None:
+    if row is None:
         return "was deleted"
-    if found.run_claim is not None and found.run_claim != mine:
-        return f"was taken by run {run_of_claim(found.run_claim)} of worker {found.holder}"
-    return f"was taken by worker {found.holder}" if found.holder else "was taken from its worker"
+    if row.run_claim is not None and row.run_claim != mine:
+        return f"was taken by run {run_of_claim(row.run_claim)} of worker {row.holder}"
+    return f"was taken by worker {row.holder}" if row.holder else "was taken from its worker"

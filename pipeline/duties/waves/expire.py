@@ -72,16 +72,16 @@ class Expiring:
         does no harm, and its caller has more important things to do. `shape`: of the table that made the caller think it due."""
         self.has_more, self.trouble = False, None
         try:
-            removed, left = self._expire()
+            removed, further = self._expire()
         except HeadraceError as error:
             return self._failed(shape, type(error), str(error))
         except Exception as error:  # noqa: BLE001 - see above
             # Only its type: the text of a library's error may quote whole snapshots.
             return self._failed(shape, Terminal, f"an unexpected {type(error).__name__}")
-        self.has_more = self.has_more or left > 0
-        if not removed and not left:
+        self.has_more = self.has_more or further > 0
+        if not removed and not further:
             return None
-        more = f"; {left:,} more at the next chance" if left else ""
+        more = f"; {further:,} more at the next chance" if further else ""
         return f"{counted(removed, 'snapshot')} of {self.what} expired{more}"
 
     def has_no_ledger(self) -> bool:

@@ -54,24 +54,24 @@ def record_gaps(
     batches = {key: read.batch for key, read in reads.items()}
     ranges: list[Range] = []
     listed: tuple[Shard, ...] | None = None
-    for each in staged:
-        batch = batches[each.key]
-        if each.gap is not None:
-            ranges.append(_skipped(batch, each.gap, run, claim))
-        elif _may_be_ended(each, batch, facts.asked) and source.is_gone(each.key):
+    for line in staged:
+        batch = batches[line.key]
+        if line.gap is not None:
+            ranges.append(_skipped(batch, line.gap, run, claim))
+        elif _may_be_ended(line, batch, facts.asked) and source.is_gone(line.key):
             listed = source.list_shards(facts.stream) if listed is None else listed
-            if not _is_left_out(each.key, listed):
+            if not _is_left_out(line.key, listed):
                 continue  # A later wave asks again
             # Every record older than the retention may be lost. Kinesis tells its time in whole seconds, so up to a second more.
-            now = source.aws_now() or facts.asked
-            gap = Gap(batch.witness, now + WITHIN_THE_SECOND - facts.retention)
+            aws_time = source.aws_now() or facts.asked
+            gap = Gap(batch.witness, aws_time + WITHIN_THE_SECOND - facts.retention)
             ranges.append(_ended(_skipped(batch, gap, run, claim), listed))
     if not ranges:
         return Gaps()
-    below = {each.key: reads[each.key].below for each in ranges if each.after is None}
+    below = {proposed.key: reads[proposed.key].below for proposed in ranges if proposed.after is None}
     proposal = Proposal(tuple(ranges), below=below, known=known_by(reads), begun_by=begun_by(reads))
     committed = table.commit(proposal)
-    recorded = {each.key for each in committed.landing.page.ranges}
+    recorded = {landed.key for landed in committed.landing.page.ranges}
     return _recorded(ranges, recorded, batches, committed.state.positions)
 
 
@@ -119,23 +119,23 @@ def _recorded(
     positions: Positions,
 ) -> Gaps:
     gaps = Gaps()
-    for each in proposed:
-        if each.key not in recorded:
-            if not each.upto.ended:
+    for gap in proposed:
+        if gap.key not in recorded:
+            if not gap.upto.ended:
                 # The table has moved on since the run looked. It may be set back before the records after this gap are committed: they
                 # land only if it has the gap by then.
-                gaps.batches[each.key] = replace(batches[each.key], after=each.upto, parents=())
+                gaps.batches[gap.key] = replace(batches[gap.key], after=gap.upto, parents=())
             continue
-        stands = positions.of(each.key)
+        stands = positions.of(gap.key)
         if stands is None:
             continue
         if stands.ended:
-            gaps.ended[each.key] = stands
+            gaps.ended[gap.key] = stands
         else:
             # If this is the shard's first range, it has named the parents already.
-            gaps.batches[each.key] = replace(batches[each.key], after=stands, parents=())
+            gaps.batches[gap.key] = replace(batches[gap.key], after=stands, parents=())
         gaps.sentences.append(
-            f"{each.key}: records that arrived between {each.first_arrival} and {each.last_arrival} may be lost "
-            f"({each.why}); the gap is recorded, and reading goes on after it"
+            f"{gap.key}: records that arrived between {gap.first_arrival} and {gap.last_arrival} may be lost "
+            f"({gap.why}); the gap is recorded, and reading goes on after it"
         )
     return gaps

@@ -98,18 +98,18 @@ class KeptClaims:
         self._looked_at = self.claims.clock.monotonic()
         if not self.claims.held:
             return
-        found = self.claims.read_again()
-        asked: list[ShardKey] = []
+        current = self.claims.read_again()
+        asked_for: list[ShardKey] = []
         for key, before in tuple(self.claims.held.items()):
-            row = found.get(before.key)
+            row = current.get(before.key)
             if row is None or not self._is_mine(row, before):
                 log.problems.append(Problem(before.key, self.claims.why_lost(row), fatal=False))
                 self._forget(key, row)
                 continue
             self.claims.held[key] = row
             if row.wanted_by not in {None, self.claims.claim} or row.checkpoint_owner is not None:
-                asked.append(key)
-        self._release(log, asked)
+                asked_for.append(key)
+        self._release(log, asked_for)
         self.write_late()
 
     def release_others(self, log: WaveLog, taken: Iterable[Lease]) -> None:
@@ -175,10 +175,10 @@ class KeptClaims:
         # seconds, so a look writes a part of them. It writes so many early that the later looks needn't write more than that part;
         # once the rows are late at different times, none is written early. A row that has no look left is always among the first.
         held = len(self.claims.held)
-        part = held // _PARTS if held > _WRITTEN_AT_ONCE else held
+        portion = held // _PARTS if held > _WRITTEN_AT_ONCE else held
         tick = self.times.worker_tick.total_seconds()
         looks_left = [max(0, ceil((since + oldest - now) / tick)) for since, _, _ in behind]
-        now_due = max((n - part * looks for n, looks in enumerate(looks_left, 1)), default=0)
+        now_due = max((n - portion * looks for n, looks in enumerate(looks_left, 1)), default=0)
         return [key for _, _, key in behind[: max(0, now_due)]]
 
     def _is_behind(self, key: ShardKey) -> bool:
@@ -203,8 +203,10 @@ class KeptClaims:
         becomes free for other runs once this claim's beat has stood still."""
         self.claims.hold_unanswered()
         troubled = {p.lease_key for p in log.problems}
-        landed = {each.lease_key: each.staged for each in log.landed if each.lease_key not in troubled}
-        kept: set[ShardKey] = set()
+        landed = {
+            landing.lease_key: landing.staged for landing in log.landed if landing.lease_key not in troubled
+        }
+        staying: set[ShardKey] = set()
         for key, row in self.claims.held.items():
             # A shard with trouble keeps its times, so that it stays as due as it was.
             staged = landed.get(row.key)
@@ -214,8 +216,8 @@ class KeptClaims:
                 looked = as_looked_at(self.row(key), staged, self.claims.clock.now())
                 self._late[key] = Late(looked, since)
                 if self.keeps and row.key in keep and not row.has_ended and row.failure is None:
-                    kept.add(key)
-        self._release(log, [key for key in self.claims.held if key not in kept])
+                    staying.add(key)
+        self._release(log, [key for key in self.claims.held if key not in staying])
         if not self.keeps:
             self.claims.held.clear()
             self._late.clear()
@@ -226,11 +228,11 @@ class KeptClaims:
 
     def _release(self, log: WaveLog, keys: Iterable[ShardKey]) -> None:
         """Release these rows. A row that is being handed over goes to its next owner at once, because no run reads the shard."""
-        told = _Told.of(log)
-        refused, free = self._free_each(log, tuple(keys), told)
+        endings = _Told.of(log)
+        refused, free = self._free_each(log, tuple(keys), endings)
         # Refused although the claim is still this run's: another worker has taken the row, or an earlier write whose answer was lost
         # has moved the checkpoint. The second write goes by the row that was found.
-        free += self._free_each(log, refused, told)[1]
+        free += self._free_each(log, refused, endings)[1]
         given = [row for row in free if row.checkpoint_owner == self.claims.me]
         why = f"{self.claims.me} hands over to"
         handovers = [change.complete_handover(row, f"{why} {row.owner}") for row in given]
@@ -240,19 +242,19 @@ class KeptClaims:
         self.claims.note_progress()
 
     def _free_each(
-        self, log: WaveLog, keys: tuple[ShardKey, ...], told: _Told
+        self, log: WaveLog, keys: tuple[ShardKey, ...], endings: _Told
     ) -> tuple[tuple[ShardKey, ...], list[Lease]]:
         """Returns the keys of rows that still have this run's claim, because the write was refused; and the released rows."""
         refused: list[ShardKey] = []
         free: list[Lease] = []
-        changes = [self._freed(key, told) for key in keys]
-        for key, each, outcome in zip(keys, changes, self.claims.leases.apply_all(changes), strict=True):
+        changes = [self._freed(key, endings) for key in keys]
+        for key, write, outcome in zip(keys, changes, self.claims.leases.apply_all(changes), strict=True):
             match outcome:
                 case Applied(row):
                     self._note_holder(row)
                     if row.holder != self.claims.me and self._is_behind(key):
                         # A worker that isn't Headrace's took the row and left the claim. It reads on from the late checkpoint.
-                        log.problems.append(Problem(each.key, self.claims.why_lost(row), fatal=False))
+                        log.problems.append(Problem(write.key, self.claims.why_lost(row), fatal=False))
                     free.append(row)
                     self._drop(key)
                 case Refused(found) if found is not None and found.run_claim == self.claims.claim:
@@ -262,21 +264,21 @@ class KeptClaims:
                     self._note_holder(found)
                     # A row without the claim that this worker still holds shows this very write, whose answer was lost.
                     is_lost = found is None or found.holder != self.claims.me
-                    if is_lost and each.kind is ChangeKind.CHECKPOINT_AND_RELEASE:
-                        log.problems.append(Problem(each.key, self.claims.why_lost(found), fatal=False))
+                    if is_lost and write.kind is ChangeKind.CHECKPOINT_AND_RELEASE:
+                        log.problems.append(Problem(write.key, self.claims.why_lost(found), fatal=False))
                     self._drop(key)
                 case error:
                     log.problems.append(_unreleased(self.claims.held[key], error))
         return tuple(refused), free
 
-    def _freed(self, key: ShardKey, told: _Told) -> Change:
+    def _freed(self, key: ShardKey, endings: _Told) -> Change:
         """The write that releases a row. Where the row's checkpoint is late, the same write brings it up to what the run has landed."""
         row, ought = self.claims.held[key], self.row(key)
         if row.holder != self.claims.me:
             # A worker that isn't Headrace's has taken the row, and goes by what it says.
             return change.release(row, self.claims.claim)
         has_looked = (ought.looked_at, ought.behind_ms) != (row.looked_at, row.behind_ms)
-        ended = told.of_row(row, self.claims.clock.now())
+        ended = endings.of_row(row, self.claims.clock.now())
         free = change.release(
             row,
             self.claims.claim,
@@ -315,7 +317,7 @@ class _Told:
     @classmethod
     def of(cls, log: WaveLog) -> _Told:
         failed = {p.lease_key: p.why for p in log.problems if p.fatal}
-        return cls(frozenset(each.lease_key for each in log.landed), failed, log.stopped_by)
+        return cls(frozenset(landing.lease_key for landing in log.landed), failed, log.stopped_by)
 
     def of_row(self, row: Lease, now: datetime) -> _Ended:
         # A wave that broke off has failed for each shard that it hasn't read.

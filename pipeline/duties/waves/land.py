@@ -128,22 +128,24 @@ class LandingStep:
     ) -> dict[StreamId, tuple[Shard, ...]]:
         """The shards of each stream in which a shard has ended: the children's rows need their hash keys and their other
         parent. Where a stream can't be listed now, the next wave of these shards does what is left to do at their end."""
-        found: dict[StreamId, tuple[Shard, ...]] = {}
-        for stream in sorted({each.key.stream for each in ranges if each.upto.ended}):
+        by_stream: dict[StreamId, tuple[Shard, ...]] = {}
+        for stream in sorted({recorded.key.stream for recorded in ranges if recorded.upto.ended}):
             listed = streams.isolate(stream, partial(self.ports.source.list_shards, stream))
             if listed is not None:
-                found[stream] = listed
-        return found
+                by_stream[stream] = listed
+        return by_stream
 
     def _checkpoint(self, row: Lease, staged: Staged) -> dict[ShardKey, Change]:
-        at = staged.upto.checkpoint
+        checkpoint = staged.upto.checkpoint
         if (
-            at is None or at == row.checkpoint
+            checkpoint is None or checkpoint == row.checkpoint
         ):  # None: no record has landed yet, so that there is nothing to checkpoint
             return {}
         kbps = throughput_after(row, staged)
-        wanted = change.checkpoint(row, self.claims.me, self.claims.claim, upto=at, throughput_kbps=kbps)
-        return {staged.key: wanted}
+        write = change.checkpoint(
+            row, self.claims.me, self.claims.claim, upto=checkpoint, throughput_kbps=kbps
+        )
+        return {staged.key: write}
 
 
 def _problem(key: str, refused: RangeRefused) -> Problem:

@@ -120,23 +120,25 @@ class Planning:
         return state
 
     def _families(self, claimed: Claimed, positions: Positions) -> dict[StreamId, Family]:
-        found: dict[StreamId, Family] = {}
+        families: dict[StreamId, Family] = {}
         for stream in tuple(claimed.streams.facts):
-            its = {key: row for key, row in claimed.claims.held.items() if key.stream == stream}
-            unread = [key for key in its if _is_unread(positions.of(key)) and stream in positions.origins]
+            stream_rows = {key: row for key, row in claimed.claims.held.items() if key.stream == stream}
+            unread = [
+                key for key in stream_rows if _is_unread(positions.of(key)) and stream in positions.origins
+            ]
             ask = partial(
                 family_of,
                 stream,
                 unread,
-                held=its.values(),
+                held=stream_rows.values(),
                 positions=positions,
                 source=self.ports.source,
                 leases=self.ports.leases,
             )
             family = claimed.streams.isolate(stream, ask)
             if family is not None:
-                found[stream] = family
-        return found
+                families[stream] = family
+        return families
 
     def _plans(
         self, claimed: Claimed, positions: Positions, families: dict[StreamId, Family]
@@ -151,7 +153,7 @@ class Planning:
     def _plans_of(
         self, held: Mapping[ShardKey, Lease], facts: StreamFacts, positions: Positions, family: Family
     ) -> dict[ShardKey, Begin]:
-        passed, known = family.passed(positions), family.known
+        passed, known_shards = family.passed(positions), family.known
         how = how_to_read(self.settings, facts.stream)
         return {
             key: plan_begin(
@@ -161,7 +163,7 @@ class Planning:
                 retention=facts.retention,
                 above=self._above(key, family, positions, passed),
                 below=family.below(key.shard_id),
-                known=known,
+                known=known_shards,
                 goes_on=how.on_data_loss is OnDataLoss.CONTINUE,
             )
             for key, row in held.items()

@@ -29,10 +29,10 @@ class Readers:
         for key in keys:
             if self.leases.get(key) is None:
                 raise no_lease(partition_of(key), self.leases, nothing="nothing was read")
-        found: dict[str, list[str]] = {}
+        keys_of: dict[str, list[str]] = {}
         for key in keys:
-            found.setdefault(self._reader(key), []).append(key)
-        return {worker: tuple(its) for worker, its in found.items()}
+            keys_of.setdefault(self._reader(key), []).append(key)
+        return {worker: tuple(shards) for worker, shards in keys_of.items()}
 
     def _reader(self, key: str) -> str:
         row = self.leases.get(key)

@@ -69,20 +69,20 @@ class WaveReport:
     @property
     def rows(self) -> int:
         """Rows for the lake table."""
-        return sum(each.staged.rows for each in self.landed)
+        return sum(landing.staged.rows for landing in self.landed)
 
     @property
     def records(self) -> int:
         """The Kinesis records of which the rows were made."""
-        return sum(each.staged.records for each in self.landed)
+        return sum(landing.staged.records for landing in self.landed)
 
     @property
     def goes_on(self) -> bool:
         """Whether another wave would have something to read at once: a shard isn't at its tip, or it has ended, so that its
         children can be read."""
         return any(
-            each.staged.upto.ended or (each.staged.error is None and not each.staged.at_tip)
-            for each in self.landed
+            landing.staged.upto.ended or (landing.staged.error is None and not landing.staged.at_tip)
+            for landing in self.landed
         )
 
     def __str__(self) -> str:

@@ -158,7 +158,7 @@ class Run:
                 return
 
     def _is_done(self, key: str, report: WaveReport, since: datetime) -> bool:
-        if key in self.attempt.failed or any(_is_current(each, key, since) for each in report.landed):
+        if key in self.attempt.failed or any(_is_current(landed, key, since) for landed in report.landed):
             return True
         row = self.attempt.ports.leases.get(key)
         return row is not None and row.has_ended
@@ -196,8 +196,8 @@ class Run:
                 self.tell(sentence)
 
     def _tell_of(self, problems: Iterable[Problem]) -> None:
-        for each in problems:
-            self.tell(f"{partition_of(each.lease_key)}: {each.why}")
+        for problem in problems:
+            self.tell(f"{partition_of(problem.lease_key)}: {problem.why}")
 
     def _must_show_failure(self) -> bool:
         """Whether a shard has begun to fail in this run, and it isn't too soon to end the run for it."""
@@ -214,10 +214,10 @@ class Run:
     def _pause_until(self, moment: float) -> None:
         """Wait for the next wave. Meanwhile the run reads its worker's row twice a second: that is one read, however many shards the
         run keeps. The row tells whether the run has to stop, and whether somebody needs one of the kept shards."""
-        while (left := moment - self.clock.monotonic()) > 0 and not self._is_told_to_stop:
+        while (seconds := moment - self.clock.monotonic()) > 0 and not self._is_told_to_stop:
             if self.attempt.kept.must_look:
                 self._tell_of(self.attempt.look())
-            self.clock.pause(min(left, _STOP_PAUSE))
+            self.clock.pause(min(seconds, _STOP_PAUSE))
             now = self.clock.monotonic()
             with suppress(Transient):  # the end of the next wave asks again
                 self._is_told_to_stop = now < moment and self.is_stopping()
@@ -275,8 +275,8 @@ class Reading:
         self._unread = set(keys)
 
         def work() -> None:
-            for worker_id, its in self.readers.by_worker(keys).items():
-                self._read_for(worker_id, its)
+            for worker_id, own_keys in self.readers.by_worker(keys).items():
+                self._read_for(worker_id, own_keys)
 
         return self._ending_of(work)
 

@@ -40,10 +40,10 @@ class ShardEnds:
         """
         if listed is None:
             listed = self.source.list_shards(key.stream)
-        known = {shard.shard_id: shard for shard in listed}
+        by_id = {shard.shard_id: shard for shard in listed}
         for child in position.children:
-            if child in known:
-                self._create(log, key, known[child])
+            if child in by_id:
+                self._create(log, key, by_id[child])
         if position.children and not self.claims.write(
             log, key, change.note_children(self.claims.held[key], frozenset(position.children))
         ):

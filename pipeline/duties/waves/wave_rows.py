@@ -43,15 +43,15 @@ class WaveRows:
     def choose(self, rows: Iterable[Lease], streams: Streams, living: frozenset[str]) -> list[Lease]:
         rows = tuple(rows)
         plan = self.due.plan(rows, streams, living, now=self.clock.now())
-        wanted = {due.lease_key for due in plan.due}
-        wanted |= {row.key for row in plan.idle if row.key in self.warm}
+        keys = {due.lease_key for due in plan.due}
+        keys |= {row.key for row in plan.idle if row.key in self.warm}
         cold = tuple(row for row in plan.idle if row.key not in self.warm)
-        wanted |= self._with_news(replace(plan, idle=cold), streams)
-        return [row for row in rows if row.key in wanted]
+        keys |= self._with_news(replace(plan, idle=cold), streams)
+        return [row for row in rows if row.key in keys]
 
     def remember(self, taken: Iterable[Lease], landed: Iterable[Landed]) -> None:
         """Note after a wave which shards are warm."""
-        quiet = {each.lease_key for each in landed if each.is_quiet}
+        quiet = {landing.lease_key for landing in landed if landing.is_quiet}
         self.warm = (self.warm | {row.key for row in taken}) - quiet
 
     def _with_news(self, plan: DuePlan, streams: Streams) -> set[str]:
@@ -70,7 +70,7 @@ class WaveRows:
                 crc32(self.claim.encode()) % ceil(max(len(plan.idle), 1) / PROBES_A_WAVE)
             )
             self._probed_up_to = plan.idle[first - 1].key if first else None
-        found: set[str] = set()
+        with_news: set[str] = set()
         enough = now + self.settings.wave.every.total_seconds() / 2
         for _ in range(0, PROBES_A_WAVE, _AT_ONCE):
             try:
@@ -79,9 +79,9 @@ class WaveRows:
                 )
             except Transient:  # the wave still reads the shards that are due; the next wave probes again
                 break
-            found |= {each.lease_key for each in due}
+            with_news |= {news.lease_key for news in due}
             if self._probed_up_to is None:
                 self._round_ended = now
             if self._probed_up_to is None or self.clock.monotonic() >= enough:
                 break
-        return found
+        return with_news

@@ -48,17 +48,19 @@ def with_aws(properties: Mapping[str, str], aws: AwsSettings) -> dict[str, str]:
         "s3.endpoint": aws.endpoint,
         "glue.endpoint": aws.endpoint,
     }
-    both = {**given, **properties}
-    return {name: value for name, value in both.items() if value is not None and (value or name not in given)}
+    merged = {**given, **properties}
+    return {
+        name: value for name, value in merged.items() if value is not None and (value or name not in given)
+    }
 
 
 def options_of_s3(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """What a Spark task has to know of S3 beside who asks: addresses and names, never keys. All of it is the driver's."""
-    found = {
+    options = {
         "endpoint": properties.get("s3.endpoint"),
         "region": _first(properties, _REGION) or _region_of_this_process(properties),
     }
-    return tuple((name, value) for name, value in found.items() if value)
+    return tuple((name, value) for name, value in options.items() if value)
 
 
 def identity_of_s3(properties: Mapping[str, str], driver: Callable[[], TaskIdentity]) -> TaskIdentity | None:
@@ -86,8 +88,8 @@ def keys_of(identity: TaskIdentity) -> dict[str, str | None]:
     from botocore.credentials import RefreshableCredentials
     from botocore.exceptions import ProfileNotFound
 
-    now = identity.keys
-    if now is None:
+    keys = identity.keys
+    if keys is None:
         held = _lasting.get(identity)
         try:
             held = held or identity.session().get_credentials()
@@ -97,8 +99,8 @@ def keys_of(identity: TaskIdentity) -> dict[str, str | None]:
             raise BadSetting(_nobody(identity.profile, "has no credentials for this profile"))
         if isinstance(held, RefreshableCredentials):
             _lasting[identity] = held
-        now = frozen(held)
-    return {"access_key": now.access_key, "secret_key": now.secret_key, "session_token": now.token}
+        keys = frozen(held)
+    return {"access_key": keys.access_key, "secret_key": keys.secret_key, "session_token": keys.token}
 
 
 def _keys_of_role(
@@ -126,8 +128,8 @@ def _region_of_this_process(properties: Mapping[str, str]) -> str:
     """As AWS's library for C++ finds it, by which pyarrow reads S3."""
     from botocore.session import Session
 
-    found = os.environ.get("AWS_DEFAULT_REGION") or os.environ.get("AWS_REGION")
-    return found or Session(profile=_first(properties, _PROFILE)).get_config_variable("region") or _NO_REGION
+    region = os.environ.get("AWS_DEFAULT_REGION") or os.environ.get("AWS_REGION")
+    return region or Session(profile=_first(properties, _PROFILE)).get_config_variable("region") or _NO_REGION
 
 
 def _nobody(profile: str | None, why: str) -> str:

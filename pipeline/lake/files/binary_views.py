@@ -22,16 +22,16 @@ def without_views(rows: pa.RecordBatch) -> pa.RecordBatch:
     return _cast(rows, pa.binary())
 
 
-def filtered(rows: pa.RecordBatch, wanted: Any) -> pa.RecordBatch:
-    """The rows for which the column `wanted` is true. Rows with views of payloads have such views afterwards, too."""
-    at = rows.schema.get_field_index(_COLUMN)
-    if at < 0 or rows.schema.field(at).type != pa.binary_view():
-        return rows.filter(wanted)
-    return with_views(without_views(rows).filter(wanted))
+def filtered(rows: pa.RecordBatch, mask: Any) -> pa.RecordBatch:
+    """The rows for which the column `mask` is true. Rows with views of payloads have such views afterwards, too."""
+    place = rows.schema.get_field_index(_COLUMN)
+    if place < 0 or rows.schema.field(place).type != pa.binary_view():
+        return rows.filter(mask)
+    return with_views(without_views(rows).filter(mask))
 
 
 def _cast(rows: pa.RecordBatch, kind: pa.DataType) -> pa.RecordBatch:
-    at = rows.schema.get_field_index(_COLUMN)
-    if rows.schema.field(at).type == kind:
+    place = rows.schema.get_field_index(_COLUMN)
+    if rows.schema.field(place).type == kind:
         return rows
-    return rows.set_column(at, _COLUMN, rows.column(at).cast(kind))
+    return rows.set_column(place, _COLUMN, rows.column(place).cast(kind))

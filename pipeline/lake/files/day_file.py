@@ -65,14 +65,14 @@ class DayFile:
     def write_group(self) -> None:
         """Write the waiting rows as one row group, and forget them."""
         # Python's sort is stable: the pages of a shard keep the order in which they were read (I12).
-        parts = sorted(self._waiting, key=lambda part: part[0])
+        batches = sorted(self._waiting, key=lambda batch: batch[0])
         self._waiting, self.waiting_bytes = [], 0
-        if not parts:
+        if not batches:
             return
         schema = self._place.schema
-        group = with_sort_key(pa.Table.from_batches([rows for _, rows in parts]))
+        group = with_sort_key(pa.Table.from_batches([rows for _, rows in batches]))
         self._write(group.select(schema.names).cast(schema), row_group=len(group))
-        self._shards.update(key for key, _ in parts)
+        self._shards.update(key for key, _ in batches)
 
     def write_sorted(self, rows: pa.Table, *, row_group: int) -> None:
         """Write rows of a compaction, which have all columns and are sorted already. `row_group`: its number of rows."""
@@ -128,9 +128,9 @@ class DayFile:
                     *_STATISTICS,
                     *(
                         path
-                        for each in self._place.schema
-                        if each.name not in own
-                        for path in _parts_of(each.name, each.type)
+                        for column in self._place.schema
+                        if column.name not in own
+                        for path in _parts_of(column.name, column.type)
                     ),
                 ],
                 # Arrow's own schema in the footer would only make it larger; Iceberg reads Parquet's.
@@ -144,8 +144,8 @@ class DayFile:
 def _parts_of(path: str, kind: pa.DataType) -> Iterator[str]:
     """What Parquet calls the columns that a column of Arrow becomes: one for each part of a struct, a list or a map."""
     if pa.types.is_struct(kind):
-        for each in kind:
-            yield from _parts_of(f"{path}.{each.name}", each.type)
+        for field in kind:
+            yield from _parts_of(f"{path}.{field.name}", field.type)
     elif pa.types.is_map(kind):
         yield from _parts_of(f"{path}.key_value.key", kind.key_type)
         yield from _parts_of(f"{path}.key_value.value", kind.item_type)

@@ -29,42 +29,42 @@ def opened(place: StagePlace, path: str) -> Iterator[pq.ParquetFile]:
         yield file
 
 
-def rows_of(file: pq.ParquetFile, wanted: pa.Schema, group: int | None = None) -> pa.Table:
+def rows_of(file: pq.ParquetFile, schema: pa.Schema, group: int | None = None) -> pa.Table:
     """The rows of the file, or of one of its row groups. Columns that the file lacks are null."""
     names = names_in(file)
-    kinds = {each.name: each.type for each in file.schema_arrow}
-    found = [names[id_of(column)] for column in wanted if id_of(column) in names]
-    rows = file.read(columns=found) if group is None else file.read_row_group(group, columns=found)
+    kinds = {stored.name: stored.type for stored in file.schema_arrow}
+    present = [names[id_of(column)] for column in schema if id_of(column) in names]
+    rows = file.read(columns=present) if group is None else file.read_row_group(group, columns=present)
     columns: list[Any] = [
         _fitted(rows[names[id_of(column)]], kinds[names[id_of(column)]], column.type)
         if id_of(column) in names
         else pa.nulls(rows.num_rows, column.type)
-        for column in wanted
+        for column in schema
     ]
-    return pa.table(columns, schema=wanted)
+    return pa.table(columns, schema=schema)
 
 
-def _fitted(values: Any, kind: pa.DataType, wanted: Any) -> Any:
+def _fitted(values: Any, kind: pa.DataType, target: Any) -> Any:
     """`kind`: the type of the values, with the field ids of its parts."""
     if not pa.types.is_nested(kind):
-        return values.cast(wanted)
+        return values.cast(target)
     # Arrow finds the fields of a struct by their names, and makes those null that it doesn't find.
-    found = _viewed(values, _by_id(kind)).cast(_by_id(wanted))
-    if not has_required([pa.field("", wanted)]):
-        return _viewed(found, wanted)
-    return pa.chunked_array([fitted(each, wanted) for each in found.chunks], wanted)
+    values_by_id = _viewed(values, _by_id(kind)).cast(_by_id(target))
+    if not has_required([pa.field("", target)]):
+        return _viewed(values_by_id, target)
+    return pa.chunked_array([fitted(chunk, target) for chunk in values_by_id.chunks], target)
 
 
 def _viewed(values: Any, kind: Any) -> Any:
     """The same values, whose fields have the names of this type."""
-    return pa.chunked_array([each.view(kind) for each in values.chunks], kind)
+    return pa.chunked_array([chunk.view(kind) for chunk in values.chunks], kind)
 
 
 def _by_id(kind: Any) -> Any:
     """The type with the ids of its fields as their names."""
     types = pa.types
     if types.is_struct(kind):
-        return pa.struct([pa.field(id_of(each).decode(), _by_id(each.type)) for each in kind])
+        return pa.struct([pa.field(id_of(field).decode(), _by_id(field.type)) for field in kind])
     if types.is_map(kind):
         return pa.map_(_by_id(kind.key_type), _by_id(kind.item_type))
     if types.is_large_list(kind):
@@ -78,10 +78,10 @@ def names_in(file: pq.ParquetFile) -> dict[bytes, str]:
 
 
 def id_of(column: pa.Field[Any]) -> bytes:
-    found: bytes | None = (column.metadata or {}).get(_FIELD_ID)
-    if found is None:
+    number: bytes | None = (column.metadata or {}).get(_FIELD_ID)
+    if number is None:
         raise WrongShape(f"the column {column.name} has no field id")
-    return found
+    return number
 
 
 def with_id(name: str, kind: pa.DataType, number: int) -> pa.Field[Any]:

@@ -89,9 +89,11 @@ def _within(values: Any, kind: Any, path: _Path) -> _Misses:
         return
     if pa.types.is_struct(kind):
         is_there = ~_is_null(values)
-        for part in kind:
-            if has_required([part]):
-                for name, misses in _of_field(pc.struct_field(values, [part.name]), part, (*path, part.name)):
+        for field in kind:
+            if has_required([field]):
+                for name, misses in _of_field(
+                    pc.struct_field(values, [field.name]), field, (*path, field.name)
+                ):
                     yield name, misses & is_there
         return
     lengths, _, items = _taken_apart(values)
@@ -109,11 +111,11 @@ def _is_null(values: Any) -> Any:
 def _taken_apart(values: Any) -> tuple[Any, Any, Any]:
     """Of lists or maps: how many entries each has, the keys of all of them (None for lists), and the values. Null has no entries."""
     # A copy without nulls, so that no offset and no entry behind a null is left.
-    there = values.filter(pc.is_valid(values))
+    valid = values.filter(pc.is_valid(values))
     lengths = np.zeros(len(values), dtype=np.int64)
-    lengths[~_is_null(values)] = np.diff(there.offsets.to_numpy())
+    lengths[~_is_null(values)] = np.diff(valid.offsets.to_numpy())
     is_map = pa.types.is_map(values.type)
-    return lengths, there.keys if is_map else None, there.items if is_map else there.flatten()
+    return lengths, valid.keys if is_map else None, valid.items if is_map else valid.flatten()
 
 
 # --- arrays of these types --------------------------------------------------------------------------------------
@@ -129,8 +131,8 @@ def fitted(values: Any, kind: Any) -> Any:
         return values.cast(kind)
     is_null = pc.is_null(values)
     if pa.types.is_struct(kind):
-        parts = [_part(fitted(values.field(place), part.type), part) for place, part in enumerate(kind)]
-        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=is_null)
+        columns = [_part(fitted(values.field(place), field.type), field) for place, field in enumerate(kind)]
+        return pa.StructArray.from_arrays(columns, fields=list(kind), mask=is_null)
     lengths, keys, items = _taken_apart(values)
     is_long = pa.types.is_large_list(kind)
     ends: Any = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64() if is_long else pa.int32())
@@ -145,15 +147,15 @@ def fitted(values: Any, kind: Any) -> Any:
 def _part(values: Any, field: pa.Field[Any]) -> Any:
     if field.nullable or not values.null_count:
         return values
-    whole = pa.concat_arrays([values, pa.array([_nothing(field.type)], field.type)])
-    return whole.take(pa.array(np.where(_is_null(values), len(values), np.arange(len(values)))))
+    padded = pa.concat_arrays([values, pa.array([_nothing(field.type)], field.type)])
+    return padded.take(pa.array(np.where(_is_null(values), len(values), np.arange(len(values)))))
 
 
 def _nothing(kind: Any) -> Any:
     """A value of the type."""
     types = pa.types
     if types.is_struct(kind):
-        return {part.name: _nothing(part.type) for part in kind}
+        return {field.name: _nothing(field.type) for field in kind}
     if types.is_map(kind) or types.is_list(kind) or types.is_large_list(kind):
         return []
     if types.is_string(kind) or types.is_large_string(kind):

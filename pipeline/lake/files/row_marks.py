@@ -13,18 +13,18 @@ _ODD = 0x9E3779B97F4A7C15
 """An odd number near 2^64 divided by the golden ratio: multiplied by it, neighbouring numbers get bits that differ everywhere."""
 
 
-def marks(sequence: Any, *others: Any) -> Any:
-    """`sequence`: texts of digits. `others`: columns of whole numbers. Leading zeros don't change a row's number."""
+def marks(sequence: Any, *columns: Any) -> Any:
+    """`sequence`: texts of digits. `columns`: columns of whole numbers. Leading zeros don't change a row's number."""
     number: Any = pc.fill_null(sequence, "")
     length: Any = pc.max(pc.binary_length(number))
     chunks = -(-(length.as_py() or 1) // _CHUNK)
     number = pc.utf8_lpad(number, chunks * _CHUNK, padding="0")
     mark: Any = pa.scalar(0, pa.uint64())
     for start in range(0, chunks * _CHUNK, _CHUNK):
-        part = pc.utf8_slice_codeunits(number, start, start + _CHUNK)
-        mark = _mixed(mark, pc.cast(part, pa.uint64()))
+        digits = pc.utf8_slice_codeunits(number, start, start + _CHUNK)
+        mark = _mixed(mark, pc.cast(digits, pa.uint64()))
     filler: Any = -1
-    for column in others:
+    for column in columns:
         mark = _mixed(mark, pc.cast(pc.fill_null(column, filler), pa.uint64(), safe=False))
     return mark
 

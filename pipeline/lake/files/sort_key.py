@@ -39,10 +39,10 @@ def with_sort_key(rows: pa.Table) -> pa.Table:
 def sort_keys(sequence: Any, sub: Any) -> Any:
     """Two columns to one: for each record its sort key; null where the record has no sequence number. Columns of a table, which have pieces,
     give a column with pieces."""
-    found = _of_equal_lengths(sequence, sub)
-    if found is None:
+    keys = _of_equal_lengths(sequence, sub)
+    if keys is None:
         return _one_by_one(sequence, sub)
-    return pa.chunked_array([found]) if isinstance(sequence, pa.ChunkedArray) else found
+    return pa.chunked_array([keys]) if isinstance(sequence, pa.ChunkedArray) else keys
 
 
 def _of_equal_lengths(sequence: Any, sub: Any) -> Any:

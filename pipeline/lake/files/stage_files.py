@@ -69,8 +69,8 @@ class TaskFiles:
         with self._lock, self._noting():
             if self._place is None:
                 self._place = place_of(self._spec, rows.schema)
-            for day, part in _by_day(rows):
-                self._file(day, self._place).add(key, part)
+            for day, day_rows in _by_day(rows):
+                self._file(day, self._place).add(key, day_rows)
             while sum(file.waiting_bytes for file in self._open.values()) >= ROW_GROUP:
                 max(self._open.values(), key=lambda file: file.waiting_bytes).write_group()
 
@@ -120,8 +120,8 @@ def _by_day(rows: pa.RecordBatch) -> Iterator[tuple[date, pa.RecordBatch]]:
         yield _DAY_ZERO + timedelta(days=first), rows
         return
     days = pc.floor_temporal(rows[_ARRIVAL], unit="day").cast(pa.date32()).cast(pa.int32())
-    found: list[Any] = pc.unique(days).to_pylist()
-    for number in sorted(found):
+    distinct: list[Any] = pc.unique(days).to_pylist()
+    for number in sorted(distinct):
         yield (
             _DAY_ZERO + timedelta(days=number),
             filtered(rows, pc.equal(days, pa.scalar(number, pa.int32()))),

@@ -150,8 +150,8 @@ def _compiled(source: Path, name: str) -> bytes:
 
 
 def _sources() -> list[Path]:
-    found: list[Path] = []
+    paths: list[Path] = []
     for name in _EXECUTORS_NEED:
         path = _PACKAGE / name
-        found += path.rglob("*.py") if path.is_dir() else [path]
-    return sorted(found, key=lambda path: path.relative_to(_PACKAGE).parts)
+        paths += path.rglob("*.py") if path.is_dir() else [path]
+    return sorted(paths, key=lambda path: path.relative_to(_PACKAGE).parts)

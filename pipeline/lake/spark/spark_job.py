@@ -38,8 +38,8 @@ def cause_of(text: str) -> str:
     """The last line of the Python worker's traceback, else the innermost Java error, else the first line."""
     if _CANCELLED.search(text):
         return "the job was cancelled"
-    if found := _PYTHON_ERROR.findall(text) or _JAVA_ERROR.findall(text):
-        return str(found[-1]).strip()
+    if errors := _PYTHON_ERROR.findall(text) or _JAVA_ERROR.findall(text):
+        return str(errors[-1]).strip()
     return next((line.strip() for line in text.splitlines() if line.strip()), "Spark gave no reason")
 
 

@@ -47,10 +47,10 @@ class UserCode:
     @property
     def modules(self) -> Mapping[str, str]:
         """The name of each module or package in the folder -> the digest of its sources."""
-        parts: dict[str, dict[str, bytes]] = {}
+        by_module: dict[str, dict[str, bytes]] = {}
         for path, source in self.files.items():
-            parts.setdefault(path.partition("/")[0].removesuffix(".py"), {})[path] = source
-        return {name: _digest(files) for name, files in parts.items()}
+            by_module.setdefault(path.partition("/")[0].removesuffix(".py"), {})[path] = source
+        return {name: _digest(files) for name, files in by_module.items()}
 
     def zipped(self) -> Path:
         """The zip file for Spark's workers. Its name tells its content."""
@@ -89,15 +89,15 @@ def code_beside(folder: Path, module: str) -> UserCode | None:
     """The module with all that it imports from the folder, as it is now; None where the folder has no such module. Raises BadSetting for a module
     that has the name of another one that Python finds."""
     files: dict[str, bytes] = {}
-    waiting, seen = [module.partition(".")[0]], set[str]()
+    waiting, visited = [module.partition(".")[0]], set[str]()
     while waiting:
         name = waiting.pop()
-        sources = {} if name in seen else _sources_of(folder, name)
-        seen.add(name)
+        sources = {} if name in visited else _sources_of(folder, name)
+        visited.add(name)
         if sources:
             _check_name(folder, name)
             files |= sources
-            waiting += [other for source in sources.values() for other in _imported(source)]
+            waiting += [name for source in sources.values() for name in _imported(source)]
     return UserCode(folder, files) if files else None
 
 
@@ -128,19 +128,19 @@ def _imported(source: bytes) -> Iterator[str]:
 
 def _check_name(folder: Path, name: str) -> None:
     """Refuse a module that hides another one, or that another one would hide on a worker."""
-    other = "Python's own" if name in sys.stdlib_module_names else _other_place(folder, name)
-    if other:
+    hidden = "Python's own" if name in sys.stdlib_module_names else _other_place(folder, name)
+    if hidden:
         raise BadSetting(
-            f"the module {name} in {folder}, which a callable uses, has the name of another one ({other}). Nothing was parsed; give the module in the "
+            f"the module {name} in {folder}, which a callable uses, has the name of another one ({hidden}). Nothing was parsed; give the module in the "
             "folder another name"
         )
 
 
 def _other_place(folder: Path, name: str) -> str | None:
     """Where Python finds this name outside of the folder."""
-    there = sys.modules.get(name)
-    file = getattr(there, "__file__", None)
-    if there is not None and not isinstance(getattr(there, "__loader__", None), _Loader):
+    loaded = sys.modules.get(name)
+    file = getattr(loaded, "__file__", None)
+    if loaded is not None and not isinstance(getattr(loaded, "__loader__", None), _Loader):
         if file is None or not Path(file).resolve().is_relative_to(folder):
             return str(file or "a module of Python")
         return None
@@ -187,8 +187,8 @@ class _Finder(MetaPathFinder):
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
         modules = code.modules
-        known = {name: (other.folder, digest) for name, (other, digest) in self._codes.items()}
-        if any(known.get(name) != (code.folder, digest) for name, digest in modules.items()):
+        loaded = {name: (user_code.folder, digest) for name, (user_code, digest) in self._codes.items()}
+        if any(loaded.get(name) != (code.folder, digest) for name, digest in modules.items()):
             # All of them: one that didn't change may hold parts of one that did.
             for name in [name for name in sys.modules if name.partition(".")[0] in modules]:
                 del sys.modules[name]

@@ -30,9 +30,9 @@ def telling(
     *,
     at_most: timedelta = PATIENCE,
     more: Callable[[], str] = lambda: "",
-    then: Callable[[], object] = lambda: None,
+    on_limit: Callable[[], object] = lambda: None,
 ) -> Iterator[None]:
-    """Tell every ten seconds, in a thread of its own, how long the block has waited; after `at_most` call `then` once.
+    """Tell every ten seconds, in a thread of its own, how long the block has waited; after `at_most` call `on_limit` once.
 
     Each sentence counts as the run's progress. None comes after `at_most`, so that a run that waits for ever counts as hung.
     """
@@ -44,7 +44,7 @@ def telling(
         while not done.wait(min(TELL_EVERY, limit)):
             passed = time.monotonic() - began
             if passed >= limit:
-                then()
+                on_limit()
                 return
             try:
                 on_waiting(

@@ -43,15 +43,15 @@ def texts_of(body: bytes, begins: _Numbers, ends: _Numbers) -> Texts:
         values = raw.cast(pa.string())
     except pa.ArrowInvalid:
         # A key that isn't UTF-8 reads as KCL reads it.
-        values = pa.array([java_text(each) for each in raw.to_pylist()], pa.string())
+        values = pa.array([java_text(key) for key in raw.to_pylist()], pa.string())
     return Texts(
         values, np.append(pc.binary_length(values).to_numpy(zero_copy_only=False), 0).astype(np.int64)
     )
 
 
 def _bytes(texts: Any) -> list[bytes]:
-    found: list[bytes] = texts.cast(pa.binary()).to_pylist()
-    return found
+    keys: list[bytes] = texts.cast(pa.binary()).to_pylist()
+    return keys
 
 
 def cut(data: pa.Buffer, begins: _Numbers, ends: _Numbers) -> Any:
@@ -62,27 +62,27 @@ def cut(data: pa.Buffer, begins: _Numbers, ends: _Numbers) -> Any:
     # the parts together.
     bounds: Any = np.empty(2 * len(begins), np.int32)
     bounds[0::2], bounds[1::2] = begins, ends
-    both = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), data])
-    return both.take(np.arange(0, len(bounds), 2, dtype=np.int32))
+    pieces = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), data])
+    return pieces.take(np.arange(0, len(bounds), 2, dtype=np.int32))
 
 
 def inside(keys: Texts, hash_keys: Texts, key: _Numbers, hash_key: _Numbers, shard: HashRange) -> _Flags:
     """Whether the hash key of each user record is a number and inside of the shard. A hash key counts before a key."""
-    by_hash, by_key = (np.ones(len(each.sizes), np.bool_) for each in (hash_keys, keys))
+    by_hash, by_key = (np.ones(len(texts.sizes), np.bool_) for texts in (hash_keys, keys))
     used = _distinct(hash_key, len(by_hash))
     by_hash[used] = [_is_inside(text, shard) for text in hash_keys.each(used)] if len(used) else True
     used = _distinct(np.where(hash_key < 0, key, -1), len(by_key))
     if shard != EVERYTHING and len(used):
         by_key[used] = _keys_inside(keys.values.take(pa.array(used)), shard)
-    found: _Flags = np.where(hash_key < 0, by_key[key], by_hash[hash_key])
-    return found
+    flags: _Flags = np.where(hash_key < 0, by_key[key], by_hash[hash_key])
+    return flags
 
 
 def _keys_inside(keys: Any, shard: HashRange) -> _Flags:
     """Whether the hash keys of these partition keys are inside of the shard."""
     # To find equal keys costs a quarter of hashing each. A part of the keys tells whether that is worth it.
-    part = keys.slice(0, len(keys) // 16)
-    if pc.count_distinct(part).as_py() > len(part) * 3 // 4:
+    sample = keys.slice(0, len(keys) // 16)
+    if pc.count_distinct(sample).as_py() > len(sample) * 3 // 4:
         return _between([short_md5(key).digest() for key in _bytes(keys)], shard)
     distinct = keys.dictionary_encode()
     inside = _between([short_md5(key).digest() for key in _bytes(distinct.dictionary)], shard)

@@ -52,13 +52,13 @@ class UserRecords:
     def of(self, first: int, end: int) -> UserRecords:
         """Those of the Kinesis records from `first` to before `end`."""
         first, end = np.searchsorted(self.record, [first, end]).tolist()
-        at = slice(first, end)
+        places = slice(first, end)
         return UserRecords(
-            self.record[at],
-            self.begin[at],
-            self.end[at],
-            self.key[at],
-            self.hash_key[at],
+            self.record[places],
+            self.begin[places],
+            self.end[places],
+            self.key[places],
+            self.hash_key[places],
             self.keys,
             self.hash_keys,
         )
@@ -99,48 +99,48 @@ def user_records(body: bytes, bounds: _Numbers, marked: Iterable[int], shard: Ha
             continue
         if heads := _heads(body, message, digest):
             records.append(record)
-            for parts, found in zip(kinds, heads, strict=True):
-                parts.heads += found
-                parts.counts.append(len(found))
+            for kind, kind_heads in zip(kinds, heads, strict=True):
+                kind.heads += kind_heads
+                kind.counts.append(len(kind_heads))
     return _good(body, np.array(records, np.int64), kinds, shard)
 
 
-def _heads(body: bytes, at: int, end: int) -> tuple[list[int], ...] | None:
+def _heads(body: bytes, place: int, end: int) -> tuple[list[int], ...] | None:
     """Where the keys, the hash keys and the user records of a message are; None if it has other parts, or none of the last kind."""
     heads = []
     for kind in (_KEY, _HASH_KEY, _RECORD):
-        found: list[int] = []
+        places: list[int] = []
         # This loop is most of the work: one turn for each key and each user record. The digest follows the message, so that the
         # bytes of a length never lie outside of `body`.
-        while at < end and body[at] == kind:
-            found.append(at)
-            size = body[at + 1]
+        while place < end and body[place] == kind:
+            places.append(place)
+            size = body[place + 1]
             if size < 128:
-                at += 2 + size
+                place += 2 + size
                 continue
-            more = body[at + 2]
+            more = body[place + 2]
             size += (more - 1) << 7
             if more < 128:
-                at += 3 + size
+                place += 3 + size
                 continue
-            more = body[at + 3]
+            more = body[place + 3]
             if more > 127:
                 return None
-            at += 4 + size + ((more - 1) << 14)
-        if len(found) > MOST_USER_RECORDS:
+            place += 4 + size + ((more - 1) << 14)
+        if len(places) > MOST_USER_RECORDS:
             return None
-        heads.append(found)
-    return tuple(heads) if at == end and heads[-1] else None
+        heads.append(places)
+    return tuple(heads) if place == end and heads[-1] else None
 
 
 def _good(body: bytes, records: _Numbers, kinds: tuple[_Parts, ...], shard: HashRange) -> UserRecords:
     """The user records of those aggregates in which nothing is wrong."""
     numbers = np.frombuffer(body, np.uint8)
-    (key_at, key_end, key_counts), (hash_at, hash_end, hash_counts), (at, end, counts) = (
-        parts.places(numbers) for parts in kinds
+    (key_at, key_end, key_counts), (hash_at, hash_end, hash_counts), (begin, end, counts) = (
+        kind.places(numbers) for kind in kinds
     )
     of = np.repeat(np.arange(len(records)), counts)
-    key, hash_key, data, right = _fields(numbers, at, end)
+    key, hash_key, data, right = _fields(numbers, begin, end)
     right &= (key < key_counts[of]) & (hash_key < hash_counts[of])
     # From places in the aggregate's own table to places in the table of all.
     key = np.where(right, key + _befores(key_counts)[of], 0)
@@ -164,31 +164,31 @@ def _befores(counts: _Numbers) -> _Numbers:
     return before
 
 
-def _fields(body: _Bytes, at: _Numbers, end: _Numbers) -> tuple[_Numbers, _Numbers, _Numbers, _Flags]:
+def _fields(body: _Bytes, place: _Numbers, end: _Numbers) -> tuple[_Numbers, _Numbers, _Numbers, _Flags]:
     """For each user record its index of a key, its index of a hash key or -1, where its data begin, and whether it has these fields
     and no others."""
-    right = body[at] == _INDEX
-    key, at, short = _number(body, at + 1)
+    right = body[place] == _INDEX
+    key, place, short = _number(body, place + 1)
     right &= short
-    hashed = body[at] == _HASH_INDEX
-    hash_key, after, short = _number(body, at + 1)
+    hashed = body[place] == _HASH_INDEX
+    hash_key, after, short = _number(body, place + 1)
     right &= short | ~hashed
-    at = np.where(hashed, after, at)
-    right &= body[at] == _DATA
-    size, at, short = _number(body, at + 1)
-    right &= short & (at + size == end)
-    return key, np.where(hashed, hash_key, -1), at, right
+    place = np.where(hashed, after, place)
+    right &= body[place] == _DATA
+    size, place, short = _number(body, place + 1)
+    right &= short & (place + size == end)
+    return key, np.where(hashed, hash_key, -1), place, right
 
 
-def _number(body: _Bytes, at: _Numbers) -> tuple[_Numbers, _Numbers, _Flags]:
+def _number(body: _Bytes, place: _Numbers) -> tuple[_Numbers, _Numbers, _Flags]:
     """The numbers at these places, the places after them, and whether each number has at most three bytes."""
     # Three such numbers take no more than 12 bytes, and at least the 16 bytes of a digest follow the beginning of each user record.
-    value, size = body[at].astype(np.int64), np.ones(len(at), np.int64)
+    value, size = body[place].astype(np.int64), np.ones(len(place), np.int64)
     for byte in (1, 2):
         longer = value >= 1 << 7 * byte
         if not longer.any():
             break
-        more = body[at + byte].astype(np.int64)
+        more = body[place + byte].astype(np.int64)
         value = np.where(longer, value + ((more - 1) << 7 * byte), value)
         size += longer
-    return value, at + size, value < 1 << 21
+    return value, place + size, value < 1 << 21

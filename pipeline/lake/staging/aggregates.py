@@ -63,10 +63,10 @@ def user_rows(record: pa.RecordBatch, users: Sequence[UserRecord]) -> pa.RecordB
     return rows_with(
         record,
         np.zeros(len(users), np.int64),
-        data=pa.array([each.data for each in users], pa.binary()),
-        sub=pa.array([each.sub for each in users]),
-        keys=pa.array([each.partition_key for each in users], pa.string()),
-        hash_keys=pa.array([each.explicit_hash_key for each in users], pa.string()),
+        data=pa.array([user.data for user in users], pa.binary()),
+        sub=pa.array([user.sub for user in users]),
+        keys=pa.array([user.partition_key for user in users], pa.string()),
+        hash_keys=pa.array([user.explicit_hash_key for user in users], pa.string()),
     )
 
 
@@ -91,15 +91,15 @@ def _in_bulk(
     errors = _spread(why, record)
     pieces = np.flatnonzero(np.diff((np.cumsum(sizes) - sizes) // _PIECE)) + 1
     for rows in np.split(np.arange(len(record)), pieces):
-        at = slice(rows[0], rows[-1] + 1)
+        piece = slice(rows[0], rows[-1] + 1)
         yield rows_with(
             page,
-            record[at],
-            data=cut(_data(page), begin[at], stop[at]),
-            sub=pa.array(sub[at]),
-            keys=keys.take(pa.array(key[at])),
-            hash_keys=users.hash_keys.values.take(pa.array(hash_key[at], mask=hash_key[at] < 0)),
-            errors=None if errors is None else errors[at],
+            record[piece],
+            data=cut(_data(page), begin[piece], stop[piece]),
+            sub=pa.array(sub[piece]),
+            keys=keys.take(pa.array(key[piece])),
+            hash_keys=users.hash_keys.values.take(pa.array(hash_key[piece], mask=hash_key[piece] < 0)),
+            errors=None if errors is None else errors[piece],
         )
 
 
@@ -124,7 +124,7 @@ def rows_with(
 ) -> pa.RecordBatch:
     """Rows with these values. `record`: for each row, its Kinesis record's place in the page, which has all other values."""
     count, nothing = len(record), pa.nulls(len(record), pa.string())
-    made = {
+    changed = {
         "sub_sequence_number": sub,
         "partition_key": keys,
         "explicit_hash_key": nothing if hash_keys is None else hash_keys,
@@ -132,9 +132,9 @@ def rows_with(
         "decode_error": nothing if errors is None else errors,
     }
     # All records of a page are of one shard.
-    made |= {name: pa.repeat(page[name][0], count) for name in ("stream", "stream_epoch", "shard_id")}
+    changed |= {name: pa.repeat(page[name][0], count) for name in ("stream", "stream_epoch", "shard_id")}
     taken = pa.array(record)
-    columns = [made[name] if name in made else page[name].take(taken) for name in page.schema.names]
+    columns = [changed[name] if name in changed else page[name].take(taken) for name in page.schema.names]
     return with_views(pa.RecordBatch.from_arrays(columns, names=page.schema.names))
 
 

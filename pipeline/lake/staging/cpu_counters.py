@@ -159,7 +159,7 @@ class Ecs:
 
     def _ask_limit(self, online: int) -> float:
         task, me = _document(f"{self.uri}/task"), _document(self.uri)["DockerId"]
-        shares = {each["DockerId"]: int(each["Limits"]["CPU"]) for each in task["Containers"]}
+        shares = {container["DockerId"]: int(container["Limits"]["CPU"]) for container in task["Containers"]}
         cores = task.get("Limits", {}).get("CPU")
         return ecs_limit(shares.get(me), shares.values(), task=cores, online=online)
 

@@ -96,8 +96,8 @@ class Gauge:
         if before.cpu is not None and now.cpu is not None:
             # The text of /proc/stat is parsed only here, so a strange format shows here.
             with suppress(*UNREADABLE):
-                found = source.percent(before.cpu, now.cpu, span)
-                percent = found if is_sample(found) else None
+                measured = source.percent(before.cpu, now.cpu, span)
+                percent = measured if is_sample(measured) else None
         received = sent = None
         if before.traffic is not None and now.traffic is not None:
             received = rate(before.traffic.received, now.traffic.received, span)

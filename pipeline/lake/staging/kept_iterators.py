@@ -39,7 +39,7 @@ class KeptIterators:
     def note(self, manifest: Manifest) -> None:
         """Keep the iterators that a wave has left."""
         now = self.monotonic()
-        self._kept = {key: kept for key, kept in self._kept.items() if now - kept.since < _LIVES}
+        self._kept = {key: entry for key, entry in self._kept.items() if now - entry.since < _LIVES}
         for staged in manifest.staged:
             # Without a record the place is a time or the shard's beginning, which a later wave may choose anew.
             if staged.iterator is not None and staged.upto.sequence is not None and not staged.error:
@@ -47,7 +47,7 @@ class KeptIterators:
                 self._kept[staged.key] = _Kept(after, staged.iterator, now)
 
     def _for(self, batch: Batch) -> str | None:
-        kept = self._kept.pop(batch.key, None)
-        if kept is None or batch.after is None or (batch.after.sequence, batch.after.sub) != kept.after:
+        entry = self._kept.pop(batch.key, None)
+        if entry is None or batch.after is None or (batch.after.sequence, batch.after.sub) != entry.after:
             return None
-        return kept.iterator if self.monotonic() - kept.since < _LIVES else None
+        return entry.iterator if self.monotonic() - entry.since < _LIVES else None

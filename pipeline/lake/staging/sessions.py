@@ -80,10 +80,10 @@ class Sessions:
         self._modules.clear()
 
     def _settings_of(self, worker_id: str) -> WorkerSettings:
-        found = self._settings.worker(worker_id)
-        if found is None:
+        worker_settings = self._settings.worker(worker_id)
+        if worker_settings is None:
             configured = ", ".join(sorted(worker.id for worker in self._settings.workers))
             raise Unknown(
                 f"the settings have no worker {worker_id!r}; they have {configured}. Nothing was read"
             )
-        return found
+        return worker_settings

@@ -79,7 +79,7 @@ class SparkStage:
             gave_up.set()
             self.cancel()
 
-        with telling(on_waiting, "Spark to run a first job", at_most=self._patience, then=give_up):
+        with telling(on_waiting, "Spark to run a first job", at_most=self._patience, on_limit=give_up):
 
             def meaning(text: str) -> HeadraceError:
                 late = f"it took longer than {self._patience.total_seconds():.0f} s"
@@ -101,7 +101,10 @@ class SparkStage:
             return Manifest(())
         packed = pack(self._iterators.given_to(batches), min(self._tasks, tasks_within(limits)))
         shares = shares_of(packed, limits)
-        tasks = tuple(_Task(encode_batches(each), share) for each, share in zip(packed, shares, strict=True))
+        tasks = tuple(
+            _Task(encode_batches(task_batches), share)
+            for task_batches, share in zip(packed, shares, strict=True)
+        )
         work = _work(tasks, self._pages(), spec, self._threads)
         session = self._running = self._session(warn)
         try:
@@ -109,7 +112,7 @@ class SparkStage:
                 manifests = run_tasks(session, len(packed), work)
         finally:
             self._running = None
-        manifest = _joined([decode_manifest(each) for each in manifests], batches)
+        manifest = _joined([decode_manifest(text) for text in manifests], batches)
         self._iterators.note(manifest)
         return manifest
 
@@ -129,8 +132,8 @@ def pack(batches: Sequence[Batch], most: int) -> list[list[Batch]]:
 
     One task reads many shards at once, because a shard gives at most 2 MB/s and a core decodes more than a hundred times that.
     """
-    wanted = math.ceil(sum(_weight(batch) for batch in batches))
-    tasks: list[list[Batch]] = [[] for _ in range(max(1, min(wanted, most, len(batches))))]
+    total = math.ceil(sum(_weight(batch) for batch in batches))
+    tasks: list[list[Batch]] = [[] for _ in range(max(1, min(total, most, len(batches))))]
     loads = [0.0] * len(tasks)
     for batch in sorted(batches, key=lambda b: (-_weight(b), b.key)):
         lightest = loads.index(min(loads))
@@ -152,11 +155,11 @@ def shares_of(packed: Sequence[Sequence[Batch]], limits: BatchLimits) -> list[Ba
     """Each task's part of the wave's limits on records and bytes, by weight. The time limit is the same for all."""
     # A task may read one page more than its part. All tasks but one get that page less, so that the wave as a whole reads at most one
     # page more than its limits.
-    others = len(packed) - 1
-    records, bytes_ = limits.records - others * MOST_RECORDS, limits.bytes - others * MOST_BYTES
+    pages = len(packed) - 1
+    records, bytes_ = limits.records - pages * MOST_RECORDS, limits.bytes - pages * MOST_BYTES
     weights = [sum(map(_weight, task)) for task in packed]
-    parts = [weight / sum(weights) for weight in weights]
-    return [BatchLimits(math.ceil(records * p), math.ceil(bytes_ * p), limits.seconds) for p in parts]
+    fractions = [weight / sum(weights) for weight in weights]
+    return [BatchLimits(math.ceil(records * p), math.ceil(bytes_ * p), limits.seconds) for p in fractions]
 
 
 def _work(tasks: tuple[_Task, ...], pages: Pages, spec: StagingSpec, threads: int) -> Work:

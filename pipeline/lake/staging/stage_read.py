@@ -87,9 +87,9 @@ class Box:
             self._records -= page.rows
             self._bytes -= page.bytes
 
-    def share(self, part: float) -> tuple[int, int]:
+    def share(self, fraction: float) -> tuple[int, int]:
         """A fraction of the records and bytes that are left; at least one of each, so that every shard gets on."""
-        return int(self._records * part) + 1, int(self._bytes * part) + 1
+        return int(self._records * fraction) + 1, int(self._bytes * fraction) + 1
 
 
 class ShardReading:
@@ -176,7 +176,7 @@ class ShardReading:
         at_tip = page.children is None and page.behind <= _ZERO
         until = self.batch.until
         page, is_done = (page, False) if until is None else cut(page, until)
-        page, left = self._resumed(page)
+        page, rest = self._resumed(page)
         # Kinesis may have deleted records that arrived before this time. The answer's Date has whole seconds.
         forgotten = page.answered + WITHIN_THE_SECOND - self.batch.retention
         if forgotten > self._noted:
@@ -189,7 +189,7 @@ class ShardReading:
             self._note_gap(forgotten)
         # Only an empty page tells that the shard had nothing newer and was still open: Kinesis may give a next iterator with the last
         # records of a closed shard, and tell the end in the next answer.
-        self._take(page, left, seen=page.answered if at_tip and was_empty else None)
+        self._take(page, rest, seen_at=page.answered if at_tip and was_empty else None)
         # Where the page had the record at the position again and nothing else, the next page tells whether there is nothing newer.
         # Else no wave would ever see that of a quiet shard whose last record is an aggregate.
         is_only_again = not was_empty and not page.rows
@@ -202,24 +202,26 @@ class ShardReading:
         after = self._staged.upto
         if page.records is None or not after.reads_again or not begins_at(page, after):
             return page, None
-        left = rest_of(page.records.slice(0, 1), after, self.batch.hash_range)
-        if left is None:
+        rest = rest_of(page.records.slice(0, 1), after, self.batch.hash_range)
+        if rest is None:
             # From here on the position is at the end of a record.
             self._staged = replace(self._staged, upto=replace(after, inside=False))
             return without_first(page), None
         # A reading that ends at a position is a window's, which has a table of its own.
         check_may_divide(self.batch.key, after, unpack=self._unpack or self.batch.until is not None)
-        return replace(page, records=page.records.slice(1) if page.rows > 1 else None), left
+        return replace(page, records=page.records.slice(1) if page.rows > 1 else None), rest
 
-    def _take(self, page: RecordPage, left: pa.RecordBatch | None, *, seen: datetime | None) -> None:
-        """`seen`: when the answer came, if it shows that the shard had nothing newer and was still open."""
-        was, witness = self._staged, _latest(self._witness, page.last_arrival, seen)
-        rows, last_sub = self._write_rows(page, left)
+    def _take(self, page: RecordPage, rest: pa.RecordBatch | None, *, seen_at: datetime | None) -> None:
+        """`seen_at`: when the answer came, if it shows that the shard had nothing newer and was still open."""
+        was, witness = self._staged, _latest(self._witness, page.last_arrival, seen_at)
+        rows, last_sub = self._write_rows(page, rest)
         # Between the writing and the line of the manifest nothing can fail: rows in a file that the line doesn't count would land
         # and be read again.
         self._staged = replace(
             was,
-            upto=_position(was.upto, page, last_sub=last_sub, seen=seen or was.upto.seen, witness=witness),
+            upto=_position(
+                was.upto, page, last_sub=last_sub, seen_at=seen_at or was.upto.seen, witness=witness
+            ),
             rows=was.rows + rows,
             records=was.records + page.rows,
             bytes=was.bytes + page.bytes,
@@ -231,15 +233,15 @@ class ShardReading:
         )
         self._witness, self._noted = witness, max(self._noted, witness)
 
-    def _write_rows(self, page: RecordPage, left: pa.RecordBatch | None) -> tuple[int, int]:
+    def _write_rows(self, page: RecordPage, rest: pa.RecordBatch | None) -> tuple[int, int]:
         """Write the page's rows after those that are left of the record at the position. Returns the number of rows, and the
         sub-sequence number of the last one."""
         rows = last_sub = 0
         try:
-            for part in self._parts(page, left):
+            for piece in self._parts(page, rest):
                 self._wrote = True
-                self._write(self.batch.key, part)
-                rows, last_sub = rows + len(part), part["sub_sequence_number"][-1].as_py()
+                self._write(self.batch.key, piece)
+                rows, last_sub = rows + len(piece), piece["sub_sequence_number"][-1].as_py()
         except Exception as error:
             # A part of the page may be in the files, and must not land without the rest.
             if rows and not isinstance(error, CantWrite):
@@ -247,12 +249,12 @@ class ShardReading:
             raise
         return rows, last_sub
 
-    def _parts(self, page: RecordPage, left: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
-        return before(self._all_parts(page, left), self.batch.until)
+    def _parts(self, page: RecordPage, rest: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
+        return before(self._all_parts(page, rest), self.batch.until)
 
-    def _all_parts(self, page: RecordPage, left: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
-        if left is not None:
-            yield left
+    def _all_parts(self, page: RecordPage, rest: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
+        if rest is not None:
+            yield rest
         if page.records is None:
             return
         if self._unpack:
@@ -278,7 +280,7 @@ class ShardReading:
 
 
 def _position(
-    was: Position, page: RecordPage, *, last_sub: int, seen: datetime | None, witness: datetime
+    was: Position, page: RecordPage, *, last_sub: int, seen_at: datetime | None, witness: datetime
 ) -> Position:
     """The position after the page. `last_sub`: the sub-sequence number of the page's last row."""
     if page.last_sequence is not None:
@@ -290,12 +292,12 @@ def _position(
         # the same time, and have to find that out.
         return replace(
             was,
-            seen=_latest(witness, seen) if was.sequence is None else seen,
+            seen=_latest(witness, seen_at) if was.sequence is None else seen_at,
             ended=True,
             children=tuple(c.shard_id for c in page.children),
         )
-    return replace(was, seen=seen, gap_accepted=False)
+    return replace(was, seen=seen_at, gap_accepted=False)
 
 
-def _latest(first: datetime, *others: datetime | None) -> datetime:
-    return max((first, *(t for t in others if t is not None)))
+def _latest(first: datetime, *times: datetime | None) -> datetime:
+    return max((first, *(t for t in times if t is not None)))

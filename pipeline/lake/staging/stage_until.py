@@ -47,18 +47,18 @@ def cut(page: RecordPage, until: Position) -> tuple[RecordPage, bool]:
 def _first(page: RecordPage, rows: int) -> RecordPage:
     if page.records is None or rows == page.rows:
         return page
-    kept = page.records.slice(0, rows)
+    earlier = page.records.slice(0, rows)
     if not rows:
         return replace(
             page, records=None, rows=0, bytes=0, last_sequence=None, first_arrival=None, last_arrival=None
         )
     return replace(
         page,
-        records=kept,
+        records=earlier,
         rows=rows,
-        bytes=bytes_of(kept["data"]),
-        last_sequence=int(kept["sequence_number"][-1].as_py()),
-        last_arrival=kept["arrival_ts"][-1].as_py(),
+        bytes=bytes_of(earlier["data"]),
+        last_sequence=int(earlier["sequence_number"][-1].as_py()),
+        last_arrival=earlier["arrival_ts"][-1].as_py(),
     )
 
 
@@ -67,15 +67,15 @@ def before(rows: Iterator[pa.RecordBatch], until: Position | None) -> Iterator[p
     if until is None or until.ended or not until.reads_again:
         yield from rows
         return
-    for each in rows:
-        number: Any = each["sequence_number"]
-        sub: Any = each["sub_sequence_number"]
+    for batch in rows:
+        number: Any = batch["sequence_number"]
+        sub: Any = batch["sub_sequence_number"]
         is_later: Any = pc.and_(
             pc.equal(number, pa.scalar(str(until.sequence))), pc.greater(sub, pa.scalar(until.sub))
         )
-        left = filtered(each, pc.invert(is_later))
-        if left.num_rows:
-            yield left
+        earlier = filtered(batch, pc.invert(is_later))
+        if earlier.num_rows:
+            yield earlier
 
 
 def kept_whole(
@@ -87,7 +87,7 @@ def kept_whole(
         yield page
         return
     unpacked = unpacked_of(last, 0, shard or EVERYTHING)
-    if unpacked.broken is not None or all(each.sub <= until.sub for each in unpacked.records):
+    if unpacked.broken is not None or all(user.sub <= until.sub for user in unpacked.records):
         yield page
         return
     if len(page) > 1:

@@ -43,7 +43,7 @@ class Tries:
         """The snapshot of the try that is part of main, if one is."""
         if not self.sent:
             return None
-        return _found([each.attempt for each in self.sent.values()], table, self.identifier)
+        return _found([sent_try.attempt for sent_try in self.sent.values()], table, self.identifier)
 
     def check_patience(self) -> None:
         """Give up after too many tries."""

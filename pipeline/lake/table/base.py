@@ -41,14 +41,14 @@ def base_of(table: Table, identifier: str, states: StateFiles, remedy: Remedy) -
     """Find the positions of a table that was loaded just now."""
     head, current = head_of(table), links_of(table.metadata)
     reads, foreign = _Reads(older(table)), list[Link]()
-    found = nearest_ours(head, current, reads, passed=foreign, remedy=remedy)
+    nearest = nearest_ours(head, current, reads, passed=foreign, remedy=remedy)
     shape = Shape(len(current), len(foreign), is_cut=reads.any)
-    if found is None:
+    if nearest is None:
         with asking(f"the storage of {identifier}"):
             check_never_ours(table, current, remedy)
         return Base(table, TableState(Positions(), head, origin_allowed=True, shape=shape))
     with asking(f"the state of {identifier}"):
-        carried = state_in(found.summary, states)
+        carried = state_in(nearest.summary, states)
     return Base(
         table,
         TableState(carried.positions, head, origin_allowed=False, shape=shape, through=carried.through),

@@ -36,12 +36,12 @@ def embedded_catalog(home: Path, *, private: bool = True) -> dict[str, str]:
 def open_catalog(properties: Mapping[str, str], *, private: bool = True) -> Catalog:
     if private:
         _make_private_database(properties.get("uri", ""))
-    for left in reversed(range(_OPENINGS)):
+    for further in reversed(range(_OPENINGS)):
         try:
             return _open(properties)
         except OperationalError:
             # Two processes created the catalog's own tables at the same moment. The next try finds the tables there.
-            if not left:
+            if not further:
                 raise
     raise AssertionError("unreachable")
 

@@ -71,10 +71,10 @@ class CommitFiles:
                 f"files staged at {oldest.isoformat()} are older than {_STALE}, and upkeep may delete them at any "
                 "time. Nothing was committed; the next wave reads their records again"
             )
-        seen = min((file.seen_at for file in self._taken), default=now)
-        if now - seen > _STALE:
+        oldest_look = min((file.seen_at for file in self._taken), default=now)
+        if now - oldest_look > _STALE:
             raise Transient(
-                f"files whose rows the commit decides about were looked at at {seen.isoformat()}, more than {_STALE} ago. A compaction may have "
+                f"files whose rows the commit decides about were looked at at {oldest_look.isoformat()}, more than {_STALE} ago. A compaction may have "
                 "replaced them since, and then upkeep may delete them at any time. Nothing was committed; the same again looks anew"
             )
         paths = [*(file.path for file in self._checked), *(file.path for file in self._taken)]
@@ -82,10 +82,10 @@ class CommitFiles:
             # The manifest looks like an orphan, too, and a process may stand still for days after a refusal.
             paths.append(self._manifest.manifest_path)
         with asking(storage), ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
-            there = dict(zip(paths, pool.map(lambda path: io.new_input(path).exists(), paths), strict=True))
-        if self._manifest is not None and not there.pop(self._manifest.manifest_path):
+            exists = dict(zip(paths, pool.map(lambda path: io.new_input(path).exists(), paths), strict=True))
+        if self._manifest is not None and not exists.pop(self._manifest.manifest_path):
             self._manifest = None
-        gone = [path for path, found in there.items() if not found]
+        gone = [path for path, is_there in exists.items() if not is_there]
         if gone:
             raise Transient(
                 f"{counted(len(gone), 'file')} of the commit can't be found any more, the first is {gone[0]}: something else deleted "
@@ -98,7 +98,7 @@ class CommitFiles:
         if form != self._form:
             self._form, self._entries, self._manifest = form, {}, None
         new = tuple(file for file in files if file.path not in self._entries)
-        self._entries |= {each.file_path: each for each in data_files(new, table)}
+        self._entries |= {entry.file_path: entry for entry in data_files(new, table)}
         return (self._entries[file.path] for file in files)
 
     def manifest(self, append: Append, files: list[DataFile]) -> ManifestFile:
@@ -113,18 +113,18 @@ class Merging(_MergeAppendFiles):
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Merge manifests by `plan_merges` instead of by pyiceberg's plan."""
-        data = [each for each in manifests if each.content == ManifestContent.DATA]
+        data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
         if not self._merge_enabled:
             return manifests
-        asked = [
+        candidates = [
             Mergeable(
-                (each.added_files_count or 0) + (each.existing_files_count or 0),
-                each.manifest_length,
-                each.partition_spec_id,
+                (manifest.added_files_count or 0) + (manifest.existing_files_count or 0),
+                manifest.manifest_length,
+                manifest.partition_spec_id,
             )
-            for each in data
+            for manifest in data
         ]
-        merges = plan_merges(asked, at_once=self._min_count_to_merge, at_most=self._target_size_bytes)
+        merges = plan_merges(candidates, at_once=self._min_count_to_merge, at_most=self._target_size_bytes)
         if not merges:
             return manifests
         merger = _ManifestMergeManager(
@@ -134,12 +134,12 @@ class Merging(_MergeAppendFiles):
             snapshot_producer=self,
         )
         # Not merge_manifests, which has a plan of its own.
-        made = [
+        remade = [
             merger._create_manifest(data[places[0]].partition_spec_id, [data[place] for place in places])  # noqa: SLF001
             for places in merges
         ]
         gone = {data[place].manifest_path for places in merges for place in places}
-        return [*made, *(each for each in manifests if each.manifest_path not in gone)]
+        return [*remade, *(manifest for manifest in manifests if manifest.manifest_path not in gone)]
 
 
 class Append(Merging):

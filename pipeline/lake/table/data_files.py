@@ -75,12 +75,12 @@ def _footer(file: StagedFile) -> pq.FileMetaData:
     return footer
 
 
-def _check_columns(file: StagedFile, found: pa.Schema, table: TableMetadata) -> None:
+def _check_columns(file: StagedFile, columns: pa.Schema, table: TableMetadata) -> None:
     """Refuse a file whose columns lack the table's field ids: Iceberg would accept the commit, and no reader could find the
     columns afterwards.
     """
     ids = ids_of(table.schema())
-    for column in found:
+    for column in columns:
         carried = (column.metadata or {}).get(_FIELD_ID)
         if column.name not in ids or carried is None or int(carried) != ids[column.name]:
             raise _wrong(
@@ -90,7 +90,7 @@ def _check_columns(file: StagedFile, found: pa.Schema, table: TableMetadata) -> 
             )
     try:
         # A private function of pyiceberg, which its own `add_files` calls as well.
-        _check_pyarrow_schema_compatible(table.schema(), found, format_version=table.format_version)
+        _check_pyarrow_schema_compatible(table.schema(), columns, format_version=table.format_version)
     except ValueError as error:
         raise _wrong(file, f"its columns don't fit the table's: {error}") from error
 

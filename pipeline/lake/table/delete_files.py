@@ -63,10 +63,10 @@ class Deletes:
 
     @classmethod
     def of(cls, entries: Iterable[ManifestEntry]) -> Deletes:
-        found = cls()
+        deletes = cls()
         for entry in entries:
-            found._add(entry)
-        return found
+            deletes._add(entry)
+        return deletes
 
     @property
     def has_values(self) -> bool:
@@ -87,18 +87,20 @@ class Deletes:
         """The paths of the delete files that take rows of this data file away."""
         file, age = entry.data_file, entry.sequence_number or 0
         by_name = (
-            each.data_file.file_path
-            for each in self._by_name.get(file.file_path, ())
-            if (each.sequence_number or 0) >= age
+            delete.data_file.file_path
+            for delete in self._by_name.get(file.file_path, ())
+            if (delete.sequence_number or 0) >= age
         )
         by_place = self._by_place.for_data_file(age, file, partition_key=file.partition)
-        return frozenset((*by_name, *(each.file_path for each in by_place), *self._values_of(file, age)))
+        return frozenset(
+            (*by_name, *(delete_file.file_path for delete_file in by_place), *self._values_of(file, age))
+        )
 
     def _values_of(self, file: DataFile, age: int) -> Iterator[str]:
-        for each in self._by_values:
-            deletes = each.data_file
+        for delete in self._by_values:
+            deletes = delete.data_file
             is_near = not _has_partition(deletes) or _place(deletes) == _place(file)
-            if is_near and (each.sequence_number or 0) > age:
+            if is_near and (delete.sequence_number or 0) > age:
                 yield deletes.file_path
 
 

@@ -48,19 +48,19 @@ def remove_snapshots(table: Table, history: History, snapshots: Sequence[int]) -
 
 def history_of(table: Table) -> History:
     """What a plan of an expiry needs to know of the newest metadata."""
-    seen = {
-        each: Seen(
-            each,
+    snapshots = {
+        snapshot: Seen(
+            snapshot,
             link.parent,
             link.sequence,
             _EPOCH + timedelta(milliseconds=link.at),
             carries=link.ours and not link.picked,
             is_pick=link.picked,
         )
-        for each, link in links_of(table.metadata).items()
+        for snapshot, link in links_of(table.metadata).items()
     }
     refs = {name: _ref(ref) for name, ref in table.metadata.refs.items()}
-    return History(seen, refs, str(table.metadata.table_uuid), is_frozen=is_frozen(table.metadata))
+    return History(snapshots, refs, str(table.metadata.table_uuid), is_frozen=is_frozen(table.metadata))
 
 
 def is_frozen(metadata: TableMetadata) -> bool:

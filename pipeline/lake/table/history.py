@@ -65,10 +65,10 @@ def main_of(table: Table, remedy: Remedy = OF_THE_LAKE_TABLE) -> Iterator[Link]:
 
 def all_known(table: Table) -> Known:
     """Every snapshot that the current metadata or a file in its log describes, on main or not."""
-    found: dict[int, Link] = {}
+    known: dict[int, Link] = {}
     for links in (links_of(table.metadata), *older(table)):
-        for each, link in links.items():
+        for snapshot, link in links.items():
             # pyiceberg's expiry removes the parent id from the children of expired snapshots; an older file still has it.
-            if each not in found or found[each].parent is None:
-                found[each] = link
-    return found
+            if snapshot not in known or known[snapshot].parent is None:
+                known[snapshot] = link
+    return known

@@ -13,16 +13,16 @@ from headrace.pipeline.lake.table.history import links_of, main_of
 
 def inserted_by(table: Table, snapshot: int) -> tuple[LiveFile, ...]:
     """Raises Unknown where main doesn't lead to the snapshot any more, and WrongShape where it isn't an insert by another engine."""
-    found = table.snapshot_by_id(snapshot)
-    if found is None or all(link.snapshot != snapshot for link in main_of(table)):
+    insert = table.snapshot_by_id(snapshot)
+    if insert is None or all(link.snapshot != snapshot for link in main_of(table)):
         raise Unknown(
             f"the lake table's metadata has no snapshot {snapshot} on main: it was expired or rolled back, or the number is wrong. Nothing was "
             "changed; the table `snapshots` that Iceberg shows beside it names those that are there"
         )
-    _check(table, found)
+    _check(table, insert)
     return tuple(
         LiveFile(file.file_path, None, file.record_count, file.file_size_in_bytes)
-        for manifest in found.manifests(table.io)
+        for manifest in insert.manifests(table.io)
         if manifest.content is ManifestContent.DATA
         for entry in manifest.fetch_manifest_entry(table.io)
         if entry.snapshot_id == snapshot and (file := entry.data_file).content is DataFileContent.DATA

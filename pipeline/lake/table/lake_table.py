@@ -185,7 +185,7 @@ class IcebergTable(LakeTable):
 
     def _access(self, table: Table, place: str) -> Mapping[str, Any]:
         """What Spark's tasks need to reach the files of the table, and those at an address. Nothing is handed over that they don't need."""
-        if not any(each.startswith("s3") for each in (table.location(), place)):
+        if not any(location.startswith("s3") for location in (table.location(), place)):
             return {}
         properties = {**self._properties, **table.io.properties}
         return {"options": options_of_s3(properties), "identity": identity_of_s3(properties, self._identity)}

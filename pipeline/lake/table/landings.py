@@ -27,25 +27,25 @@ def landings_in(table: Table, states: StateFiles, *, since: datetime) -> tuple[L
     links = tuple(islice(_landed(table, since), MOST_COMMITS))
     if len({_application(link) for link in links}) < 2:
         return tuple(LandedBy(_time(link), _application(link)) for link in links)
-    told: Counter[str] = Counter()
-    found = []
+    counts: Counter[str] = Counter()
+    landings = []
     for link in links:
-        told[_application(link)] += 1
-        if told[_application(link)] <= _LEDGERS_OF_EACH:
+        counts[_application(link)] += 1
+        if counts[_application(link)] <= _LEDGERS_OF_EACH:
             with asking("a ledger of the lake table"):
                 ranges = ledger_in(link.summary, states).ranges
-            streams = frozenset(each.key.stream.arn for each in ranges)
-            found.append(LandedBy(_time(link), _application(link), streams))
-    return tuple(found)
+            streams = frozenset(recorded.key.stream.arn for recorded in ranges)
+            landings.append(LandedBy(_time(link), _application(link), streams))
+    return tuple(landings)
 
 
 def _landed(table: Table, since: datetime) -> Iterator[Link]:
-    links, at = links_of(table.metadata), head_of(table)
-    while at is not None and (link := links.get(at)) is not None and _time(link) >= since:
+    links, snapshot = links_of(table.metadata), head_of(table)
+    while snapshot is not None and (link := links.get(snapshot)) is not None and _time(link) >= since:
         # A cherry-pick repeats the summary of the commit that it brings back.
         if link.ours and link.summary.get(RUN) and _application(link) and not link.picked:
             yield link
-        at = link.parent
+        snapshot = link.parent
 
 
 def _application(link: Link) -> str:

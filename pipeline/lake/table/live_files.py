@@ -37,17 +37,18 @@ class ManifestReader:
         """The live files, and their entries in the manifests, by path."""
         entries = list(self._live(table))
         deletes = Deletes.of(entries)
-        data = [each for each in entries if each.data_file.content is DataFileContent.DATA]
-        files = tuple(_file(each, table, deletes) for each in data)
+        data = [entry for entry in entries if entry.data_file.content is DataFileContent.DATA]
+        files = tuple(_file(entry, table, deletes) for entry in data)
         live = LiveFiles(files, table.metadata.current_schema_id, _BY_VALUES if deletes.has_values else "")
-        return live, {each.data_file.file_path: each for each in data}
+        return live, {entry.data_file.file_path: entry for entry in data}
 
     def _live(self, table: Table) -> Iterator[ManifestEntry]:
         head = table.current_snapshot()
         manifests = [] if head is None else head.manifests(table.io)
         self._entries = {
-            each.manifest_path: self._entries.get(each.manifest_path) or entries_of(each, table.io)
-            for each in manifests
+            manifest.manifest_path: self._entries.get(manifest.manifest_path)
+            or entries_of(manifest, table.io)
+            for manifest in manifests
         }
         for entries in self._entries.values():
             yield from entries
@@ -58,9 +59,9 @@ def found_in(table: Table, paths: Collection[str]) -> list[DataFile]:
     if not paths:
         return []
     with asking(f"the storage of {'.'.join(table.name())}"):
-        live, known = ManifestReader().look(table)
-    whole = {each.path for each in live.files if not each.deletes and not live.obstacle}
-    return [known[path].data_file for path in paths if path in whole]
+        live, entries = ManifestReader().look(table)
+    untouched = {file.path for file in live.files if not file.deletes and not live.obstacle}
+    return [entries[path].data_file for path in paths if path in untouched]
 
 
 def _file(entry: ManifestEntry, table: Table, deletes: Deletes) -> LiveFile:

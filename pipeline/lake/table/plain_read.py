@@ -64,10 +64,10 @@ def rows(table: IcebergTable, columns: Sequence[str] = ("*",)) -> pa.Table:
 def landed_files(table: IcebergTable) -> list[LandedFile]:
     """The data files of main, each with the snapshot that added it."""
     with asking(f"the lake table {table.identifier}"):
-        now = table.open()
-        head = now.current_snapshot()
-        manifests = head.manifests(now.io) if head else []
-        entries = [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(now.io)]
+        loaded = table.open()
+        head = loaded.current_snapshot()
+        manifests = head.manifests(loaded.io) if head else []
+        entries = [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(loaded.io)]
     return [
         LandedFile(entry.data_file.file_path, entry.snapshot_id or 0, entry.data_file.record_count)
         for entry in entries

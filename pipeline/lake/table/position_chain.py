@@ -73,27 +73,29 @@ def ancestors(
     # The snapshots of the oldest metadata file that was read so far.
     oldest = current
 
-    def read_older(at: int) -> None:
-        """Read one more metadata file, in search of snapshot `at` or its parent."""
+    def read_older(snapshot: int) -> None:
+        """Read one more metadata file, in search of this snapshot or its parent."""
         nonlocal oldest
-        found = next(older, None)
-        if found is None:
-            raise _lost(at, remedy)
-        oldest = found
-        for each, link in found.items():
+        links = next(older, None)
+        if links is None:
+            raise _lost(snapshot, remedy)
+        oldest = links
+        for number, link in links.items():
             # Newer files are read first and may lack a parent that expiry has removed: an older file completes it.
-            if each not in known or known[each].parent is None:
-                known[each] = link
+            if number not in known or known[number].parent is None:
+                known[number] = link
 
-    at = head
-    while at is not None:
-        while at not in known:
-            read_older(at)
-        yield known[at]
+    current_id = head
+    while current_id is not None:
+        while current_id not in known:
+            read_older(current_id)
+        yield known[current_id]
         # This snapshot has no parent, but isn't the first: read on until a file has the parent, or is from before its commit.
-        while known[at].parent is None and known[at].sequence > _FIRST and at in oldest:
-            read_older(at)
-        at = known[at].parent
+        while (
+            known[current_id].parent is None and known[current_id].sequence > _FIRST and current_id in oldest
+        ):
+            read_older(current_id)
+        current_id = known[current_id].parent
 
 
 def nearest_ours(
@@ -135,9 +137,9 @@ def landed(
     return None
 
 
-def _lost(at: int, remedy: Remedy) -> ChainBroken:
+def _lost(snapshot: int, remedy: Remedy) -> ChainBroken:
     return ChainBroken(
-        f"the history of {remedy.table} is broken at snapshot {at}: neither the current metadata nor an older metadata "
+        f"the history of {remedy.table} is broken at snapshot {snapshot}: neither the current metadata nor an older metadata "
         "file in its log names the snapshot's parent, so earlier positions can't be found. Nothing was "
         f"committed; {remedy.way}"
     )

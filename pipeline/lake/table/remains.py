@@ -100,7 +100,7 @@ def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRo
     """The last row of each shard, and the number of rows of unknown streams. All user records of a Kinesis record land together, so
     the last row is the end of a record.
     """
-    found: dict[ShardKey, LastRow] = {}
+    last: dict[ShardKey, LastRow] = {}
     strangers = 0
     with asking(f"the lake table {remains.identifier}"):
         columns = (*_OF_SHARD, "sequence_number", "sub_sequence_number", "arrival_ts")
@@ -113,9 +113,9 @@ def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRo
                     continue
                 key = ShardKey(StreamId(arns[row["stream"]], row["stream_epoch"]), row["shard_id"])
                 sequence, sub = map(int, row["place_max"].split(":"))
-                if key not in found or (found[key].sequence, found[key].sub) < (sequence, sub):
-                    found[key] = LastRow(sequence, row["arrival_ts_max"], sub)
-    return found, strangers
+                if key not in last or (last[key].sequence, last[key].sub) < (sequence, sub):
+                    last[key] = LastRow(sequence, row["arrival_ts_max"], sub)
+    return last, strangers
 
 
 def with_landed_form(rows: pa.Table) -> pa.Table:

@@ -154,14 +154,14 @@ def unpacks(table: Table, aggregates: Aggregates) -> bool:
     return table.properties.get(AGGREGATES) == Aggregates.UNPACK.value
 
 
-def missing_properties(found: Mapping[str, str], layout: TableLayout = RECORDS) -> dict[str, str]:
+def missing_properties(present: Mapping[str, str], layout: TableLayout = RECORDS) -> dict[str, str]:
     """Properties to set: Headrace's own that another tool removed, and the log's length if another tool made it too short.
 
     Other changed values stay.
     """
-    missing = {key: value for key, value in layout.properties.items() if key not in found}
-    kept = found.get(_HISTORY, "0")
-    if not kept.isdecimal() or int(kept) < _HISTORY_LENGTH:
+    missing = {key: value for key, value in layout.properties.items() if key not in present}
+    length = present.get(_HISTORY, "0")
+    if not length.isdecimal() or int(length) < _HISTORY_LENGTH:
         missing[_HISTORY] = str(_HISTORY_LENGTH)
     return missing
 
@@ -213,10 +213,10 @@ def check_shape(table: Table, layout: TableLayout = RECORDS, remedy: Remedy = OF
     check_form(table, called)
     schema = table.schema()
     for column, kind, _ in layout.columns:
-        found = schema.find_type(column) if column in schema.column_names else None
-        if found != kind:
+        actual = schema.find_type(column) if column in schema.column_names else None
+        if actual != kind:
             raise WrongShape(
-                f"{called} has {f'{column} as {found}' if found else f'no column {column}'}, "
+                f"{called} has {f'{column} as {actual}' if actual else f'no column {column}'}, "
                 f"and needs {column} as {kind}. Nothing was written; restore the column or name another table"
             )
     by_day = [(f.source_id, f.transform) for f in table.spec().fields]

@@ -102,7 +102,10 @@ class KeepingSqlCatalog(SqlCatalog):
 
     def _keep(self, location: str, metadata: TableMetadata) -> TableMetadata:
         # A new dictionary each time: another thread may read the old one at this moment.
-        newest = [*((at, kept) for at, kept in self._kept.items() if at != location), (location, metadata)]
+        newest = [
+            *((place, content) for place, content in self._kept.items() if place != location),
+            (location, metadata),
+        ]
         self._kept = dict(newest[-_KEPT:])
         return metadata
 
@@ -115,19 +118,19 @@ def applied(updates: tuple[TableUpdate, ...], base: TableMetadata, location: str
     """The metadata after the updates. Parts that didn't change are the base's own objects, because no code changes metadata in place."""
     context = _TableMetadataUpdateContext()
     changed = base
-    for each in updates:
-        if isinstance(each, RemoveSnapshotsUpdate):
-            changed = without_snapshots(changed, frozenset(each.snapshot_ids))
-            context.add_update(each)
+    for change in updates:
+        if isinstance(change, RemoveSnapshotsUpdate):
+            changed = without_snapshots(changed, frozenset(change.snapshot_ids))
+            context.add_update(change)
         else:
-            changed = _apply_table_update(each, changed, context)
+            changed = _apply_table_update(change, changed, context)
     if not context.has_changes():
         return base
     changed = _update_table_metadata_log(changed, location, base.last_updated_ms)
     if changed.last_updated_ms == base.last_updated_ms:
         # Other engines refuse a table whose time goes back, and this host's clock may be behind the last writer's.
-        now = round(SystemClock().now().timestamp() * 1000)
-        changed = changed.model_copy(update={"last_updated_ms": max(now, base.last_updated_ms + 1)})
+        now_ms = round(SystemClock().now().timestamp() * 1000)
+        changed = changed.model_copy(update={"last_updated_ms": max(now_ms, base.last_updated_ms + 1)})
     changed.spec().check_compatible(changed.schema())
     changed.sort_order().check_compatible(changed.schema())
     return changed
@@ -140,18 +143,20 @@ def without_snapshots(base: TableMetadata, gone: frozenset[int]) -> TableMetadat
     the parent's id from the children of removed snapshots. As in Iceberg's Java library the parent's id stays here, and the snapshot
     log begins after the newest removed entry: a log with holes would give wrong answers to queries of former times.
     """
-    known = {each.snapshot_id for each in base.snapshots}
+    existing = {snapshot.snapshot_id for snapshot in base.snapshots}
     named = {ref.snapshot_id for ref in base.refs.values()}
-    if not gone <= known - named:
+    if not gone <= existing - named:
         raise CommitFailedException(
             "another commit has removed some of these snapshots, or has put a ref on one"
         )
     log = base.snapshot_log
     removed = [place for place, entry in enumerate(log) if entry.snapshot_id in gone]
     changed = {
-        "snapshots": [each for each in base.snapshots if each.snapshot_id not in gone],
+        "snapshots": [snapshot for snapshot in base.snapshots if snapshot.snapshot_id not in gone],
         "snapshot_log": log[removed[-1] + 1 :] if removed else log,
-        "statistics": [each for each in base.statistics if each.snapshot_id not in gone],
-        "partition_statistics": [each for each in base.partition_statistics if each.snapshot_id not in gone],
+        "statistics": [statistic for statistic in base.statistics if statistic.snapshot_id not in gone],
+        "partition_statistics": [
+            statistic for statistic in base.partition_statistics if statistic.snapshot_id not in gone
+        ],
     }
     return base.model_copy(update=changed)

@@ -47,17 +47,17 @@ class Pointer:
 
     @classmethod
     def read(cls, text: str) -> Pointer:
-        found = _FORM.fullmatch(text)
-        if found is None:
+        match = _FORM.fullmatch(text)
+        if match is None:
             raise WrongShape(
                 f"a snapshot points to its positions by {text[:80]!r}, which this version of Headrace can't read. Nothing was "
                 "changed; upgrade Headrace on this deployment"
             )
-        parts = found.groupdict()
+        groups = match.groupdict()
         return cls(
-            StateFile(parts["full"], parts["full_hash"]),
-            int(parts["digest"], 16),
-            StateFile(parts["delta"], parts["delta_hash"]) if parts["delta"] else None,
+            StateFile(groups["full"], groups["full_hash"]),
+            int(groups["digest"], 16),
+            StateFile(groups["delta"], groups["delta_hash"]) if groups["delta"] else None,
         )
 
     def __str__(self) -> str:
@@ -85,13 +85,13 @@ class KeptStates:
 
     def keep(self, pointer: Pointer, state: TiedState) -> None:
         # Two: a state whose commit was refused doesn't replace the one in use.
-        self._last = ((pointer, state), *(each for each in self._last if each[0] != pointer))[:2]
+        self._last = ((pointer, state), *(entry for entry in self._last if entry[0] != pointer))[:2]
 
     def find(self, pointer: Pointer) -> TiedState | None:
-        return next((state for known, state in self._last if known == pointer), None)
+        return next((state for stored, state in self._last if stored == pointer), None)
 
     def full(self, file: StateFile) -> FullState | None:
-        return next((state.full for known, state in self._last if known.full == file), None)
+        return next((state.full for stored, state in self._last if stored.full == file), None)
 
 
 @dataclass(frozen=True, slots=True)

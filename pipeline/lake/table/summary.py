@@ -71,37 +71,37 @@ def summary_of(
     landing: Landing, states: StateFiles, *, by: Committer, table: UUID, base: Stored | None = None
 ) -> dict[str, str]:
     """The summary's entries for this landing. Writes a state file first if they are too large."""
-    told = {LEDGER: write_ledger(landing.page)}
+    entries = {LEDGER: write_ledger(landing.page)}
     if landing.through:
-        told[THROUGH_OF] = write_through(landing.through)
-    values = _inline(landing.positions, told)
+        entries[THROUGH_OF] = write_through(landing.through)
+    values = _inline(landing.positions, entries)
     if values is None:
-        values = {STATE: str(_written(landing, told, states, table=table, base=base))}
+        values = {STATE: str(_written(landing, entries, states, table=table, base=base))}
     runs = ", ".join(sorted({r.run for r in landing.page.ranges}))
     until = overall(landing.through, landing.positions)
     if until is not None:
         values[THROUGH] = time_text(until)
-    told = {RUN: runs, WRITER: by.writer} | ({APPLICATION: by.application} if by.application else {})
-    return values | {name: text[:_MOST_TEXT] for name, text in told.items()}
+    who = {RUN: runs, WRITER: by.writer} | ({APPLICATION: by.application} if by.application else {})
+    return values | {name: text[:_MOST_TEXT] for name, text in who.items()}
 
 
-def _inline(positions: Positions, told: Mapping[str, str]) -> dict[str, str] | None:
+def _inline(positions: Positions, entries: Mapping[str, str]) -> dict[str, str] | None:
     if len(positions.shards) > _SHARDS:
         return None
-    values = {POSITIONS: write_positions(positions), **told}
+    values = {POSITIONS: write_positions(positions), **entries}
     return None if sum(map(len, values.values())) > LIMIT else values
 
 
 def _written(
-    landing: Landing, told: Mapping[str, str], states: StateFiles, *, table: UUID, base: Stored | None
+    landing: Landing, values: Mapping[str, str], states: StateFiles, *, table: UUID, base: Stored | None
 ) -> Pointer:
     """Write a delta against the full file that the base has, or a full file."""
     state = as_full(landing.positions) if base is None else plan_state(base.state, landing)
     if base is not None and state.full is base.state.full:
-        delta = states.write({POSITIONS: write_delta(state.delta), **told}, of=table)
+        delta = states.write({POSITIONS: write_delta(state.delta), **values}, of=table)
         pointer = Pointer(base.full, state.digest, delta)
     else:
-        full = states.write({POSITIONS: write_full(state.positions), **told}, of=table)
+        full = states.write({POSITIONS: write_full(state.positions), **values}, of=table)
         pointer = Pointer(full, state.digest)
     states.kept.keep(pointer, state)
     return pointer
@@ -139,8 +139,8 @@ def _through_in(values: Mapping[str, str]) -> Through:
 def _restored(pointer: Pointer, states: StateFiles, own: Mapping[str, str]) -> TiedState | None:
     """The state in the files; None where it hasn't the digest that the pointer names. `own`: what the snapshot's own file has."""
     full = states.full(pointer.full, own if pointer.delta is None else states.read(pointer.full))
-    if (kept := states.kept.find(pointer)) is not None:
-        return kept
+    if (state := states.kept.find(pointer)) is not None:
+        return state
     delta = unchanged(full).delta if pointer.delta is None else read_delta(own[POSITIONS])
     return restored(full, delta, pointer.digest)
 

@@ -40,6 +40,7 @@ def _has_rows(table: Table) -> bool:
     snapshot = table.current_snapshot()
     manifests = snapshot.manifests(table.io) if snapshot is not None else ()
     return any(
-        each.content is ManifestContent.DATA and (each.has_added_files() or each.has_existing_files())
-        for each in manifests
+        manifest.content is ManifestContent.DATA
+        and (manifest.has_added_files() or manifest.has_existing_files())
+        for manifest in manifests
     )

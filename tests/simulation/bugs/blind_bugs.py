@@ -107,7 +107,7 @@ _ORIGIN_BUGS: Final = (
         "later-life-begins-as-the-first",
         "a recreated stream begins at LATEST or at the timestamp again",
         "duties.streams.origin",
-        "    if any(known.arn == facts.stream.arn for known in state.positions.origins):",
+        "    if any(earlier.arn == facts.stream.arn for earlier in state.positions.origins):",
         "    if False:",
     ),
     _mistake(
@@ -179,8 +179,8 @@ _WRITES_BUGS: Final = (
         "stop-doesn't-wait",
         "a stopping worker gives up shards that its run is reading",
         "duties.fleet.worker_tick",
-        "free = [lease for lease in left if lease.run_claim not in living and lease.checkpoint_owner is None]",
-        "free = [lease for lease in left if lease.checkpoint_owner is None]",
+        "free = [lease for lease in remaining if lease.run_claim not in living and lease.checkpoint_owner is None]",
+        "free = [lease for lease in remaining if lease.checkpoint_owner is None]",
     ),
 )
 
@@ -248,8 +248,8 @@ _TIME_BUGS: Final = (
         "owner-without-a-row",
         "a worker that holds leases and has no row is watched by no leader",
         "duties.policy.known_workers",
-        "    return kept | dead | {name: Sighting(_NO_ROW) for name in sorted(owners - kept.keys())}",
-        "    return kept | dead",
+        "    return lasting | dead | {name: Sighting(_NO_ROW) for name in sorted(owners - lasting.keys())}",
+        "    return lasting | dead",
     ),
 )
 

@@ -119,10 +119,10 @@ KEPT: Final = (
         "a run that hangs between two waves goes on beating",
         (
             "duties.waves.run",
-            "            self.clock.pause(min(left, _STOP_PAUSE))\n",
+            "            self.clock.pause(min(seconds, _STOP_PAUSE))\n",
             (
                 "            self.attempt.claims._progress_at = 1e12\n"
-                "            self.clock.pause(min(left, _STOP_PAUSE))\n"
+                "            self.clock.pause(min(seconds, _STOP_PAUSE))\n"
             ),
         ),
         seeds=100,

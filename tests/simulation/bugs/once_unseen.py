@@ -41,8 +41,8 @@ ONCE_UNSEEN: Final = (
         "a wave's release says 'looked at' on the rows of shards that the wave had trouble with",
         (
             "duties.waves.kept_claims",
-            "        landed = {each.lease_key: each.staged for each in log.landed if each.lease_key not in troubled}",
-            "        landed = {each.lease_key: each.staged for each in log.landed}",
+            "        landed = {landing.lease_key: landing.staged for landing in log.landed if landing.lease_key not in troubled}",
+            "        landed = {landing.lease_key: landing.staged for landing in log.landed}",
         ),
         among={"troubles": {"deny": 40.0}},
     ),
@@ -51,7 +51,7 @@ ONCE_UNSEEN: Final = (
         "a wave whose checkpoint wasn't written says 'looked at' on the row, which doesn't say how far the shard was read",
         (
             "duties.waves.claims",
-            "        log.problems.append(Problem(wanted.key, why, fatal=False))\n        return False\n\n    def note_undescribed",
+            "        log.problems.append(Problem(proposed.key, why, fatal=False))\n        return False\n\n    def note_undescribed",
             "        return False\n\n    def note_undescribed",
         ),
         among={"mix": {"throttled": 0.05, "lost": 0.05}, "troubles": {"steal": 40.0}},
@@ -112,7 +112,7 @@ ONCE_UNSEEN: Final = (
         "a shard is ended as gone while listings show it, because Kinesis denied for a while that it exists",
         (
             "duties.waves.gaps",
-            "            if not _is_left_out(each.key, listed):",
+            "            if not _is_left_out(line.key, listed):",
             "            if False:",
         ),
         seeds=200,

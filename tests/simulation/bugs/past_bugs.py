@@ -54,7 +54,7 @@ PAST: Final = (
     a_bug(
         "gap-unrecorded",
         "records that left the stream unread are passed over without a gap in the ledger",
-        ("duties.waves.gaps", "        if each.gap is not None:", "        if False:"),
+        ("duties.waves.gaps", "        if line.gap is not None:", "        if False:"),
         among={"retention": 90.0},
     ),
     a_bug(

@@ -87,8 +87,8 @@ _FLEET: Final = (
         "the timer of a leader's tick beats the lock of whoever holds it",
         (
             "duties.policy.electing",
-            "        return found is not None and found.owner == self.me and self.lock.beat(found, self.ids.fresh())\n",
-            "        return found is not None and self.lock.beat(found, self.ids.fresh())\n",
+            "        return row is not None and row.owner == self.me and self.lock.beat(row, self.ids.fresh())\n",
+            "        return row is not None and self.lock.beat(row, self.ids.fresh())\n",
         ),
     ),
     a_bug(

@@ -250,9 +250,9 @@ def _until(is_so: Callable[[], bool], within: float = 5.0) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as asked:
-        asked.bind(("127.0.0.1", 0))
-        return int(asked.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def _escaped(value: object) -> str:

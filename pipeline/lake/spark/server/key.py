@@ -50,18 +50,22 @@ class ServerKey:
         """The name of the server's folder."""
         return _hash(json.dumps(asdict(self), sort_keys=True))
 
-    def differences(self, other: ServerKey) -> tuple[str, ...]:
+    def differences(self, candidate: ServerKey) -> tuple[str, ...]:
         """What another key of the same project has otherwise, in words."""
         words = {"engine": "Headrace's version", "python": "Python", "packages": "the installed packages"}
-        names = sorted({*self.environment, *other.environment})
+        names = sorted({*self.environment, *candidate.environment})
         return (
-            *(word for part, word in words.items() if getattr(self, part) != getattr(other, part)),
-            *(name for name in names if self.environment.get(name) != other.environment.get(name)),
+            *(
+                word
+                for attribute, word in words.items()
+                if getattr(self, attribute) != getattr(candidate, attribute)
+            ),
+            *(name for name in names if self.environment.get(name) != candidate.environment.get(name)),
         )
 
-    def is_of_project(self, other: ServerKey) -> bool:
+    def is_of_project(self, candidate: ServerKey) -> bool:
         places = (self.settings, self.dagster_home)
-        return self.settings != "" and places == (other.settings, other.dagster_home)
+        return self.settings != "" and places == (candidate.settings, candidate.dagster_home)
 
 
 def key_of(
