@@ -41,8 +41,8 @@ ONCE_UNSEEN: Final = (
         "a wave's release says 'looked at' on the rows of shards that the wave had trouble with",
         (
             "duties.waves.kept_claims",
-            "        landed = {landing.lease_key: landing.staged for landing in log.landed if landing.lease_key not in troubled}",
-            "        landed = {landing.lease_key: landing.staged for landing in log.landed}",
+            "landing.lease_key: landing.staged for landing in log.landed if landing.lease_key not in troubled",
+            "landing.lease_key: landing.staged for landing in log.landed",
         ),
         among={"troubles": {"deny": 40.0}},
     ),
