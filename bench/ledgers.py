@@ -148,7 +148,7 @@ class _Counted(ProofTable):
 
     def _parts(self, file: LiveFile, spans: Sequence[ShardSpans]) -> Iterator[Part]:
         for shard, each in enumerate(spans):
-            for span, (end, wanted) in enumerate(zip(each.ends, each.wanted, strict=True)):
+            for span, (end, wanted) in enumerate(zip(each.ends, each.claims, strict=True)):
                 if wanted == 1 and f"{_arrival(_number_in(end)).date()}" == file.day:
                     yield Part(shard, span, 40, end, end)
 

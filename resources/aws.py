@@ -12,7 +12,8 @@ _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
 
 class AwsResource(ResourceWithBoto3Configuration):
-    """dagster-aws's base resource, which refuses its three fields for keys, because Dagster stores and shows configuration."""
+    """dagster-aws's base resource, which refuses its three fields for keys, because Dagster stores and shows
+    configuration."""
 
     @model_validator(mode="before")
     @classmethod
@@ -20,12 +21,12 @@ class AwsResource(ResourceWithBoto3Configuration):
         given = [key for key in _KEYS if values.get(key)]
         if given:
             raise BadSetting(
-                f"{', '.join(given)} can't be configured: Dagster stores and shows configuration. Give the process a role, "
-                "or keys in its environment"
+                f"{', '.join(given)} can't be configured: Dagster stores and shows configuration. "
+                "Give the process a role, or keys in its environment"
             )
         return values
 
 
-def place_of(aws: AwsSettings) -> dict[str, Any]:
+def aws_fields(aws: AwsSettings) -> dict[str, Any]:
     """The base resource's fields for region, profile and endpoint, from the settings."""
     return {"region_name": aws.region, "profile_name": aws.profile, "endpoint_url": aws.endpoint}

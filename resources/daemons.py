@@ -11,13 +11,15 @@ def beats_in(dagster_home: Path) -> Mapping[str, float]:
     with DagsterInstance.from_config(str(dagster_home)) as instance:
         beats = tuple(instance.get_daemon_heartbeats().values())
     newest: dict[str, float] = {}
-    for each in beats:
-        daemon = each.daemon_id or each.daemon_type
-        newest[daemon] = max(each.timestamp, newest.get(daemon, 0.0))
+    for beat in beats:
+        daemon = beat.daemon_id or beat.daemon_type
+        # A daemon may have a row of a former process as well.
+        newest[daemon] = max(beat.timestamp, newest.get(daemon, 0.0))
     return newest
 
 
 def forget_beats(dagster_home: Path) -> None:
-    """Remove the heartbeats of a daemon that was stopped, so that the next start needn't wait to see that it is gone."""
+    """Remove the heartbeats of a daemon that was stopped, so that the next start needn't wait to see that it is
+    gone."""
     with DagsterInstance.from_config(str(dagster_home)) as instance:
         instance.wipe_daemon_heartbeats()

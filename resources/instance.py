@@ -1,7 +1,7 @@
 """Dagster's instance, kept by the code server from tick to tick.
 
-A sensor's context would open the instance anew at each tick, and check the migrations of three databases each time: half of
-the CPU of a tick that has nothing to do. One instance may serve many threads, as in Dagster's own daemon. What
+A sensor's context would open the instance anew at each tick, and check the migrations of three databases each time:
+half of the CPU of a tick that has nothing to do. One instance may serve many threads, as in Dagster's own daemon. What
 hardly ever changes in Dagster's databases is kept beside it, because Dagster opens a database anew for each question.
 """
 
@@ -27,25 +27,28 @@ class KnownInstance:
         self.instance = instance
         self._monotonic = monotonic
         self._partitions: dict[str, tuple[frozenset[str], float]] = {}
-        """By name of the partitions: those that were there at the last look, and until when they count as being there."""
+        """The partitions by their name: those that were there at the last look, and until when they count as being
+        there."""
 
     @cached_property
     def id(self) -> str:
         return instance_id(self.instance)
 
     def missing_partitions(self, name: str, keys: Iterable[str]) -> list[str]:
-        """Those of these keys that Dagster doesn't have as dynamic partitions of that name, in their order."""
+        """The keys among these that Dagster doesn't have as dynamic partitions of that name, in their order."""
         keys = tuple(keys)
-        there, until = self._partitions.get(name, (frozenset[str](), 0.0))
+        present, until = self._partitions.get(name, (frozenset[str](), 0.0))
         now = self._monotonic()
-        if now > until or not there.issuperset(keys):
-            there = frozenset(self.instance.get_dynamic_partitions(name))
-            self._partitions[name] = there, now + _PARTITIONS_HOLD
-        return [key for key in keys if key not in there]
+        if now > until or not present.issuperset(keys):
+            # Only where a key seems to be missing: Dagster opens its database anew for each question.
+            present = frozenset(self.instance.get_dynamic_partitions(name))
+            self._partitions[name] = present, now + _PARTITIONS_HOLD
+        return [key for key in keys if key not in present]
 
 
 class KeptInstance:
-    """The instance of this process. After a change of dagster.yaml and a restart of the daemon, the new instance replaces it."""
+    """The instance of this process. After a change of dagster.yaml and a restart of the daemon, the new instance
+    replaces it."""
 
     def __init__(self) -> None:
         self._making = threading.Lock()
@@ -57,6 +60,7 @@ class KeptInstance:
         if ref is None:  # a context that a test built on an instance of its own
             return KnownInstance(context.instance)
         with self._making:
+            # The daemon sends its settings with each tick, while the code server needn't have been started again.
             if self._known is None or ref != self._ref:
                 self._ref, self._known = ref, KnownInstance(dg.DagsterInstance.from_ref(ref))
             return self._known

@@ -11,7 +11,9 @@ from headrace.pipeline.settings.model import Settings
 
 
 def keep_spark(settings: Settings) -> None:
-    """Make the Dagster code server of this process a user of the local Spark server. In another process, nothing changes."""
+    """Make the Dagster code server of this process a user of the local Spark server. In another process, nothing
+    changes."""
+    # Only a code server imports this module of Dagster's; a run or a command doesn't.
     is_code_server = "dagster._grpc.server" in sys.modules
     if is_code_server and any(is_local(worker.spark) for worker in settings.workers):
         use(own_folder(), "Dagster's code server")

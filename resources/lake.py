@@ -12,8 +12,8 @@ from headrace.resources.stated import refuse_changes
 class LakeResource(dg.ConfigurableResource[Any]):
     table: str
     catalog: str
-    """The type of the user's catalog, or the folder of the embedded catalog. Dagster shows this text, so the catalog's other
-    properties, which may name users, are left out."""
+    """The type of the user's catalog, or the folder of the embedded catalog. Dagster shows this text, so the catalog's
+    other properties, which may name users, are left out."""
     wiring: dg.ResourceDependency[Wiring]
 
     @classmethod

@@ -14,15 +14,16 @@ from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.shards.partition import meant_by, partition_of
 from headrace.pipeline.errors import Unknown
 from headrace.pipeline.settings.model import Settings
-from headrace.resources.aws import AwsResource, place_of
+from headrace.resources.aws import AwsResource, aws_fields
 from headrace.resources.stated import refuse_changes
 
 
 class LeaseTablesResource(AwsResource):
     """The lease table, and the rows of workers and of the leader's lock. Each method asks DynamoDB anew.
 
-    A shard is named as in Dagster and on the command line: by its partition (`shardId-000000000001`, `orders@123456789012:1764160000/1`), its lease
-    key, or in short (`orders/1`). A name that fits no shard, or several, raises `Unknown`.
+    A shard is named as in Dagster and on the command line: by its partition (`shardId-000000000001`,
+    `orders@123456789012:1764160000/1`), its lease key, or in short (`orders/1`). A name that fits no shard, or several,
+    raises `Unknown`.
     """
 
     application: str
@@ -53,7 +54,8 @@ class LeaseTablesResource(AwsResource):
         return self.lease(shard).holder
 
     def workers(self) -> tuple[Worker, ...]:
-        """The rows of all workers, with their beats and how busy they are; also of workers of KCL, and of those that are gone."""
+        """The rows of all workers, with their beats and how busy they are; also of workers of KCL, and of those that
+        are gone."""
         return self.wiring.ports.workers().listing().workers
 
     def lock(self) -> LockRow | None:
@@ -69,11 +71,12 @@ class LeaseTablesResource(AwsResource):
         }
 
     def hand_over(self, shard: str, to: str) -> str:
-        """Give the shard to the worker `to`. A run that reads it finishes its wave first, so that no record is lost or read twice. Returns what
-        happens now, as a sentence.
+        """Give the shard to the worker `to`. A run that reads it finishes its wave first, so that no record is lost or
+        read twice. Returns what happens now, as a sentence.
 
-        Later the leader may move the shard again, to balance the workers. Raises BadSetting where the shard can't be given to this worker,
-        and Transient where another process has changed the row meanwhile; then nothing was written.
+        Later the leader may move the shard again, to balance the workers. Raises BadSetting where the shard can't be
+        given to this worker, and Transient where another process has changed the row meanwhile; then nothing was
+        written.
         """
         return self.wiring.handing_over().hand_over(self.lease(shard), to)
 
@@ -83,7 +86,7 @@ class LeaseTablesResource(AwsResource):
 
 def _stated(settings: Settings) -> dict[str, Any]:
     return {
-        **place_of(settings.aws),
+        **aws_fields(settings.aws),
         "application": settings.application,
         "lease_table": settings.lease_table,
         "worker_table": settings.worker_table,

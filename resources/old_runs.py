@@ -1,10 +1,12 @@
 """Runs of this application are deleted from Dagster's storage once they are old. Dagster itself deletes no run.
 
-With a run Dagster deletes its events, and what it shows of a partition is nothing but the newest events of it. So each run stays that has the
-newest event of an asset or of a partition, however old it is, and the newest run of each worker, by which the worker's sensor goes.
+With a run Dagster deletes its events, and what it shows of a partition is nothing but the newest events of it. So each
+run stays that has the newest event of an asset or of a partition, however old it is, and the newest run of each worker,
+by which the worker's sensor goes.
 
-SQLite keeps a file for each run, and a run's output lies in files. Dagster leaves both behind when it deletes a run; they are deleted here.
-Where they can't be deleted, the runs themselves go nevertheless, and the files are tried again every ten minutes for as long as this process lives.
+SQLite keeps a file for each run, and a run's output lies in files. Dagster leaves both behind when it deletes a run;
+they are deleted here. Where they can't be deleted, the runs themselves go nevertheless, and the files are tried again
+every ten minutes for as long as this process lives.
 """
 
 from collections import deque
@@ -64,11 +66,11 @@ class OldRuns:
     _look_at: float = float("-inf")
     """When the next look for old runs is due, by the monotonic clock."""
     _rest_until: float = float("-inf")
-    """After a run that couldn't be deleted."""
+    """Until when no run is deleted, after one that couldn't be."""
     _leavings: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     """Ids of deleted runs whose files are still to be deleted."""
     _leave_until: float = float("-inf")
-    """After a run whose files couldn't be deleted."""
+    """Until when no files are deleted, after a run whose files couldn't be."""
 
     def delete_some(self, instance: dg.DagsterInstance) -> int:
         """Delete old runs, a few in each call. Returns how many."""
@@ -92,7 +94,8 @@ class OldRuns:
         return count
 
     def delete_leavings(self, instance: dg.DagsterInstance) -> None:
-        """Delete what Dagster has left of deleted runs, of a few runs in each call. Raises what keeps the files of a run, and then rests."""
+        """Delete what Dagster has left of deleted runs, of a few runs in each call. Raises what keeps the files of a
+        run, and then rests."""
         now = self.clock.monotonic()
         if now < self._leave_until:
             return
@@ -132,9 +135,12 @@ class OldRuns:
             needed.update(instance.get_run_ids(dg.RunsFilter(job_name=job), limit=1))
         for kind in _STATES:
             newest = instance.get_latest_storage_id_by_partition(self.own.shards, kind)
+            # Each shard is shown by its own newest event, and whatever depends on all partitions stops where one has
+            # none.
             needed.update(_runs_of(instance, self.own.shards, kind, newest.values()))
         for record in instance.get_asset_records(list(self.own.keys)):
             entry = record.asset_entry
+            # Dagster shows an asset by its newest events, and deletes them with their run.
             needed.add(entry.last_run_id)
             needed.add(entry.last_planned_materialization_run_id)
             for event in (entry.last_materialization_record, entry.last_observation_record):
@@ -152,8 +158,8 @@ def _runs_of(
     """The runs that wrote these events."""
     ids = list(events)
     for start in range(0, len(ids), _AT_ONCE):
-        wanted = dg.EventRecordsFilter(kind, asset_key=asset, storage_ids=ids[start : start + _AT_ONCE])
-        yield from (record.run_id for record in instance.event_log_storage.get_event_records(wanted))
+        filter_ = dg.EventRecordsFilter(kind, asset_key=asset, storage_ids=ids[start : start + _AT_ONCE])
+        yield from (record.run_id for record in instance.event_log_storage.get_event_records(filter_))
 
 
 def _delete_leavings(instance: dg.DagsterInstance, run_id: str) -> None:
@@ -161,8 +167,9 @@ def _delete_leavings(instance: dg.DagsterInstance, run_id: str) -> None:
     if isinstance(storage, SqliteEventLogStorage):
         events = Path(storage.path_for_shard(run_id))
         for file in (
+            # SQLite's files beside the database: Dagster deletes none of them.
             events,
-            *(events.with_name(f"{events.name}-{part}") for part in ("journal", "wal", "shm")),
+            *(events.with_name(f"{events.name}-{ending}") for ending in ("journal", "wal", "shm")),
         ):
             file.unlink(missing_ok=True)
     instance.compute_log_manager.delete_logs(prefix=[run_id])

@@ -77,8 +77,8 @@ class DagsterRuns:
         return RunVerdict(RunState.OVER)
 
     def open_runs(self, worker_id: str) -> tuple[str, ...]:
-        wanted = RunsFilter(tags=worker_tag(self._application, worker_id), statuses=[*_WAITING, *_AT_WORK])
-        return tuple(self._instance.get_run_ids(wanted))
+        filter_ = RunsFilter(tags=worker_tag(self._application, worker_id), statuses=[*_WAITING, *_AT_WORK])
+        return tuple(self._instance.get_run_ids(filter_))
 
     def latest(self, worker_id: str) -> str | None:
         # Ids alone: parsing the newest run at each tick cost as much as asking for it.
@@ -107,8 +107,8 @@ class AllRuns:
         return tuple(run.run_id for run in self._with_a_process())
 
     def cancel_all(self, why: str) -> tuple[str, ...]:
-        """Mark all running runs as being canceled. A command calls this before it interrupts the runs, because Dagster shows an
-        interrupted run as failed unless it was marked before."""
+        """Mark all running runs as being canceled. A command calls this before it interrupts the runs, because Dagster
+        shows an interrupted run as failed unless it was marked before."""
         runs = self._with_a_process()
         for run in runs:
             if run.status is DagsterRunStatus.STARTING:  # its process may end before it can report to Dagster

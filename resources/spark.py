@@ -26,8 +26,8 @@ class SparkResource(LazyPySparkResource):
 
     @property
     def spark_session(self) -> "SparkSession":
-        """The Spark of the first worker in the settings, on which typed tables, compaction and proofs run. It is started, or joined, at the first
-        use, and closed when the run ends."""
+        """The Spark of the first worker in the settings, on which typed tables, compaction and proofs run. It is
+        started, or joined, at the first use, and closed when the run ends."""
         return self.session_of(self.wiring.settings.workers[0].id)
 
     @property

@@ -1,7 +1,7 @@
 """What all resources share: their fields are those of the settings file, and Dagster only shows them.
 
-A value of Dagster's launchpad would read another region's stream, or another table, than the sensors, the other runs and the commands do.
-So a run with such a value ends before it reads anything, and says where the value is set instead.
+A value of Dagster's launchpad would read another region's stream, or another table, than the sensors, the other runs
+and the commands do. So a run with such a value ends before it reads anything, and says where the value is set instead.
 """
 
 from collections.abc import Mapping
@@ -29,16 +29,19 @@ _SETTINGS: Final[Mapping[str, str]] = {
 
 
 def refuse_changes(resource: dg.ConfigurableResource[Any], stated: Mapping[str, Any]) -> None:
-    """Raise BadSetting where a field of the resource differs from the settings file. `stated`: the fields by the settings file."""
+    """Raise BadSetting where a field of the resource differs from the settings file. `stated`: the fields by the
+    settings file."""
     for name, field in type(resource).model_fields.items():
+        # Dagster resolves this one itself: the settings file has no value for it.
         if name == "wiring":
             continue
         value = getattr(resource, name)
         expected = stated.get(name, field.default)
         if value != expected:
             raise BadSetting(
-                f"{type(resource).__name__} was given {name}={value!r} in Dagster, and {_source(name, expected)}. The run has read nothing. Remove "
-                "the value from the launchpad; a change of the settings file takes effect when Dagster loads the code location anew"
+                f"{type(resource).__name__} was given {name}={value!r} in Dagster, and {_source(name, expected)}. "
+                "The run has read nothing. Remove the value from the launchpad; "
+                "a change of the settings file takes effect when Dagster loads the code location anew"
             )
 
 

@@ -1,7 +1,8 @@
 """Partitions that name no shard are removed from Dagster: a person has added them by mistake.
 
-Dagster's UI lets a person add a partition of any name. A run for such a name fails with a sentence that names similar shards, and the name would
-stay: the asset red, and each asset that depends on all of its partitions waiting for a partition that never comes.
+Dagster's UI lets a person add a partition of any name. A run for such a name fails with a sentence that names similar
+shards, and the name would stay: the asset red, and each asset that depends on all of its partitions waiting for a
+partition that never comes.
 """
 
 from collections.abc import Iterable
@@ -15,7 +16,8 @@ from headrace.pipeline.core.shards.partition import lease_key_of, partition_of
 
 _EVERY = timedelta(seconds=30)
 _UNASKED = timedelta(minutes=10)
-"""How long a key stays for which no run was started: a person who adds one may be about to start it, and its sentence tells more."""
+"""How long a key stays for which no run was started: a person who adds one may be about to start it, and its sentence
+tells more."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,25 +49,27 @@ class StrangePartitions:
         def unknown(keys: Iterable[str]) -> list[str]:
             return [key for key in keys if key not in self._shards]
 
-        left = unknown(instance.get_dynamic_partitions(self.name))
-        if left:
-            rows = self.ports.leases().get_many([lease_key_of(key) for key in left])
+        unknown_keys = unknown(instance.get_dynamic_partitions(self.name))
+        if unknown_keys:
+            rows = self.ports.leases().get_many([lease_key_of(key) for key in unknown_keys])
             self._shards.update(partition_of(row.key) for row in rows.leases)
-            # A row that isn't understood may be a shard's (I23 of docs/reference/protocol.md). It isn't remembered: it may be mended or deleted.
+            # A row that isn't understood may be a shard's (I23 of docs/reference/protocol.md). It isn't remembered: it
+            # may be mended or deleted.
             odd = {partition_of(row.key) for row in rows.skipped}
-            left = [key for key in unknown(left) if key not in odd]
-        if left:
+            unknown_keys = [key for key in unknown(unknown_keys) if key not in odd]
+        if unknown_keys:
             # Rows of ended shards are deleted at some time.
             self._shards.update(instance.get_materialized_partitions(self.asset))
-            left = unknown(left)
-        return left
+            unknown_keys = unknown(unknown_keys)
+        return unknown_keys
 
     def _may_go(self, instance: dg.DagsterInstance, key: str, now: float) -> bool:
         attempts = instance.event_log_storage
-        asked = attempts.get_latest_asset_partition_materialization_attempts_without_materializations(
+        attempt = attempts.get_latest_asset_partition_materialization_attempts_without_materializations(
             self.asset
         ).get(key)
-        if asked is None:
+        if attempt is None:
             return now - self._seen[key] >= _UNASKED.total_seconds()
-        run = instance.get_run_by_id(asked[0])
+        # While the run goes on, its sentence is still to come.
+        run = instance.get_run_by_id(attempt[0])
         return run is None or run.is_finished

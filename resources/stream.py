@@ -6,7 +6,7 @@ import dagster as dg
 
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.settings.model import Settings
-from headrace.resources.aws import AwsResource, place_of
+from headrace.resources.aws import AwsResource, aws_fields
 from headrace.resources.stated import refuse_changes
 
 
@@ -26,4 +26,4 @@ class StreamResource(AwsResource):
 
 
 def _stated(settings: Settings) -> dict[str, Any]:
-    return {**place_of(settings.aws), "streams": [stream.name for stream in settings.streams]}
+    return {**aws_fields(settings.aws), "streams": [stream.name for stream in settings.streams]}

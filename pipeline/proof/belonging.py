@@ -25,6 +25,7 @@ from headrace.pipeline.proof.verdict import Wrong
 
 
 def strange_ranges(story: Story, listed: Mapping[StreamId, ListedShards]) -> Iterator[Wrong]:
+    """The ranges with records that can't be of their stream or shard."""
     for step in _read(story):
         recorded = step.range
         # By the time of the commit and not by the present one: a record from the future is wrong also once

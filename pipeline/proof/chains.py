@@ -19,6 +19,7 @@ from headrace.pipeline.proof.verdict import Told, Unproved, Wrong
 
 
 def broken_chains(story: Story) -> Iterator[Told]:
+    """Where a range doesn't begin where the one before it has ended."""
     for key, steps in story.steps.items():
         yield from _breaks(key, steps, story)
 
@@ -42,6 +43,7 @@ def _breaks(key: ShardKey, steps: Sequence[Step], story: Story) -> Iterator[Told
             and recorded.upto.token != position.token
         ):
             yield Wrong(f"{key} had ended, and goes on: {step}")
+        # Only a person may move a position back (I9).
         if not recorded.may_go_back and not is_forward(recorded.after, recorded.upto):
             yield Wrong(f"the range goes back: {step}")
         position, before = recorded.upto, step
@@ -84,7 +86,8 @@ def _is_later(after: Position | None, before: Step | None) -> bool:
 
 
 def wrong_positions(story: Story, positions: Positions) -> Iterator[Told]:
-    """Where the positions of the looked-at snapshot aren't those to which the chains lead (I34 of docs/reference/protocol.md)."""
+    """Where the positions of the looked-at snapshot aren't those to which the chains lead (I34 of
+    docs/reference/protocol.md)."""
     for key in sorted(story.steps.keys() | positions.shards.keys()):
         steps, position = story.steps.get(key), positions.of(key)
         last = steps[-1] if steps else None
@@ -113,10 +116,10 @@ def ranges_without_rows(story: Story) -> Iterator[Unproved]:
             yield from map(_gap, steps)
         elif steps:
             yield Unproved(f"{counted(len(steps), 'range')} {meaning}; the first: {steps[0]}")
-    for part in story.lost:
-        derived = sum(recorded.rows for recorded in part.ranges)
+    for loss in story.lost:
+        derived = sum(recorded.rows for recorded in loss.ranges)
         beside = f" ({counted(derived, 'record')} in ranges that were derived from rows)" if derived else ""
-        yield Unproved(f"{part.why}{beside}")
+        yield Unproved(f"{loss.why}{beside}")
 
 
 _MEANINGS: Mapping[Kind, str] = {
@@ -143,4 +146,5 @@ def _gap(step: Step) -> Unproved:
 
 
 def _token(position: Position | None) -> tuple[int | None, int, bool] | None:
+    # The record and the end only: what else a position tells is no part of the chain.
     return None if position is None else position.token

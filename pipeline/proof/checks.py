@@ -63,6 +63,7 @@ class ProofEvidence:
 
 
 def proof_of(evidence: ProofEvidence) -> Proof:
+    """What the evidence shows, as the checks that people read."""
     proved, dropped = _asked(evidence)
     ranges = [step.range for step in proved]
     return Proof(
@@ -153,6 +154,7 @@ def _hash_keys(evidence: ProofEvidence) -> Iterator[Told]:
 
 
 def hidden_rows(live: LiveFiles) -> Iterator[Unproved]:
+    """Rows that are in the files, and that readers may not see."""
     if live.obstacle:
         yield Unproved(f"rows may be hidden from readers: {live.obstacle}")
     if hidden := sum(bool(file.deletes) for file in live.files):

@@ -1,4 +1,5 @@
-"""Tables compared row by row on Spark: Python tasks read the rows, Spark brings those of a bucket together, Python tasks compare them.
+"""Tables compared row by row on Spark: Python tasks read the rows, Spark brings those of a bucket together, Python
+tasks compare them.
 
 Parquet -> Python task: rows with buckets -> Spark's shuffle -> Python task: patterns of one bucket
 """
@@ -33,12 +34,14 @@ _MOST_TASKS = 1_000
 Read = Callable[[int], Iterator["pa.RecordBatch"]]
 """The rows that the task with this number reads, with their buckets."""
 Judge = Callable[["pa.Table"], bytes]
-"""What is told of the rows of one bucket."""
+"""What a judging task finds out about the rows of one bucket, encoded."""
 Shuffle = Callable[[int, Read, Judge], list[bytes]]
 """Runs so many reading tasks, and then a judging task for each bucket. The answers come in any order."""
 
 
 def on_spark(session: Callable[[OnWaiting], SparkSession]) -> Shuffle:
+    """The shuffle on a Spark session, which is started when it is first needed."""
+
     def run(tasks: int, read: Read, judge: Judge) -> list[bytes]:
         started = session(warn)
         with failing_as(_JOB):
@@ -50,21 +53,23 @@ def on_spark(session: Callable[[OnWaiting], SparkSession]) -> Shuffle:
 def _shuffled(session: SparkSession, tasks: int, read: Read, judge: Judge) -> list[bytes]:
     ship(session)
     rows = session.range(0, tasks, 1, tasks).mapInArrow(_reading(read), _DDL)
-    told = rows.groupBy("bucket").applyInArrow(_judging(judge), _ANSWER).toArrow()
-    answers: list[Any] = told.column(0).to_pylist()
+    judged = rows.groupBy("bucket").applyInArrow(_judging(judge), _ANSWER).toArrow()
+    answers: list[Any] = judged.column(0).to_pylist()
     return answers
 
 
 class ShufflingComparer(Comparer):
+    """Compares rows of several sides by a shuffle, in which all rows of a range come to one task."""
+
     def __init__(
         self, shuffle: Shuffle, specs: Sequence[Callable[[], SideSpec]], *, most_tasks: int = _MOST_TASKS
     ) -> None:
-        """`specs`: of each side."""
+        """`specs`: how the files of each side are read."""
         self._shuffle = shuffle
         self._most_tasks = most_tasks
         self._specs = specs
 
-    def compare(self, sides: Sequence[Sequence[str]], wanted: Comparing) -> tuple[Pattern, ...]:
+    def compare(self, sides: Sequence[Sequence[str]], scope: Comparing) -> tuple[Pattern, ...]:
         files = [
             SideFile(number, path, spec)
             for number, (paths, spec_of) in enumerate(zip(sides, self._specs, strict=True))
@@ -75,8 +80,8 @@ class ShufflingComparer(Comparer):
         if not files:
             return ()
         tasks = min(len(files), self._most_tasks)
-        answers = self._shuffle(tasks, _reader(files, tasks, wanted), _judge(len(sides)))
-        return tuple(each for answer in answers for each in decode_patterns(answer))
+        answers = self._shuffle(tasks, _reader(files, tasks, scope), _judge(len(sides)))
+        return tuple(pattern for answer in answers for pattern in decode_patterns(answer))
 
 
 class OtherFiles(OtherSide):
@@ -92,7 +97,7 @@ class OtherFiles(OtherSide):
         tasks: Tasks,
         shuffle: Shuffle,
     ) -> None:
-        """`spec`: that of the lake table."""
+        """`spec`: how the files of the lake table are read."""
         self._name = name
         self._list = list_files
         self._spec = spec
@@ -110,6 +115,7 @@ class OtherFiles(OtherSide):
     def check_columns(self, paths: Sequence[str]) -> None:
         from headrace.pipeline.proof.shadow.other_rows import check_columns
 
+        # The first file only, before Spark starts: the others are told of one by one by what counts their rows.
         for path in paths[:1]:
             check_columns(path, self._spec(), self._rows.columns)
 
@@ -121,10 +127,16 @@ class OtherFiles(OtherSide):
         answers = self._tasks.run(
             len(paths), _counter(tuple(paths), self._spec(), self._rows, tuple(spans)), _JOB
         )
-        return tuple(sorted((each for a in answers for each in decode_counts(a)), key=lambda c: c.path))
+        return tuple(
+            sorted((count for answer in answers for count in decode_counts(answer)), key=lambda c: c.path)
+        )
 
-    def compare(self, here: Sequence[str], there: Sequence[str], wanted: Comparing) -> tuple[Pattern, ...]:
-        return ShufflingComparer(self._shuffle, [self._here, self._there]).compare([here, there], wanted)
+    def compare(
+        self, own_paths: Sequence[str], other_paths: Sequence[str], scope: Comparing
+    ) -> tuple[Pattern, ...]:
+        return ShufflingComparer(self._shuffle, [self._here, self._there]).compare(
+            [own_paths, other_paths], scope
+        )
 
     def _here(self) -> SideSpec:
         return SideSpec(self._spec(), payload=self.has_payloads)
@@ -133,16 +145,16 @@ class OtherFiles(OtherSide):
         return SideSpec(self._spec(), other=self._rows)
 
 
-# Functions inside of functions: Spark pickles such a function whole, with the values that it uses, and its imports run on the worker, from
-# the shipped zip.
+# Functions inside of functions: Spark pickles such a function whole, with the values that it uses, and its imports run
+# on the worker, from the shipped zip.
 
 
-def _reader(files: Sequence[SideFile], tasks: int, wanted: Comparing) -> Read:
+def _reader(files: Sequence[SideFile], tasks: int, scope: Comparing) -> Read:
     def read(number: int) -> Iterator[pa.RecordBatch]:
         from headrace.pipeline.proof.compare_task import marked_rows
 
         for file in files[number::tasks]:
-            yield from marked_rows(file, wanted)
+            yield from marked_rows(file, scope)
 
     return read
 

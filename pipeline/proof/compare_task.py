@@ -1,7 +1,8 @@
-"""The work of Spark's tasks where tables are compared row by row, as plain functions: say of each row in which bucket it is, and say how the
-rows of one bucket stand beside each other.
+"""The work of Spark's tasks where tables are compared row by row, as plain functions: say of each row in which bucket
+it is, and say how the rows of one bucket stand beside each other.
 
-Nothing here imports Spark or the catalog. Of a row only the columns that say which record it is are read, or its payload's digest as well.
+Nothing here imports Spark or the catalog. Of a row only the columns that say which record it is are read, or its
+payload's digest as well.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from headrace.pipeline.proof.patterns import MOST_NAMED, NO_BUCKET, Comparing, P
 from headrace.pipeline.proof.shadow.other_rows import digests, rows_at
 from headrace.pipeline.proof.spans import FileCount, ShardSpans
 from headrace.pipeline.proof.task import counted_by, counter_of, pieces_of
-from headrace.pipeline.proof.task_count import is_sound_row, keys_of, number_in, shards_of
+from headrace.pipeline.proof.task_count import is_sound_row, number_in, shards_of, sort_keys_of
 
 COLUMNS = (
     ("bucket", pa.int32()),
@@ -33,7 +34,7 @@ COLUMNS = (
     ("key", pa.string()),
     ("digest", pa.int64()),
 )
-"""Of a row that goes to its bucket. `digest` is null where payloads aren't compared."""
+"""The columns of a row that goes to its bucket. `digest` is null where payloads aren't compared."""
 SCHEMA = pa.schema(COLUMNS)
 
 
@@ -57,11 +58,12 @@ class SideFile:
     spec: SideSpec
 
 
-def marked_rows(file: SideFile, wanted: Comparing) -> Iterator[pa.RecordBatch]:
-    """The rows of the file that are compared, with their buckets. A file that can't be read has none: what counts the rows tells that."""
+def marked_rows(file: SideFile, scope: Comparing) -> Iterator[pa.RecordBatch]:
+    """The rows of the file that are compared, with their buckets. A file that can't be read has none: what counts the
+    rows tells that."""
     try:
         for piece in _pieces(file.path, file.spec):
-            yield from marked(piece, file.side, wanted)
+            yield from marked_batches(piece, file.side, scope)
     except (FileNotFoundError, pa.ArrowInvalid):
         return
 
@@ -92,29 +94,32 @@ def count_other(
     return counted_by(counter, file)
 
 
-def marked(piece: pa.Table, side: int, wanted: Comparing) -> Iterator[pa.RecordBatch]:
+def marked_batches(piece: pa.Table, side: int, scope: Comparing) -> Iterator[pa.RecordBatch]:
     """`piece`: rows with the columns that say which record a row is, and maybe with a column `digest`."""
-    places = {(each.stream, each.epoch, each.shard_id): i for i, each in enumerate(wanted.spans)}
+    places = {
+        (shard_spans.stream, shard_spans.epoch, shard_spans.shard_id): i
+        for i, shard_spans in enumerate(scope.spans)
+    }
     piece = piece.filter(is_sound_row(piece))
     for name, rows in shards_of(piece):
         place = places.get(name)
         if place is not None:
-            yield from _marked_shard(rows, place, side, wanted)
+            yield from _marked_shard(rows, place, side, scope)
 
 
-def _marked_shard(rows: pa.Table, place: int, side: int, wanted: Comparing) -> Iterator[pa.RecordBatch]:
-    ends, buckets = wanted.spans[place].ends, wanted.buckets[place]
-    keys = keys_of(rows)
+def _marked_shard(rows: pa.Table, place: int, side: int, scope: Comparing) -> Iterator[pa.RecordBatch]:
+    ends, buckets = scope.spans[place].ends, scope.buckets[place]
+    keys = sort_keys_of(rows)
     order = pc.sort_indices(keys)
     keys = keys.take(order)
     sorted_keys = keys.to_pylist()
     spans = np.empty(len(sorted_keys), dtype=np.int32)
-    at = 0
-    while at < len(sorted_keys):
-        span = bisect_left(ends, sorted_keys[at])
-        stop = len(sorted_keys) if span == len(ends) else _after(sorted_keys, ends[span], at)
-        spans[at:stop] = span
-        at = stop
+    start = 0
+    while start < len(sorted_keys):
+        span = bisect_left(ends, sorted_keys[start])
+        stop = len(sorted_keys) if span == len(ends) else _after(sorted_keys, ends[span], start)
+        spans[start:stop] = span
+        start = stop
     # Rows after the last span are in none.
     of_span = np.array([*buckets, NO_BUCKET], dtype=np.int32)
     bucket = of_span[spans]
@@ -165,9 +170,11 @@ def patterns_of(rows: pa.Table, sides: int) -> tuple[Pattern, ...]:
         },
     }
     table = pa.table(dict(columns))
+    # A key is there once for each side, or more often: no pair of rows has to be made.
     by_key = table.group_by(["place", "span", "key"]).aggregate(
         [*((name, "sum") for name in times), ("digest", "min"), ("digest", "max")]
     )
+    # Null where payloads aren't compared.
     differs: Any = pc.fill_null(
         pc.not_equal(by_key["digest_min"], by_key["digest_max"]), pa.scalar(value=False)
     )
@@ -176,7 +183,7 @@ def patterns_of(rows: pa.Table, sides: int) -> tuple[Pattern, ...]:
     # In one thread, so that the keys stay in order.
     grouped = by_key.group_by(alike, use_threads=False).aggregate([("key", "list"), ("key", "count")])
     first = pc.list_slice(grouped["key_list"], 0, MOST_NAMED)
-    found = grouped.drop_columns(["key_list"]).append_column("first", first)
+    alike_rows = grouped.drop_columns(["key_list"]).append_column("first", first)
     return tuple(
         Pattern(
             row["place"],
@@ -186,5 +193,5 @@ def patterns_of(rows: pa.Table, sides: int) -> tuple[Pattern, ...]:
             tuple(map(number_in, row["first"])),
             row["differs"],
         )
-        for row in found.sort_by([(name, "ascending") for name in alike]).to_pylist()
+        for row in alike_rows.sort_by([(name, "ascending") for name in alike]).to_pylist()
     )

@@ -18,7 +18,7 @@ def overlaps(plan: CountPlan, counts: Iterable[FileCount]) -> tuple[Overlap, ...
     for count in counts:
         for part in count.parts:
             # Where ranges overlap, a record is there once for each of them.
-            if plan.spans[part.shard].wanted[part.span] == 1:
+            if plan.spans[part.shard].claims[part.span] == 1:
                 by_span.setdefault((part.shard, part.span), []).append((part.first, part.last, count.path))
     doubtful: list[Overlap] = []
     for (shard, _), places in sorted(by_span.items()):
@@ -59,6 +59,7 @@ def wrong_clusters(plan: CountPlan, counts: Sequence[FileCount]) -> Iterator[tup
             of = plan.spans[cluster.shard]
             shard = shard_text(of.stream, of.epoch, of.shard_id)
             yield cluster, Extra(_miscount(cluster, rows, row_places), {shard: rows - cluster.rows})
+        # Fewer rows aren't wrong where the retention may have removed some.
         elif rows < cluster.rows and not cluster.is_dropped:
             yield cluster, Wrong(_miscount(cluster, rows, row_places))
 
@@ -96,6 +97,7 @@ def strange_rows(counts: Iterable[FileCount], *, has_lost: bool) -> Iterator[Tol
 
 
 def wrong_files(counts: Iterable[FileCount]) -> Iterator[Told]:
+    """The files that are missing, or that have another number of rows than the table's metadata states."""
     for count in counts:
         if count.error:
             yield Wrong(f"{file_name(count.path)} with {counted(count.stated, 'row')}: {count.error}")

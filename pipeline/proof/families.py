@@ -47,6 +47,7 @@ class ListedShards:
 
 
 def children_too_early(story: Story, listed: Mapping[StreamId, ListedShards]) -> Iterator[Told]:
+    """The shards that began before a parent of theirs had ended."""
     ends = _ends(story)
     namers: dict[ShardKey, list[ShardKey]] = {}
     for parent, end in ends.items():
@@ -101,6 +102,7 @@ def _state(end: Step | None) -> str:
 
 
 def broken_families(story: Story, listed: Mapping[StreamId, ListedShards]) -> Iterator[Told]:
+    """The ends of shards whose children don't have all of their hash keys."""
     ends = _ends(story)
     named_by: dict[ShardKey, set[str]] = {}
     for key, end in ends.items():

@@ -24,14 +24,15 @@ class Ledgers:
     newest: SnapshotPlace | None = None
     """The newest snapshot with a ledger."""
     has_proved: bool = False
-    """Whether the newest ledger of an earlier proof is among them. After a rollback of main that proof was about another history."""
+    """Whether the newest ledger of an earlier proof is among them. After a rollback of main that proof was about
+    another history."""
 
     def may_skip(self, before: Proved | None) -> bool:
         """Whether what the earlier proof has read needn't be read again."""
         return before is not None and self.has_proved and not must_read_all(self.story, before.sequence)
 
 
-def read_ledgers(
+def ledgers_up_to(
     lineage: LineageTable, upto: int, before: Proved | None, joining: Joining | None = None
 ) -> Ledgers:
     """`upto`: the sequence number of the newest snapshot. `joining`: which ranges needn't come one by one."""
@@ -40,19 +41,19 @@ def read_ledgers(
 
     def noticed(entries: Iterable[LedgerEntry | Lost]) -> Iterator[LedgerEntry | Lost]:
         nonlocal newest, has_proved
-        for each in entries:
-            if isinstance(each, LedgerEntry):
-                newest = SnapshotPlace(each.sequence, each.snapshot)
+        for entry in entries:
+            if isinstance(entry, LedgerEntry):
+                newest = SnapshotPlace(entry.sequence, entry.snapshot)
                 has_proved |= before is not None and newest == (before.sequence, before.snapshot)
-            yield each
+            yield entry
 
     story = story_of(noticed(lineage.entries(RangeFilter(upto=upto, joining=joining))))
     return Ledgers(story, newest, has_proved)
 
 
 def joins(before: Proved | None, *, by_day: bool = False, is_aside: bool = False) -> Joining | None:
-    """Of what an earlier proof has found right, only a break has to be found once more, so that its ranges may come joined. Those of its last
-    ledger come as they are, which shows that main still leads to it."""
+    """How ranges may come joined. What an earlier proof has found right may: only a break in it has to be found once
+    more. The ranges of its last ledger come as they are, which shows that main still leads to it."""
     return None if before is None else Joining(before.sequence, by_day, is_aside)
 
 
@@ -65,20 +66,25 @@ def proved_now(
     kept_from: date | None = None,
     apart: int | None = None,
 ) -> Proved | None:
-    """What the next proof needn't read again. `newest`: the newest snapshot with a ledger. `before`: the earlier proof that had read the files
-    that this one didn't read."""
+    """What the next proof needn't read again. `newest`: the newest snapshot with a ledger. `before`: the earlier proof
+    that had read the files that this one didn't read."""
     if newest is None:
         return None
     counts = tuple(counts)
-    digests = {each.path: (each.day, each.all) for each in counts}
-    known = {} if before is None else before.files
-    files = {each.path: digests.get(each.path) or known[each.path] for each in live.files}
-    strange = {each.path: dict(each.strange) for each in counts if each.strange}
-    earlier = {} if before is None else {path: its for path, its in before.strange.items() if path in files}
+    digests = {count.path: (count.day, count.all) for count in counts}
+    read_before = {} if before is None else before.files
+    # All live files, also those of the earlier proof: a file that is missing here would be read anew.
+    files = {file.path: digests.get(file.path) or read_before[file.path] for file in live.files}
+    strange = {count.path: dict(count.strange) for count in counts if count.strange}
+    earlier = (
+        {}
+        if before is None
+        else {path: strange_rows for path, strange_rows in before.strange.items() if path in files}
+    )
     return Proved(newest.snapshot, newest.sequence, files, kept_from, apart, {**earlier, **strange})
 
 
 def files_of_days(plan: CountPlan, live: LiveFiles) -> list[LiveFile]:
     """The files that may have rows of the ranges that are asked for: each file has the rows of one arrival day."""
     may_have = plan.may_be_on()
-    return [each for each in live.files if may_have(each.day)]
+    return [file for file in live.files if may_have(file.day)]

@@ -43,8 +43,8 @@ class Proved:
     kept_from: date | None = None
     """The first day that the retention has kept, in this proof or an earlier one."""
     apart: int | None = None
-    """Of a table that was made of the lake table: the newest snapshot in which aggregates of the lake table were taken apart, if this proof has
-    read its rows since, and they have all followed."""
+    """For a table that was made of the lake table: the newest snapshot in which aggregates of the lake table were taken
+    apart, if this proof has read its rows since, and they have all followed."""
     strange: Mapping[str, Strangers] = field(default_factory=dict)
     """Path -> rows of the file that no ledger claims, which a person has accepted."""
 
@@ -73,8 +73,8 @@ class ProofTable(Protocol):
     def remember(self, proved: Proved) -> None: ...
 
     def inserted_by(self, snapshot: int) -> tuple[LiveFile, ...]:
-        """The data files that this snapshot of main has added. Raises Unknown where main doesn't lead to it any more, and WrongShape where it
-        isn't an insert by another engine."""
+        """The data files that this snapshot of main has added. Raises Unknown where main doesn't lead to it any more,
+        and WrongShape where it isn't an insert by another engine."""
         ...
 
     def accepted(self) -> tuple[Accepted, ...]:
@@ -87,9 +87,9 @@ class ProofTable(Protocol):
 class Comparer(Protocol):
     """Tables as a proof compares them, row by row. Nothing here changes a table."""
 
-    def compare(self, sides: Sequence[Sequence[str]], wanted: Comparing) -> tuple[Pattern, ...]:
-        """How the rows of these spans stand beside each other, on Spark. `sides`: the paths of each table's data files. A file that is gone
-        or isn't Parquet has no rows."""
+    def compare(self, sides: Sequence[Sequence[str]], scope: Comparing) -> tuple[Pattern, ...]:
+        """How the rows of these spans stand beside each other, on Spark. `sides`: the paths of each table's data files.
+        A file that is gone or isn't Parquet has no rows."""
         ...
 
 
@@ -98,7 +98,7 @@ class OtherSide(Protocol):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name of the output, for people."""
         ...
 
     @property
@@ -118,8 +118,11 @@ class OtherSide(Protocol):
         """The rows of each file, and those of them that are in none of the spans."""
         ...
 
-    def compare(self, here: Sequence[str], there: Sequence[str], wanted: Comparing) -> tuple[Pattern, ...]:
-        """How the rows of these spans stand beside each other in the lake table's files and in those of the other side."""
+    def compare(
+        self, own_paths: Sequence[str], other_paths: Sequence[str], scope: Comparing
+    ) -> tuple[Pattern, ...]:
+        """How the rows of these spans stand beside each other in the lake table's files and in those of the other
+        side."""
         ...
 
 
@@ -145,7 +148,7 @@ class TargetPorts:
     lake: ProofTable
     """The lake table: how many rows its files have."""
     comparer: Comparer
-    """Of the lake table, the table, and its quarantine table."""
+    """Compares rows of the lake table, the table, and its quarantine table."""
     window: ReplayWindow | None = None
     stream: str | None = None
     """A typed table takes only records of the stream with this name; None: of all streams."""

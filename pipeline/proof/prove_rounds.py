@@ -1,4 +1,5 @@
-"""All rows of the lake table, counted in rounds of some arrival days: of the ranges of other days only joined ones are in memory."""
+"""All rows of the lake table, counted in rounds of some arrival days: of the ranges of other days only joined ones are
+in memory."""
 
 from __future__ import annotations
 
@@ -43,62 +44,67 @@ class Rounds:
 
     lineage: LineageTable
     sequence: int
-    """Of the snapshot up to which ledgers are read."""
+    """The sequence number of the snapshot up to which ledgers are read."""
     joined: Story
     kept_from: date | None
     view: Callable[[Story], Story] = lambda story: story
 
     def plans(self, days: Iterable[Days]) -> Iterator[CountRound]:
         covered = self.view(self.joined)
-        for each in days:
-            asked = RangeFilter(upto=self.sequence, arrived=arrivals_on(each))
-            now = ranges_one_by_one(covered, self.view(story_of(self.lineage.entries(asked))), each)
-            yield CountRound(each, plan_rows(now, window=ALL, kept_from=self.kept_from, days=each))
-            covered = joined_again(now, each)
+        for day in days:
+            on_days = RangeFilter(upto=self.sequence, arrived=arrivals_on(day))
+            one_by_one = ranges_one_by_one(covered, self.view(story_of(self.lineage.entries(on_days))), day)
+            yield CountRound(day, plan_rows(one_by_one, window=ALL, kept_from=self.kept_from, days=day))
+            covered = joined_again(one_by_one, day)
 
 
-def all_rows(seen: ProofEvidence, table: ProofTable, rounds: Rounds, most: int) -> ProofEvidence:
+def all_rows(evidence: ProofEvidence, table: ProofTable, rounds: Rounds, most: int) -> ProofEvidence:
     """`seen`: with the joined ranges as its story."""
-    has_days = all(each.day is not None for each in seen.live.files)
+    has_days = all(file.day is not None for file in evidence.live.files)
     days = rounds_of(rounds.joined, most) if has_days else (EVER,)
     try:
-        return _counted(seen, table, rounds, days)
+        return _counted(evidence, table, rounds, days)
     except OtherDayError:
-        return _counted(seen, table, rounds, (EVER,))
+        # All days at once: then no row is on another day.
+        return _counted(evidence, table, rounds, (EVER,))
 
 
 class OtherDayError(Exception):
     """A file has rows of ranges that tell of other days: all days have to be counted at once."""
 
 
-def _counted(seen: ProofEvidence, table: ProofTable, rounds: Rounds, days: tuple[Days, ...]) -> ProofEvidence:
+def _counted(
+    evidence: ProofEvidence, table: ProofTable, rounds: Rounds, days: tuple[Days, ...]
+) -> ProofEvidence:
     wrong: list[tuple[tuple[int, str], Wrong]] = []
     doubled: list[Doubled] = []
     counts: list[FileCount] = []
     ranges = 0
-    left: Open | None = None
+    rest: Open | None = None
     plan = CountPlan((), ())
-    for each in rounds.plans(days):
-        counted = table.count(files_of(seen.live.files, each.days), each.plan.spans)
+    for planned in rounds.plans(days):
+        counted = table.count(files_of(evidence.live.files, planned.days), planned.plan.spans)
         if any(count.elsewhere for count in counted):
             raise OtherDayError
-        earlier = () if left is None else left.in_plan(each.plan)
-        plan, ready, left = divided(each.plan, (*earlier, *counted), each.days)
-        wrong += ((cluster_place(cluster, plan), told) for cluster, told in wrong_clusters(plan, ready))
+        earlier = () if rest is None else rest.in_plan(planned.plan)
+        plan, ready, rest = divided(planned.plan, (*earlier, *counted), planned.days)
+        wrong += (
+            (cluster_place(cluster, plan), statement) for cluster, statement in wrong_clusters(plan, ready)
+        )
         doubled += table.doubled(overlaps(plan, ready), plan.spans)
         ranges += len(plan.clusters)
         counts += (replace(count, parts=()) for count in counted)
     return replace(
-        seen,
+        evidence,
         plan=CountPlan((), (), plan.derived),
-        counts=in_order(seen.live, counts),
+        counts=in_order(evidence.live, counts),
         compared=ranges,
-        miscounts=tuple(told for _, told in sorted(wrong, key=lambda each: each[0])),
+        miscounts=tuple(statement for _, statement in sorted(wrong, key=lambda numbered: numbered[0])),
         doubled=tuple(doubled),
     )
 
 
 def in_order(live: LiveFiles, counts: Iterable[FileCount]) -> tuple[FileCount, ...]:
-    """As the files of the table."""
-    by_path = {each.path: each for each in counts}
-    return tuple(by_path[each.path] for each in live.files)
+    """The counts in the order of the table's files."""
+    by_path = {count.path: count for count in counts}
+    return tuple(by_path[file.path] for file in live.files)

@@ -1,7 +1,7 @@
 """The rows of a long history in rounds, each about some arrival days: so that only the ranges of these days are in
 memory one by one.
 
-    ledgers, joined by day  ->  rounds of days  ->  of each round: its ranges one by one, its files, counts  ->  what is wrong with them
+    ledgers, joined by day -> rounds of days -> of each round: its ranges one by one, its files, counts -> what is wrong
 
 A file has the rows of one day. A range with records of two days is judged in the round of its last day, with what
 earlier rounds have counted. Pure functions.
@@ -71,6 +71,7 @@ def ranges_one_by_one(joined: Story, apart: Story, days: Days) -> Story:
     for key, shard_steps in joined.steps.items():
         rest = [step for step in shard_steps if not _came_on(step, days)]
         own = [step for step in apart.steps.get(key, ()) if _came_on(step, days)]
+        # In the order of the history again, which the checks of chains go by.
         steps[key] = tuple(sorted((*rest, *own), key=lambda step: step.sequence))
     return replace(joined, steps=steps)
 
@@ -102,6 +103,7 @@ def _joined(steps: Iterable[Step], days: Days) -> Iterator[Step]:
 
 def _go_together(before: Step, step: Step, days: Days) -> bool:
     first, second = before.range, step.range
+    # A proof tells of these by themselves, so that they stay as they are.
     if first.kind is not second.kind or first.may_go_back or second.after is None:
         return False
     # A range with records of later days is compared in a later round, by itself.
@@ -111,6 +113,7 @@ def _go_together(before: Step, step: Step, days: Days) -> bool:
         is_over
         and is_told
         and first.upto.token == second.after.token
+        # A row in a range without rows is in no range: joined to others, the range would hide it.
         and bool(first.rows) is bool(second.rows)
     )
 
@@ -130,6 +133,7 @@ def _as_one(before: Step, step: Step) -> Step:
 
 
 def files_of(files: Iterable[LiveFile], days: Days) -> list[LiveFile]:
+    """The files with rows of these days."""
     if days == EVER:
         return list(files)
     return [file for file in files if file.day is not None and days.has(date.fromisoformat(file.day))]

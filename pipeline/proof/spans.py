@@ -1,6 +1,6 @@
 """Which rows of the lake table are counted where, so that the counts can be compared with the ledgers. Pure functions.
 
-    ledgers  ->  spans of each shard  ->  Spark counts the rows of each file in each span  ->  one count for each range, compared
+    ledgers -> spans of each shard -> Spark counts the rows of each file in each span -> one count for each range
 
 The ranges of a shard cut its sort keys into spans. Each span belongs to one range, unless a person moved a position
 back, or rows of a typed table were replaced: then ranges overlap, and only the sum of those that overlap can be
@@ -39,7 +39,7 @@ class ShardSpans:
     shard_id: str
     ends: tuple[str, ...]
     """Sort keys, in order."""
-    wanted: tuple[int, ...]
+    claims: tuple[int, ...]
     """For each span the number of ranges that have rows in it, or NOT_ASKED. No row may be before the first span, or
     after the last."""
 
@@ -137,6 +137,8 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class CountPlan:
+    """Which rows are counted, and the ranges whose numbers of rows are compared."""
+
     spans: tuple[ShardSpans, ...]
     clusters: tuple[Cluster, ...]
     derived: int = 0
@@ -289,5 +291,5 @@ def must_read_all(story: Story, proved: int) -> bool:
     """Whether what was committed after an earlier proof may concern rows that this proof had read."""
     after = (step for step in story.all() if step.sequence > proved)
     return any(step.range.may_go_back or not step.range.moves for step in after) or story.is_lost_between(
-        proved, max((part.sequence for part in story.lost), default=proved)
+        proved, max((loss.sequence for loss in story.lost), default=proved)
     )

@@ -1,4 +1,5 @@
-"""What a proof needs of the lake table: one look at its newest snapshot, Spark's counts of rows, and what the last proof has read."""
+"""What a proof needs of the lake table: one look at its newest snapshot, Spark's counts of rows, and what the last
+proof has read."""
 
 from __future__ import annotations
 
@@ -28,6 +29,8 @@ _JOB = Job("counts the table's rows", "Nothing is proved, and nothing was change
 
 
 class IcebergProof(ProofTable):
+    """What a proof needs of a table: its files, counts of their rows, and what the last proof has read."""
+
     def __init__(self, lake: IcebergTable, tasks: Tasks) -> None:
         self._lake = lake
         self._tasks = tasks
@@ -50,45 +53,45 @@ class IcebergProof(ProofTable):
         if not overlaps:
             return ()
         work = _comparing(tuple(overlaps), ProofSpec(self._lake.staging_spec(), tuple(spans)))
-        return tuple(decode_doubled(each) for each in self._tasks.run(len(overlaps), work, _JOB))
+        return tuple(decode_doubled(answer) for answer in self._tasks.run(len(overlaps), work, _JOB))
 
     def _counts(self, files: Sequence[LiveFile], spec: ProofSpec, *, is_known: bool) -> tuple[FileCount, ...]:
         if not files:
             return ()
         packs = _packed(files, _PACK_ROWS)
         answers = self._tasks.run(len(packs), _counting(packs, spec, is_known=is_known), _JOB)
-        by_path = {each.path: each for answer in answers for each in decode_counts(answer)}
+        by_path = {c.path: c for answer in answers for c in decode_counts(answer)}
         # A file that no task returned must not pass for one that was counted.
-        if missing := [each.path for each in files if each.path not in by_path]:
+        if missing := [file.path for file in files if file.path not in by_path]:
             raise Unreachable(f"Spark returned no count of {missing[0]}. Nothing is proved; run it again")
-        return tuple(by_path[each.path] for each in files)
+        return tuple(by_path[file.path] for file in files)
 
     # --- what the last proof has read -------------------------------------------------------------------------
 
     def remembered(self) -> Proved | None:
         try:
             with self._lake.states.io().new_input(self._memory()).open() as source:
-                found = json.loads(source.read())
-            if found["version"] != _VERSION:
+                body = json.loads(source.read())
+            if body["version"] != _VERSION:
                 return None
-            files = {path: (day, Digest(rows, total)) for path, day, rows, total in found["files"]}
-            kept_from = date.fromisoformat(found["kept_from"]) if found["kept_from"] else None
-            strange = found["strange"]
-            return Proved(found["snapshot"], found["sequence"], files, kept_from, found["apart"], strange)
+            files = {path: (day, Digest(rows, total)) for path, day, rows, total in body["files"]}
+            kept_from = date.fromisoformat(body["kept_from"]) if body["kept_from"] else None
+            strange = body["strange"]
+            return Proved(body["snapshot"], body["sequence"], files, kept_from, body["apart"], strange)
         except (OSError, ValueError, KeyError, TypeError):
-            # Missing before the first proof; S3 says "access denied" of a missing file, unless the role may list the bucket. Damaged if a
-            # process died while it wrote the file. All rows are read then.
+            # Missing before the first proof; S3 says "access denied" of a missing file, unless the role may list the
+            # bucket. Damaged if a process died while it wrote the file. All rows are read then.
             return None
 
     def remember(self, proved: Proved) -> None:
-        files = [[path, day, each.rows, each.sum] for path, (day, each) in sorted(proved.files.items())]
+        files = [[path, day, digest.rows, digest.sum] for path, (day, digest) in sorted(proved.files.items())]
         body = {
             "version": _VERSION,
             "snapshot": proved.snapshot,
             "sequence": proved.sequence,
             "kept_from": None if proved.kept_from is None else proved.kept_from.isoformat(),
             "apart": proved.apart,
-            "strange": {path: dict(its) for path, its in sorted(proved.strange.items())},
+            "strange": {path: dict(counts) for path, counts in sorted(proved.strange.items())},
             "files": files,
         }
         output = self._lake.states.io().new_output(self._memory())
@@ -126,8 +129,8 @@ class IcebergProof(ProofTable):
                 every = (*self._accepted(), accepted)
         except (ValueError, KeyError, TypeError) as error:
             raise WrongShape(
-                f"{self._acceptances()} has what was accepted before, and can't be read ({type(error).__name__}). Nothing was changed; restore the "
-                "file, or delete it and accept each snapshot anew"
+                f"{self._acceptances()} has what was accepted before, and can't be read ({type(error).__name__}). "
+                "Nothing was changed; restore the file, or delete it and accept each snapshot anew"
             ) from error
         output = self._lake.states.io().new_output(self._acceptances())
         with asking(f"the state of {self._lake.identifier}"), output.create(overwrite=True) as out:
@@ -140,21 +143,23 @@ class IcebergProof(ProofTable):
 def _packed(files: Sequence[LiveFile], most_rows: int) -> tuple[tuple[LiveFile, ...], ...]:
     packs: list[list[LiveFile]] = []
     rows = most_rows
-    for each in files:
-        if rows + each.rows > most_rows or len(packs[-1]) >= _PACK_FILES:
+    for file in files:
+        if rows + file.rows > most_rows or len(packs[-1]) >= _PACK_FILES:
             packs.append([])
             rows = 0
-        packs[-1].append(each)
-        rows += each.rows
+        packs[-1].append(file)
+        rows += file.rows
     return tuple(map(tuple, packs))
 
 
 def _counting(packs: tuple[tuple[LiveFile, ...], ...], spec: ProofSpec, *, is_known: bool) -> Work:
     def work(number: int, _now: Now) -> bytes:
+        # Imports within the function run on Spark's worker, from the shipped zip: the function is pickled without its
+        # module.
         from headrace.pipeline.proof.task import count_rows, look_at
 
-        one = look_at if is_known else count_rows
-        return encode_counts(tuple(one(each, spec) for each in packs[number]))
+        count_file = look_at if is_known else count_rows
+        return encode_counts(tuple(count_file(file, spec) for file in packs[number]))
 
     return work
 

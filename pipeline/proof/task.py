@@ -1,7 +1,7 @@
 """The work of one Spark task of a proof, as plain functions: count the rows of data files in the spans of their shards.
 
-Nothing here imports Spark or the catalog. A file is read in pieces, and of its rows only the columns that say which record it is. So a
-task needs tens of megabytes, however large its files are.
+Nothing here imports Spark or the catalog. A file is read in pieces, and of its rows only the columns that say which
+record it is. So a task needs tens of megabytes, however large its files are.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from headrace.pipeline.proof.task_count import (
     SpanCounter,
     is_of_shard,
     is_sound_row,
-    keys_of,
     number_in,
+    sort_keys_of,
     text_scalar,
 )
 
@@ -49,6 +49,7 @@ class ProofSpec:
 
 
 def count_rows(file: LiveFile, spec: ProofSpec) -> FileCount:
+    """The rows of one file in each span. A file that can't be read has an error instead."""
     counter = counter_of(spec.spans)
     try:
         for piece in pieces_of(file.path, spec.staging):
@@ -78,11 +79,18 @@ def counted_by(counter: SpanCounter, file: LiveFile) -> FileCount:
 
 
 def counter_of(spans: Sequence[ShardSpans]) -> SpanCounter:
-    return SpanCounter({(each.stream, each.epoch, each.shard_id): i for i, each in enumerate(spans)}, spans)
+    return SpanCounter(
+        {
+            (shard_spans.stream, shard_spans.epoch, shard_spans.shard_id): i
+            for i, shard_spans in enumerate(spans)
+        },
+        spans,
+    )
 
 
 def look_at(file: LiveFile, spec: ProofSpec) -> FileCount:
     """Whether a file that was read before is there, with the size that the table's metadata states."""
+    # Without reading a row: the size tells whether something has written the file anew.
     files, path = _place(file.path, spec.staging)
     info = files.get_file_info(path)
     error = ""
@@ -95,16 +103,16 @@ def look_at(file: LiveFile, spec: ProofSpec) -> FileCount:
 
 def doubled_rows(overlap: Overlap, spec: ProofSpec) -> Doubled:
     """The rows with these sort keys that are there more than once. All rows with these keys are in memory."""
-    wanted = spec.spans[overlap.shard]
+    shard_spans = spec.spans[overlap.shard]
     keys: list[pa.Array[Any]] = []
     places: list[pa.Array[Any]] = []
     for number, path in enumerate(overlap.files):
         for piece in pieces_of(path, spec.staging):
             sound = piece.filter(is_sound_row(piece))
-            of_shard = sound.filter(is_of_shard(sound, wanted))
-            found = keys_of(of_shard)
-            low: Any = pc.greater_equal(found, text_scalar(overlap.low))
-            inside = found.filter(pc.and_(low, pc.less_equal(found, text_scalar(overlap.high))))
+            of_shard = sound.filter(is_of_shard(sound, shard_spans))
+            row_keys = sort_keys_of(of_shard)
+            low: Any = pc.greater_equal(row_keys, text_scalar(overlap.low))
+            inside = row_keys.filter(pc.and_(low, pc.less_equal(row_keys, text_scalar(overlap.high))))
             keys.append(inside)
             places.append(pa.repeat(pa.scalar(number, pa.int32()), len(inside)))
     columns: list[Any] = [pa.chunked_array(keys, pa.string()), pa.chunked_array(places, pa.int32())]
@@ -113,7 +121,7 @@ def doubled_rows(overlap: Overlap, spec: ProofSpec) -> Doubled:
     twice = by_key.filter(pc.greater(by_key["place_count"], pa.scalar(1))).sort_by("key")
     names = [path.rsplit("/", 1)[-1] for path in overlap.files]
     rows = tuple(
-        f"{wanted.stream}/{wanted.shard_id} {number_in(row['key'])} is there {row['place_count']} times, in "
+        f"{shard_spans.stream}/{shard_spans.shard_id} {number_in(row['key'])} is there {row['place_count']} times, in "
         f"{' and '.join(dict.fromkeys((names[row['place_min']], names[row['place_max']])))}"
         for row in twice.slice(0, MOST_NAMED).to_pylist()
     )
@@ -124,21 +132,22 @@ def doubled_rows(overlap: Overlap, spec: ProofSpec) -> Doubled:
 
 
 def pieces_of(path: str, spec: StagingSpec, *, payload: bool = False) -> Iterator[pa.Table]:
-    """The rows in pieces, with the columns of `_COLUMNS`, and `data` where `payload` is true. The columns are found by their ids: a column may have been renamed."""
-    wanted = {**_COLUMNS, "data": pa.binary()} if payload else _COLUMNS
+    """The rows in pieces, with the columns of `_COLUMNS`, and `data` where `payload` is true. The columns are found by
+    their ids: a column may have been renamed."""
+    kinds = {**_COLUMNS, "data": pa.binary()} if payload else _COLUMNS
     files, inside = _place(path, spec)
     ids = {name: str(number).encode() for name, number in spec.field_ids}
     with files.open_input_file(inside) as source, pq.ParquetFile(source) as file:
         names = {
             (column.metadata or {}).get(b"PARQUET:field_id"): column.name for column in file.schema_arrow
         }
-        there = {name: names[ids[name]] for name in wanted if ids.get(name) in names}
-        for batch in file.iter_batches(_PIECE, columns=list(there.values())):
+        present = {name: names[ids[name]] for name in kinds if ids.get(name) in names}
+        for batch in file.iter_batches(_PIECE, columns=list(present.values())):
             columns = [
-                batch.column(there[name]).cast(kind) if name in there else pa.nulls(len(batch), kind)
-                for name, kind in wanted.items()
+                batch.column(present[name]).cast(kind) if name in present else pa.nulls(len(batch), kind)
+                for name, kind in kinds.items()
             ]
-            yield pa.table(columns, names=list(wanted))
+            yield pa.table(columns, names=list(kinds))
 
 
 def _place(path: str, spec: StagingSpec) -> tuple[fs.FileSystem, str]:

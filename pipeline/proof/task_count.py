@@ -1,4 +1,5 @@
-"""Counts of rows in the spans of their shards, and which row has which sort key: what the tasks of a proof compute on Arrow columns."""
+"""Counts of rows in the spans of their shards, and which row has which sort key: what the tasks of a proof compute on
+Arrow columns."""
 
 from __future__ import annotations
 
@@ -31,6 +32,8 @@ _Name = tuple[str, int, str]
 
 @dataclass(slots=True)
 class SpanCounter:
+    """Counts the rows of one file in each span, piece after piece."""
+
     places: Mapping[_Name, int]
     spans: Sequence[ShardSpans]
     rows: int = 0
@@ -44,11 +47,12 @@ class SpanCounter:
     def add(self, piece: pa.Table) -> None:
         self.rows += len(piece)
         is_sound = is_sound_row(piece)
+        # First: sort keys can't be made of a text that is no number.
         if len(piece) and not pc.all(is_sound).as_py():
             self._strange(piece.filter(pc.invert(is_sound)))
             piece = piece.filter(is_sound)
         piece, runs = _in_runs(piece)
-        keys = keys_of(piece)
+        keys = sort_keys_of(piece)
         sub: Any = piece["sub_sequence_number"].combine_chunks()
         numbers = marks(piece["sequence_number"].combine_chunks(), pc.fill_null(sub, pa.scalar(0)))
         for start, stop in runs:
@@ -60,6 +64,7 @@ class SpanCounter:
 
     def _run(self, place: int, keys: Any, numbers: Any) -> None:
         """Rows of one shard that follow each other in the file."""
+        # Files of Headrace and of compactions are sorted, so that the rest is for those of other engines.
         if _rises(keys):
             self._sorted(place, keys, numbers)
             return
@@ -74,37 +79,39 @@ class SpanCounter:
     def _sorted(self, place: int, keys: Any, numbers: Any) -> None:
         of = self.spans[place]
         factor = _factor(of)
-        at = 0
-        while at < len(keys):
-            span = bisect_left(of.ends, keys[at].as_py())
-            stop = _after(keys, of.ends[span], at) if span < len(of.ends) else len(keys)
-            first, last = keys[at].as_py(), keys[stop - 1].as_py()
-            wanted = of.wanted[span] if span < len(of.ends) else 0
-            if wanted:
-                total = pc.sum(numbers.slice(at, stop - at)).as_py() * factor % 2**64
-                self._counted(Part(place, span, stop - at, first, last, total), wanted)
+        start = 0
+        while start < len(keys):
+            # By binary search: the rows between two ends are never looked at one by one.
+            span = bisect_left(of.ends, keys[start].as_py())
+            stop = _after(keys, of.ends[span], start) if span < len(of.ends) else len(keys)
+            first, last = keys[start].as_py(), keys[stop - 1].as_py()
+            claims = of.claims[span] if span < len(of.ends) else 0
+            if claims:
+                total = pc.sum(numbers.slice(start, stop - start)).as_py() * factor % 2**64
+                self._counted(Part(place, span, stop - start, first, last, total), claims)
             else:
-                self._strangers_of(of, keys.slice(at, stop - at))
-            at = stop
+                self._strangers_of(of, keys.slice(start, stop - start))
+            start = stop
 
-    def _counted(self, part: Part, wanted: int) -> None:
+    def _counted(self, part: Part, claims: int) -> None:
         self.all += part.digest
-        if wanted in (NOT_ASKED, ELSEWHERE):
+        if claims in (NOT_ASKED, ELSEWHERE):
             self.known += part.digest
-            self.elsewhere += part.rows if wanted == ELSEWHERE else 0
+            self.elsewhere += part.rows if claims == ELSEWHERE else 0
             return
         before = self.parts[-1] if self.parts else None
+        # The pieces of a file follow each other: one part for each span keeps the answer small.
         if before and (before.shard, before.span) == (part.shard, part.span) and before.last < part.first:
-            both = before.digest + part.digest
-            self.parts[-1] = Part(part.shard, part.span, both.rows, before.first, part.last, both.sum)
+            joined = before.digest + part.digest
+            self.parts[-1] = Part(part.shard, part.span, joined.rows, before.first, part.last, joined.sum)
         else:
             self.parts.append(part)
 
     def _strange(self, rows: pa.Table) -> None:
         counts = rows.group_by(list(_SHARD), use_threads=False).aggregate([([], "count_all")])
-        for each in counts.to_pylist():
-            name = shard_text(each["stream"], each["stream_epoch"], each["shard_id"])
-            self.strange[name] += each["count_all"]
+        for shard in counts.to_pylist():
+            name = shard_text(shard["stream"], shard["stream_epoch"], shard["shard_id"])
+            self.strange[name] += shard["count_all"]
         for row in rows.slice(0, max(0, MOST_NAMED - len(self.strangers))).to_pylist():
             self.strangers.append(
                 _row_text(row["stream"], row["stream_epoch"], row["shard_id"], row["sequence_number"])
@@ -117,19 +124,20 @@ class SpanCounter:
 
 
 def _row_text(stream: str | None, epoch: int | None, shard_id: str | None, number: str | None) -> str:
-    """Another engine may leave each of them out."""
+    """A row as text, for people. Another engine may have left each of the values out."""
     return f"{stream}/{shard_id} {number} (created {epoch})"
 
 
 def is_sound_row(rows: pa.Table) -> Any:
-    """Rows that a landing can have written. Another engine may insert rows without a shard, or with any text as a sequence number."""
+    """Rows that a landing can have written. Another engine may insert rows without a shard, or with any text as a
+    sequence number."""
     number: Any = rows["sequence_number"]
     no: Any = pa.scalar(False)
-    found: Any = pc.fill_null(pc.less_equal(pc.binary_length(number), pa.scalar(_LONGEST)), no)
-    found = pc.and_(found, pc.fill_null(pc.ascii_is_decimal(number), no))
+    is_sound: Any = pc.fill_null(pc.less_equal(pc.binary_length(number), pa.scalar(_LONGEST)), no)
+    is_sound = pc.and_(is_sound, pc.fill_null(pc.ascii_is_decimal(number), no))
     for name in _SHARD:
-        found = pc.and_(found, rows[name].is_valid())
-    return found
+        is_sound = pc.and_(is_sound, rows[name].is_valid())
+    return is_sound
 
 
 def is_of_shard(rows: pa.Table, of: ShardSpans) -> Any:
@@ -142,7 +150,7 @@ def text_scalar(value: str) -> Any:
     return pa.scalar(value, pa.string())
 
 
-def keys_of(rows: pa.Table) -> Any:
+def sort_keys_of(rows: pa.Table) -> Any:
     keys: Any = sort_keys(rows["sequence_number"], rows["sub_sequence_number"])
     return keys.combine_chunks()
 
@@ -154,11 +162,12 @@ def shards_of(rows: pa.Table) -> Iterator[tuple[_Name, pa.Table]]:
         yield _name_at(rows, start), rows.slice(start, stop - start)
 
 
-def _name_at(rows: pa.Table, at: int) -> Any:
-    return tuple(rows[column][at].as_py() for column in _SHARD)
+def _name_at(rows: pa.Table, row: int) -> Any:
+    return tuple(rows[column][row].as_py() for column in _SHARD)
 
 
 def _in_runs(rows: pa.Table) -> tuple[pa.Table, list[tuple[int, int]]]:
+    # In one chunk, so that a column can be compared with itself, moved by one row.
     rows = rows.combine_chunks()
     runs = _runs(rows)
     if len(runs) > _MOST_RUNS:

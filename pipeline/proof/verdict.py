@@ -52,6 +52,7 @@ class Check:
 
 
 def checked(promise: str, looked_at: str, statements: Iterable[Told]) -> Check:
+    """A check with the first of its sentences, and the number of all."""
     wrong: list[str] = []
     unproved: list[str] = []
     count = left_out = 0
@@ -97,6 +98,8 @@ class TableProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
+    """What a proof has found about the lake table and the tables that were made of it."""
+
     checks: tuple[Check, ...] = ()
     """The checks of the lake table."""
     tables: tuple[TableProof, ...] = ()
@@ -198,6 +201,7 @@ def _text(when: datetime) -> str:
 
 
 def told_lines(checks: Iterable[Check]) -> Iterator[str]:
+    """The lines of these checks, for people."""
     checks = tuple(checks)
     for check in checks:
         yield f"{'NO ' if check.wrong else 'yes'}  {check.promise} ({check.looked_at})"

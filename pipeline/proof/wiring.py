@@ -21,6 +21,8 @@ from headrace.pipeline.settings.model import Settings
 
 @dataclass(frozen=True, slots=True)
 class ProofWiring:
+    """Puts proofs and comparisons together, from settings and ports."""
+
     settings: Settings
     ports: ProofPorts
 
@@ -33,7 +35,7 @@ class ProofWiring:
             source=lambda: ports.source("prove"),
             settings=self.settings.upkeep,
             clock=ports.clock,
-            made=ports.proved_tables,
+            target_ports=ports.proved_tables,
         )
 
     def accepting(self, by: str) -> Accepting:
@@ -48,6 +50,6 @@ class ProofWiring:
         return Shadowing(
             table=ports.proof(),
             lineage=ports.lineage("shadow"),
-            other=lambda life: ports.other_side(ConsumerRows(life, columns), files=files, table=table),
+            other_side=lambda life: ports.other_side(ConsumerRows(life, columns), files=files, table=table),
             stream=stream,
         )

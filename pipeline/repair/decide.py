@@ -1,4 +1,5 @@
-"""A person's decision about one shard: hold its row, read where it stands, plan, commit, write the row, release the row.
+"""A person's decision about one shard: hold its row, read where it stands, plan, commit, write the row, release the
+row.
 
 A run that is reading the shard is asked through `wantedBy` to give the shard up after its wave, as by a run that waits.
 """
@@ -37,8 +38,8 @@ from headrace.pipeline.repair.decision_plan import Decision, End, ShardSituation
 from headrace.pipeline.settings.model import Settings
 
 _LOOKS_BACK = (timedelta(minutes=1), timedelta(hours=1))
-"""Kinesis can't be asked for the newest record of a shard, and reading a whole shard takes long. So the newest record is looked
-for among those of the last minute, then of the last hour, and only then among all."""
+"""Kinesis can't be asked for the newest record of a shard, and reading a whole shard takes long. So the newest record
+is looked for among those of the last minute, then of the last hour, and only then among all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +72,13 @@ class Recovery:
     _beats: Mapping[str, Sighting] = field(default_factory=dict)
     _looked_at: float | None = None
 
-    def find(self, wanted: str) -> str:
+    def find(self, name: str) -> str:
         """The lease key of the shard that a person names so. Raises an error with similar names if there is none."""
-        return lease_key_meant(wanted, self.leases, nothing="nothing was changed")
+        return lease_key_meant(name, self.leases, nothing="nothing was changed")
 
     def hold(self, key: str) -> Held | Busy:
-        """Try once to put the command's claim into the row. On `Busy` the command tries again a little later, because the run
-        that is reading the shard gives it up after its wave."""
+        """Try once to put the command's claim into the row. On `Busy` the command tries again a little later, because
+        the run that is reading the shard gives it up after its wave."""
         row = self.leases.get(key)
         if row is None:
             raise Unknown(f"the lease row of {partition_of(key)} was deleted meanwhile; nothing was changed")
@@ -90,11 +91,11 @@ class Recovery:
         if (why := self.policy.other_workers.why_not_hold(row)) is not None:
             return Busy(why)
         self._watch(row)
-        for other, does in ((row.run_claim, "is reading"), (row.wanted_by, "waits for")):
-            if other not in {None, self.claim} and self._lives(other or ""):
-                if other == row.run_claim and row.wanted_by is None:
+        for run_claim, does in ((row.run_claim, "is reading"), (row.wanted_by, "waits for")):
+            if run_claim not in {None, self.claim} and self._lives(run_claim or ""):
+                if run_claim == row.run_claim and row.wanted_by is None:
                     self.leases.apply(change.want(row, self.claim))
-                return Busy(f"run {run_of_claim(other or '')} {does} {partition_of(key)}")
+                return Busy(f"run {run_of_claim(run_claim or '')} {does} {partition_of(key)}")
         answer = self.leases.apply(change.hold(row, self.claim, "a person decides about this shard"))
         if isinstance(answer, Applied):
             return Held(answer.lease)
@@ -117,8 +118,8 @@ class Recovery:
         facts = self.source.describe(asked_by(self.settings, row))
         if not is_of_this_life(facts.stream, row):
             raise PositionsDisagree(
-                f"the row {partition_of(row.key)} is of another life of stream {facts.stream.name}: the leader retires the row; nothing was "
-                "changed"
+                f"the row {partition_of(row.key)} is of another life of stream {facts.stream.name}: "
+                "the leader retires the row; nothing was changed"
             )
         key = ShardKey(facts.stream, row.shard_id)
         # The row first, then the table, as in a wave: a row that only looks older than the table does no harm.
@@ -157,9 +158,9 @@ class Recovery:
         facts = self.source.describe(key.stream.arn)
         for back in (*_LOOKS_BACK, None):
             start = Start(None if back is None else facts.asked - back)
-            found = _last_page(key, pages, start, facts)
-            if found.sequence is not None or back is None:
-                return found
+            tip = _last_page(key, pages, start, facts)
+            if tip.sequence is not None or back is None:
+                return tip
         raise AssertionError("the loop returns at the latest after reading the whole shard")
 
     def require_readable(self, key: ShardKey, sequence: int, pages: Pages) -> None:
@@ -174,17 +175,17 @@ class Recovery:
             committed = self.table.commit(Proposal((decision.range,)))
             if committed.landing.refused:
                 raise PositionsDisagree(
-                    f"the position of {decision.range.key} changed while you decided: {committed.landing.refused[0].why}. Nothing "
-                    "was changed; run the command again"
+                    f"the position of {decision.range.key} changed while you decided: "
+                    f"{committed.landing.refused[0].why}. Nothing was changed; run the command again"
                 )
         # Only now: a row's checkpoint must never be ahead of the table (I8).
         if decision.row is not None:
-            wanted = change.reposition(
+            repositioned = change.reposition(
                 held, self.claim, place=decision.row, landed=decision.landed, why=decision.sentences[0]
             )
             to_do = "The lake table has the decision; run the command again to bring the row into step"
             try:
-                outcome = self.leases.apply(wanted)
+                outcome = self.leases.apply(repositioned)
             except HeadraceError as error:
                 raise type(error)(
                     f"the row {partition_of(held.key)} couldn't be written ({error}). {to_do}"
@@ -202,7 +203,8 @@ class Recovery:
         return run_lives(self.runs.verdict(run_of_claim(run_claim)), [beat], patience)
 
     def _watch(self, row: Lease) -> None:
-        """Read the beats of other claims on the row, and beat for this command, so that no run takes the command for dead."""
+        """Read the beats of other claims on the row, and beat for this command, so that no run takes the command for
+        dead."""
         beats: dict[str, str] = {}
         worker = self.workers.get(row.holder) if row.holder is not None else None
         if (
@@ -213,10 +215,10 @@ class Recovery:
         for claim in (row.run_claim, row.wanted_by):
             if claim is not None:
                 beats.setdefault(claim, "none")
-        now = self.clock.monotonic()
-        since = None if self._looked_at is None else timedelta(seconds=now - self._looked_at)
+        moment = self.clock.monotonic()
+        since = None if self._looked_at is None else timedelta(seconds=moment - self._looked_at)
         self._beats = after_look(self._beats, beats, since=since, tick=self.settings.times.worker_tick)
-        self._looked_at = now
+        self._looked_at = moment
 
 
 def _last_page(key: ShardKey, pages: Pages, start: Start, facts: StreamFacts) -> Tip:

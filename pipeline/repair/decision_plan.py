@@ -157,8 +157,8 @@ def plan_reposition(
         "as in the row: the records between are not "
         "landed here"
         if to_lease
-        else f"{situation.key}: the row's checkpoint goes from {row.checkpoint} back to {says or sentinel}, as in the table: the "
-        "records between are read and landed"
+        else f"{situation.key}: the row's checkpoint goes from {row.checkpoint} back to {says or sentinel}, "
+        "as in the table: the records between are read and landed"
     )
     return Decision(moved if position or to_lease else None, (sentence,), row=says or sentinel, landed=says)
 

@@ -23,6 +23,8 @@ from headrace.pipeline.settings.model import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repairing:
+    """Repairs a lake table whose chain of positions is broken."""
+
     settings: Settings
     leases: LeaseStore
     source: ShardSource
@@ -30,8 +32,8 @@ class Repairing:
     run: str
 
     def plan(self, *, why: str, origin: Start | None = None) -> Repair | Stop:
-        """What a repair would commit, or why there is nothing to repair. `origin`: the origin that the person gives for streams
-        whose origin no snapshot has."""
+        """What a repair would commit, or why there is nothing to repair. `origin`: the origin that the person gives for
+        streams whose origin no snapshot has."""
         try:
             self.table.load()
         except ChainBroken:
@@ -39,13 +41,13 @@ class Repairing:
         else:
             return Stop("the lake table has its positions: there is nothing to repair; nothing was changed")
         facts = self._streams()
-        evidence = self.table.evidence([each.stream for each in facts])
+        evidence = self.table.evidence([stream_facts.stream for stream_facts in facts])
         families = self._families(facts, evidence)
         return plan_repair(
             evidence,
             families,
-            # No snapshot tells since when records of an unread shard may have been lost. The stream's creation is the earliest
-            # possible moment, so that no gap is missed.
+            # No snapshot tells since when records of an unread shard may have been lost. The stream's creation is the
+            # earliest possible moment, so that no gap is missed.
             origins={} if origin is None else {s.stream: Origin(origin, s.stream.created) for s in facts},
             gone=self._gone(evidence, families),
             why=why,
@@ -53,6 +55,7 @@ class Repairing:
         )
 
     def carry_out(self, repair: Repair) -> str:
+        # On the snapshot that the plan has seen: a commit since may have positions that the person hasn't read of.
         state = self.table.rebuild(repair.landing, repair.on)
         shards = counted(len(state.positions.shards), "shard")
         return f"repaired: snapshot {state.snapshot} has the positions of {shards}"
@@ -61,44 +64,45 @@ class Repairing:
         """The streams that the settings or lease rows name, and that still exist."""
         names = {stream.name for stream in self.settings.streams}
         names |= {asked_by(self.settings, row) for row in self.leases.scan().leases if row.stream}
-        found: dict[StreamId, StreamFacts] = {}
+        facts_by_stream: dict[StreamId, StreamFacts] = {}
         for name in sorted(names):
             with suppress(Unknown):
                 facts = self.source.describe(name)
-                found[facts.stream] = facts
-        return list(found.values())
+                facts_by_stream[facts.stream] = facts
+        return list(facts_by_stream.values())
 
     def _families(self, facts: Iterable[StreamFacts], evidence: TableEvidence) -> dict[StreamId, Family]:
-        """The family of each stream, by the listing, the rows, and every END and range in the snapshots that can be read."""
+        """The family of each stream, by the listing, the rows, and every END and range in the snapshots that can be
+        read."""
         rows = self.leases.scan().leases
-        found: dict[StreamId, Family] = {}
-        for each in facts:
-            stream = each.stream
+        families: dict[StreamId, Family] = {}
+        for stream_facts in facts:
+            stream = stream_facts.stream
             family = a_family(
                 stream,
                 self.source.list_shards(stream),
                 leases=[row for row in rows_of_stream(stream, rows) if row.stream_epoch == stream.epoch],
             )
-            found[stream] = _with_history(family, evidence)
+            families[stream] = _with_history(family, evidence)
         # Streams that no longer exist, and earlier lives of streams: the table may still have their rows.
-        for stream in {key.stream for key in evidence.rows} - found.keys():
-            found[stream] = _with_history(a_family(stream, ()), evidence)
-        return found
+        for stream in {key.stream for key in evidence.rows} - families.keys():
+            families[stream] = _with_history(a_family(stream, ()), evidence)
+        return families
 
     def _gone(self, evidence: TableEvidence, families: dict[StreamId, Family]) -> frozenset[ShardKey]:
         """Shards that Kinesis has forgotten. They need no position, because no record of them can be read again.
 
-        All shards of an earlier life of a stream are gone once a later life exists. A stream that merely isn't found is not
-        taken for gone: the answer may be a mistake, and the stream's records would then be read and landed again.
+        All shards of an earlier life of a stream are gone once a later life exists. A stream that merely isn't found is
+        not taken for gone: the answer may be a mistake, and the stream's records would then be read and landed again.
         """
-        now = {family.stream for family in families.values() if family.listed}
-        living = {stream.arn for stream in now}
+        listed = {family.stream for family in families.values() if family.listed}
+        living = {stream.arn for stream in listed}
         return frozenset(
             key
             for key in evidence.rows
-            if (key.stream not in now and key.stream.arn in living)
+            if (key.stream not in listed and key.stream.arn in living)
             or (
-                key.stream in now
+                key.stream in listed
                 and key.shard_id not in families[key.stream].listed
                 and self.source.is_gone(key)
             )
@@ -107,17 +111,17 @@ class Repairing:
 
 def _with_history(family: Family, evidence: TableEvidence) -> Family:
     """The family with the parents and children that the snapshots name, also of shards that Kinesis has forgotten."""
-    parents = {shard: set(its) for shard, its in family.parents.items()}
+    parents = {shard: set(shard_parents) for shard, shard_parents in family.parents.items()}
     for state in evidence.known:
-        for key, at in state.positions.shards.items():
-            for child in at.children if key.stream == family.stream else ():
+        for key, position in state.positions.shards.items():
+            for child in position.children if key.stream == family.stream else ():
                 parents.setdefault(child, set()).add(key.shard_id)
-        for each in state.page.ranges:
-            if each.key.stream == family.stream and each.parents:
-                parents.setdefault(each.key.shard_id, set()).update(p.shard_id for p in each.parents)
+        for recorded in state.page.ranges:
+            if recorded.key.stream == family.stream and recorded.parents:
+                parents.setdefault(recorded.key.shard_id, set()).update(p.shard_id for p in recorded.parents)
     children: dict[str, set[str]] = {}
-    for shard, its in parents.items():
-        for parent in its:
+    for shard, above in parents.items():
+        for parent in above:
             children.setdefault(parent, set()).add(shard)
     return Family(
         family.stream,

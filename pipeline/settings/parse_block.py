@@ -59,7 +59,7 @@ class ParseSettings:
     )
     format: ParseFormat = knob(
         ParseFormat.JSON,
-        doc="json: each payload is one JSON object, which Spark's from_json reads. avro: "
+        doc="json: each payload is one JSON object. avro: "
         "Avro's binary form. avro-single-object: the same after the header with the schema's "
         "fingerprint. avro-confluent, avro-glue: the same after the header of a schema registry. "
         "protobuf: one message. protobuf-confluent: the same after such a header. callable: "

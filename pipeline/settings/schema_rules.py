@@ -11,12 +11,11 @@ from headrace.pipeline.settings.parse_block import ParseSettings
 
 REASON, DATA = "quarantine_reason", "quarantine_data"
 """Columns by which a callable sets a record aside."""
-CORRUPT = "headrace_corrupt"
 """The column into which Spark puts a JSON payload that it can't read."""
 OWN_COLUMNS = frozenset(
     {
         *("stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number", "arrival_ts"),
-        *("sort_key", "arrival_day", "record", REASON, DATA, CORRUPT),
+        *("sort_key", "arrival_day", "record", REASON, DATA),
     }
 )
 """Names, in small letters, that no column of a schema may have: columns that Headrace itself gives to a typed

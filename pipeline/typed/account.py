@@ -57,7 +57,7 @@ def account(
     accountings: dict[ShardKey, Accounting] = {}
     for planned in plan.ranges:
         count = counts.get(planned.key, ShardCount(planned.key))
-        missing = planned.rows - count.told
+        missing = planned.rows - count.rows_told
         # Only a function of the user may return fewer rows than it got. A filter counts what it leaves out.
         if missing and not dropped_as:
             raise _wrong(
@@ -88,7 +88,7 @@ def _check_numbers(plan: WavePlan, parsed: Parsed) -> None:
         end = first + length
     if end > plan.rows:
         raise _wrong(f"row {end - 1:,} came back, and the wave has {counted(plan.rows, 'row')}")
-    total = sum(count.told for count in parsed.counts)
+    total = sum(count.rows_told for count in parsed.counts)
     if sum(length for _, length in parsed.numbers) != total:
         raise _wrong("the numbers of the rows that came back don't agree with how many were written")
 

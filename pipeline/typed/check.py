@@ -134,6 +134,7 @@ class _Part:
 
     def judged(self) -> Differs | None:
         stated = sum(step.range.rows for step in self.steps) + (self.cut or 0)
+        # Of a range that the wave cuts only the least number of rows is known, so that more aren't a mistake.
         if self.rows_found == stated or (self.cut is not None and self.rows_found > stated):
             return None
         return Differs(self.key, self.rows_found, stated, self.cut is not None, self.steps)

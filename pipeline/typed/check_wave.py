@@ -1,4 +1,5 @@
-"""What the ledgers of the lake table state is compared with what a wave of a typed table finds there, before anything is parsed.
+"""What the ledgers of the lake table state is compared with what a wave of a typed table finds there, before anything
+is parsed.
 
     plan of the wave ─► ledgers of the same time ─► as many rows? ─► go on
                                                         │ no
@@ -8,8 +9,9 @@
                                                         ▼
                                                       refuse
 
-A position never moves past a row that landed and that the wave doesn't find. Rows may be gone for three reasons: another engine has removed
-them, the retention had removed them before the typed table was made, or a person has said `--accept-difference`.
+A position never moves past a row that landed and that the wave doesn't find. Rows may be gone for three reasons:
+another engine has removed them, the retention had removed them before the typed table was made, or a person has said
+`--accept-difference`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from headrace.pipeline.typed.values import WavePlan
 
 
 class Changed(Exception):
-    """The rows aren't those of the ledgers. The lake table may have changed between the look and the reading of its ledgers."""
+    """The rows aren't those of the ledgers. The lake table may have changed between the look and the reading of its
+    ledgers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +53,9 @@ class ParseChecking:
     """Whether a person has said that the rows which are there are to be parsed, though the ledgers state others."""
 
     def check(self, plan: WavePlan, *, is_last: bool) -> tuple[str, ...]:
-        """Notes for people. Raises WrongShape where rows are missing or doubled without a reason, and Changed where the wave is to look anew
-        first (`is_last`: it has done so)."""
+        """Notes for people. Raises WrongShape where rows are missing or doubled without a reason, and Changed where the
+        wave is to look anew first (`is_last`: it has done so)."""
+        # Most waves end here, by the ledgers of their days. Those of all times are read only where these don't agree.
         quick = tuple(differences(plan, self.landings.entries(ledgers_asked(plan)), self._parsed()))
         if not quick:
             return ()
@@ -61,7 +65,7 @@ class ParseChecking:
             return ()
         if not is_last:
             raise Changed
-        begun = next((each.at for each in self.lineage.entries()), None)
+        begun = next((entry.at for entry in self.lineage.entries()), None)
         kept_from = first_kept_day(self.clock.now(), self.retention, None)
         notes: list[str] = []
         unexcused = [
@@ -74,6 +78,7 @@ class ParseChecking:
                 notes.append(
                     f"{_many(difference)} because upkeep.retention had removed them before the typed table was made"
                 )
+            # Before a person's word, so that the note names the commit.
             elif why := self._by_others(difference, unexcused):
                 notes.append(f"{_many(difference)}: {why}")
             elif self.accepts_difference:
@@ -83,21 +88,22 @@ class ParseChecking:
         return tuple(notes)
 
     def _by_others(self, difference: Differs, unexcused: Iterable[Differs]) -> str:
-        """Which commit of another engine tells why; empty where none does. One deletion may not be the reason for more rows than it has removed,
-        of all shards together."""
+        """Which commit of another engine tells why; empty where none does. One deletion may not be the reason for more
+        rows than it has removed, of all shards together."""
         removes = difference.lacks > 0
-        alike = [other for other in unexcused if (other.lacks > 0) == removes]
+        alike = [like for like in unexcused if (like.lacks > 0) == removes]
         # Rows that another engine inserted may wait for the position from long before these ranges landed.
-        since, since_all = (difference.since, min(other.since for other in alike)) if removes else (0, 0)
+        since, since_all = (difference.since, min(like.since for like in alike)) if removes else (0, 0)
         why = self.source.changed_by_others(since, lacks=difference.lacks)
-        all_lack = sum(other.lacks for other in alike)
+        all_lack = sum(like.lacks for like in alike)
         return why if why and self.source.changed_by_others(since_all, lacks=all_lack) else ""
 
     def _parsed(self) -> ParsedSoFar:
         return ParsedSoFar(self._pages())
 
     def _pages(self) -> Iterator[LedgerPage]:
-        # The typed table's history ends where its older snapshots have expired. What a wave can't be compared with then isn't compared.
+        # The typed table's history ends where its older snapshots have expired. What a wave can't be compared with then
+        # isn't compared.
         with suppress(ChainBroken):
             yield from self.table.pages()
 
@@ -105,19 +111,24 @@ class ParseChecking:
         safe = "Nothing of this wave was parsed, and no position moved; all rows are as they were."
         if difference.lacks < 0:
             return (
-                f"{self.name}: {difference}: {counted(-difference.lacks, 'row')} more, and no commit of another engine tells why. {safe} "
-                "`headrace prove` names rows that are in the lake table twice, and rows that no ledger claims. Of two equal rows remove the second "
-                "one by another engine, and parse again; if the rows are another engine's and are to be parsed, run "
-                f"`headrace parse {self.name} --accept-difference` once"
+                f"{self.name}: {difference}: {counted(-difference.lacks, 'row')} more, and no commit of another "
+                f"engine tells why. {safe} `headrace prove` names rows that are in the lake table twice, "
+                "and rows that no ledger claims. Of two equal rows remove the second one by another engine, "
+                "and parse again; if the rows are another engine's and are to be parsed, run `headrace parse "
+                f"{self.name} --accept-difference` once"
             )
         return (
-            f"{self.name}: {difference}: {counted(difference.lacks, 'row')} that landed can't be parsed, and neither upkeep.retention nor "
-            f"a commit of another engine tells why. {safe} `headrace prove` tells what is missing; bring the rows back from a snapshot that "
-            f"has them, or, if they were removed on purpose, run `headrace parse {self.name} --accept-difference` once"
+            f"{self.name}: {difference}: {counted(difference.lacks, 'row')} that landed can't be parsed, "
+            "and neither upkeep.retention nor a commit of another engine tells why. "
+            f"{safe} `headrace prove` tells what is missing; bring the rows back from a snapshot that has them, or, "
+            f"if they were removed on purpose, run `headrace parse {self.name} --accept-difference` once"
         )
 
 
 def _many(difference: Differs) -> str:
     if difference.lacks < 0:
         return f"{difference.key}: {counted(-difference.lacks, 'row')} more parsed than landed"
-    return f"{difference.key}: {counted(difference.lacks, 'row')} that landed aren't in the lake table any more, and aren't parsed"
+    return (
+        f"{difference.key}: {counted(difference.lacks, 'row')} that landed aren't in the lake table any more, "
+        "and aren't parsed"
+    )

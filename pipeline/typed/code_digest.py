@@ -24,14 +24,16 @@ Function = Callable[["DataFrame", BatchContext], "DataFrame"]
 
 
 class TargetCode:
-    """What parses the rows of one target in one run. Modules beside the settings file are read once, when the run first needs them."""
+    """What parses the rows of one target in one run. Modules beside the settings file are read once, when the run first
+    needs them."""
 
     def __init__(self, target: ParseSettings) -> None:
         self._target = target
 
     @cached_property
     def user(self) -> UserCode | None:
-        """The user's modules beside the settings file; None where the target has no function, or has one of an installed package."""
+        """The user's modules beside the settings file; None where the target has no function, or has one of an
+        installed package."""
         folder = self._target.written.folder
         if self._target.format is not ParseFormat.CALLABLE or not folder:
             return None
@@ -51,16 +53,18 @@ class TargetCode:
         except Exception as error:
             # A module of the user may raise anything while it is imported.
             raise BadSetting(
-                f"the function {target.callable!r} of the target {target.name} can't be imported ({type(error).__name__}: {error}). Nothing was "
-                f"parsed; put its module beside the settings file, or install it, and correct {target.called('callable')}"
+                f"the function {target.callable!r} of the target {target.name} can't be imported "
+                f"({type(error).__name__}: {error}). Nothing was parsed; put its module beside the settings file, "
+                f"or install it, and correct {target.called('callable')}"
             ) from error
         return function
 
     def text(self) -> str:
-        """What parses, with digests of the code and of the schema in the settings. The digest of the code covers all settings that decide about a
-        row."""
+        """What parses, with digests of the code and of the schema in the settings. The digest of the code covers all
+        settings that decide about a row."""
         target = self._target
         rules = (
+            # Settings that decide about no row aren't among these, so that the digest stays when they change.
             target.format,
             target.columns,
             target.most_columns,
@@ -78,6 +82,7 @@ class TargetCode:
 
 
 def _digest(text: str) -> str:
+    # Each range of the ledger has this text, so that it has to be short.
     return sha256(text.encode()).hexdigest()[:12]
 
 

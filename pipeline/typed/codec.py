@@ -31,5 +31,5 @@ def encode_facts(facts: Mapping[Fact, int]) -> bytes:
 
 
 def decode_facts(text: bytes) -> Counter[Fact]:
-    found = decode(text, list[tuple[tuple[str | None, ...], str, int]])
-    return Counter({(path, kind): count for path, kind, count in found})
+    decoded = decode(text, list[tuple[tuple[str | None, ...], str, int]])
+    return Counter({(path, kind): count for path, kind, count in decoded})

@@ -20,15 +20,15 @@ class Deduplicating:
 
     def plan(self, wave: WavePlan) -> Comparison | None:
         look = self.table.look()
-        found = plan_comparison(look.files, look.positions, wave, within=self.within)
-        if found is None:
+        comparison = plan_comparison(look.files, look.positions, wave, within=self.within)
+        if comparison is None:
             return None
-        deleted = next((file.path for file in found.files if file.deletes), None)
+        deleted = next((file.path for file in comparison.files if file.deletes), None)
         if deleted:
             # A row that was deleted there would still count, and a new row of the same event would be left out for it.
             why = f"another engine has deleted rows of {deleted} by a delete file, which Headrace can't apply"
             raise WrongShape(
-                f"new rows can't be compared with those of {self.name}: {why}. Nothing was committed, and no position moved; let that "
-                "engine run its rewrite_data_files"
+                f"new rows can't be compared with those of {self.name}: {why}. Nothing was committed, "
+                "and no position moved; let that engine run its rewrite_data_files"
             )
-        return found
+        return comparison

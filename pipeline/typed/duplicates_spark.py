@@ -1,4 +1,5 @@
-"""Spark's part of leaving out duplicates: it brings the rows of a wave, and the keys of the typed table's rows, with the same key together.
+"""Spark's part of leaving out duplicates: it brings the rows of a wave, and the keys of the typed table's rows, with
+the same key together.
 
 record, row, reason, data  +  key_0, ..., arrival  ──►  record, row, reason, data, key_0, ..., arrival, fresh
 """
@@ -20,28 +21,29 @@ if TYPE_CHECKING:
 
 
 def keys_type(columns: pa.Schema) -> StructType:
-    """The columns of the table's rows, in the types of the table: of older settings, those of the wave's rows may be narrower. `columns`: as
-    `headrace.pipeline.typed.tasks.duplicates.key_columns` gives them."""
+    """The columns of the table's rows, in the types of the table: of older settings, those of the wave's rows may be
+    narrower. `columns`: as `headrace.pipeline.typed.tasks.duplicates.key_columns` gives them."""
     from pyspark.sql.types import StructType
 
-    made = StructType()
-    for name, each in zip((*key_names(len(columns) - 1), ARRIVAL), small_columns(columns), strict=True):
-        made = made.add(name, _spark_type(each.type))
-    return made
+    struct = StructType()
+    for name, column in zip((*key_names(len(columns) - 1), ARRIVAL), small_columns(columns), strict=True):
+        struct = struct.add(name, _spark_type(column.type))
+    return struct
 
 
 def rows_type(columns: pa.Schema, *, filtered: bool) -> StructType:
-    """The columns of rows that a Python task has decoded, in types that Spark takes. `filtered`: whether the target has a filter."""
+    """The columns of rows that a Python task has decoded, in types that Spark takes. `filtered`: whether the target has
+    a filter."""
     from pyspark.sql.types import StructType
 
-    row = _spark_type(pa.struct([pa.field(each.name, each.type) for each in own_columns(columns)]))
+    row = _spark_type(pa.struct([pa.field(column.name, column.type) for column in own_columns(columns)]))
     record = StructType()
     # Not by StructType.fromDDL: it asks the active session of the process, and a run's session needn't be that.
     for name, kind in RECORD_FIELDS:
         record = record.add(name, kind)
-    made = StructType().add("record", record).add("row", row)
-    made = made.add("reason", "string").add("data", "binary")
-    return made.add(IS_LEFT_OUT, "boolean") if filtered else made
+    struct = StructType().add("record", record).add("row", row)
+    struct = struct.add("reason", "string").add("data", "binary")
+    return struct.add(IS_LEFT_OUT, "boolean") if filtered else struct
 
 
 def _spark_type(kind: pa.DataType) -> DataType:
@@ -55,13 +57,13 @@ def side_by_side(rows: DataFrame, earlier: DataFrame, by: Sequence[str], *, task
     from pyspark.sql import functions as F  # noqa: N812
 
     names = key_names(len(by))
-    at = F.col("record.arrival_ts")
+    arrival = F.col("record.arrival_ts")
     keys = [
         F.col("row").getField(name).cast(earlier.schema[key].dataType)
         for name, key in zip(by, names, strict=True)
     ]
     # A row without an arrival, or with a null in its key, is compared with none; nor is one that goes to quarantine.
-    is_whole = at.isNotNull() & F.col("reason").isNull()
+    is_whole = arrival.isNotNull() & F.col("reason").isNull()
     for key in keys:
         is_whole = is_whole & key.isNotNull()
     fresh = rows.select(
@@ -71,14 +73,14 @@ def side_by_side(rows: DataFrame, earlier: DataFrame, by: Sequence[str], *, task
         "data",
         *([IS_LEFT_OUT] if IS_LEFT_OUT in rows.columns else []),
         *(F.when(is_whole, key).alias(name) for name, key in zip(names, keys, strict=True)),
-        at.alias(ARRIVAL),
+        arrival.alias(ARRIVAL),
         F.lit(True).alias(FRESH),
     )
-    both = fresh.unionByName(earlier.withColumn(FRESH, F.lit(False)), allowMissingColumns=True)
+    all_rows = fresh.unionByName(earlier.withColumn(FRESH, F.lit(False)), allowMissingColumns=True)
     # Else all rows that are compared with none would come to one task.
     place = F.when(F.col(names[0]).isNotNull(), F.hash(*names)).otherwise(F.hash("record.number"))
     record = F.col("record")
-    return both.repartition(tasks, place).sortWithinPartitions(
+    return all_rows.repartition(tasks, place).sortWithinPartitions(
         *names,
         FRESH,
         ARRIVAL,

@@ -1,7 +1,7 @@
 """The filter of a target on Spark: which records it takes, which it leaves out, and of which it can't tell.
 
-A payload on which the condition fails, or that isn't JSON although the condition looks for JSON in it, goes to quarantine: nobody has said that such
-records aren't wanted.
+A payload on which the condition fails, or that isn't JSON although the condition looks for JSON in it, goes to
+quarantine: nobody has said that such records aren't wanted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.choices import ParseFormat
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.typed.json.rules import NO_OBJECT, NO_TEXT
+from headrace.pipeline.typed.json.text import NO_OBJECT, NO_TEXT
 from headrace.pipeline.typed.tasks.write import IS_LEFT_OUT
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ _TRIED = """datediff(
     ),
     DATE'2000-01-01'
 )"""
-"""The condition as a number: 0, 1, 2 for null, and null where it fails. Of Spark's functions only those that add times return null for any error
-beneath them. Within a function of a list, Spark doesn't take out a part that the condition has twice, to compute it outside of `try_add`."""
+"""The condition as a number: 0, 1, 2 for null, and null where it fails. Of Spark's functions only those that add times
+return null for any error beneath them. Within a function of a list, Spark doesn't take out a part that the condition
+has twice, to compute it outside of `try_add`."""
 
 
 def reads_json(settings: ParseSettings) -> bool:
@@ -41,8 +42,8 @@ def reads_json(settings: ParseSettings) -> bool:
 
 
 def judged(records: DataFrame, settings: ParseSettings) -> DataFrame:
-    """The records, with a column that tells which of them the filter leaves out. Where it can't tell, the reason is in `decode_error`; records that
-    have a reason there already aren't judged: their payloads may be anything."""
+    """The records, with a column that tells which of them the filter leaves out. Where it can't tell, the reason is in
+    `decode_error`; records that have a reason there already aren't judged: their payloads may be anything."""
     from pyspark.sql import functions as F  # noqa: N812
 
     _check(records, settings)
@@ -56,6 +57,7 @@ def judged(records: DataFrame, settings: ParseSettings) -> DataFrame:
     is_left_out = F.coalesce(F.col(_VERDICT) == _LEAVES, F.lit(False)) | (
         F.coalesce(F.col(_VERDICT) == _UNKNOWN, F.lit(False)) & ~_is_no_json(settings)
     )
+    # A condition that fails on one payload mustn't stop the wave: that payload goes to quarantine.
     why = F.when(F.col(_VERDICT).isNull(), F.lit(FAILED)).when(
         (F.col(_VERDICT) == _UNKNOWN) & _is_no_json(settings), F.lit(NOT_JSON)
     )
@@ -66,6 +68,7 @@ def judged(records: DataFrame, settings: ParseSettings) -> DataFrame:
         "record",
         "partition_key",
         "explicit_hash_key",
+        # What the filter leaves out is only counted: its payload needn't go on through Spark.
         F.when(~F.col(IS_LEFT_OUT), F.col("data")).alias("data"),
         F.col("why").alias("decode_error"),
         F.when(~F.col(IS_LEFT_OUT), F.col("landed")).alias("landed"),
@@ -92,6 +95,7 @@ def _check(records: DataFrame, settings: ParseSettings) -> None:
     except AnalysisException as error:
         why = str(error).strip().partition("\n")[0].rstrip(";.")
         raise BadSetting(
-            f"Spark can't read the filter of the target {settings.name}: {why}. Nothing was parsed; correct {settings.called('filter')}. It is a "
-            "condition on the columns record, partition_key, explicit_hash_key and data, and not on those of the schema"
+            f"Spark can't read the filter of the target {settings.name}: {why}. Nothing was parsed; "
+            f"correct {settings.called('filter')}. It is a condition on the columns record, partition_key, "
+            "explicit_hash_key and data, and not on those of the schema"
         ) from error

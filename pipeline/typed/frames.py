@@ -1,4 +1,4 @@
-"""The part of parsing that Spark itself does: from payloads to the columns of a typed table. It never fails on a payload.
+"""How the rows of one target are made: by a decoder in the tasks that write them, or on Spark by a function of the user's own.
 
 record, partition_key, explicit_hash_key, data  ──►  record, row, reason, data
 """
@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import NestedField
 
 from headrace.pipeline.errors import BadSetting
@@ -17,7 +19,6 @@ from headrace.pipeline.settings.choices import Compression, ParseFormat
 from headrace.pipeline.settings.ddl import WrongDdl, why_no_column_name
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.settings.schema_rules import (
-    CORRUPT,
     DATA,
     OWN_COLUMNS,
     REASON,
@@ -26,7 +27,6 @@ from headrace.pipeline.settings.schema_rules import (
 )
 from headrace.pipeline.typed.code_digest import Function, TargetCode
 from headrace.pipeline.typed.columns.spark_types import iceberg_type
-from headrace.pipeline.typed.columns.time_range import time_trouble
 from headrace.pipeline.typed.context import BatchContext
 from headrace.pipeline.typed.filter_frame import judged
 from headrace.pipeline.typed.formats.avro import AvroDecoder, RegistryAvroDecoder, schemas_in
@@ -36,12 +36,12 @@ from headrace.pipeline.typed.formats.protobuf import ProtobufDecoder
 from headrace.pipeline.typed.formats.registry_header import of_confluent, of_glue
 from headrace.pipeline.typed.json.column_types import has_not_null, nullable
 from headrace.pipeline.typed.json.columns import Limits
-from headrace.pipeline.typed.json.misfit import misfit
-from headrace.pipeline.typed.json.rules import NO_OBJECT
+from headrace.pipeline.typed.json.decode import JsonDecoder
 from headrace.pipeline.typed.tasks.read import PAYLOAD
 from headrace.pipeline.typed.tasks.write import IS_LEFT_OUT
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
@@ -82,6 +82,8 @@ class Frames:
         return [each.field for each in columns]
 
     def decoded_columns(self, decoder: Decoder) -> list[NestedField]:
+        if isinstance(decoder, JsonDecoder):
+            return columns_of(decoder.fields)
         columns = dict(decoder.columns())
         self._check(list(columns))
         self._check_keys(columns)
@@ -115,7 +117,7 @@ class Frames:
 
     @property
     def decoder(self) -> Decoder | None:
-        """For formats that the writing tasks decode, and not Spark."""
+        """What decodes payloads in the tasks that write; None where a function of the user's own makes rows of them."""
         target = self.settings
         match target.format:
             case ParseFormat.AVRO | ParseFormat.AVRO_SINGLE_OBJECT:
@@ -136,7 +138,9 @@ class Frames:
                 return ProtobufDecoder(
                     target.name, target.schema, target.message or "", is_confluent, target.most_values
                 )
-            case ParseFormat.JSON | ParseFormat.CALLABLE:
+            case ParseFormat.JSON:
+                return JsonDecoder(tuple(self.fields()), target.most_values)
+            case ParseFormat.CALLABLE:
                 return None
 
     @property
@@ -149,7 +153,8 @@ class Frames:
         return Inflation(self.settings.compression, inflated.bytes, inflated.ratio)
 
     def rows(self, read: Reading, fields: Sequence[Mapping[str, Any]], *, has_malformed: bool) -> DataFrame:
-        """The records as rows with the four columns that the writing tasks read, and a fifth one where there is a filter: IS_LEFT_OUT.
+        """The records as rows of the user's own function, with the four columns that the writing tasks read, and a fifth one where there is a
+        filter: IS_LEFT_OUT.
 
         `read` gives all records, or only those without (False) or with (True) a reason in `decode_error`. `fields`: the columns, as fields of a
         struct. `has_malformed`: whether some records have had a reason since they were landed.
@@ -158,8 +163,6 @@ class Frames:
 
         schema = StructType.fromJson(nullable({"type": "struct", "fields": list(fields)}))
         keeps = has_not_null(fields)
-        if self.settings.format is not ParseFormat.CALLABLE:
-            return _of_json(self.judged(read(None)), schema, keeps_payloads=keeps)
         own = ("decode_error", "landed", "json_error", IS_LEFT_OUT)
         taken = self.taken(self.judged(read(False))).drop(*own)
         rows = _of_callable(
@@ -201,6 +204,11 @@ def columns_of(fields: Sequence[Mapping[str, Any]]) -> list[NestedField]:
     return list(whole.fields)
 
 
+def arrow_schema(columns: Sequence[NestedField]) -> pa.Schema:
+    """Of columns that no table gives their ids."""
+    return schema_to_pyarrow(assign_fresh_schema_ids(Schema(*columns)))
+
+
 def _false() -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -228,38 +236,6 @@ def _bare_record(*, keeps_payloads: bool) -> Column:
 
     record = F.col("record")
     return record.dropFields(PAYLOAD).alias("record") if keeps_payloads else record
-
-
-def _of_json(records: DataFrame, schema: StructType, *, keeps_payloads: bool) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.types import StringType, StructType
-
-    left_out = [IS_LEFT_OUT] if IS_LEFT_OUT in records.columns else []
-    is_judged = ~F.col(IS_LEFT_OUT) if left_out else F.lit(True)
-    why_not = F.coalesce("decode_error", "json_error")
-    text = F.when(why_not.isNull() & is_judged, F.col("data").cast("string"))
-    with_corrupt = StructType([*schema.fields]).add(CORRUPT, StringType())
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "timeZone": "UTC"}
-    found = records.select(
-        "record",
-        F.coalesce("landed", "data").alias("data"),
-        F.from_json(text, with_corrupt, options).alias("found"),
-        why_not.alias("why_not"),
-        *left_out,
-    )
-    is_read = F.col("found").isNotNull() & F.col("found")[CORRUPT].isNull()
-    trouble = time_trouble(F.col("found"), schema)
-    is_good = is_read & trouble.isNull()
-    is_bad = ~is_good & is_judged
-    unfit = misfit(F.col("found"), F.col("found")[CORRUPT], schema)
-    why = F.coalesce("why_not", F.when(is_read, trouble).otherwise(unfit), F.lit(NO_OBJECT))
-    return found.select(
-        "record",
-        F.when(is_good, F.struct(*(F.col("found")[name].alias(name) for name in schema.names))).alias("row"),
-        F.when(is_bad, why).alias("reason"),
-        (F.col("data") if keeps_payloads else F.when(is_bad, F.col("data"))).alias("data"),
-        *left_out,
-    )
 
 
 def _of_callable(

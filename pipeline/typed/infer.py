@@ -38,7 +38,8 @@ class Inferring:
         """From the records of the lake table that a first wave would take: the oldest ones."""
         if self.inferrer is None:
             raise BadSetting(
-                f"the target {self.settings.name} has format: {self.settings.format}, and only JSON payloads tell their columns. Nothing was read"
+                f"the target {self.settings.name} has format: {self.settings.format}, and only JSON payloads tell "
+                "their columns. Nothing was read"
             )
         if not self.source.exists():
             return Inferred(Struct(), 0)

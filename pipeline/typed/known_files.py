@@ -1,4 +1,5 @@
-"""What surveys have found in data files. Files never change, so that a process needs to look through each of them once."""
+"""What surveys have found in data files. Files never change, so that a process needs to look through each of them
+once."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ class KnownFiles:
     _at_once: int = _AT_ONCE
     """Fewer after files couldn't be read together, until the one is found that can't be read by itself."""
 
-    def told(self, files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
+    def described(self, files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
         """The files with what is known of them."""
-        return tuple(replace(each, parts=self._parts.get(each.path)) for each in files)
+        return tuple(replace(file, parts=self._parts.get(file.path)) for file in files)
 
     def learn(self, survey: Survey) -> None:
         if self._count > _MOST:
@@ -40,15 +41,15 @@ class KnownFiles:
     def look_through(self, files: Sequence[SourceFile], surveyor: Surveyor) -> None:
         """Find out which rows these files have."""
         order = SurveyOrder(
-            tuple(each.path for each in files), (), frozenset(), (), ceiling=None, others=False
+            tuple(file.path for file in files), (), frozenset(), (), ceiling=None, others=False
         )
         self.learn(surveyor.survey(order))
 
     def look_through_some(self, files: Iterable[SourceFile], surveyor: Surveyor) -> None:
-        """Find out which rows those files have of which nothing is known, the oldest first; some of them. A file that can't be read stays unknown:
-        whoever wants rows of it is told."""
-        unknown = [each for each in files if each.path not in self._parts and each.path not in self._unread]
-        oldest = sorted(unknown, key=lambda each: (each.added or 0, each.path))[: self._at_once]
+        """Find out which rows those files have of which nothing is known, the oldest first; some of them. A file that
+        can't be read stays unknown: whoever wants rows of it is told."""
+        unknown = [file for file in files if file.path not in self._parts and file.path not in self._unread]
+        oldest = sorted(unknown, key=lambda file: (file.added or 0, file.path))[: self._at_once]
         if not oldest:
             return
         try:
@@ -56,6 +57,7 @@ class KnownFiles:
             self._at_once = min(_AT_ONCE, 2 * self._at_once)
         except HeadraceError:
             self._at_once = len(oldest) // 2
+            # Alone, and unreadable: without this the file would keep the newer ones unknown.
             if not self._at_once:
                 self._unread.add(oldest[0].path)
                 self._at_once = _AT_ONCE

@@ -1,4 +1,5 @@
-"""The plan of the next wave that reads the lake table: which of the wanted rows are there, and which of them the wave takes."""
+"""The plan of the next wave that reads the lake table: which of the wanted rows are there, and which of them the wave
+takes."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from headrace.pipeline.typed.values import (
 _GROWS = 4
 """How many times as many rows are looked at where a look found none that are wanted."""
 _MANY = 64
-"""Files of which nothing is known. Where more of them may have wanted rows, it is found out first which rows they have: then the wave looks for
-the wanted rows in few of them."""
+"""Files of which nothing is known. Where more of them may have wanted rows, it is found out first which rows they have:
+then the wave looks for the wanted rows in few of them."""
 
 
 def plan_next(
@@ -36,12 +37,12 @@ def plan_next(
     others: bool = True,
     aggregates: bool = False,
 ) -> WavePlan:
-    """`others`: whether rows of shards that aren't in the wishes, and aren't closed there, are wanted as well. `aggregates`: whether only
-    aggregates that came whole are wanted. `known`: gets what is found in the files."""
+    """`others`: whether rows of shards that aren't in the wishes, and aren't closed there, are wanted as well.
+    `aggregates`: whether only aggregates that came whole are wanted. `known`: gets what is found in the files."""
     files, rows, has_looked = tuple(files), limits.records, aggregates
     while True:
-        portion = plan_portion(known.told(files), wishes, rows=rows, with_unnamed=others)
-        unknown = [each for each in portion.files if each.parts is None]
+        portion = plan_portion(known.described(files), wishes, rows=rows, with_unnamed=others)
+        unknown = [file for file in portion.files if file.parts is None]
         if len(unknown) > _MANY and not has_looked:
             has_looked = True
             known.look_through(unknown, surveyor)
@@ -63,7 +64,7 @@ def _surveyed(
     return surveyor.survey(
         SurveyOrder(
             tuple(file.path for file in portion.files),
-            tuple(Bound(each.key, each.low, each.high) for each in wishes.wanted),
+            tuple(Bound(lack.key, lack.low, lack.high) for lack in wishes.wanted),
             wishes.closed,
             wishes.streams,
             portion.ceiling,
@@ -75,10 +76,11 @@ def _surveyed(
 
 def _check(plan: WavePlan, portion: Portion) -> None:
     """Whether all rows that the wave takes can be read."""
-    read = {each.path for each in plan.units}
+    read = {unit.path for unit in plan.units}
     deleted = next((file.path for file in portion.files if file.deletes and file.path in read), None)
     if deleted is not None:
         raise WrongShape(
-            f"records of the lake table can't be read now: another engine has deleted rows of {deleted} by a delete file, which Headrace can't "
-            "apply. Nothing was committed, and no position moved; let that engine run its rewrite_data_files"
+            f"records of the lake table can't be read now: another engine has deleted rows of {deleted} by a delete "
+            "file, which Headrace can't apply. Nothing was committed, and no position moved; "
+            "let that engine run its rewrite_data_files"
         )

@@ -215,6 +215,7 @@ def _taken(clusters: Mapping[ShardKey, list[_Cluster]], limits: WaveLimits) -> d
         cluster = clusters[key][number]
         rows += sum(piece.rows for piece in cluster)
         size += sum(piece.bytes for piece in cluster)
+        # At least one cluster: else one that is larger than the limits would stop the table for good.
         if taken and (rows > limits.records or size > limits.bytes):
             break
         taken.setdefault(key, []).append(cluster)

@@ -44,9 +44,11 @@ class SourceLook:
     snapshot: int | None = None
     """The snapshot; None where the table has none."""
     sequence: int = 0
-    """The snapshot's sequence number. It grows with each commit, and that of each file tells which commit has added the file."""
+    """The snapshot's sequence number. It grows with each commit, and that of each file tells which commit has added the
+    file."""
     leads_to: Callable[[int, int], bool] = lambda _snapshot, _sequence: False
-    """Whether the snapshot, or an ancestor of it, is the one with this id and sequence number. False where nothing tells any more."""
+    """Whether the snapshot, or an ancestor of it, is the one with this id and sequence number. False where nothing
+    tells any more."""
 
 
 class SourceTable(Protocol):
@@ -57,9 +59,10 @@ class SourceTable(Protocol):
         ...
 
     def changed_by_others(self, since: int, *, lacks: int) -> str:
-        """Whether commits of other engines tell why the table lacks so many rows, or has so many more where the number is negative: the newest
-        commit of them that may have removed (or added) rows, as a sentence. Empty where those from this sequence number on, among the
-        snapshots to which main leads, can't have removed (or added) as many together. A compaction keeps the number of rows."""
+        """Whether commits of other engines tell why the table lacks so many rows, or has so many more where the number
+        is negative: the newest commit of them that may have removed (or added) rows, as a sentence. Empty where those
+        from this sequence number on, among the snapshots to which main leads, can't have removed (or added) as many
+        together. A compaction keeps the number of rows."""
         ...
 
 
@@ -83,7 +86,8 @@ class Exchange:
 
 class QuarantineTable(ParsedTable, Protocol):
     def without(self, taken: frozenset[str], shards: frozenset[ShardKey]) -> Exchange:
-        """How the rows of these files, which the table has or had, leave it. `shards`: those that the commit has ranges of."""
+        """How the rows of these files, which the table has or had, leave it. `shards`: those that the commit has ranges
+        of."""
         ...
 
     def reasons(self) -> Counter[str]:
@@ -97,8 +101,8 @@ class QuarantineTable(ParsedTable, Protocol):
 
 class Surveyor(Protocol):
     def survey(self, order: SurveyOrder) -> Survey:
-        """Which wanted rows are in these files, and which rows at all. Only columns without payloads are read, unless only aggregates are wanted:
-        then it isn't told which rows the files have."""
+        """Which wanted rows are in these files, and which rows at all. Only columns without payloads are read, unless
+        only aggregates are wanted: then it isn't told which rows the files have."""
         ...
 
 
@@ -106,9 +110,9 @@ class Parser(Surveyor, Protocol):
     def parse(
         self, plan: WavePlan, wishes: Wishes, comparison: Comparison | None = None
     ) -> tuple[Parsed, int]:
-        """Parse the rows of the wave, and write them into files that no commit names yet. Returns what was written, and the number of the
-        typed table's schema, which has the parser's columns now. `comparison`: duplicates of the rows in these files, and of each other, are
-        left out and counted."""
+        """Parse the rows of the wave, and write them into files that no commit names yet. Returns what was written, and
+        the number of the typed table's schema, which has the parser's columns now. `comparison`: duplicates of the rows
+        in these files, and of each other, are left out and counted."""
         ...
 
 
@@ -119,13 +123,14 @@ class Inferrer(Surveyor, Protocol):
 
 
 class Leaver(Surveyor, Protocol):
-    """What makes rows leave a typed table or its quarantine table: the files that have some leave it, and their other rows come back."""
+    """What makes rows leave a typed table or its quarantine table: the files that have some leave it, and their other
+    rows come back."""
 
     def copy_unselected(
         self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
     ) -> Parsed:
-        """Copy the rows of these files that aren't selected into files of the same table that no commit names yet. The report has them
-        among those that are set aside."""
+        """Copy the rows of these files that aren't selected into files of the same table that no commit names yet. The
+        report has them among those that are set aside."""
         ...
 
 
@@ -148,7 +153,8 @@ class KeptTable:
     name: str
     table: LakeTable
     files: Callable[[Callable[[], object]], tuple[TableFiles, ...]]
-    """The table's files, and those of its lineage table. Called with what carries out the commits of the typed table."""
+    """The table's files, and those of its lineage table. Called with what carries out the commits of the typed
+    table."""
     live: LiveTable
     rewriter: Callable[[], Rewriter]
     lineage: Callable[[], LineageTable]
@@ -176,7 +182,8 @@ class ParsePorts:
     code: Callable[[], str] = str
     """What parses the rows, with digests of the code and of the schema, for the ledger."""
     check_settings: Callable[[], None] = lambda: None
-    """Raises BadSetting for a schema, a function or files that no wave could use. It needs neither Spark nor a table."""
+    """Raises BadSetting for a schema, a function or files that no wave could use. It needs neither Spark nor a
+    table."""
     kept: tuple[KeptTable, ...] = ()
     """The typed table and its quarantine table, for upkeep."""
 

@@ -37,19 +37,19 @@ class IcebergSource(SourceTable):
         return self._lake.exists()
 
     def look(self) -> SourceLook:
-        at = self._lake.clock.now()
+        moment = self._lake.clock.now()
         base = self._lake.base()
         with asking(f"the storage of {self._lake.identifier}"):
-            live, known = self._manifests.look(base.table)
+            live, entries = self._manifests.look(base.table)
         files = tuple(
-            _file(known[each.path], base.table, deletes=bool(each.deletes), day=each.day)
-            for each in live.files
+            _file(entries[file.path], base.table, deletes=bool(file.deletes), day=file.day)
+            for file in live.files
         )
         head = base.table.current_snapshot()
         return SourceLook(
             base.state.positions,
             files,
-            at,
+            moment,
             snapshot=None if head is None else head.snapshot_id,
             sequence=0 if head is None else head.sequence_number or 0,
             leads_to=lambda snapshot, sequence: leads_to(base.table, snapshot, sequence),
@@ -84,7 +84,8 @@ def rows_changed(link: Link, *, removes: bool) -> float:
 
 
 def leads_to(table: Table, snapshot: int, sequence: int) -> bool:
-    """Whether a snapshot is an ancestor of main's head, or the head itself. `sequence`: its sequence number. False where nothing tells any more."""
+    """Whether a snapshot is an ancestor of main's head, or the head itself. `sequence`: its sequence number. False
+    where nothing tells any more."""
     try:
         for link in main_of(table):
             # Sequence numbers fall on the way back.

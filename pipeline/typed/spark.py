@@ -21,7 +21,7 @@ from headrace.pipeline.lake.spark.waiting import warn
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
 from headrace.pipeline.ports.tasks import Job, packed
-from headrace.pipeline.settings.choices import ColumnsFrom, ParseFormat
+from headrace.pipeline.settings.choices import ColumnsFrom
 from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.codec import decode_facts, decode_parsed
 from headrace.pipeline.typed.duplicates_plan import Comparison
@@ -29,14 +29,14 @@ from headrace.pipeline.typed.duplicates_spark import keys_type, rows_type, side_
 from headrace.pipeline.typed.filter_frame import reads_json
 from headrace.pipeline.typed.formats.decoder import Decoder
 from headrace.pipeline.typed.formats.inflate import Inflation
-from headrace.pipeline.typed.frames import Frames, columns_of
+from headrace.pipeline.typed.frames import Frames, arrow_schema, columns_of
 from headrace.pipeline.typed.json.column_types import has_not_null, spark_of, struct_of_fields
-from headrace.pipeline.typed.json.columns import Limits, Struct
+from headrace.pipeline.typed.json.columns import Struct
+from headrace.pipeline.typed.json.decode import JsonDecoder
 from headrace.pipeline.typed.json.facts import OBJECT, Fact
 from headrace.pipeline.typed.json.fit import Judge
 from headrace.pipeline.typed.json.growth import grow
-from headrace.pipeline.typed.json.rules import JsonRules, OnlyJson, PayloadRules
-from headrace.pipeline.typed.json.values import JsonValues
+from headrace.pipeline.typed.json.task_facts import Looking
 from headrace.pipeline.typed.ports import Inferrer, Parser
 from headrace.pipeline.typed.surveying import survey_by
 from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
@@ -83,32 +83,23 @@ class SparkParser(Parser, Inferrer):
         self, session: SparkSession, plan: WavePlan, wishes: Wishes, comparison: Comparison | None
     ) -> tuple[Parsed, int]:
         ship(session)
+        if self.frames.settings.columns is not ColumnsFrom.GIVEN:
+            return self._by_payloads(session, plan, wishes, comparison)
         if decoder := self.frames.decoder:
             columns, number = self.table.with_columns(self.frames.decoded_columns(decoder))
             spec = self._spec(columns, wishes)
             return self._decoded(session, plan, spec, decoder, comparison), number
         fields = self.frames.fields()
-        if self.frames.settings.columns is not ColumnsFrom.GIVEN:
-            return self._by_payloads(session, plan, wishes, fields, comparison)
         # Before the table gets columns: a callable that doesn't fit its schema adds none.
-        rows = self._rows(session, plan, fields, self._json(fields))
+        rows = self._rows(session, plan, fields)
         columns, number = self.table.with_columns(columns_of(fields))
         if not plan.units:
             return Parsed(), number
         return self._written(session, rows, plan, self._spec(columns, wishes), comparison), number
 
-    def _rows(
-        self,
-        session: SparkSession,
-        plan: WavePlan,
-        fields: Sequence[Mapping[str, Any]],
-        json: PayloadRules | None,
-    ) -> DataFrame:
+    def _rows(self, session: SparkSession, plan: WavePlan, fields: Sequence[Mapping[str, Any]]) -> DataFrame:
         # A callable gives no payloads back, and a row of it that lacks a value may go to quarantine.
-        is_callable = self.frames.settings.format is ParseFormat.CALLABLE
-        read = partial(
-            self._read, session, plan, json=json, with_payload=is_callable and has_not_null(fields)
-        )
+        read = partial(self._read, session, plan, with_payload=has_not_null(fields))
         return self.frames.rows(read, fields, has_malformed=bool(plan.malformed))
 
     def _by_payloads(
@@ -116,13 +107,12 @@ class SparkParser(Parser, Inferrer):
         session: SparkSession,
         plan: WavePlan,
         wishes: Wishes,
-        stated: Sequence[Mapping[str, Any]],
         comparison: Comparison | None,
     ) -> tuple[Parsed, int]:
         """JSON payloads that make columns. The columns are committed before the rows: what a killed run has added, the next one finds."""
         freezes = self.frames.settings.columns is ColumnsFrom.INFERRED
         limits = self.frames.limits
-        self.table.with_columns(columns_of(stated), may_have_more=True)
+        self.table.with_columns(columns_of(self.frames.fields()), may_have_more=True)
         before = self.table.own_columns()
         facts: Counter[Fact] = Counter()
         if plan.units and not (freezes and before.are_frozen):
@@ -133,8 +123,8 @@ class SparkParser(Parser, Inferrer):
         if not plan.units:
             return Parsed(), number
         judge = Judge(own.columns, limits, is_whole=not freezes)
-        rows = self._rows(session, plan, own.spark, self._json(own.spark, judge))
-        return self._written(session, rows, plan, self._spec(columns, wishes), comparison), number
+        decoder = JsonDecoder(tuple(own.spark), self.frames.settings.most_values, judge)
+        return self._decoded(session, plan, self._spec(columns, wishes), decoder, comparison), number
 
     def infer(self, plan: WavePlan) -> Struct:
         return self.asked(lambda session: self._infer(session, plan))
@@ -151,16 +141,20 @@ class SparkParser(Parser, Inferrer):
 
     def facts(self, session: SparkSession, plan: WavePlan, columns: Struct) -> Counter[Fact]:
         """What the payloads of the wave that the filter lets through have beyond these columns."""
-        looking = _looking(columns, self.frames.limits)
-        json = self._json(spark_of(columns)["fields"])
+        looking = _looking(self._compared_with(columns))
         if self.frames.settings.filter:
-            taken = self.frames.taken(self.frames.judged(self._read(session, plan, None, json)))
+            taken = self.frames.taken(self.frames.judged(self._read(session, plan, None)))
             reports = taken.mapInArrow(looking, _REPORT)
         else:
-            tasks, reading = self._reading(plan, None, json)
+            tasks, reading = self._reading(plan, None)
             reports = _numbers(session, tasks).mapInArrow(_both(reading, looking), _REPORT)
         told: list[Any] = reports.toArrow().column(0).to_pylist()
         return sum(map(decode_facts, told), Counter())
+
+    def _compared_with(self, columns: Struct) -> Looking:
+        fields: tuple[Mapping[str, Any], ...] = tuple(spark_of(columns)["fields"])
+        settings = self.frames.settings
+        return Looking(fields, arrow_schema(columns_of(fields)), self.frames.limits, settings.most_values)
 
     def _written(
         self,
@@ -175,6 +169,17 @@ class SparkParser(Parser, Inferrer):
             return _reported(rows.mapInArrow(_both(judging, _writing(spec)), _REPORT))
         # Before rows are compared: one that goes to quarantine leaves no other one out.
         rows = rows.mapInArrow(judging, rows.schema) if has_required(own_columns(spec.schema)) else rows
+        return self._compared(session, rows, plan, spec, comparison)
+
+    def _compared(
+        self,
+        session: SparkSession,
+        rows: DataFrame,
+        plan: WavePlan,
+        spec: WriteSpec,
+        comparison: Comparison,
+    ) -> Parsed:
+        """Rows of the wave that the same event hasn't made before."""
         by = self.frames.settings.key_columns
         parts = packed([each.path for each in comparison.files], cores=self.tasks)
         columns = key_columns(spec.schema, by)
@@ -193,17 +198,19 @@ class SparkParser(Parser, Inferrer):
         decoder: Decoder,
         comparison: Comparison | None,
     ) -> Parsed:
-        """Avro and Protobuf. Without a filter one Python task does all for its rows, and none passes through the JVM."""
+        """Without a filter one Python task does all for its rows, and none passes through the JVM."""
         if not plan.units:
             return Parsed()
         if comparison is not None:
             columns, filtered = small_columns(spec.schema), bool(self.frames.settings.filter)
-            records = self.frames.judged(self._read(session, plan, None, self._json_of_filter))
-            rows = records.mapInArrow(_decoding(columns, decoder), rows_type(columns, filtered=filtered))
-            return self._written(session, rows, plan, spec, comparison)
+            records = self.frames.judged(self._read(session, plan, None))
+            # Judged before rows are compared: one that goes to quarantine leaves no other one out.
+            made = _both(_decoding(columns, decoder, spec), _judging(spec.schema))
+            rows = records.mapInArrow(made, rows_type(columns, filtered=filtered))
+            return self._compared(session, rows, plan, spec, comparison)
         writing = _writing(spec, decoder)
         if self.frames.settings.filter:
-            records = self.frames.judged(self._read(session, plan, None, self._json_of_filter))
+            records = self.frames.judged(self._read(session, plan, None))
             return _reported(records.mapInArrow(writing, _REPORT))
         tasks, reading = self._reading(plan, None)
         return _reported(_numbers(session, tasks).mapInArrow(_both(reading, writing), _REPORT))
@@ -223,18 +230,16 @@ class SparkParser(Parser, Inferrer):
         session: SparkSession,
         plan: WavePlan,
         malformed: bool | None,  # noqa: FBT001 - see Reading
-        json: PayloadRules | None = None,
         *,
         with_payload: bool = False,
     ) -> DataFrame:
-        tasks, reading = self._reading(plan, malformed, json, with_payload=with_payload)
+        tasks, reading = self._reading(plan, malformed, with_payload=with_payload)
         return _numbers(session, tasks).mapInArrow(reading, rows_ddl(with_payload=with_payload))
 
     def _reading(
         self,
         plan: WavePlan,
         malformed: bool | None,  # noqa: FBT001 - see Reading
-        json: PayloadRules | None = None,
         *,
         with_payload: bool = False,
     ) -> tuple[int, _Task]:
@@ -246,22 +251,9 @@ class SparkParser(Parser, Inferrer):
             self.source.staging_spec(),
             malformed,
             self.frames.inflation,
-            json,
+            json=reads_json(self.frames.settings),
             with_payload=with_payload,
         )
-
-    def _json(self, fields: Sequence[Mapping[str, Any]], judge: Judge | None = None) -> PayloadRules | None:
-        """`fields`: as Spark writes them in JSON."""
-        settings = self.frames.settings
-        if settings.format is not ParseFormat.JSON:
-            return self._json_of_filter
-        columns = tuple((each["name"], each["type"]) for each in fields)
-        return JsonRules(JsonValues(columns, settings.most_values), judge)
-
-    @property
-    def _json_of_filter(self) -> PayloadRules | None:
-        """Of a format that isn't JSON: what its filter has to know of payloads."""
-        return OnlyJson() if reads_json(self.frames.settings) else None
 
     def asked(self, ask: Callable[[SparkSession], _T]) -> _T:
         session = self.session(warn)
@@ -309,8 +301,8 @@ def _reading(
     spec: StagingSpec,
     malformed: bool | None,  # noqa: FBT001 - see Reading
     inflation: Inflation | None,
-    json: PayloadRules | None,
     *,
+    json: bool,
     with_payload: bool,
 ) -> _Task:
     bounds = tuple(each.bound for each in plan.ranges)
@@ -334,14 +326,14 @@ def _reading(
     return read
 
 
-def _looking(columns: Struct, limits: Limits) -> _Task:
+def _looking(looking: Looking) -> _Task:
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         from headrace.pipeline.typed.codec import encode_facts
         from headrace.pipeline.typed.json.task_facts import facts_in
 
-        report = encode_facts(facts_in(batches, columns, limits))
+        report = encode_facts(facts_in(batches, looking))
         yield pa.RecordBatch.from_arrays([pa.array([report], pa.binary())], names=["report"])
 
     return look
@@ -372,11 +364,15 @@ def _marking(keys: int, within: timedelta) -> _Task:
     return mark
 
 
-def _decoding(columns: pa.Schema, decoder: Decoder) -> _Task:
-    def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from headrace.pipeline.typed.tasks.decode import decoded
+def _decoding(columns: pa.Schema, decoder: Decoder, spec: WriteSpec) -> _Task:
+    """`columns`: those of the typed table in types that Spark takes."""
 
-        return decoded(batches, decoder, columns)
+    def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from headrace.pipeline.lake.files.not_null import has_required
+        from headrace.pipeline.typed.tasks.decode import decoded
+        from headrace.pipeline.typed.tasks.write import own_columns
+
+        return decoded(batches, decoder, columns, keeps_payloads=has_required(own_columns(spec.schema)))
 
     return decode
 
@@ -414,7 +410,7 @@ def _writing(spec: WriteSpec, decoder: Decoder | None = None) -> _Task:
         rows: Iterable[pa.RecordBatch] = batches
         own = own_columns(spec.schema)
         if decoder:
-            rows = decoded(batches, decoder, spec.schema)
+            rows = decoded(batches, decoder, spec.schema, keeps_payloads=has_required(own))
             rows = with_nulls_aside(rows, own) if has_required(own) else rows
         report = write_rows(rows, spec, now=lambda: datetime.now(UTC), fresh=lambda: uuid4().hex)
         yield pa.RecordBatch.from_arrays([pa.array([encode_parsed(report)], pa.binary())], names=["report"])

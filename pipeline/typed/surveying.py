@@ -19,6 +19,8 @@ def survey_by(tasks: Tasks, order: SurveyOrder, spec: StagingSpec, job: Job) -> 
 
 def _surveying(files: Sequence[Sequence[str]], order: SurveyOrder, spec: StagingSpec) -> Work:
     def work(number: int, _now: Now) -> bytes:
+        # Imports within the function run on Spark's worker, from the shipped zip: the function is pickled without its
+        # module.
         from headrace.pipeline.typed.codec import encode_survey
         from headrace.pipeline.typed.tasks.read import survey
 

@@ -76,13 +76,14 @@ class IcebergTyped(_Parsed):
         return of_typed(self.identifier, typed=self.identifier, quarantine=f"{self.identifier}{_QUARANTINE}")
 
     def with_columns(
-        self, wanted: Sequence[NestedField], *, may_have_more: bool = False
+        self, columns: Sequence[NestedField], *, may_have_more: bool = False
     ) -> tuple[pa.Schema, int]:
-        """Give the table the parser's columns (`headrace.pipeline.typed.columns.changes`). Returns the columns that its files get, and the number of
-        the table's schema. `may_have_more`: the table may have more columns than the parser names, and its structs more fields."""
-        names = [*PROVENANCE, *(each.name for each in wanted)]
+        """Give the table the parser's columns (`headrace.pipeline.typed.columns.changes`). Returns the columns that its
+        files get, and the number of the table's schema. `may_have_more`: the table may have more columns than the
+        parser names, and its structs more fields."""
+        names = [*PROVENANCE, *(column.name for column in columns)]
         table = self._changed(
-            lambda table: change_to(table, wanted, _own(table), may_have_more=may_have_more)
+            lambda table: change_to(table, columns, _own(table), may_have_more=may_have_more)
         )
         return _file_schema(table, names), table.schema().schema_id
 
@@ -90,19 +91,22 @@ class IcebergTyped(_Parsed):
         return _own_columns(self.open())
 
     def grown(self, grow: Callable[[Struct], Struct], *, freezes: bool) -> tuple[OwnColumns, pa.Schema, int]:
-        """Give the table the columns that `grow` makes of its present ones, unless they are frozen and `freezes`. The catalog's compare-and-swap
-        decides between two processes: the slower one grows what the faster one has made. Returns the columns, those of the files, and the number
-        of the table's schema."""
+        """Give the table the columns that `grow` makes of its present ones, unless they are frozen and `freezes`. The
+        catalog's compare-and-swap decides between two processes: the slower one grows what the faster one has made.
+        Returns the columns, those of the files, and the number of the table's schema."""
 
         def change(table: Table) -> Change | None:
             own = _own_columns(table)
             if freezes and own.are_frozen:
                 return None
             update, is_changed = table.update_schema(), False
-            for each in changes(own.columns, grow(own.columns)):
-                path, kind = tuple(step or "element" for step in each.path), iceberg_type(spark_of(each.kind))
+            for growth in changes(own.columns, grow(own.columns)):
+                path, kind = (
+                    tuple(step or "element" for step in growth.path),
+                    iceberg_type(spark_of(growth.kind)),
+                )
                 is_changed = True
-                if each.is_new:
+                if growth.is_new:
                     update.add_column(path, kind)
                 else:
                     update.update_column(path, field_type=kind)
@@ -111,13 +115,14 @@ class IcebergTyped(_Parsed):
 
         table = self._changed(change, freezes=freezes)
         own = _own_columns(table)
-        names = [*PROVENANCE, *(each["name"] for each in own.spark)]
+        names = [*PROVENANCE, *(field["name"] for field in own.spark)]
         return own, _file_schema(table, names), table.schema().schema_id
 
     def _changed(self, change: Callable[[Table], Change | None], *, freezes: bool = False) -> Table:
         """The table after a change of its columns, in which `change` finds nothing left to do."""
         for _ in range(_TRIES):
             table = self.open()
+            # On the newest schema each time: the slower process finds what the faster one has added.
             update = change(table)
             # A table without columns of its own has nothing to freeze.
             freezing = freezes and not _is_frozen(table) and (update is not None or bool(_own(table)))
@@ -130,6 +135,8 @@ class IcebergTyped(_Parsed):
                     {"current-schema-id": table.schema().schema_id}
                 )
                 updates = (*updates, SetPropertiesUpdate(updates={_COLUMNS: _FROZEN}))
+                # Freezing alone changes no schema, and brings no requirement: another process may be adding a column
+                # just now.
                 only_if = (AssertTableUUID(uuid=table.metadata.table_uuid), current)
             try:
                 with asking(f"the table {self.identifier}"):
@@ -137,8 +144,8 @@ class IcebergTyped(_Parsed):
             except CommitFailedException:
                 continue
         raise Transient(
-            f"columns of {self.identifier} couldn't be added: {_TRIES} times another commit was faster. Nothing was parsed; the next wave "
-            "tries again"
+            f"columns of {self.identifier} couldn't be added: {_TRIES} times another commit was faster. "
+            "Nothing was parsed; the next wave tries again"
         )
 
 
@@ -148,19 +155,19 @@ class OwnColumns:
 
     columns: Struct
     spark: tuple[Mapping[str, Any], ...]
-    """The same as fields of a struct, as Spark writes them in JSON. Columns that Spark can't read out of JSON, such as a time of the day, are left
-    out."""
+    """These columns as fields of a struct, as Spark writes them in JSON. Columns that Spark can't read out of JSON,
+    such as a time of the day, are left out."""
     are_frozen: bool
 
 
 def _own(table: Table) -> tuple[NestedField, ...]:
-    return tuple(each for each in table.schema().fields if each.name not in PROVENANCE)
+    return tuple(field for field in table.schema().fields if field.name not in PROVENANCE)
 
 
 def _own_columns(table: Table) -> OwnColumns:
-    own = [(each, spark_field(each)) for each in _own(table)]
-    kinds = ((each.name, spark["type"] or str(each.field_type)) for each, spark in own)
-    columns = struct_of(kinds, required=[each.name for each, _ in own if each.required])
+    own = [(field, spark_field(field)) for field in _own(table)]
+    kinds = ((field.name, spark["type"] or str(field.field_type)) for field, spark in own)
+    columns = struct_of(kinds, required=[field.name for field, _ in own if field.required])
     readable = tuple(spark for _, spark in own if spark["type"] is not None)
     return OwnColumns(columns, readable, _is_frozen(table))
 
@@ -204,15 +211,18 @@ class IcebergQuarantine(_Parsed):
         files, root = file_system(spec)
         # All columns, also those that others have added to the table.
         place = StagePlace(files, root, spec, schema_to_pyarrow(table.schema()))
-        found = exchange(taken, tuple(live), place, now=self.clock.now, shards=shards)
-        deleted = next((each.path for each in look.files if each.deletes and each.path in found.gone), None)
-        if found.gone and (look.obstacle or deleted):
+        exchanged = exchange(taken, tuple(live), place, now=self.clock.now, shards=shards)
+        deleted = next(
+            (file.path for file in look.files if file.deletes and file.path in exchanged.gone), None
+        )
+        if exchanged.gone and (look.obstacle or deleted):
             why = look.obstacle or f"another engine has deleted rows of {deleted} by a delete file"
             raise WrongShape(
-                f"rows that a commit of the typed table has decided about can't leave {self.identifier} now: {why}. No row is lost, and until "
-                "they leave it these rows may be in both tables; let that engine run its rewrite_data_files, and the next wave or redrive goes on"
+                f"rows that a commit of the typed table has decided about can't leave {self.identifier} now: {why}. "
+                "No row is lost, and until they leave it these rows may be in both tables; "
+                "let that engine run its rewrite_data_files, and the next wave or redrive goes on"
             )
-        return found
+        return exchanged
 
     def reasons(self) -> Counter[str]:
         with asking(f"the storage of {self.identifier}"):
@@ -220,11 +230,12 @@ class IcebergQuarantine(_Parsed):
             counts: Counter[str] = Counter()
             for batch in scan.to_arrow_batch_reader():
                 reasons: Any = batch["reason"]
-                for each in reasons.value_counts().to_pylist():
-                    counts[each["values"] or ""] += each["counts"]
+                for tally in reasons.value_counts().to_pylist():
+                    counts[tally["values"] or ""] += tally["counts"]
         return counts
 
     def staged(self, name: str, shards: frozenset[ShardKey]) -> StagedFile:
+        # The name comes from a ledger: one of another form could lead to a file that isn't the table's.
         day = _DAY.fullmatch(name)
         path = f"{self.staging_spec().location}/{name}"
         if day is None:
@@ -239,12 +250,12 @@ class IcebergQuarantine(_Parsed):
                     footer, size = pq.read_metadata(content), len(source)
             except (FileNotFoundError, pa.ArrowException) as error:
                 raise WrongShape(
-                    f"{path} has rows that a commit of the typed table has set aside, and can't be read ({type(error).__name__}): something "
-                    "else deleted or changed it. No position moved; restore the file, which has rows of "
-                    f"{', '.join(map(str, sorted(shards)))}"
+                    f"{path} has rows that a commit of the typed table has set aside, and can't be read "
+                    f"({type(error).__name__}): something else deleted or changed it. No position moved; "
+                    f"restore the file, which has rows of {', '.join(map(str, sorted(shards)))}"
                 ) from error
         sink = pa.BufferOutputStream()
         footer.write_metadata_file(sink)
         # Upkeep deletes no file that a commit of the typed table has named: the file is as good as new.
-        now = self.clock.now().astimezone(UTC)
-        return StagedFile(path, shards, footer.num_rows, size, sink.getvalue().to_pybytes(), day[1], now)
+        moment = self.clock.now().astimezone(UTC)
+        return StagedFile(path, shards, footer.num_rows, size, sink.getvalue().to_pybytes(), day[1], moment)

@@ -1,6 +1,7 @@
 """The upkeep of a typed table and its quarantine table, and of each table beside the others.
 
-What the typed table's commits have set aside is carried out first: their staged files and ledgers are needed until then.
+What the typed table's commits have set aside is carried out first: their staged files and ledgers are needed until
+then.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ def run_upkeep_of_target(
     try:
         if not (parsing.table.exists() and settling.quarantine.exists()):
             return
+        # First: a compaction would replace files that the ledgers name, and their rows would have to be looked for.
         if not dry_run:
             settling.settle()
     except Exception as error:  # noqa: BLE001 - the upkeep of other tables goes on, and the report has the error

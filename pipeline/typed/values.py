@@ -238,17 +238,17 @@ class ShardCount:
     """How many rows the target's filter leaves out."""
 
     @property
-    def told(self) -> int:
+    def rows_told(self) -> int:
         """The rows of which a task told what became of them."""
         return self.parsed + self.aside + self.duplicates + self.filtered
 
-    def plus(self, other: ShardCount) -> ShardCount:
+    def plus(self, more: ShardCount) -> ShardCount:
         return ShardCount(
             self.key,
-            self.parsed + other.parsed,
-            self.aside + other.aside,
-            self.duplicates + other.duplicates,
-            self.filtered + other.filtered,
+            self.parsed + more.parsed,
+            self.aside + more.aside,
+            self.duplicates + more.duplicates,
+            self.filtered + more.filtered,
         )
 
 
@@ -262,8 +262,8 @@ class ApartCount:
     aggregates: int = 0
     rows: int = 0
 
-    def plus(self, other: ApartCount) -> ApartCount:
-        return ApartCount(self.key, self.low, self.aggregates + other.aggregates, self.rows + other.rows)
+    def plus(self, more: ApartCount) -> ApartCount:
+        return ApartCount(self.key, self.low, self.aggregates + more.aggregates, self.rows + more.rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """A wave of a typed table: what the lake table has and the typed table lacks is parsed, and lands in one commit.
 
     settle ─► look ─► survey ─► compare ─► parse ─► account ─► commit of the typed table ─► settle
-                                                              (decides)                    (carries out: headrace.pipeline.typed.quarantine.settle)
+                                                              (decides)            (quarantine.settle carries it out)
 
 A wave looks only into files that may have something for the typed table (`headrace.pipeline.typed.files.looked`).
 
-The typed table has the position of each shard of the lake table in its own commits. A commit is refused where another run was faster, and
-then nothing of the wave lands. So each record is parsed into one row, set aside once, or dropped by a reason that the ledger names.
+The typed table has the position of each shard of the lake table in its own commits. A commit is refused where another
+run was faster, and then nothing of the wave lands. So each record is parsed into one row, set aside once, or dropped by
+a reason that the ledger names.
 """
 
 from __future__ import annotations
@@ -76,10 +77,10 @@ class _Basis:
 
     look: SourceLook
     target: Positions
-    """The typed table's."""
+    """The positions of the typed table."""
     looked: FilesDone | None
     files: tuple[SourceFile, ...]
-    """Those that may have something left."""
+    """The files of the lake table that may have rows left to parse."""
     wishes: Wishes
     plan: WavePlan
     notes: tuple[str, ...]
@@ -107,7 +108,7 @@ class Parsing:
     deduplicating: Deduplicating | None = None
     """None where all rows stay, also those of the same event."""
     expiring: tuple[Expiring, ...] = ()
-    """Of the typed table, and of the quarantine table."""
+    """What expires rows of the typed table, and of the quarantine table."""
     known: KnownFiles = field(default_factory=KnownFiles)
     """What earlier waves of this process have found in files of the lake table."""
     on_arrow: Callable[[str], None] = lambda _: None
@@ -126,16 +127,19 @@ class Parsing:
         """Whether rows that arrived before this day (UTC) may still have to be parsed."""
         if not self.table.exists():
             return True
-        after = [each.after for each in self._wishes(self.source.look().positions).wanted]
+        after = [lack.after for lack in self._wishes(self.source.look().positions).wanted]
         # A record may have arrived a little before the one that comes before it in the shard.
         return any(
-            at is None or at.arrival is None or (at.arrival - APPROXIMATE).date() < day for at in after
+            position is None or position.arrival is None or (position.arrival - APPROXIMATE).date() < day
+            for position in after
         )
 
     def waves(self, *, at_most: timedelta | None = None) -> Iterator[ParsedWave]:
-        """Wave after wave until the typed table has caught up, or until the first wave that ends after `at_most`. At least one wave.
+        """Wave after wave until the typed table has caught up, or until the first wave that ends after `at_most`. At
+        least one wave.
 
-        Where another run was faster, the next wave takes what is left. Raises Overtaken where other runs were faster time after time.
+        Where another run was faster, the next wave takes what is left. Raises Overtaken where other runs were faster
+        time after time.
         """
         began = self.clock.monotonic()
         overtaken = 0
@@ -149,13 +153,15 @@ class Parsing:
                 continue
             overtaken = 0
             is_late = at_most is not None and self.clock.monotonic() - began > at_most.total_seconds()
+            # Once at the end, and not after each wave: an expiry is a commit, too.
             if wave.is_last or is_late:
                 yield replace(wave, notes=(*wave.notes, *self._expire()))
                 return
             yield wave
 
     def _expire(self) -> Iterator[str]:
-        """Expire snapshots of both tables, where there are too many. What a run has decided has been carried out by now."""
+        """Expire snapshots of both tables, where there are too many. What a run has decided has been carried out by
+        now."""
         # Without a lake table no wave has made them.
         if not self.table.exists():
             return
@@ -183,16 +189,19 @@ class Parsing:
         comparison = self.deduplicating.plan(plan) if self.deduplicating else None
         parsed, schema = self.parser.parse(plan, wishes, comparison)
         self.on_arrow("staged")
+        # Each row that was read has to come back, or to be dropped for a reason that the target has: else nothing is
+        # committed.
         accounts = account(
             plan, parsed, dropped_as=self.dropped_as, version=self.settings.version, schema=schema
         )
         if why := why_stop(accounts.values(), self.settings.stop_above):
             raise WrongShape(
-                f"{self.settings.name}: {why}. Nothing was committed, no record was moved aside, and no position moved. Correct the schema or "
-                "the parser, or raise stop_above of this target, and run it again"
+                f"{self.settings.name}: {why}. Nothing was committed, no record was moved aside, "
+                "and no position moved. Correct the schema or the parser, or raise stop_above of this target, "
+                "and run it again"
             )
         looked = looked_after(
-            self.known.told(basis.files),
+            self.known.described(basis.files),
             after(plan, basis.target),
             snapshot=basis.look.snapshot,
             sequence=basis.look.sequence,
@@ -205,8 +214,8 @@ class Parsing:
         return _told(accounts, snapshot, plan, basis.notes, settled)
 
     def _basis(self) -> _Basis:
-        """What the wave parses. Where the ledgers of the lake table state other rows than were found, the wave looks once more: another commit
-        may have come between the look and the reading of the ledgers."""
+        """What the wave parses. Where the ledgers of the lake table state other rows than were found, the wave looks
+        once more: another commit may have come between the look and the reading of the ledgers."""
         for looks in count(1):
             basis = self._look()
             if self.checking is None or not basis.plan.ranges:
@@ -251,6 +260,7 @@ class Parsing:
         comparison: Comparison | None,
         looked: FilesDone | None,
     ) -> int | None:
+        # After the parsing, when the user's modules have been read: this is the code that parsed.
         code = self.code()
         ranges = tuple(
             Author(self.run).range(
@@ -275,15 +285,19 @@ class Parsing:
                 basis.wishes.origins,
                 whole=True,
                 also=parsed.aside,
+                # Rows that were compared with the table land only where no other rows have come since: they may be the
+                # same events.
                 compared=comparison.positions if comparison else None,
                 looked=looked,
+                # Which files are done was found by these positions: a table that is behind them mustn't say so.
                 rests_on=basis.target,
             )
         )
         if refused := committed.landing.refused:
             raise Overtaken(
-                f"another run has parsed records for {self.settings.table} meanwhile: {refused[0].range.key}: {refused[0].why}. Nothing of "
-                "this wave was committed; the next wave goes on after the other run's records"
+                f"another run has parsed records for {self.settings.table} meanwhile: {refused[0].range.key}: "
+                f"{refused[0].why}. Nothing of this wave was committed; "
+                "the next wave goes on after the other run's records"
             )
         return committed.snapshot
 
@@ -295,10 +309,10 @@ def _told(
     notes: tuple[str, ...],
     settled: int,
 ) -> ParsedWave:
-    dropped = all_dropped(each.dropped for each in accounts.values())
+    dropped = all_dropped(accounting.dropped for accounting in accounts.values())
     return ParsedWave(
-        sum(each.parsed for each in accounts.values()),
-        sum(each.quarantined for each in accounts.values()),
+        sum(accounting.parsed for accounting in accounts.values()),
+        sum(accounting.quarantined for accounting in accounts.values()),
         dropped,
         snapshot,
         settled,

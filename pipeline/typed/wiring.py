@@ -1,4 +1,5 @@
-"""The duties of typed tables, put together from settings and ports: parsing, the columns that payloads would make, and redrives.
+"""The duties of typed tables, put together from settings and ports: parsing, the columns that payloads would make, and
+redrives.
 
     Wiring.targets ──► parsing      for Dagster's sensors and assets, and `headrace parse`
                    ├─► inferring    for `headrace parse --infer`
@@ -30,77 +31,78 @@ class TargetWiring:
     ports: TypedPorts
 
     def parsing(self, target: ParseSettings, run_id: str, *, accepts_difference: bool = False) -> Parsing:
-        """The parsing of one target. `run_id`: the run that parses, for the ledger. `accepts_difference`: whether a person has said that
-        the rows which are there are to be parsed, though the ledgers of the lake table state others."""
-        parts, wave = self.ports.parsing(target, run_id), self.settings.wave
+        """The parsing of one target. `run_id`: the run that parses, for the ledger. `accepts_difference`: whether a
+        person has said that the rows which are there are to be parsed, though the ledgers of the lake table state
+        others."""
+        parse_ports, wave = self.ports.parsing(target, run_id), self.settings.wave
         return Parsing(
             settings=target,
-            source=parts.source,
-            table=parts.table,
-            settling=Settling(table=parts.table, quarantine=parts.quarantine, run=run_id),
-            parser=parts.parser,
-            dropped_as=parts.dropped_as,
+            source=parse_ports.source,
+            table=parse_ports.table,
+            settling=Settling(table=parse_ports.table, quarantine=parse_ports.quarantine, run=run_id),
+            parser=parse_ports.parser,
+            dropped_as=parse_ports.dropped_as,
             checking=ParseChecking(
                 name=target.name,
-                source=parts.source,
-                table=parts.table,
+                source=parse_ports.source,
+                table=parse_ports.table,
                 landings=self.ports.lineage("parse"),
-                lineage=parts.lineage,
+                lineage=parse_ports.lineage,
                 retention=self.settings.upkeep.retention,
                 clock=self.ports.clock,
                 accepts_difference=accepts_difference,
             ),
-            deduplicating=_deduplicating(target, parts),
+            deduplicating=_deduplicating(target, parse_ports),
             limits=WaveLimits(wave.records, wave.bytes),
             clock=self.ports.clock,
-            expiring=tuple(map(self.expiring_of, parts.kept)),
+            expiring=tuple(map(self.expiring_of, parse_ports.kept)),
             run=run_id,
-            code=parts.code,
-            check_settings=parts.check_settings,
+            code=parse_ports.code,
+            check_settings=parse_ports.check_settings,
         )
 
     def inferring(self, target: ParseSettings) -> Inferring:
         """Which columns the payloads of a target would make."""
-        parts, wave = self.ports.parsing(target, "infer"), self.settings.wave
+        parse_ports, wave = self.ports.parsing(target, "infer"), self.settings.wave
         return Inferring(
             settings=target,
-            source=parts.source,
-            inferrer=parts.inferrer,
+            source=parse_ports.source,
+            inferrer=parse_ports.inferrer,
             limits=WaveLimits(wave.records, wave.bytes),
         )
 
     def redriving(self, target: ParseSettings, run_id: str) -> Redriving:
         """The redrive of one target's quarantine table. `run_id`: the run that parses, for the ledger."""
-        parts, wave = self.ports.parsing(target, run_id), self.settings.wave
+        parse_ports, wave = self.ports.parsing(target, run_id), self.settings.wave
         return Redriving(
             settings=target,
-            table=parts.table,
-            settling=Settling(table=parts.table, quarantine=parts.quarantine, run=run_id),
-            source=parts.set_aside,
-            redriver=parts.redriver,
-            dropped_as=parts.dropped_as,
-            deduplicating=_deduplicating(target, parts),
+            table=parse_ports.table,
+            settling=Settling(table=parse_ports.table, quarantine=parse_ports.quarantine, run=run_id),
+            source=parse_ports.set_aside,
+            redriver=parse_ports.redriver,
+            dropped_as=parse_ports.dropped_as,
+            deduplicating=_deduplicating(target, parse_ports),
             limits=WaveLimits(wave.records, wave.bytes),
             run=run_id,
-            code=parts.code,
-            check_settings=parts.check_settings,
+            code=parse_ports.code,
+            check_settings=parse_ports.check_settings,
         )
 
-    def expiring_of(self, kept: KeptTable) -> Expiring:
+    def expiring_of(self, kept_table: KeptTable) -> Expiring:
         """The expiry of the snapshots of a typed table, or of a quarantine table."""
         return Expiring(
-            table=kept.table,
-            lineage=kept.lineage,
+            table=kept_table.table,
+            lineage=kept_table.lineage,
             settings=self.settings.upkeep,
             clock=self.ports.clock,
-            what=kept.name,
+            what=kept_table.name,
         )
 
 
-def _deduplicating(target: ParseSettings, parts: ParsePorts) -> Deduplicating | None:
+def _deduplicating(target: ParseSettings, parse_ports: ParsePorts) -> Deduplicating | None:
     within = target.unique.within
     return (
-        Deduplicating(table=parts.typed.table, name=target.table, within=within)
+        Deduplicating(table=parse_ports.typed.table, name=target.table, within=within)
         if within is not None
         else None
     )

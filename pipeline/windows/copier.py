@@ -1,7 +1,8 @@
-"""Copying rows of the lake table into the table of a window: one job looks which rows are there, a second one copies them.
+"""Copying rows of the lake table into the table of a window: one job looks which rows are there, a second one copies
+them.
 
-Rows never pass through the JVM, as in a compaction: a Python task reads row groups of the lake table's files, and writes files of the
-window's table that no commit names yet.
+Rows never pass through the JVM, as in a compaction: a Python task reads row groups of the lake table's files, and
+writes files of the window's table that no commit names yet.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ RUN_AGAIN = "Nothing was committed, and no position moved; run the window again"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskCopier(Copier):
+    """Copies rows of the lake table into a window's table by tasks in Python."""
+
     tasks: Tasks
     source: IcebergTable
     table: IcebergTable
@@ -44,6 +47,8 @@ class TaskCopier(Copier):
 
 def _copying(units: Sequence[Sequence[ReadUnit]], spec: CopySpec) -> Work:
     def work(number: int, now: Now) -> bytes:
+        # Imports within the function run on Spark's worker, from the shipped zip: the function is pickled without its
+        # module.
         from uuid import uuid4
 
         from headrace.pipeline.typed.codec import encode_parsed

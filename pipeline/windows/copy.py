@@ -3,8 +3,9 @@
     begin ─► look ─► survey ─► copy ─► account ─► commit
                 └──► where nothing is left to copy: read from the stream ─► commit
 
-The window's table has a position of each shard in its own commits, and lands as the lake table does. So a killed run goes on where its last
-commit ended, the second of two runs at once is refused, and a window that was copied once gives nothing more. The lake table is only read.
+The window's table has a position of each shard in its own commits, and lands as the lake table does. So a killed run
+goes on where its last commit ended, the second of two runs at once is refused, and a window that was copied once gives
+nothing more. The lake table is only read.
 """
 
 from __future__ import annotations
@@ -64,8 +65,10 @@ class ReplayedWave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaying:
+    """The copying of one window into a table of its own, in waves."""
+
     id: str
-    """Of the window."""
+    """The id of the window."""
     windows: WindowStore
     ports: ReplayPorts
     reading: WindowReading
@@ -80,7 +83,8 @@ class Replaying:
     """What earlier waves of this process have found about the window's days."""
 
     def waves(self, *, at_most: timedelta | None = None) -> Iterator[ReplayedWave]:
-        """Wave after wave until the window is copied, or until the first wave that ends after `at_most`. At least one wave."""
+        """Wave after wave until the window is copied, or until the first wave that ends after `at_most`. At least one
+        wave."""
         began = self.clock.monotonic()
         while True:
             wave = self.wave()
@@ -103,8 +107,8 @@ class Replaying:
         look = self._look(window)
         self._begin(window, look.positions)
         # Once for the whole wave: what is left to copy and what is left to read are told of the same positions.
-        at = table.load().positions
-        wishes = wishes_of(window, at)
+        positions = table.load().positions
+        wishes = wishes_of(window, positions)
         plan = plan_next(
             wishes,
             within(look.files, self._days(window)) if wishes.wanted else (),
@@ -115,7 +119,7 @@ class Replaying:
         )
         self.on_arrow("planned")
         if not plan.ranges:
-            return self._read(window, at)
+            return self._read(window, positions)
         parsed = self.ports.copier.copy(plan)
         self.on_arrow("staged")
         # A person may have cancelled the window while its rows were copied.
@@ -125,33 +129,41 @@ class Replaying:
         return ReplayedWave(plan.rows, snapshot, plan.is_last)
 
     def _days(self, window: ReplayWindow) -> Days:
-        """The days on which the window's records arrived. They stay the same, and reading all ledgers of its shards takes a while."""
+        """The days on which the window's records arrived. They stay the same, and reading all ledgers of its shards
+        takes a while."""
         if self.id not in self.days:
             self.days[self.id] = days_of(window, story_of(self.ports.landed.entries(filter_of(window))))
         return self.days[self.id]
 
-    def _read(self, window: ReplayWindow, at: Positions) -> ReplayedWave:
+    def _read(self, window: ReplayWindow, positions: Positions) -> ReplayedWave:
         """A wave of records that the lake table lacks, from the stream. `at`: the positions of the window's table."""
         table = self.ports.table
-        stretches = stretches_of(window, at)
+        # Only what the lake table lacks: the rest would spend the shards' limits on rows that it has.
+        stretches = stretches_of(window, positions)
         if not stretches:
             return ReplayedWave()
-        manifest = self.reading.read(self.id, stretches, at, table.staging_spec())
+        manifest = self.reading.read(self.id, stretches, positions, table.staging_spec())
         self.on_arrow("staged")
         self.window()
         ranges = ranges_of(manifest, run=self.run)
         snapshot = self._land(Proposal(ranges, manifest.files, whole=True)) if ranges else None
         self.on_arrow("committed")
-        failed = next((each for each in manifest.staged if each.error), None)
+        # After the commit: what was read of the other shards needn't be read again.
+        failed = next((staged for staged in manifest.staged if staged.error), None)
         if failed is not None:
             raise Transient(
-                f"{failed.error}. Other records of the window {self.id} that were read are committed, and no position of the lake table moved; run "
-                "the window again. If this goes on, make a new window, which tells what is out of reach"
+                f"{failed.error}. Other records of the window {self.id} that were read are committed, "
+                "and no position of the lake table moved; run the window again. If this goes on, make a new window, "
+                "which tells what is out of reach"
             )
-        notes = tuple(f"{each.key}: {each.why}" for each in ranges if each.why)
+        notes = tuple(
+            f"{landed_range.key}: {landed_range.why}" for landed_range in ranges if landed_range.why
+        )
         after = table.load().positions
-        is_last = all(is_done(each, after) for each in window.ranges)
-        return ReplayedWave(sum(each.rows for each in ranges), snapshot, is_last, notes, is_read=True)
+        is_last = all(is_done(planned, after) for planned in window.ranges)
+        return ReplayedWave(
+            sum(landed_range.rows for landed_range in ranges), snapshot, is_last, notes, is_read=True
+        )
 
     def window(self) -> ReplayWindow:
         return to_work_on(self.windows, self.id)
@@ -169,74 +181,84 @@ class Replaying:
         target = self.ports.table.load().positions
         if reasons := list(why_not(window, source, target, landed)):
             raise WrongShape(
-                f"the window {window.id} can't be copied: {reasons[0]}. Nothing was copied; let the lake table land these records again, or "
-                "make a new window"
+                f"the window {window.id} can't be copied: {reasons[0]}. Nothing was copied; "
+                "let the lake table land these records again, or make a new window"
             )
 
     def _begin(self, window: ReplayWindow, source: Positions) -> None:
-        """Bring the window's table to where the window begins. Where another run has done so meanwhile, this does nothing."""
+        """Bring the window's table to where the window begins. Where another run has done so meanwhile, this does
+        nothing."""
         target = self.ports.table.load().positions
         origins = tuple((s, source.origins[s]) for s in window.streams if s not in target.origins)
         ranges = beginnings(window, target, run=self.run)
         if origins or ranges:
+            # The window's table is a landing table: from this commit on its positions refuse a second run.
             self.ports.table.commit(Proposal(ranges, origins=origins, whole=True))
             self.on_arrow("begun")
 
     def _commit(self, plan: WavePlan, parsed: Parsed) -> int | None:
+        # Nothing may drop rows of a copy: each row that was looked at has to come back.
         accounts = account(plan, parsed, dropped_as="", version="", schema=0)
         ranges = tuple(
             Author(self.run).range(
                 Kind.COPIED,
-                each.key,
-                each.after,
-                each.upto,
-                rows=accounts[each.key].parsed,
-                bytes=each.bytes,
-                arrivals=Arrivals(each.oldest, each.newest),
+                planned.key,
+                planned.after,
+                planned.upto,
+                rows=accounts[planned.key].parsed,
+                bytes=planned.bytes,
+                arrivals=Arrivals(planned.oldest, planned.newest),
                 files=parsed.files,
             )
-            for each in plan.ranges
+            for planned in plan.ranges
         )
         return self._land(Proposal(ranges, parsed.files, whole=True))
 
     def _land(self, proposal: Proposal) -> int | None:
         committed = self.ports.table.commit(proposal)
         if refused := committed.landing.refused:
-            if strange := next((each for each in refused if each.fatal), None):
+            if strange := next((refusal for refusal in refused if refusal.fatal), None):
                 raise WrongStream(f"{strange.range.key}: {what_to_do(strange.why)}")
             raise Transient(
-                f"another run has copied records of the window {self.id} meanwhile: {refused[0].range.key}: {refused[0].why}. Nothing of this "
-                "wave was committed; run the window again, and it goes on after the other run's records"
+                f"another run has copied records of the window {self.id} meanwhile: {refused[0].range.key}: "
+                f"{refused[0].why}. Nothing of this wave was committed; run the window again, "
+                "and it goes on after the other run's records"
             )
         return committed.snapshot
 
     def copied(self) -> int:
         """Rows of the window's table that were copied, by its ledgers."""
-        return sum(each.rows for each in self._ranges(Kind.COPIED))
+        return sum(copied_range.rows for copied_range in self._ranges(Kind.COPIED))
 
     def read_from_stream(self) -> int:
         """Rows of the window's table that were read from the stream, by its ledgers."""
-        return sum(each.rows for each in self._ranges(Kind.READ))
+        return sum(read_range.rows for read_range in self._ranges(Kind.READ))
 
     def losses(self) -> Iterator[str]:
         """Which records may have left the stream before they were read, by the ledgers of the window's table."""
-        return (f"{each.key}: {each.why}" for each in self._ranges(Kind.READ) if each.why)
+        return (
+            f"{read_range.key}: {read_range.why}" for read_range in self._ranges(Kind.READ) if read_range.why
+        )
 
     def _ranges(self, kind: Kind) -> Iterator[Range]:
         if self.ports.table.exists():
             entries = self.ports.lineage.entries(RangeFilter(kinds=frozenset({kind})))
-            pages = (each.page for each in entries if isinstance(each, LedgerEntry))
-            yield from (each for page in pages for each in page.ranges if each.kind is kind)
+            pages = (entry.page for entry in entries if isinstance(entry, LedgerEntry))
+            yield from (
+                landed_range for page in pages for landed_range in page.ranges if landed_range.kind is kind
+            )
 
     def _shortfall(self) -> Iterator[str]:
         window, copied = self.window(), self.copied()
+        # The ledgers state rows for whole ranges only, so of a window that cuts one the number isn't known.
         if window.is_whole and copied != window.rows:
             why = (
                 "rows may have been removed from the lake table since they landed (upkeep.retention, another engine)"
                 if copied < window.rows
-                else "aggregates of its records may have been taken apart since (`--unpack`), or another engine may have inserted rows"
+                else "aggregates of its records may have been taken apart since (`--unpack`), or another engine may "
+                "have inserted rows"
             )
             yield (
-                f"the window's table has {counted(copied, 'row')}, and the ledgers of the lake table stated {window.rows:,} when the window was "
-                f"made: {why}"
+                f"the window's table has {counted(copied, 'row')}, and the ledgers of the lake table stated "
+                f"{window.rows:,} when the window was made: {why}"
             )

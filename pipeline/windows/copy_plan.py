@@ -52,6 +52,7 @@ def stretches_of(window: ReplayWindow, target: Positions) -> dict[ShardKey, Stre
 
 
 def is_done(planned: WindowRange, target: Positions) -> bool:
+    """Whether the window's table has come to the end of this range."""
     position = target.of(planned.key)
     return position is not None and (
         position.token == planned.upto.token or (position.ended and planned.upto.ended)
@@ -107,5 +108,6 @@ def _is_in_the_way(planned: WindowRange, open_ones: list[WindowRange]) -> bool:
 def _wanted(planned: WindowRange, target: Positions) -> Wanted:
     position = target.of(planned.key)
     stretch = planned.next_stretch(position)
+    # Up to the next stretch only: nothing but the position tells what comes next.
     upto = planned.upto if stretch is None or stretch.after is None else stretch.after
     return Wanted(planned.key, position, upto, floor=sort_key_of(position))

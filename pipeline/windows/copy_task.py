@@ -28,23 +28,25 @@ class CopySpec:
 def copy_units(
     units: Iterable[ReadUnit], spec: CopySpec, *, now: Callable[[], datetime], fresh: Callable[[], str]
 ) -> Parsed:
-    """The work of one task. All columns that Headrace writes are copied; those that others have added to the lake table aren't."""
-    place, wanted = source_place(spec.source), bounds_by_shard(spec.bounds)
+    """The work of one task. All columns that Headrace writes are copied; those that others have added to the lake table
+    aren't."""
+    place, bounds = source_place(spec.source), bounds_by_shard(spec.bounds)
     files = TaskFiles(spec.table, now=now, fresh=fresh)
     counts: dict[ShardKey, int] = {}
     numbers: list[tuple[int, int]] = []
     try:
         for unit in units:
-            for key, part in parts_of(unit, place, wanted):
-                for batch in part.select(place.schema.names).combine_chunks().to_batches():
+            for key, piece in parts_of(unit, place, bounds):
+                for batch in piece.select(place.schema.names).combine_chunks().to_batches():
                     files.add(key, batch)
-                counts[key] = counts.get(key, 0) + part.num_rows
+                counts[key] = counts.get(key, 0) + piece.num_rows
             numbers.append((unit.first, unit.rows))
         return Parsed(
             files.finish(),
             counts=tuple(ShardCount(key, rows) for key, rows in sorted(counts.items())),
             numbers=tuple(numbers),
         )
+    # Also where the task is interrupted: files that no commit names would lie there until upkeep finds them.
     except BaseException as error:
         files.discard()
         if isinstance(error, CantWrite):

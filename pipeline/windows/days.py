@@ -34,4 +34,5 @@ def days_of(window: ReplayWindow, story: Story) -> Days:
 
 def within(files: Iterable[SourceFile], days: Days) -> tuple[SourceFile, ...]:
     """The files that may have rows of these days."""
+    # A file that isn't of one day, as another engine may have written it, may have rows of any day.
     return tuple(file for file in files if file.day is None or days.has(date.fromisoformat(file.day)))

@@ -61,6 +61,8 @@ Asked = Arrivals | OfSnapshot | OfRun | Numbers
 
 @dataclass(frozen=True, slots=True)
 class Made:
+    """What a window would have, before it is kept under an id."""
+
     ranges: tuple[WindowRange, ...]
     missing: tuple[str, ...]
     """What of these ranges the lake table doesn't have, or may not have: sentences for people."""

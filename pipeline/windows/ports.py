@@ -48,9 +48,10 @@ class Unpacker(Surveyor, Protocol):
         streams: Sequence[StreamId],
         shards: Mapping[ShardKey, HashRange],
     ) -> Parsed:
-        """Write the rows of these files anew, with the selected aggregates taken apart, into files that no commit names yet. The report
-        has the rows of aggregates as parsed, by shard and by bound, and the others, which stay as they were, as set aside. `selected`: a
-        shard may have several, of which none has rows of another one. `shards`: the hash keys of shards, as far as they are known."""
+        """Write the rows of these files anew, with the selected aggregates taken apart, into files that no commit names
+        yet. The report has the rows of aggregates as parsed, by shard and by bound, and the others, which stay as they
+        were, as set aside. `selected`: a shard may have several, of which none has rows of another one. `shards`: the
+        hash keys of shards, as far as they are known."""
         ...
 
 
@@ -78,13 +79,15 @@ class ReplayPorts:
     lineage: LineageTable
     """The ledgers of the window's own table."""
     stage: Callable[[], Stage]
-    """By which the window reads from the stream, with a smaller share of shards' limits than runs. Made where something is to be read."""
+    """The reader by which the window reads from the stream, with a smaller share of shards' limits than runs. Made
+    where something is to be read."""
     landed: LineageTable
     """The ledgers of the lake table."""
 
 
 class WindowPorts(TypedPorts, Protocol):
-    """The ports of an application that windows need, each made when it is first needed. A window may replace rows of a typed table."""
+    """The ports of an application that windows need, each made when it is first needed. A window may replace rows of a
+    typed table."""
 
     @property
     def ids(self) -> Ids: ...

@@ -1,8 +1,10 @@
-"""A window's records that the lake table lacks are read from the stream into the window's own table, by the reading of runs.
+"""A window's records that the lake table lacks are read from the stream into the window's own table, by the reading of
+runs.
 
     describe the streams ─► stage up to the end of each stretch ─► describe them again
 
-No lease is asked for, and no position of the lake table moves. Reading is beside the runs': it has a smaller share of each shard's limits.
+No lease is asked for, and no position of the lake table moves. Reading is beside the runs': it has a smaller share of
+each shard's limits.
 """
 
 from __future__ import annotations
@@ -25,24 +27,27 @@ from headrace.pipeline.windows.window import Stretch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowReading:
+    """Reads what the lake table lacks of a window from the stream."""
+
     source: Callable[[], ShardSource]
     """Called where something is to be read: most windows ask Kinesis for nothing."""
     stage: Callable[[], Stage]
     limits: BatchLimits
 
     def read(
-        self, window: str, stretches: Mapping[ShardKey, Stretch], at: Positions, spec: StagingSpec
+        self, window: str, stretches: Mapping[ShardKey, Stretch], positions: Positions, spec: StagingSpec
     ) -> Manifest:
         """`at`: the positions of the window's table. `spec`: that of the window's table."""
         source, streams = self.source(), sorted({key.stream for key in stretches})
         facts = {stream: _same_life(window, stream, source) for stream in streams}
-        shards = {ShardKey(s, each.shard_id): each for s in streams for each in source.list_shards(s)}
+        shards = {ShardKey(s, shard.shard_id): shard for s in streams for shard in source.list_shards(s)}
         batches = [
-            _batch(key, each, at.of(key), facts[key.stream], shards.get(key))
-            for key, each in stretches.items()
+            _batch(key, stretch, positions.of(key), facts[key.stream], shards.get(key))
+            for key, stretch in stretches.items()
         ]
         manifest = self.stage().stage(batches, spec, self.limits)
-        # Else records of a later life could come into the table as records of this one (D12 of docs/reference/protocol.md).
+        # Else records of a later life could come into the table as records of this one (D12 of
+        # docs/reference/protocol.md).
         for stream in streams:
             _same_life(window, stream, source)
         return manifest
@@ -50,36 +55,38 @@ class WindowReading:
 
 def reaches_of(keys: Sequence[ShardKey], origins: Mapping[StreamId, Origin], source: ShardSource) -> Reaches:
     """What Kinesis still has of the streams of these shards. Lives of streams that are over are left out."""
-    found: dict[StreamId, Reach] = {}
+    reaches: dict[StreamId, Reach] = {}
     for stream in sorted({key.stream for key in keys}):
         facts = _facts(stream, source)
+        # A stream that was created again under this name is another life, with other records.
         if facts is not None and facts.stream == stream:
             listed = {shard.shard_id for shard in source.list_shards(stream)}
             unlisted = [key for key in keys if key.stream == stream and key.shard_id not in listed]
             gone = frozenset(key.shard_id for key in unlisted if source.is_gone(key))
             began = origins[stream].start.at if stream in origins else None
-            found[stream] = Reach(facts.retention, facts.asked, gone, began)
-    return found
+            reaches[stream] = Reach(facts.retention, facts.asked, gone, began)
+    return reaches
 
 
 def ranges_of(manifest: Manifest, *, run: str) -> tuple[Range, ...]:
-    """What the window's table gets. A range without a record has its place in the chain, too: nothing of it is left to read."""
+    """What the window's table gets. A range without a record has its place in the chain, too: nothing of it is left to
+    read."""
     return tuple(
         Author(run).range(
             Kind.READ,
-            each.key,
-            each.after,
-            each.upto,
-            rows=each.rows,
-            bytes=each.bytes,
-            arrivals=Arrivals(each.first_arrival, each.last_arrival),
+            staged.key,
+            staged.after,
+            staged.upto,
+            rows=staged.rows,
+            bytes=staged.bytes,
+            arrivals=Arrivals(staged.first_arrival, staged.last_arrival),
             files=manifest.files,
-            why=loss_of(each),
-            records=each.records,
-            unpacked=each.unpacked,
+            why=loss_of(staged),
+            records=staged.records,
+            unpacked=staged.unpacked,
         )
-        for each in manifest.staged
-        if each.moved
+        for staged in manifest.staged
+        if staged.moved
     )
 
 
@@ -89,8 +96,8 @@ def loss_of(staged: Staged) -> str:
     if gap is None:
         return ""
     return (
-        f"records that arrived between {gap.since:%Y-%m-%d %H:%M:%S}Z and {gap.until:%Y-%m-%d %H:%M:%S}Z may have left the stream before they "
-        "were read"
+        f"records that arrived between {gap.since:%Y-%m-%d %H:%M:%S}Z and {gap.until:%Y-%m-%d %H:%M:%S}Z may have left "
+        "the stream before they were read"
     )
 
 
@@ -106,21 +113,25 @@ def _same_life(window: str, stream: StreamId, source: ShardSource) -> StreamFact
     if facts is not None and facts.stream == stream:
         return facts
     raise WrongShape(
-        f"the window {window} can't be read on from the stream {stream}: it was deleted since the window was made, or created again. Nothing of "
-        "this wave was committed, and what was committed before stays; a new window has what the lake table has"
+        f"the window {window} can't be read on from the stream {stream}: it was deleted since the window was made, "
+        "or created again. Nothing of this wave was committed, and what was committed before stays; "
+        "a new window has what the lake table has"
     )
 
 
 def _batch(
-    key: ShardKey, stretch: Stretch, at: Position | None, facts: StreamFacts, shard: Shard | None
+    key: ShardKey, stretch: Stretch, position: Position | None, facts: StreamFacts, shard: Shard | None
 ) -> Batch:
-    stands = None if at is None else at.witness
+    stands = None if position is None else position.witness
     return Batch(
         key,
-        after=at,
-        start=(at.start if at is not None else None) or TRIM,
+        after=position,
+        # A shard's first range is read from the oldest record on: nothing tells the number of the last record before
+        # it.
+        start=(position.start if position is not None else None) or TRIM,
         witness=max(stretch.since, stands or stretch.since),
         retention=facts.retention,
+        # A refusal where the beginning has left the stream would keep the user from the rest, which leaves it as well.
         goes_on=True,
         hash_range=None if shard is None else shard.hash_range,
         numbers=None if shard is None else shard.numbers,

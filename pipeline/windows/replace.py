@@ -1,11 +1,13 @@
-"""A wave of a replacement: records of a window are parsed again by the present code, and the new rows take the place of the older ones.
+"""A wave of a replacement: records of a window are parsed again by the present code, and the new rows take the place of
+the older ones.
 
     settle ─► look ─► survey ─► parse ─► copy what stays ─► account ─► commit of the typed table ─► settle
                                                                        (decides)                    (carries out)
 
-The commit of the typed table lands the new rows, removes the files with older rows of the same ranges, and raises the generation of each
-shard (`headrace.pipeline.core.ledger.generation`). So a killed run leaves either the old rows or the new ones, and of two replacements of the same rows
-at once the second one is refused. The lake table is only read, and no position of a shard moves.
+The commit of the typed table lands the new rows, removes the files with older rows of the same ranges, and raises the
+generation of each shard (`headrace.pipeline.core.ledger.generation`). So a killed run leaves either the old rows or the
+new ones, and of two replacements of the same rows at once the second one is refused. The lake table is only read, and
+no position of a shard moves.
 """
 
 from __future__ import annotations
@@ -80,23 +82,29 @@ class ReplacedWave:
         if self.snapshot is None:
             return "nothing left to replace"
         dropped = "".join(f", {rows:,} dropped by {why}" for why, rows in self.dropped.items())
-        told = f"{counted(self.rows, 'row')} parsed again: {self.parsed:,} parsed, {self.quarantined:,} set aside{dropped}"
-        return f"{told}, in the place of {counted(self.removed, 'older row')}"
+        summary = (
+            f"{counted(self.rows, 'row')} parsed again: {self.parsed:,} parsed, {self.quarantined:,} set "
+            f"aside{dropped}"
+        )
+        return f"{summary}, in the place of {counted(self.removed, 'older row')}"
 
 
 def check_replaceable(target: ParseSettings) -> None:
+    """Raise BadSetting for a target whose rows can't be replaced range by range."""
     if target.unique.by:
         raise BadSetting(
-            f"the target {target.name} lands the same event once (unique.by), and which row of an event stayed was decided by rows outside of a "
-            "window, too. So its rows can't be replaced range by range, and nothing was replaced. Parse the records into another target with "
-            "unique.by instead"
+            f"the target {target.name} lands the same event once (unique.by), and which row of an event stayed was "
+            "decided by rows outside of a window, too. So its rows can't be replaced range by range, "
+            "and nothing was replaced. Parse the records into another target with unique.by instead"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacing:
+    """The replacement of a window's rows in one typed table and its quarantine table, in waves."""
+
     id: str
-    """Of the window."""
+    """The id of the window."""
     windows: WindowStore
     settings: ParseSettings
     ports: ParsePorts
@@ -112,7 +120,8 @@ class Replacing:
     """What earlier waves of this process have found in files of the lake table."""
 
     def waves(self, *, at_most: timedelta | None = None) -> Iterator[ReplacedWave]:
-        """Wave after wave until the window is done, or until the first wave that ends after `at_most`. At least one wave."""
+        """Wave after wave until the window is done, or until the first wave that ends after `at_most`. At least one
+        wave."""
         began = self.clock.monotonic()
         self._check_whole()
         while True:
@@ -129,14 +138,17 @@ class Replacing:
         window, ports = self._window(), self.ports
         # What a commit has decided, maybe one of an older version of the code, is carried out first.
         self.settling.settle()
-        # The quarantine table first. The generations of the commit begin where this look found them, so that nothing else has decided
-        # about rows of these shards between this look and the commit.
+        # The quarantine table first. The generations of the commit begin where this look found them, so that nothing
+        # else has decided about rows of these shards between this look and the commit.
         aside_look = ports.set_aside.look()
         typed_look = ports.typed.table.look()
+        # After the generations of the look: a stale answer is refused by these, and a range that is replaced twice has
+        # the same rows.
         done = done_up_to(ports.lineage.entries(filter_of(window, DONE_ANEW)), window)
         look = ports.source.look()
         # After the look: whatever the looked-at files have, these ledgers tell.
         story = story_of(self.landings.entries(filter_of(window)))
+        # For each wave: a person may move a position back at any time.
         check_once(window, story)
         days = days_of(window, story)
         self._check(window, look.positions, typed_look.positions)
@@ -152,47 +164,59 @@ class Replacing:
         )
         if not plan.ranges:
             return ReplacedWave()
-        order = [(each.key, each.after, each.upto) for each in plan.ranges]
+        order = [(planned.key, planned.after, planned.upto) for planned in plan.ranges]
         # A row of each of the tables tells when its record arrived.
         typed, aside = (
-            self._leaving(leaver, at, survey_order_of(order, within(at.files, days), window.streams))
-            for leaver, at in ((ports.typed.leaver, typed_look), (ports.redriver, aside_look))
+            self._leaving(
+                leaver, table_look, survey_order_of(order, within(table_look.files, days), window.streams)
+            )
+            for leaver, table_look in ((ports.typed.leaver, typed_look), (ports.redriver, aside_look))
         )
         check_covered(plan, typed, aside)
         self.on_arrow("planned")
-        parsed, schema = ports.parser.parse(plan, Wishes(streams=window.streams))
-        accounts = account(
-            plan, parsed, dropped_as=ports.dropped_as, version=self.settings.version, schema=schema
-        )
-        if why := why_stop(accounts.values(), self.settings.stop_above):
-            raise WrongShape(
-                f"{self.settings.name}: {why}. Nothing of this wave was replaced, and the older rows are all there. Correct the schema or the "
-                "parser, or raise stop_above of this target, and run the window again"
-            )
-        told = with_removed(accounts, self.id, typed=typed, aside=aside)
-        kept = self._copied(ports.typed.leaver, typed, plan, typed_look.positions)
+        parsed, accounts = self._parsed(plan, window)
+        exchanged = with_removed(accounts, self.id, typed=typed, aside=aside)
+        copied = self._copied(ports.typed.leaver, typed, plan, typed_look.positions)
         kept_aside = self._copied(ports.redriver, aside, plan, aside_look.positions)
         self.on_arrow("staged")
         # A person may have cancelled the window while its rows were parsed.
         self._window()
-        generations = for_quarantine(told, parsed, kept_aside, aside)
+        generations = for_quarantine(exchanged, parsed, kept_aside, aside)
         snapshot = self._commit(
             Proposal(
-                (*self._replays(plan, parsed, told), *self._generations(aside_look.positions, generations)),
-                (*parsed.files, *_of(plan, kept.aside)),
+                (
+                    # Files alone can't guard this commit, because a range without rows has none. The generations do, by
+                    # the compare-and-swap of positions.
+                    *self._replays(plan, parsed, exchanged),
+                    *self._generations(aside_look.positions, generations),
+                ),
+                (*parsed.files, *_of(plan, copied.aside)),
                 whole=True,
                 also=(*parsed.aside, *kept_aside.aside),
-                taken=tuple(TakenFile(each.path, aside_look.at) for each in aside.files),
-                gone=tuple(each.path for each in typed.files),
+                taken=tuple(TakenFile(file.path, aside_look.at) for file in aside.files),
+                gone=tuple(file.path for file in typed.files),
             )
         )
         self.on_arrow("committed")
         self.settling.settle()
-        return _told(plan, told, snapshot)
+        return _wave_of(plan, exchanged, snapshot)
+
+    def _parsed(self, plan: WavePlan, window: ReplayWindow) -> tuple[Parsed, dict[ShardKey, Accounting]]:
+        """The rows that the present code makes of the wave's records, and what became of each."""
+        parsed, schema = self.ports.parser.parse(plan, Wishes(streams=window.streams))
+        accounts = account(
+            plan, parsed, dropped_as=self.ports.dropped_as, version=self.settings.version, schema=schema
+        )
+        if why := why_stop(accounts.values(), self.settings.stop_above):
+            raise WrongShape(
+                f"{self.settings.name}: {why}. Nothing of this wave was replaced, and the older rows are all there. "
+                "Correct the schema or the parser, or raise stop_above of this target, and run the window again"
+            )
+        return parsed, accounts
 
     def replaced(self) -> int:
         """Rows of the lake table that were parsed again for the window, by the ledgers of the typed table."""
-        return sum(read_accounting(each.account).rows for each in self._replaced_ranges())
+        return sum(read_accounting(replayed.account).rows for replayed in self._replaced_ranges())
 
     def _replaced_ranges(self) -> Iterator[Range]:
         if not self.ports.table.exists():
@@ -204,12 +228,12 @@ class Replacing:
     def _to_be_made_anew(self) -> Iterator[str]:
         """What other tables still have, and which part of them has to be made anew."""
         ranges = tuple(self._replaced_ranges())
-        oldest = min((each.first_arrival for each in ranges if each.first_arrival), default=None)
-        newest = max((each.last_arrival for each in ranges if each.last_arrival), default=None)
+        oldest = min((replayed.first_arrival for replayed in ranges if replayed.first_arrival), default=None)
+        newest = max((replayed.last_arrival for replayed in ranges if replayed.last_arrival), default=None)
         if oldest is not None and newest is not None:
             yield (
-                f"tables that were made of {self.settings.table} before still have the older rows: make them anew for records that arrived from "
-                f"{time_text(oldest)} to {time_text(newest)}"
+                f"tables that were made of {self.settings.table} before still have the older rows: "
+                f"make them anew for records that arrived from {time_text(oldest)} to {time_text(newest)}"
             )
 
     def _window(self) -> ReplayWindow:
@@ -225,13 +249,14 @@ class Replacing:
             )
         if not (ports.table.exists() and ports.quarantine.exists()):
             raise Unknown(
-                f"nothing has been parsed into {self.settings.table} yet, so that there is nothing to replace; `headrace parse "
-                f"{self.settings.name}` parses all records"
+                f"nothing has been parsed into {self.settings.table} yet, so that there is nothing to replace; "
+                f"`headrace parse {self.settings.name}` parses all records"
             )
         ports.table.ensure(create=False)
         ports.quarantine.ensure(create=False)
         look, story = self._look_with_ledgers(window)
         check_once(window, story)
+        # The ledgers state rows for whole landings only, so a cut window is counted with the landings that it cuts.
         window = grown(window, story)
         order = whole_order(window, within(look.files, days_of(window, story)))
         self._check_deletes("the lake table", look, order)
@@ -239,12 +264,12 @@ class Replacing:
 
     def _look_with_ledgers(self, window: ReplayWindow) -> tuple[SourceLook, Story]:
         """A look at the lake table, and the ledgers that state as many rows of the window's shards as it has."""
-        asked = filter_of(window)
-        before = story_of(self.landings.entries(asked))
+        shard_filter = filter_of(window)
+        before = story_of(self.landings.entries(shard_filter))
         while True:
             look = self.ports.source.look()
             self.on_arrow("looked")
-            story = story_of(self.landings.entries(asked))
+            story = story_of(self.landings.entries(shard_filter))
             # Where aggregates were taken apart after the look, the ledgers state rows that it lacks.
             if before.replays == story.replays:
                 return look, story
@@ -261,43 +286,46 @@ class Replacing:
         return leaving_of(look.files, leaver.survey(order).pieces if order.files else ())
 
     def _check_deletes(self, where: str, look: SourceLook, order: SurveyOrder) -> None:
-        asked = set(order.files)
-        deleted = next((file.path for file in look.files if file.deletes and file.path in asked), None)
+        paths = set(order.files)
+        deleted = next((file.path for file in look.files if file.deletes and file.path in paths), None)
         if deleted:
             raise WrongShape(
-                f"rows of {where} can't be read now: another engine has deleted rows of {deleted} by a delete file. Nothing of this wave was replaced; let that engine run its rewrite_data_files"
+                f"rows of {where} can't be read now: another engine has deleted rows of {deleted} by a delete file. "
+                "Nothing of this wave was replaced; let that engine run its rewrite_data_files"
             )
 
-    def _copied(self, leaver: Leaver, leaving: Leaving, plan: WavePlan, at: Positions) -> Parsed:
-        if not leaving.kept:
+    def _copied(self, leaver: Leaver, leaving: Leaving, plan: WavePlan, positions: Positions) -> Parsed:
+        if not leaving.staying:
             return Parsed()
-        streams = tuple(sorted({key.stream for key in at.shards}))
-        copied = leaver.copy_unselected(leaving.files, [each.bound for each in plan.ranges], streams)
+        streams = tuple(sorted({key.stream for key in positions.shards}))
+        copied = leaver.copy_unselected(leaving.files, [planned.bound for planned in plan.ranges], streams)
         check_copied(leaving, copied)
         return copied
 
     def _replays(
-        self, plan: WavePlan, parsed: Parsed, told: Mapping[ShardKey, Accounting]
+        self, plan: WavePlan, parsed: Parsed, accounts: Mapping[ShardKey, Accounting]
     ) -> Iterator[Range]:
         code = self.ports.code()
-        for each in plan.ranges:
+        for planned in plan.ranges:
             yield Author(self.run).range(
                 Kind.REPLAY,
-                each.key,
-                each.after,
-                each.upto,
-                rows=told[each.key].parsed,
-                bytes=each.bytes,
-                arrivals=Arrivals(each.oldest, each.newest),
+                planned.key,
+                planned.after,
+                planned.upto,
+                rows=accounts[planned.key].parsed,
+                bytes=planned.bytes,
+                arrivals=Arrivals(planned.oldest, planned.newest),
                 files=parsed.files,
-                account=replace(told[each.key], code=code).text(),
+                account=replace(accounts[planned.key], code=code).text(),
             )
 
-    def _generations(self, at: Positions, exchanged: Mapping[ShardKey, Accounting]) -> Iterator[Range]:
-        for key, told in exchanged.items():
-            before = at.of(chain_of(key))
+    # One number for a shard, which redrives count as well: both decide about the same rows, and have to exclude each
+    # other.
+    def _generations(self, positions: Positions, exchanged: Mapping[ShardKey, Accounting]) -> Iterator[Range]:
+        for key, accounting in exchanged.items():
+            before = positions.of(chain_of(key))
             yield Author(self.run).range(
-                Kind.GENERATION, chain_of(key), before, next_link(before), account=told.text()
+                Kind.GENERATION, chain_of(key), before, next_link(before), account=accounting.text()
             )
 
     def _commit(self, proposal: Proposal) -> int | None:
@@ -308,25 +336,27 @@ class Replacing:
 
     def _too_late(self, why: str) -> Transient:
         return Transient(
-            f"another commit has changed rows of {self.settings.table} or its quarantine table meanwhile: {why}. Nothing of this wave was "
-            "replaced, and no row is lost or doubled; run the window again, and it goes on with what is left"
+            f"another commit has changed rows of {self.settings.table} or its quarantine table meanwhile: {why}. "
+            "Nothing of this wave was replaced, and no row is lost or doubled; run the window again, "
+            "and it goes on with what is left"
         )
 
 
 def _of(plan: WavePlan, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
-    """Files with rows that stay, maybe of shards of which the commit has no range: they land with the commit as a whole."""
-    shards = frozenset(each.key for each in plan.ranges)
-    return tuple(replace(each, shards=shards) for each in files)
+    """Files with rows that stay, maybe of shards of which the commit has no range: they land with the commit as a
+    whole."""
+    shards = frozenset(planned.key for planned in plan.ranges)
+    return tuple(replace(staged, shards=shards) for staged in files)
 
 
-def _told(plan: WavePlan, told: Mapping[ShardKey, Accounting], snapshot: int | None) -> ReplacedWave:
-    dropped = all_dropped(each.dropped for each in told.values())
+def _wave_of(plan: WavePlan, accounts: Mapping[ShardKey, Accounting], snapshot: int | None) -> ReplacedWave:
+    dropped = all_dropped(accounting.dropped for accounting in accounts.values())
     return ReplacedWave(
         plan.rows,
-        sum(each.parsed for each in told.values()),
-        sum(each.quarantined for each in told.values()),
+        sum(accounting.parsed for accounting in accounts.values()),
+        sum(accounting.quarantined for accounting in accounts.values()),
         dropped,
-        sum(sum(each.removed) for each in told.values()),
+        sum(sum(accounting.removed) for accounting in accounts.values()),
         snapshot,
         plan.is_last,
     )

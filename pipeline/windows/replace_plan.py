@@ -100,6 +100,7 @@ def survey_order_of(
 
 
 def whole_order(window: ReplayWindow, files: Iterable[SourceFile]) -> SurveyOrder:
+    """What Spark is to look for to count all rows of the window."""
     return survey_order_of(((r.key, r.after, r.upto) for r in window.ranges), files, window.streams)
 
 
@@ -147,7 +148,7 @@ class Leaving:
     pieces: tuple[Piece, ...] = ()
 
     @property
-    def kept(self) -> int:
+    def staying(self) -> int:
         """The number of rows of these files that stay in the table, in new files."""
         return sum(file.rows for file in self.files) - sum(piece.rows for piece in self.pieces)
 
@@ -183,9 +184,10 @@ def check_covered(plan: WavePlan, typed: Leaving, aside: Leaving) -> None:
 
 
 def check_copied(leaving: Leaving, copied: Parsed) -> None:
-    if (copied_rows := sum(count.aside for count in copied.counts)) != leaving.kept:
+    """Raise where the tasks have copied another number of rows than stay in the table."""
+    if (copied_rows := sum(count.aside for count in copied.counts)) != leaving.staying:
         raise WrongShape(
-            f"the files that a replacement takes have {counted(leaving.kept, 'row')} of other records, "
+            f"the files that a replacement takes have {counted(leaving.staying, 'row')} of other records, "
             f"and {copied_rows:,} were copied. Nothing was "
             "committed; report this as an error of Headrace"
         )

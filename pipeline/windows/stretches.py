@@ -1,11 +1,12 @@
 """What a window reads from the stream: ranges that the lake table lacks, as far as Kinesis still has their records.
 Pure functions on values.
 
-the ledgers say                                       read from the stream
-a skipped range, or a foreign one                     as far as Kinesis may still have records of it
-a landed range that the retention may have removed    if Kinesis still has all of it; otherwise the lake table's rows are copied
-the first range of a shard in which reading began at  from the oldest record that Kinesis has, if Kinesis still has all from that moment on
-a moment, such as LATEST
+the ledgers say                                 read from the stream
+a skipped range, or a foreign one               as far as Kinesis may still have records of it
+a landed range that may have been removed by    if Kinesis still has all of it; otherwise the lake table's rows
+the retention                                   are copied
+the first range of a shard in which reading     from the oldest record that Kinesis has, if Kinesis still has
+began at a moment, such as LATEST               all from that moment on
 """
 
 from __future__ import annotations
@@ -102,6 +103,7 @@ def stretch_in(
     first, last = arrivals_of(step, steps, reach)
     since = first or recorded.key.stream.created
     landed_since = (reach.began if reach is not None and _has_older(step, reach) else None) or since
+    # Where Kinesis has only a part of a landed range, the lake table's own rows are copied instead.
     if recorded.rows and (
         reach is None or recorded.key.shard_id in reach.gone or landed_since < reach.horizon
     ):

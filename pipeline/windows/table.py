@@ -1,7 +1,8 @@
-"""The table of windows on Iceberg, `<lake table>_windows`: a row for each window, and a row for each later word about one.
+"""The table of windows on Iceberg, `<lake table>_windows`: a row for each window, and a row for each later word about
+one.
 
-A row is only ever added. The compare-and-swap on the table's head gives the rows one order, and each row has an id of its own: a commit
-whose answer was lost is looked for by it.
+A row is only ever added. The compare-and-swap on the table's head gives the rows one order, and each row has an id of
+its own: a commit whose answer was lost is looked for by it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from headrace.pipeline.windows.ports import WindowStore
 from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word
 
 _TRIES = 20
+# Of a refusal it is sure that nothing was written. Each commit without a clear answer may have landed, so that these
+# end sooner.
 _UNSURE_TRIES = 3
 _CREATED = "created"
 _FORM = 1
@@ -57,6 +60,7 @@ PROPERTIES = {
     FORM: TABLE_FORM,
     "format-version": "2",
     "write.metadata.previous-versions-max": "20",
+    # Each commit adds one row. Unless they are merged, each leaves a manifest that every later look has to read.
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "20",
 }
@@ -71,6 +75,8 @@ class IcebergWindowCopy(IcebergTable):
 
 
 class IcebergWindows(WindowStore):
+    """The windows of one lake table, in an Iceberg table beside it."""
+
     def __init__(self, lake: IcebergTable) -> None:
         self.identifier = f"{lake.identifier}_windows"
         self._lake = lake
@@ -78,13 +84,13 @@ class IcebergWindows(WindowStore):
     def all(self) -> tuple[KeptWindow, ...]:
         table = self._find()
         rows = [] if table is None else self._rows(table)
-        found = {
+        windows = {
             row["window"]: KeptWindow(_read(row, self.identifier)) for row in rows if row["entry"] == _CREATED
         }
         for row in rows:
-            if row["entry"] != _CREATED and row["window"] in found:
-                found[row["window"]] = found[row["window"]].after(row["entry"])
-        return tuple(found.values())
+            if row["entry"] != _CREATED and row["window"] in windows:
+                windows[row["window"]] = windows[row["window"]].after(row["entry"])
+        return tuple(windows.values())
 
     def keep(self, window: ReplayWindow) -> None:
         manifest = write_manifest(window)
@@ -93,7 +99,7 @@ class IcebergWindows(WindowStore):
         )
 
     def say(self, window: str, word: Word, *, by: str) -> None:
-        if all(each.window.id != window for each in self.all()):
+        if all(kept_window.window.id != window for kept_window in self.all()):
             raise Unknown(
                 f"there is no window {window!r}. Nothing was changed; `headrace window list` names all windows"
             )
@@ -113,31 +119,34 @@ class IcebergWindows(WindowStore):
             rows: list[dict[str, Any]] = table.scan().to_arrow().to_pylist()
         if rows and (lacking := {name for name, _, _ in _COLUMNS} - rows[0].keys()):
             raise WrongShape(
-                f"the table {self.identifier} lacks the column {min(lacking)} of a table of windows. Nothing was written to it; rename that table"
+                f"the table {self.identifier} lacks the column {min(lacking)} of a table of windows. "
+                "Nothing was written to it; rename that table"
             )
         return sorted(rows, key=lambda row: (row["number"], row["id"]))
 
     def _add(self, row: Mapping[str, str]) -> None:
+        # By its own id a row is found again whose commit got no clear answer.
         mine, unsure = uuid4().hex, list[Exception]()
         for _ in range(_TRIES):
             table = self._find()
             if table is None:
                 self._create()
                 continue
-            there = self._rows(table)
-            if any(each["id"] == mine for each in there):
+            rows = self._rows(table)
+            if any(written["id"] == mine for written in rows):
                 return
-            if row["entry"] == _CREATED and any(each["window"] == row["window"] for each in there):
+            # Ids of windows are short, so that two may be alike.
+            if row["entry"] == _CREATED and any(written["window"] == row["window"] for written in rows):
                 raise Transient(
                     f"another window has the id {row['window']} already. Nothing was kept; try again"
                 )
             if len(unsure) == _UNSURE_TRIES:
                 raise CommitUnknown(
-                    f"{len(unsure)} commits to {self.identifier} got no clear answer (last error: {unsure[-1]}). `headrace window list` tells "
-                    "whether one of them arrived"
+                    f"{len(unsure)} commits to {self.identifier} got no clear answer (last error: {unsure[-1]}). "
+                    "`headrace window list` tells whether one of them arrived"
                 ) from unsure[-1]
             try:
-                self._send(table, {**row, "id": mine, "number": len(there) + 1})
+                self._send(table, {**row, "id": mine, "number": len(rows) + 1})
             except CommitFailedException:
                 continue  # another process has added a row meanwhile
             except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
@@ -183,5 +192,6 @@ def _read(row: Mapping[str, Any], name: str) -> ReplayWindow:
         return read_manifest(row["manifest"])
     except (msgspec.DecodeError, TypeError) as error:
         raise WrongShape(
-            f"the window {row['window']!r} in {name} can't be read ({error}). A newer version of Headrace may have made it; use that version"
+            f"the window {row['window']!r} in {name} can't be read ({error}). "
+            "A newer version of Headrace may have made it; use that version"
         ) from None

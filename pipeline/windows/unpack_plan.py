@@ -55,7 +55,7 @@ class Kept:
 class LandedPart:
     """The part of a wave that came with one landing."""
 
-    kept: Kept
+    span: Kept
     landing: Range
 
 
@@ -64,7 +64,7 @@ def kept_in(window: ReplayWindow, story: Story) -> tuple[Kept, ...]:
     order."""
     # A window of very many shards still takes a part of each.
     most = max(1, _MOST_LANDINGS // max(1, len(window.ranges)))
-    return tuple(part for planned in window.ranges for part in _kept_of(planned, story, most))
+    return tuple(span for planned in window.ranges for span in _kept_of(planned, story, most))
 
 
 def parts_by_landing(plan: WavePlan, story: Story) -> tuple[LandedPart, ...]:
@@ -76,7 +76,7 @@ def parts_by_landing(plan: WavePlan, story: Story) -> tuple[LandedPart, ...]:
         candidates = [(_common(_kept(step), wave), step.range) for step in steps]
         landed_parts += sorted(
             (LandedPart(common, landing) for common, landing in candidates if common is not None),
-            key=lambda part: part.kept.low,
+            key=lambda landed_part: landed_part.span.low,
         )
     return tuple(landed_parts)
 
@@ -95,7 +95,7 @@ def _landed_whole(step: Step) -> bool:
 def _lost_until(story: Story) -> int:
     """The sequence number of a snapshot: for rows that landed before it, a ledger that is lost may have told that they
     were taken apart."""
-    return max((part.sequence for part in story.lost), default=-1)
+    return max((loss.sequence for loss in story.lost), default=-1)
 
 
 def _kept(step: Step) -> Kept:
@@ -105,54 +105,54 @@ def _kept(step: Step) -> Kept:
 def _parts(steps: Iterable[Step], scope: Kept) -> list[Kept]:
     """What landed whole of the asked records."""
     candidates = (_common(_kept(step), scope) for step in steps if _landed_whole(step))
-    return sorted((part for part in candidates if part is not None), key=lambda part: part.low)
+    return sorted((common for common in candidates if common is not None), key=lambda common: common.low)
 
 
 def _apart(key: ShardKey, story: Story) -> tuple[Kept, ...]:
     """What was taken apart since, by the ledgers that are there."""
     unpacked = (_kept(step) for step in story.replays.get(key, ()) if step.range.kind is Kind.UNPACKED)
-    return tuple(_joined(sorted(unpacked, key=lambda part: part.low)))
+    return tuple(_joined(sorted(unpacked, key=lambda span: span.low)))
 
 
 def _common(first: Kept, second: Kept) -> Kept | None:
-    after = max(first, second, key=lambda part: part.low).after
-    upto = min(first, second, key=lambda part: part.high).upto
+    after = max(first, second, key=lambda span: span.low).after
+    upto = min(first, second, key=lambda span: span.high).upto
     common = Kept(first.key, after, upto)
     return common if common.low < common.high else None
 
 
-def _left(parts: Iterable[Kept], apart: Sequence[Kept]) -> Iterator[Kept]:
+def _left(spans: Iterable[Kept], apart: Sequence[Kept]) -> Iterator[Kept]:
     """The parts without what was taken apart. `apart`: in order, none of which meets another one."""
     highs = [done.high for done in apart]
-    for part in parts:
-        yield from _without(part, apart, bisect_right(highs, part.low))
+    for span in spans:
+        yield from _without(span, apart, bisect_right(highs, span.low))
 
 
-def _without(part: Kept, apart: Sequence[Kept], place: int) -> Iterator[Kept]:
+def _without(span: Kept, apart: Sequence[Kept], place: int) -> Iterator[Kept]:
     """`place`: the place of the first one that may have something of the part."""
-    while place < len(apart) and apart[place].low < part.high:
+    while place < len(apart) and apart[place].low < span.high:
         done = apart[place]
         # Something of the part comes before what is done.
-        if part.low < done.low and done.after is not None:
-            yield replace(part, upto=done.after)
-        if part.high <= done.high:
+        if span.low < done.low and done.after is not None:
+            yield replace(span, upto=done.after)
+        if span.high <= done.high:
             return
-        part, place = replace(part, after=done.upto), place + 1
-    yield part
+        span, place = replace(span, after=done.upto), place + 1
+    yield span
 
 
-def _joined(parts: Iterable[Kept], most: int | None = None) -> Iterator[Kept]:
+def _joined(spans: Iterable[Kept], most: int | None = None) -> Iterator[Kept]:
     """Parts that meet are one, but at most so many: a wave takes one part of each shard. `parts`: in order."""
     merged: Kept | None = None
     many = 0
-    for part in parts:
-        if merged is not None and part.low <= merged.high and many != most:
-            merged = merged if part.high <= merged.high else replace(merged, upto=part.upto)
+    for span in spans:
+        if merged is not None and span.low <= merged.high and many != most:
+            merged = merged if span.high <= merged.high else replace(merged, upto=span.upto)
             many += 1
             continue
         if merged is not None:
             yield merged
-        merged, many = part, 1
+        merged, many = span, 1
     if merged is not None:
         yield merged
 
@@ -171,20 +171,20 @@ def _has_unknown(window: WindowRange, story: Story) -> bool:
     return any(_left(_parts(before, scope), _apart(window.key, story)))
 
 
-def next_wishes(window: ReplayWindow, parts: Iterable[Kept], looked: Mapping[ShardKey, Position]) -> Wishes:
+def next_wishes(window: ReplayWindow, spans: Iterable[Kept], looked: Mapping[ShardKey, Position]) -> Wishes:
     """What the next wave looks for: the first part of each shard. `looked`: up to where this run has looked already."""
     lacks: dict[ShardKey, Wanted] = {}
     waiting = False
-    for kept_part in parts:
-        upto = looked.get(kept_part.key)
+    for span in spans:
+        upto = looked.get(span.key)
         # A wave ends with a whole record, also where its end is written as the last possible user record of it.
         reached = "" if upto is None else end_of(upto)
-        if reached >= kept_part.high:
+        if reached >= span.high:
             continue
-        after = upto if reached > kept_part.low else kept_part.after
-        part = Kept(kept_part.key, after, kept_part.upto)
-        waiting = waiting or kept_part.key in lacks
-        lacks.setdefault(kept_part.key, Wanted(kept_part.key, after, kept_part.upto, floor=part.low))
+        after = upto if reached > span.low else span.after
+        rest = Kept(span.key, after, span.upto)
+        waiting = waiting or span.key in lacks
+        lacks.setdefault(span.key, Wanted(span.key, after, span.upto, floor=rest.low))
     return Wishes(tuple(lacks.values()), has_waiting=waiting, streams=window.streams)
 
 
@@ -196,7 +196,7 @@ def files_with(plan: WavePlan, files: Iterable[SourceFile]) -> tuple[SourceFile,
 
 def account_unpacked(
     plan: WavePlan,
-    parts: Iterable[LandedPart],
+    landed_parts: Iterable[LandedPart],
     files: Iterable[SourceFile],
     rewritten: Parsed,
     *,
@@ -214,14 +214,17 @@ def account_unpacked(
             f"the files have {counted(stays, 'row')} beside the aggregates, and {copied:,} were copied"
         )
     written = sum(file.rows for file in rewritten.files)
-    if written != sum(count.told for count in rewritten.counts):
+    if written != sum(count.rows_told for count in rewritten.counts):
         raise _wrong(f"{counted(written, 'row')} were written, which isn't what the tasks counted")
     _check_apart(plan, rewritten)
     apart = {(count.key, count.low): count for count in rewritten.apart}
-    pairs = [(part, apart.pop((part.kept.key, part.kept.low), None)) for part in parts]
+    pairs = [
+        (landed_part, apart.pop((landed_part.span.key, landed_part.span.low), None))
+        for landed_part in landed_parts
+    ]
     if apart:
         raise _wrong("aggregates of a landing were taken apart that the wave doesn't have")
-    return tuple((part, _account(count, window)) for part, count in pairs if count is not None)
+    return tuple((landed_part, _account(count, window)) for landed_part, count in pairs if count is not None)
 
 
 def _check_apart(plan: WavePlan, rewritten: Parsed) -> None:

@@ -1,5 +1,5 @@
-"""The work of one Spark task that takes aggregates of the lake table apart, as a plain function: files are written anew, with a row for each
-user record in the place of an aggregate. All other rows stay as they are, with all columns.
+"""The work of one Spark task that takes aggregates of the lake table apart, as a plain function: files are written
+anew, with a row for each user record in the place of an aggregate. All other rows stay as they are, with all columns.
 
 Nothing here imports Spark or the catalog.
 """
@@ -36,51 +36,58 @@ class UnpackSpec:
     schema: pa.Schema
     """All columns of the lake table."""
     selected: tuple[Bound, ...]
-    """Only aggregates of these rows are taken apart. A shard may have several, of which none has rows of another one."""
+    """Only aggregates of these rows are taken apart. A shard may have several, of which none has rows of another
+    one."""
     streams: tuple[StreamId, ...]
     shards: Mapping[ShardKey, HashRange]
 
 
 def unpack_files(paths: Sequence[str], spec: UnpackSpec, *, now: Callable[[], datetime]) -> Parsed:
+    """The work of one task: these files anew, with the selected aggregates taken apart."""
     files, root = file_system(spec.table)
     place = StagePlace(files, root, spec.table, spec.schema)
-    known = {(stream.name, stream.epoch): stream for stream in spec.streams}
+    streams = {(stream.name, stream.epoch): stream for stream in spec.streams}
     bounds = _bounds_of(spec.selected)
     counts: dict[ShardKey, ShardCount] = {}
     apart: dict[tuple[ShardKey, str], ApartCount] = {}
 
     def parts(rows: pa.Table) -> Iterator[tuple[ShardKey, pa.RecordBatch]]:
         for batch in rows.to_batches():
-            for key, its in by_shard(batch, known):
-                stays, aggregates = _divided(its, bounds.get(key, ()))
+            for key, shard_rows in by_shard(batch, streams):
+                stays, aggregates = _divided(shard_rows, bounds.get(key, ()))
                 if stays.num_rows:
                     count(ShardCount(key, aside=stays.num_rows))
                     yield key, stays
-                for low, whole in aggregates:
-                    at = key, low
-                    apart[at] = apart.get(at, ApartCount(*at)).plus(ApartCount(*at, aggregates=len(whole)))
-                    for part in filter(len, map(without_views, taken_apart(whole, spec.shards.get(key)))):
-                        count(ShardCount(key, parsed=len(part)))
-                        apart[at] = apart[at].plus(ApartCount(*at, rows=len(part)))
-                        yield key, part
+                for low, aggregate_rows in aggregates:
+                    landing = key, low
+                    apart[landing] = apart.get(landing, ApartCount(*landing)).plus(
+                        ApartCount(*landing, aggregates=len(aggregate_rows))
+                    )
+                    # KCL drops user records of other shards, so that an aggregate may become no row.
+                    for user_rows in filter(
+                        len, map(without_views, taken_apart(aggregate_rows, spec.shards.get(key)))
+                    ):
+                        count(ShardCount(key, parsed=len(user_rows)))
+                        apart[landing] = apart[landing].plus(ApartCount(*landing, rows=len(user_rows)))
+                        yield key, user_rows
 
-    def count(each: ShardCount) -> None:
-        counts[each.key] = counts.get(each.key, ShardCount(each.key)).plus(each)
+    def count(more: ShardCount) -> None:
+        counts[more.key] = counts.get(more.key, ShardCount(more.key)).plus(more)
 
-    made = copied_anew(paths, place, parts, now)
+    staged = copied_anew(paths, place, parts, now)
     return Parsed(
-        made,
+        staged,
         counts=tuple(counts[key] for key in sorted(counts)),
-        apart=tuple(apart[at] for at in sorted(apart)),
+        apart=tuple(apart[landing] for landing in sorted(apart)),
     )
 
 
 def _bounds_of(selected: Iterable[Bound]) -> Mapping[ShardKey, Sequence[Bound]]:
     """The bounds of each shard, in their order."""
-    found: dict[ShardKey, list[Bound]] = {}
-    for each in sorted(selected, key=lambda bound: bound.low):
-        found.setdefault(each.key, []).append(each)
-    return found
+    by_shard_key: dict[ShardKey, list[Bound]] = {}
+    for selected_bound in sorted(selected, key=lambda bound: bound.low):
+        by_shard_key.setdefault(selected_bound.key, []).append(selected_bound)
+    return by_shard_key
 
 
 def _divided(
@@ -91,14 +98,14 @@ def _divided(
         return rows, ()
     aggregates = np.flatnonzero(are_aggregates(rows).to_numpy(zero_copy_only=False))
     keys: Any = sort_keys(rows["sequence_number"], rows["sub_sequence_number"])
-    lows = [each.low for each in bounds]
-    found: dict[int, list[int]] = {}
+    lows = [bound.low for bound in bounds]
+    members: dict[int, list[int]] = {}
     for row, text in zip(aggregates.tolist(), keys.take(pa.array(aggregates)).to_pylist(), strict=True):
         # A row without a sequence number isn't a record of Kinesis.
         place = -1 if text is None else bisect_left(lows, text) - 1
         if place >= 0 and ((high := bounds[place].high) is None or text < high):
-            found.setdefault(place, []).append(row)
+            members.setdefault(place, []).append(row)
     stays = np.ones(rows.num_rows, bool)
-    for its in found.values():
-        stays[its] = False
-    return rows.filter(pa.array(stays)), [(lows[n], rows.take(pa.array(found[n]))) for n in sorted(found)]
+    for places in members.values():
+        stays[places] = False
+    return rows.filter(pa.array(stays)), [(lows[n], rows.take(pa.array(members[n]))) for n in sorted(members)]

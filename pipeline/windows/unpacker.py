@@ -25,6 +25,8 @@ from headrace.pipeline.windows.unpack_task import UnpackSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskUnpacker(Unpacker):
+    """Takes aggregates of the lake table apart by tasks in Python."""
+
     tasks: Tasks
     table: IcebergTable
 
@@ -57,6 +59,8 @@ def spec_of(
 
 def _unpacking(paths: Sequence[Sequence[str]], spec: UnpackSpec) -> Work:
     def work(number: int, now: Now) -> bytes:
+        # Imports within the function run on Spark's worker, from the shipped zip: the function is pickled without its
+        # module.
         from headrace.pipeline.typed.codec import encode_parsed
         from headrace.pipeline.windows.unpack_task import unpack_files
 

@@ -87,6 +87,8 @@ class WindowRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayWindow:
+    """Records that are brought once more: a range of each of some shards."""
+
     id: str
     application: str
     made: datetime
@@ -194,7 +196,7 @@ class KeptWindow:
         )
 
     @property
-    def told(self) -> str:
+    def outcome(self) -> str:
         """What was said of the window, for people; empty where nothing was."""
         if self.is_cancelled:
             return "done, and cancelled since" if self.is_done else "cancelled"

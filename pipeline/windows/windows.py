@@ -1,5 +1,5 @@
-"""Windows are made of the ledgers, kept, found and cancelled. `headrace.pipeline.windows.copy` copies them, and `headrace.pipeline.windows.replace` parses
-them again."""
+"""Windows are made of the ledgers, kept, found and cancelled. `headrace.pipeline.windows.copy` copies them, and
+`headrace.pipeline.windows.replace` parses them again."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ _ID_LENGTH = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windowing:
+    """Makes windows of the ledgers, finds them, and notes a person's words about them."""
+
     settings: Settings
     windows: WindowStore
     lineage: LineageTable
@@ -39,7 +41,7 @@ class Windowing:
 
     def create(
         self,
-        asked: Asked,
+        request: Asked,
         *,
         how: str,
         stream: str | None = None,
@@ -47,34 +49,38 @@ class Windowing:
         unpack: bool = False,
         from_stream: bool = False,
     ) -> ReplayWindow:
-        """`how`: what is asked for, as a sentence without its point. `stream`: only shards of streams with this name. `target`: the target
-        whose rows are to be replaced. `unpack`: whether aggregates are to be taken apart in the lake table. `from_stream`: whether the window reads from the
-        stream what the lake table lacks."""
-        shards = frozenset({asked.shard_id}) if isinstance(asked, Numbers) else None
+        """`how`: what is asked for, as a sentence without its point. `stream`: only shards of streams with this name.
+        `target`: the target whose rows are to be replaced. `unpack`: whether aggregates are to be taken apart in the
+        lake table. `from_stream`: whether the window reads from the stream what the lake table lacks."""
+        # A window by numbers is of one shard id, so that the ledgers of the others needn't be read.
+        shards = frozenset({request.shard_id}) if isinstance(request, Numbers) else None
         of = RangeFilter(stream=stream, shards=shards)
         now, entries = self.clock.now(), tuple(self.lineage.entries(of))
         story = story_of(entries)
         keys = [key for key in story.keys if stream in (None, key.stream.name)]
-        made = make_window(
+        selection = make_window(
             story,
-            asked,
+            request,
             takes=keys.__contains__,
             kept_from=first_kept_day(now, self.settings.upkeep.retention, None),
             reaches=reaches_of(keys, _origins(entries), self.source()) if from_stream else None,
         )
-        if not made.ranges:
+        if not selection.ranges:
             raise Unknown(
-                f"the ledgers of the lake table have no range of records for this: {how}. No window was made; `headrace lineage` shows all ranges"
+                f"the ledgers of the lake table have no range of records for this: {how}. No window was made; "
+                "`headrace lineage` shows all ranges"
             )
-        if unpack and made.twice:
+        if unpack and selection.twice:
             raise WrongShape(
-                f"the lake table has records of {made.twice[0]} twice in this window, because a person moved the position of the shard back. "
-                "Nothing was made: which of the two rows of an aggregate is to be taken apart can't be told. Choose records that landed once"
+                f"the lake table has records of {selection.twice[0]} twice in this window, because a person moved the "
+                "position of the shard back. Nothing was made: which of the two rows of an aggregate is to be taken "
+                "apart can't be told. Choose records that landed once"
             )
-        if target and made.twice:
+        if target and selection.twice:
             raise WrongShape(
-                f"the lake table has records of {made.twice[0]} twice in this window, because a person moved the position of the shard back. "
-                f"Nothing was made: the rows of {target} would be there twice, too. Choose records that landed once"
+                f"the lake table has records of {selection.twice[0]} twice in this window, because a person moved the "
+                f"position of the shard back. Nothing was made: the rows of {target} would be there twice, too. "
+                "Choose records that landed once"
             )
         window = ReplayWindow(
             id=self.ids.fresh().replace("-", "")[:_ID_LENGTH].lower(),
@@ -82,9 +88,9 @@ class Windowing:
             made=now,
             by=self.by,
             how=how,
-            ranges=made.ranges,
-            missing=made.missing,
-            oldest_day=made.oldest_day,
+            ranges=selection.ranges,
+            missing=selection.missing,
+            oldest_day=selection.oldest_day,
             target=target,
             unpack=unpack,
         )
@@ -92,9 +98,9 @@ class Windowing:
         return window
 
     def find(self, window: str) -> KeptWindow:
-        for each in self.windows.all():
-            if each.window.id == window:
-                return each
+        for kept_window in self.windows.all():
+            if kept_window.window.id == window:
+                return kept_window
         raise Unknown(f"there is no window {window!r}; `headrace window list` names all windows")
 
     def say(self, window: str, word: Word) -> None:
@@ -105,24 +111,25 @@ class Windowing:
 
 def note_done(windows: WindowStore, window: str, *, by: str) -> None:
     """Note that all of a window was copied or replaced, unless that is noted already."""
-    if not any(each.window.id == window and each.is_done for each in windows.all()):
+    if not any(kept_window.window.id == window and kept_window.is_done for kept_window in windows.all()):
         windows.say(window, Word.DONE, by=by)
 
 
 def _origins(entries: Iterable[LedgerEntry | Lost]) -> dict[StreamId, Origin]:
-    pages = (each.page for each in entries if isinstance(each, LedgerEntry))
+    pages = (entry.page for entry in entries if isinstance(entry, LedgerEntry))
     return {stream: origin for page in pages for stream, origin in page.origins}
 
 
 def to_work_on(windows: WindowStore, window: str) -> ReplayWindow:
     """A window of which the next wave may be committed. Raises Unknown for one that doesn't exist or is cancelled."""
-    found = next((each for each in windows.all() if each.window.id == window), None)
-    if found is None:
+    match_ = next((kept_window for kept_window in windows.all() if kept_window.window.id == window), None)
+    if match_ is None:
         raise Unknown(
             f"there is no window {window!r}. Nothing was changed; `headrace window list` names all windows"
         )
-    if found.is_cancelled:
+    if match_.is_cancelled:
         raise Unknown(
-            f"the window {window} is cancelled. What was committed before stays; `headrace window run {window} --resume` goes on"
+            f"the window {window} is cancelled. What was committed before stays; "
+            f"`headrace window run {window} --resume` goes on"
         )
-    return found.window
+    return match_.window

@@ -1,7 +1,8 @@
-"""The duties of windows, put together from settings and ports: making a window, and bringing its records where they are to be once more.
+"""The duties of windows, put together from settings and ports: making a window, and bringing its records where they are
+to be once more.
 
     Wiring.windows ──► windowing    for `headrace window`, and the replay job: makes, finds and cancels windows
-                   ├─► redoing      for `headrace window run`, and the replay job: one of the three below, as the window says
+                   ├─► redoing      for `headrace window run`, and the replay job: one of the three below
                    │     ├─► replaying    copies the window's records into a table of its own
                    │     ├─► replacing    replaces the window's rows in a typed table
                    │     └─► unpacking    takes the window's aggregates apart in the lake table
@@ -31,6 +32,8 @@ from headrace.pipeline.windows.windows import Windowing
 
 @dataclass(frozen=True, slots=True)
 class WindowWiring:
+    """Puts the duties of windows together, from settings and ports."""
+
     settings: Settings
     ports: WindowPorts
 
@@ -56,15 +59,15 @@ class WindowWiring:
     def replaying(self, window: str, run_id: str) -> Replaying:
         """The copying of one window. `run_id`: the run that copies, for the ledger."""
         wave, ports = self.settings.wave, self.ports
-        parts = ports.replaying(window, run_id)
+        replay_ports = ports.replaying(window, run_id)
         return Replaying(
             id=window,
             windows=ports.windows(),
-            ports=parts,
+            ports=replay_ports,
             reading=WindowReading(
                 # By the name of the table's writer: each commit compares this host's clock with Kinesis's newest Date.
                 source=lambda: ports.source(f"window {window}"),
-                stage=parts.stage,
+                stage=replay_ports.stage,
                 limits=BatchLimits(wave.records, wave.bytes, wave.seconds.total_seconds()),
             ),
             limits=WaveLimits(wave.records, wave.bytes),
@@ -73,15 +76,16 @@ class WindowWiring:
         )
 
     def replacing(self, window: ReplayWindow, run_id: str) -> Replacing:
-        """The replacement of a window's rows in the typed table of its target. `run_id`: the run that parses, for the ledger."""
+        """The replacement of a window's rows in the typed table of its target. `run_id`: the run that parses, for the
+        ledger."""
         target = self.target_of(window)
-        parts, wave = self.ports.parsing(target, run_id), self.settings.wave
+        parse_ports, wave = self.ports.parsing(target, run_id), self.settings.wave
         return Replacing(
             id=window.id,
             windows=self.ports.windows(),
             settings=target,
-            ports=parts,
-            settling=Settling(table=parts.table, quarantine=parts.quarantine, run=run_id),
+            ports=parse_ports,
+            settling=Settling(table=parse_ports.table, quarantine=parse_ports.quarantine, run=run_id),
             landings=self.ports.lineage("window"),
             limits=WaveLimits(wave.records, wave.bytes),
             clock=self.ports.clock,
@@ -115,5 +119,6 @@ class WindowWiring:
             if target.name == window.target:
                 return target
         raise Unknown(
-            f"the window {window.id} replaces rows of the target {window.target!r}, which isn't under `parse` in the settings. Nothing was changed"
+            f"the window {window.id} replaces rows of the target {window.target!r}, which isn't under `parse` in the "
+            "settings. Nothing was changed"
         )

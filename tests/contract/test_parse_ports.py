@@ -349,7 +349,7 @@ def rows_that_are_not_selected_are_copied(made: Made) -> None:
             plan.taken, [each.bound for each in plan.wave.ranges], [STREAM]
         )
         assert [(c.key, c.aside) for c in copied.counts] == kept
-        assert sum(file.rows for file in copied.aside) == plan.kept
+        assert sum(file.rows for file in copied.aside) == plan.staying
     assert (
         made.redriver.survey(plan_look(look.files, look.positions, Selection(reason="another"))).pieces == ()
     )

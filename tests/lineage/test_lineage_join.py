@@ -201,7 +201,7 @@ def _fates(plan: CountPlan, history: History) -> list[object]:
     found: list[object] = []
     for of in plan.spans:
         places = [(bisect_left(of.ends, text), text) for text in texts]
-        found += [(of.shard_id, text, of.wanted[at] if at < len(of.ends) else 0) for at, text in places]
+        found += [(of.shard_id, text, of.claims[at] if at < len(of.ends) else 0) for at, text in places]
     return found
 
 

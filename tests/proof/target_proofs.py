@@ -83,7 +83,7 @@ def prove(
 ) -> tuple[Proof, TableProof]:
     """The proof of the lake table with one table that was made of it."""
     proof = replace(
-        proving_without_kinesis(bed.lake.handle(), bed.clock, settings), made=lambda: [ports()]
+        proving_without_kinesis(bed.lake.handle(), bed.clock, settings), target_ports=lambda: [ports()]
     ).run(window, anew=anew)
     (table,) = proof.tables
     return proof, table

@@ -77,7 +77,7 @@ def test_each_file_is_counted_once_and_each_round_has_only_ranges_of_its_days(fa
 
     class Watched(IcebergProof):
         def count(self, files: Sequence[LiveFile], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
-            asked.append((len(files), sum(wanted == 1 for each in spans for wanted in each.wanted)))
+            asked.append((len(files), sum(wanted == 1 for each in spans for wanted in each.claims)))
             return super().count(files, spans)
 
     table = Watched(family.lake.handle(), family.tasks)

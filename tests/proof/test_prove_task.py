@@ -71,7 +71,7 @@ def span_of(row: Row, shards: tuple[ShardSpans, ...]) -> tuple[int, int] | None:
     for place, shard in enumerate(shards):
         if shard.shard_id == row[0]:
             for span, (after, upto) in enumerate(pairwise(shard.ends), start=1):
-                if after < key(*row[1:]) <= upto and shard.wanted[span]:
+                if after < key(*row[1:]) <= upto and shard.claims[span]:
                     return place, span
     return None
 
@@ -105,9 +105,9 @@ def test_a_task_counts_what_a_plain_count_finds(
         found = count_rows(file, spec(folder, *shards))
     places = Counter(span_of(row, shards) for row in content)
     strangers = places.pop(None, 0)
-    known = sum(n for (shard, span), n in places.items() if shards[shard].wanted[span] == NOT_ASKED)  # type: ignore[misc]
+    known = sum(n for (shard, span), n in places.items() if shards[shard].claims[span] == NOT_ASKED)  # type: ignore[misc]
     asked = Counter(
-        {place: n for place, n in places.items() if shards[place[0]].wanted[place[1]] != NOT_ASKED}  # type: ignore[index]
+        {place: n for place, n in places.items() if shards[place[0]].claims[place[1]] != NOT_ASKED}  # type: ignore[index]
     )
     sums: Counter[tuple[int, int]] = Counter()
     for place, number in counted(found.parts):

@@ -88,7 +88,7 @@ def compared(
     return Shadowing(
         table=IcebergProof(lake, LocalTasks(bed.clock)),
         lineage=IcebergLineage(lake),
-        other=other,
+        other_side=other,
         stream=None,
     ).run(window)
 

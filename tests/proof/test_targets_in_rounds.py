@@ -51,7 +51,7 @@ def proofs_of(bed: Bed) -> tuple[list[str], list[str]]:
 def _proof(bed: Bed, most: int, *, anew: bool = True) -> Proof:
     return replace(
         proving_without_kinesis(bed.lake.handle(), bed.clock),
-        made=lambda: [typed_ports(bed)],
+        target_ports=lambda: [typed_ports(bed)],
         most_ranges=most,
     ).run(anew=anew)
 

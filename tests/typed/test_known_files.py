@@ -28,4 +28,4 @@ def test_a_file_that_cant_be_read_hides_no_other_file():
     known, files = KnownFiles(), [SourceFile(path, 1) for path in paths]
     for _ in range(30):
         known.look_through_some(files, surveyor)
-    assert [file.path for file in known.told(files) if file.parts is None] == [paths[10]]
+    assert [file.path for file in known.described(files) if file.parts is None] == [paths[10]]

@@ -67,8 +67,8 @@ def earlier(*waves: tuple[int | None, int, int], looked: int | None = 99) -> Par
     for after, upto, rows in waves:
         end = at(upto)
         assert end is not None
-        why = Accounting(rows, rows).text()
-        parsed = Range(Kind.PARSED, A, at(after), end, run="r", claim="r", rows=rows, why=why)
+        account = Accounting(rows, rows).text()
+        parsed = Range(Kind.PARSED, A, at(after), end, run="r", claim="r", rows=rows, account=account)
         done = None if looked is None else FilesDone(looked, looked, looked)
         pages.append(LedgerPage((parsed,), looked=done))
     return ParsedSoFar(pages)

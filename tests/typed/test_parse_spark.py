@@ -19,7 +19,7 @@ from headrace.pipeline.typed import spark as parse
 from headrace.pipeline.typed.context import BatchContext
 from headrace.pipeline.typed.filter_frame import FAILED, NOT_JSON
 from headrace.pipeline.typed.frames import Frames
-from headrace.pipeline.typed.json.rules import NO_OBJECT
+from headrace.pipeline.typed.json.text import NO_OBJECT
 from headrace.pipeline.typed.spark import SparkParser
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.typed.wave import Parsing

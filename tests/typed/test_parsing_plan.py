@@ -370,9 +370,9 @@ def test_an_accounting_of_another_version_is_refused():
 
 def a_page(after: int | None, upto: int, aside: int) -> LedgerPage:
     names = (f"f{upto}",) if aside else ()
-    why = Accounting(aside, 0, aside, aside=names).text()
+    account = Accounting(aside, 0, aside, aside=names).text()
     before = None if after is None else at(after)
-    return LedgerPage((Range(Kind.PARSED, A, before, at(upto), run="r", claim="r", why=why),))
+    return LedgerPage((Range(Kind.PARSED, A, before, at(upto), run="r", claim="r", account=account),))
 
 
 def test_the_quarantine_table_gets_what_all_later_commits_have_set_aside():

@@ -85,7 +85,7 @@ def test_a_portion_takes_whole_files_within_the_limits_and_at_least_one():
     pieces = [a_piece("d/one", 1), a_piece("d/two", 2), a_piece("d/two", 3, key=B)]
     whole = plan(*pieces, reason="bad")
     assert [each.path for each in whole.taken] == ["d/one", "d/two"]
-    assert (whole.wave.rows, whole.kept) == (6, 2)
+    assert (whole.wave.rows, whole.staying) == (6, 2)
     assert [(each.key, each.upto.sequence, each.reason) for each in whole.wave.ranges] == [
         (A, 2, "bad"),
         (B, 3, "bad"),

@@ -60,8 +60,8 @@ def a_piece(number: int, *, rows: int = 2, path: str = "one", key: ShardKey = A)
 
 
 def a_replay(key: ShardKey, after: int, upto: int, *, window: str = "w", kind: Kind = Kind.REPLAY) -> Range:
-    why = Accounting(0, 0, window=window).text()
-    return Range(kind, key, Position(after), Position(upto), run="r", claim="r", why=why)
+    account = Accounting(0, 0, window=window).text()
+    return Range(kind, key, Position(after), Position(upto), run="r", claim="r", account=account)
 
 
 def test_a_window_is_done_up_to_its_last_replay_and_begins_where_it_begins():
@@ -126,7 +126,7 @@ def test_a_file_leaves_with_all_of_its_rows_and_the_others_are_kept():
     files = [SourceFile("two", 3), SourceFile("one", 7), SourceFile("three", 9)]
     found = leaving_of(files, [a_piece(3), a_piece(4, path="two"), a_piece(5, key=B)])
     assert [each.path for each in found.files] == ["one", "two"]
-    assert (found.kept, found.rows_of(A), found.rows_of(B)) == (4, 4, 2)
+    assert (found.staying, found.rows_of(A), found.rows_of(B)) == (4, 4, 2)
     check_copied(found, Parsed(counts=(ShardCount(A, aside=4),)))
     with pytest.raises(WrongShape) as refused:
         check_copied(found, Parsed(counts=(ShardCount(A, aside=3),)))

@@ -168,7 +168,7 @@ PLAN = WavePlan(
 FILES = (SourceFile("one", 6), SourceFile("two", 5))
 FIRST, SECOND = a_range(None, 10), a_range(10, 25)
 PARTS = parts_by_landing(PLAN, a_story(FIRST, SECOND))
-LOWS = tuple(each.kept.low for each in PARTS)
+LOWS = tuple(each.span.low for each in PARTS)
 
 
 def made(parts: Mapping[str, tuple[int, int]], *, rows: int = 7, stays: int = 3, written: int = 10) -> Parsed:
@@ -179,7 +179,7 @@ def made(parts: Mapping[str, tuple[int, int]], *, rows: int = 7, stays: int = 3,
 
 
 def test_a_wave_has_a_part_for_each_landing_that_it_takes_apart():
-    assert [(each.kept.after, each.kept.upto, each.landing) for each in PARTS] == [
+    assert [(each.span.after, each.span.upto, each.landing) for each in PARTS] == [
         (None, Position(10), FIRST),
         (Position(10), Position(20), SECOND),
     ]
@@ -256,7 +256,7 @@ def test_a_proof_counts_the_new_rows_in_the_range_by_which_their_aggregate_lande
     assert [cluster.rows for cluster in plan.clusters] == [7, 2]
     (spans,) = plan.spans
     # One range has rows in each span, so that a row that is there twice is found.
-    assert spans.wanted == (0, 1, 1)
+    assert spans.claims == (0, 1, 1)
     last = sort_key_of(Position(10, 4))
     (span,) = spans_of(spans.ends, plan.clusters[0].steps[0])
     assert (spans.ends[span - 1] if span else "") < last <= spans.ends[span]

@@ -14,7 +14,7 @@ def listed(windows_kept: "Sequence[KeptWindow]", windows: "WindowWiring") -> "It
     for kept_window in windows_kept:
         tail = f", replaces rows of {kept_window.window.target}" if kept_window.window.target else ""
         tail += ", takes aggregates apart" if kept_window.window.unpack else ""
-        tail += f", {kept_window.told}" if kept_window.told else ""
+        tail += f", {kept_window.outcome}" if kept_window.outcome else ""
         tail += f", keeps days from {_first(kept_window)} on" if _keeps_days(kept_window, windows) else ""
         yield (
             f"{kept_window.window.id}  {kept_window.window.made:%Y-%m-%d %H:%M:%S}Z  "
@@ -29,7 +29,7 @@ def shown(kept_window: "KeptWindow", windows: "WindowWiring") -> "Iterator[str]"
 
     window = kept_window.window
     yield f"window {window.id}: {window.how}"
-    since = f", and {kept_window.told.removesuffix(' since')} since" if kept_window.told else ""
+    since = f", and {kept_window.outcome.removesuffix(' since')} since" if kept_window.outcome else ""
     yield f"made at {window.made:%Y-%m-%d %H:%M:%S}Z by {window.by}{since}"
     if _keeps_days(kept_window, windows):
         yield (

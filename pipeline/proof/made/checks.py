@@ -1,7 +1,7 @@
 """Does a typed table account for each row of the lake table's ranges? Pure functions on what was read.
 
     ledgers of the typed table   rows in = parsed + set aside + dropped, for each range
-    rows of the three tables     for each range the numbers that its ledger states, and no row in both tables, twice, or from nowhere
+    rows of the three tables     for each range the numbers that its ledger states, and no row twice or from nowhere
 
 The table of a window is judged as a typed table that parses every row: it has no quarantine table.
 """
@@ -32,6 +32,7 @@ from headrace.pipeline.proof.verdict import Check, TableProof, checked
 
 
 def target_proof(evidence: TargetEvidence) -> TableProof:
+    """What the evidence shows about a table that was made of the lake table."""
     looks = _looks(evidence)
     return TableProof(
         name=evidence.table.name,

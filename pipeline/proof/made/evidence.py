@@ -55,6 +55,8 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetEvidence:
+    """What was read of a table, of its quarantine table, and of the lake table's rows for both."""
+
     table: TableLook
     aside: TableLook | None
     """The quarantine table; None for the table of a window."""
@@ -136,6 +138,7 @@ def unparsed_rest(steps: Sequence[Step], position: Position | None) -> tuple[Ste
     if not rest:
         return ()
     rows, joined = sum(step.range.rows for step in rest), counted_ranges(rest)
+    # As one range: what isn't parsed yet is only counted, and not told one by one.
     return (replace(rest[-1], range=replace(rest[-1].range, rows=rows, joined=joined)),)
 
 

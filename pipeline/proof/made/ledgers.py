@@ -21,6 +21,7 @@ from headrace.pipeline.windows.window import ReplayWindow
 
 
 def wrong_chains(look: TableLook) -> Iterator[Told]:
+    """What is wrong with the chains and positions of one table."""
     if not look.exists:
         yield Wrong(f"the table {look.name} doesn't exist")
     yield from broken_chains(look.story)
@@ -54,6 +55,7 @@ def ranges_outside(window: ReplayWindow, table: TableLook) -> Iterator[Told]:
 
 
 def ranges_behind(table: TableLook, aside: TableLook) -> Iterator[Told]:
+    """Where the quarantine table hasn't followed the typed table, or stands where it can't."""
     late, lost = unsettled_steps(table.story, aside.positions)
     for key in lost:
         sentence = (
@@ -69,6 +71,7 @@ def ranges_behind(table: TableLook, aside: TableLook) -> Iterator[Told]:
 
 
 def wrong_accounts(story: Story) -> Iterator[Wrong]:
+    """The ranges whose accounting doesn't tell what became of each row."""
     for step in story.all():
         account = accounting_of(step)
         if account is None:
@@ -82,6 +85,8 @@ def wrong_accounts(story: Story) -> Iterator[Wrong]:
 
 
 def wrong_replacements(story: Story) -> Iterator[Wrong]:
+    """The replacements without a raised generation, or with numbers of older rows that can't be."""
+    # By the snapshot, too: only a generation that the same commit has raised refuses a second replacement.
     raised = {
         (step.snapshot, shard_of(key))
         for key, steps in story.steps.items()
@@ -105,6 +110,7 @@ def wrong_replacements(story: Story) -> Iterator[Wrong]:
 
 def wrong_settlings(evidence: TargetEvidence) -> Iterator[Wrong]:
     """Ranges of the quarantine table that have another number of rows than the typed table's ledger has set aside."""
+    # Of a lost ledger nothing tells how many rows it had set aside.
     if evidence.aside is None or evidence.table.story.lost:
         return
     for key, steps in evidence.aside.story.steps.items():
@@ -127,6 +133,7 @@ def _settled(decided: Sequence[Step], steps: Iterable[Step]) -> Iterator[tuple[S
         end = step.range.upto.token
         place = next((n for n in range(start, len(decided)) if decided[n].range.upto.token == end), None)
         if place is None:
+            # Without joined ranges the two chains have come apart here, which another check tells.
             if not has_joined:
                 return
             continue

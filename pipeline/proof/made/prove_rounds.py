@@ -1,4 +1,5 @@
-"""All rows of a typed table and of its quarantine table, compared with the lake table's in rounds of some arrival days."""
+"""All rows of a typed table and of its quarantine table, compared with the lake table's in rounds of some arrival
+days."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ class _Found:
     """What the rounds have found so far."""
 
     counts: list[list[FileCount]]
-    """Of the files of each table, without the parts."""
-    left: list[Open] = field(default_factory=list)
-    """Of the lake table and of each table: counts of ranges that have records of later days."""
+    """The counts of the files of each table, without the parts."""
+    rest: list[Open] = field(default_factory=list)
+    """Counts of ranges that have records of later days: those of the lake table, then of each other table."""
     numbers: list[tuple[tuple[int, str], Told]] = field(default_factory=list)
     rows: list[Wrong] = field(default_factory=list)
     totals: Totals = field(default_factory=dict)
@@ -36,6 +37,8 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class TargetRounds:
+    """Counts all rows of such a table in rounds of some days."""
+
     evidence: Callable[[CountPlan, Sides], TargetEvidence]
     rows: TargetRows
     kept_from: date | None
@@ -45,6 +48,7 @@ class TargetRounds:
         """`sides`: with joined ranges. None where each range has to be looked at by itself."""
         late, lost = late_steps(sides)
         bare = self.evidence(CountPlan((), ()), sides)
+        # A joined range doesn't tell which of its ranges the quarantine table lacks.
         if lost or any(step.range.joined > 1 for step in late) or any(wrong_settlings(bare)):
             return None
         story = sides[0].look.story
@@ -53,58 +57,68 @@ class TargetRounds:
             sides[0].sequence,
             story,
             self.kept_from,
-            lambda each: source_view(each, late),
+            lambda single: source_view(single, late),
         )
-        files = [file for each in sides for file in each.look.live.files]
-        days = rounds_of(story, self.most) if all(each.day is not None for each in files) else (EVER,)
+        files = [file for side in sides for file in side.look.live.files]
+        days = rounds_of(story, self.most) if all(file.day is not None for file in files) else (EVER,)
         try:
-            found = self._counted(sides, rounds, days)
+            findings = self._counted(sides, rounds, days)
         except OtherDayError:
-            found = self._counted(sides, rounds, (EVER,))
-        return self._told(sides, found, is_whole=not late)
+            findings = self._counted(sides, rounds, (EVER,))
+        return self._evidence_of_all(sides, findings, is_whole=not late)
 
     def _counted(self, sides: Sides, rounds: Rounds, days: tuple[Days, ...]) -> _Found:
-        found = _Found([[] for _ in sides])
-        for each in rounds.plans(days):
-            source = self.rows.source(each.plan, each.days)
-            counts = [source, *(_of(side, each.plan, each.days) for side in sides)]
-            if any(count.elsewhere for its in counts for count in its):
+        findings = _Found([[] for _ in sides])
+        for planned in rounds.plans(days):
+            source = self.rows.source(planned.plan, planned.days)
+            counts = [source, *(_of(side, planned.plan, planned.days) for side in sides)]
+            if any(count.elsewhere for table_counts in counts for count in table_counts):
+                # Rows on a day that their range doesn't tell of: rounds of days would count them in none.
                 raise OtherDayError
-            found.source_rows += sum(count.stated for count in source)
-            found.source_files += len(source)
-            for known, its in zip(found.counts, counts[1:], strict=True):
-                known.extend(replace(count, parts=()) for count in its)
-            self._judge(sides, found, each.plan, counts, each.days)
-        return found
+            findings.source_rows += sum(count.stated for count in source)
+            findings.source_files += len(source)
+            for all_counts, round_counts in zip(findings.counts, counts[1:], strict=True):
+                all_counts.extend(replace(count, parts=()) for count in round_counts)
+            self._judge(sides, findings, planned.plan, counts, planned.days)
+        return findings
 
     def _judge(
         self,
         sides: Sides,
-        found: _Found,
+        findings: _Found,
         plan: CountPlan,
         counts: list[tuple[FileCount, ...]],
         days: Days,
     ) -> None:
-        earlier = [each.in_plan(plan) for each in found.left] or [() for _ in counts]
+        earlier = [open_counts.in_plan(plan) for open_counts in findings.rest] or [() for _ in counts]
         split = [divided(plan, (*old, *new), days) for old, new in zip(earlier, counts, strict=True)]
-        found.left = [left for _, _, left in split]
-        closed, ready = split[0][0], [its for _, its, _ in split]
-        seen = replace(self.evidence(closed, sides), patterns=self.rows.patterns(closed, ready))
-        found.numbers += (
-            (cluster_place(cluster, closed), told) for cluster, told in cluster_numbers(seen, found.totals)
+        findings.rest = [rest for _, _, rest in split]
+        closed, ready = split[0][0], [closed_counts for _, closed_counts, _ in split]
+        closed_evidence = replace(self.evidence(closed, sides), patterns=self.rows.patterns(closed, ready))
+        findings.numbers += (
+            (cluster_place(cluster, closed), statement)
+            for cluster, statement in cluster_numbers(closed_evidence, findings.totals)
         )
-        found.rows += wrong_rows(seen)
-        found.ranges += len(closed.clusters)
+        findings.rows += wrong_rows(closed_evidence)
+        findings.ranges += len(closed.clusters)
 
-    def _told(self, sides: Sides, found: _Found, *, is_whole: bool) -> tuple[TargetEvidence, Sides]:
+    def _evidence_of_all(
+        self, sides: Sides, findings: _Found, *, is_whole: bool
+    ) -> tuple[TargetEvidence, Sides]:
         read = tuple(
-            each.counted(in_order(each.look.live, its)) for each, its in zip(sides, found.counts, strict=True)
+            side.counted(in_order(side.look.live, table_counts))
+            for side, table_counts in zip(sides, findings.counts, strict=True)
         )
-        seen = replace(self.evidence(CountPlan((), ()), read), is_whole=is_whole)
-        numbers = (told for _, told in sorted(found.numbers, key=lambda each: each[0]))
-        judged = Judged(found.ranges, (*numbers, *wrong_totals(seen, found.totals)), tuple(found.rows))
+        evidence_of_all = replace(self.evidence(CountPlan((), ()), read), is_whole=is_whole)
+        numbers = (statement for _, statement in sorted(findings.numbers, key=lambda numbered: numbered[0]))
+        judged = Judged(
+            findings.ranges, (*numbers, *wrong_totals(evidence_of_all, findings.totals)), tuple(findings.rows)
+        )
         return replace(
-            seen, judged=judged, source_rows=found.source_rows, source_files=found.source_files
+            evidence_of_all,
+            judged=judged,
+            source_rows=findings.source_rows,
+            source_files=findings.source_files,
         ), read
 
 

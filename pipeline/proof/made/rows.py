@@ -59,6 +59,7 @@ class _Numbers:
 
 
 def stated_numbers(steps: Iterable[Step]) -> _Numbers:
+    """The numbers of rows that the ledgers state, added up over these ranges."""
     numbers = _Numbers()
     for step in steps:
         account = accounting_of(step)
@@ -77,6 +78,7 @@ Totals = dict[ShardKey, tuple[_Numbers, _Numbers]]
 
 
 def wrong_numbers(evidence: TargetEvidence) -> Iterator[Told]:
+    """What is wrong with the numbers of rows, of each range and of the shards with redrives."""
     totals: Totals = {}
     yield from (statement for _, statement in cluster_numbers(evidence, totals))
     yield from wrong_totals(evidence, totals)
@@ -248,6 +250,7 @@ def wrong_rows(evidence: TargetEvidence) -> Iterator[Wrong]:
     for pattern in evidence.patterns:
         rows, parsed, set_aside = _times(pattern)
         may_lack = (pattern.shard, pattern.span) in dropped
+        # Where the lake table may lack a row, the one that was made of it may stay.
         if parsed + set_aside <= max(rows, 1 if may_lack else 0):
             continue
         if parsed and set_aside:

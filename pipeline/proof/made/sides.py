@@ -9,7 +9,7 @@ from headrace.pipeline.core.ledger.filter import Joining
 from headrace.pipeline.core.ledger.story import Step
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.proof.made.evidence import TableLook, unsettled_steps
-from headrace.pipeline.proof.memory import Ledgers, joins, read_ledgers
+from headrace.pipeline.proof.memory import Ledgers, joins, ledgers_up_to
 from headrace.pipeline.proof.ports import Proved, ProvedTable
 from headrace.pipeline.proof.spans import FileCount
 
@@ -30,18 +30,19 @@ class Side:
     ledgers: Ledgers = field(default_factory=Ledgers)
 
     def read(self, joining: Joining | None = None) -> Side:
-        """With the ledgers."""
+        """This side with its ledgers."""
         if not self.look.exists:
             return self
-        ledgers = read_ledgers(self.ports.lineage, self.sequence, self.before, joining)
+        ledgers = ledgers_up_to(self.ports.lineage, self.sequence, self.before, joining)
         return replace(self, ledgers=ledgers, look=replace(self.look, story=ledgers.story))
 
     def since_proved(self) -> Side:
-        """With the ranges that an earlier proof has found right joined."""
+        """This side with its ledgers, in which the ranges that an earlier proof has found right are joined."""
         return self.read(joins(self.before, is_aside=self.is_aside))
 
     def joined(self, most: int) -> Side:
-        """With all ranges joined by the days of their first records, but for those of the newest snapshots, at most so many."""
+        """This side with its ledgers, in which all ranges are joined by the days of their first records, but for those
+        of the newest snapshots, at most so many."""
         below, by_day = self.sequence - min(_NEWEST, most), not self.is_aside
         return self.read(Joining(below, by_day=by_day, is_aside=self.is_aside))
 
@@ -54,24 +55,27 @@ Sides = tuple[Side, ...]
 
 
 def looked(ports: ProvedTable, *, is_aside: bool = False) -> Side:
+    """The table as it is now, without its ledgers."""
     if not ports.exists():
         return Side(ports, TableLook(name=ports.name, exists=False), None)
     look = ports.rows.look()
-    told = TableLook(name=ports.name, positions=look.state.positions, live=look.live)
-    return Side(ports, told, ports.rows.remembered(), look.sequence, is_aside)
+    table_look = TableLook(name=ports.name, positions=look.state.positions, live=look.live)
+    return Side(ports, table_look, ports.rows.remembered(), look.sequence, is_aside)
 
 
 def late_steps(sides: Sides) -> tuple[tuple[Step, ...], tuple[ShardKey, ...]]:
-    """Ranges of the typed table up to which its quarantine table hasn't come yet, and shards of which it stands where no range ends."""
-    table, *asides = (each.look for each in sides)
+    """Ranges of the typed table up to which its quarantine table hasn't come yet, and shards of which it stands where
+    no range ends."""
+    # A window's table has no quarantine table, and so nothing that could be late.
+    table, *asides = (side.look for side in sides)
     return unsettled_steps(table.story, asides[0].positions) if asides else ((), ())
 
 
 def may_skip(sides: Iterable[Side], apart: int | None) -> bool:
-    """Whether the rows that an earlier proof has read needn't be read again. Where a redrive has moved some, the digests of files tell; after a
-    replacement all rows are read. Nothing in a table's own files tells that aggregates of the lake table were taken apart: `apart` is the
-    newest snapshot in which they were."""
+    """Whether the rows that an earlier proof has read needn't be read again. Where a redrive has moved some, the
+    digests of files tell; after a replacement all rows are read. Nothing in a table's own files tells that aggregates
+    of the lake table were taken apart: `apart` is the newest snapshot in which they were."""
     return all(
-        each.before is not None and each.before.apart == apart and each.ledgers.may_skip(each.before)
-        for each in sides
+        side.before is not None and side.before.apart == apart and side.ledgers.may_skip(side.before)
+        for side in sides
     )

@@ -1,4 +1,5 @@
-"""How the rows of a typed table and of its quarantine table, or of a window's table, stand beside those of the lake table."""
+"""How the rows of a typed table and of its quarantine table, or of a window's table, stand beside those of the lake
+table."""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ from headrace.pipeline.typed.values import SourceFile
 
 @dataclass(frozen=True, slots=True)
 class TargetRows:
+    """Compares the rows of a table with those of the lake table: by sums where these tell enough, else by a shuffle."""
+
     ports: TargetPorts
 
     def source(self, plan: CountPlan, days: Days = EVER) -> tuple[FileCount, ...]:
@@ -26,27 +29,28 @@ class TargetRows:
 
     def patterns(self, plan: CountPlan, counts: Sequence[tuple[FileCount, ...]]) -> tuple[Pattern, ...]:
         """`counts`: those of the lake table, and of each other table."""
+        # Most ranges end here, by the sums of their rows, and need no shuffle.
         alike = patterns_by_sums(plan, counts[0], counts[1:])
-        wanted = comparing(plan, besides=alike)
-        paths = [_with_parts(each, wanted) for each in counts]
-        compared = () if wanted.is_empty else self.ports.comparer.compare(paths, wanted)
-        return (*(pattern for its in alike.values() for pattern in its), *compared)
+        scope = comparing(plan, besides=alike)
+        paths = [_with_parts(count, scope) for count in counts]
+        compared = () if scope.is_empty else self.ports.comparer.compare(paths, scope)
+        return (*(pattern for span_patterns in alike.values() for pattern in span_patterns), *compared)
 
 
-def _with_parts(counts: Iterable[FileCount], wanted: Comparing) -> list[str]:
+def _with_parts(counts: Iterable[FileCount], scope: Comparing) -> list[str]:
     """The files that have rows of the spans that are compared."""
     return list(
         dict.fromkeys(
-            each.path for each in counts if any(wanted.has((part.shard, part.span)) for part in each.parts)
+            count.path for count in counts if any(scope.has((part.shard, part.span)) for part in count.parts)
         )
     )
 
 
-def _within(files: Iterable[SourceFile], plan: CountPlan, wanted: Comparing) -> list[LiveFile]:
+def _within(files: Iterable[SourceFile], plan: CountPlan, scope: Comparing) -> list[LiveFile]:
     """The files of the lake table that may have rows of the ranges that are compared."""
-    (low, high), may_have = wanted.reach(), plan.may_be_on()
+    (low, high), may_have = scope.reach(), plan.may_be_on()
     return [
-        LiveFile(each.path, each.day, each.rows, 0)
-        for each in files
-        if (each.high is None or each.high > low) and each.low <= high and may_have(each.day)
+        LiveFile(file.path, file.day, file.rows, 0)
+        for file in files
+        if (file.high is None or file.high > low) and file.low <= high and may_have(file.day)
     ]

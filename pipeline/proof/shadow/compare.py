@@ -1,4 +1,5 @@
-"""The lake table beside another consumer's output: the same records on both sides, or the names of those that differ. Nothing is changed.
+"""The lake table beside another consumer's output: the same records on both sides, or the names of those that differ.
+Nothing is changed.
 
 look at the newest snapshot -> ledgers up to it -> count the other side's rows -> compare both sides -> judge
 """
@@ -27,9 +28,11 @@ from headrace.pipeline.proof.shadow.verdict import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shadowing:
+    """Compares the lake table with the output of another consumer of the same stream."""
+
     table: ProofTable
     lineage: LineageTable
-    other: Callable[[StreamId], OtherSide]
+    other_side: Callable[[StreamId], OtherSide]
     stream: str | None
     """None: the only stream of the lake table."""
 
@@ -39,20 +42,21 @@ class Shadowing:
         entries = self.lineage.entries(RangeFilter(stream=stream.name, upto=look.sequence))
         plan = plan_shadow(story_of(entries), stream, window)
         # After the look: what the other side has read meanwhile lies after the positions, and isn't compared.
-        other = self.other(stream)
-        paths = other.paths()
-        other.check_columns(paths)
-        counts = other.count(paths, plan.spans)
-        wanted = comparing(plan)
-        can_compare = not wanted.is_empty and not any(each.error for each in counts)
-        here = [each.path for each in files_of_days(plan, look.live)]
+        other_side = self.other_side(stream)
+        paths = other_side.paths()
+        other_side.check_columns(paths)
+        counts = other_side.count(paths, plan.spans)
+        scope = comparing(plan)
+        # Rows of a file that can't be read would be told as missing, each by itself.
+        can_compare = not scope.is_empty and not any(count.error for count in counts)
+        own_paths = [file.path for file in files_of_days(plan, look.live)]
         return shadow_of(
             ShadowEvidence(
-                name=other.name,
+                name=other_side.name,
                 snapshot=look.state.snapshot,
                 plan=plan,
-                patterns=other.compare(here, paths, wanted) if can_compare else None,
+                patterns=other_side.compare(own_paths, paths, scope) if can_compare else None,
                 other=counts,
-                payloads=other.has_payloads,
+                payloads=other_side.has_payloads,
             )
         )

@@ -1,4 +1,5 @@
-"""The rows of another consumer's files, with the columns of the lake table: JSON lines, CSV and Parquet, read piece by piece."""
+"""The rows of another consumer's files, with the columns of the lake table: JSON lines, CSV and Parquet, read piece by
+piece."""
 
 from __future__ import annotations
 
@@ -29,35 +30,37 @@ _PACKED = (".gz", ".zst", ".bz2")
 
 
 def files_at(location: str, spec: StagingSpec) -> tuple[str, ...]:
-    """The files at a path or an address: the one that it names, or those in the folder, but hidden ones. `spec`: that of the lake table, for the
-    access to S3."""
+    """The files at a path or an address: the one that it names, or those in the folder, but hidden ones. `spec`: that
+    of the lake table, for the access to S3."""
     files, root = file_system(replace(spec, location=location, private=False))
-    found = files.get_file_info(root)
-    if found.type is fs.FileType.File:
+    info = files.get_file_info(root)
+    if info.type is fs.FileType.File:
         paths = [root]
-    elif found.type is fs.FileType.Directory:
+    elif info.type is fs.FileType.Directory:
         chosen = files.get_file_info(fs.FileSelector(root, recursive=True))
-        paths = sorted(each.path for each in chosen if each.is_file and not _is_hidden(each.path, root))
+        paths = sorted(entry.path for entry in chosen if entry.is_file and not _is_hidden(entry.path, root))
     else:
         raise BadSetting(f"there is no file and no folder {location}; nothing was compared")
     if not paths:
         raise BadSetting(
-            f"the folder {location} has no file whose name begins with another character than _ and . (such files are left out); nothing was compared"
+            f"the folder {location} has no file whose name begins with another character than _ and . "
+            "(such files are left out); nothing was compared"
         )
     if unknown := [path for path in paths if _kind(path) is None]:
         raise BadSetting(
-            f"{unknown[0]} has another ending than {', '.join((*_JSON, *_CSV, *_PARQUET))} (JSON and CSV also with {', '.join(_PACKED)}); nothing was compared"
+            f"{unknown[0]} has another ending than {', '.join((*_JSON, *_CSV, *_PARQUET))} (JSON and CSV also with "
+            f"{', '.join(_PACKED)}); nothing was compared"
         )
     scheme = location.partition("://")[0] if "://" in location else ""
     return tuple(f"{scheme}://{path}" if scheme else path for path in paths)
 
 
 def _is_hidden(path: str, root: str) -> bool:
-    return any(part.startswith(("_", ".")) for part in path[len(root) :].split("/"))
+    return any(name.startswith(("_", ".")) for name in path[len(root) :].split("/"))
 
 
 def _kind(path: str) -> str | None:
-    plain = next((path.removesuffix(each) for each in _PACKED if path.endswith(each)), path)
+    plain = next((path.removesuffix(ending) for ending in _PACKED if path.endswith(ending)), path)
     for kind in (_JSON, _CSV, _PARQUET):
         if plain.endswith(kind) and (plain == path or kind is not _PARQUET):
             return kind[0]
@@ -65,29 +68,30 @@ def _kind(path: str) -> str | None:
 
 
 def check_columns(path: str, spec: StagingSpec, columns: OtherColumns) -> None:
-    """Raise BadSetting where a file that can be read lacks a column that was named. JSON tells its columns in its first line."""
+    """Raise BadSetting where a file that can be read lacks a column that was named. JSON tells its columns in its first
+    line."""
     files, inside = file_system(replace(spec, location=path, private=False))
     look = {_JSON[0]: _names_in_json, _CSV[0]: _names_in_csv}.get(_kind(path) or "", _names_in_parquet)
     try:
-        there = look(files, inside)
+        names = look(files, inside)
     except (OSError, ValueError, RecursionError):
         # What counts the rows of each file names this one.
         return
-    if there is None:
+    if names is None:
         return
     for option, name in columns.named:
-        if name not in there:
+        if name not in names:
             raise BadSetting(
-                f"{option} is {name}, and {path} has no such column; it has {', '.join(sorted(there)) or 'none'}. Nothing was compared; name one of "
-                "these"
+                f"{option} is {name}, and {path} has no such column; it has {', '.join(sorted(names)) or 'none'}. "
+                "Nothing was compared; name one of these"
             )
 
 
 def _names_in_json(files: fs.FileSystem, path: str) -> list[str] | None:
     with files.open_input_stream(path) as stream:
         first = next((line for line in _lines(stream) if line.strip()), None)
-    found = None if first is None else json.loads(first)
-    return list(found) if isinstance(found, dict) else None
+    first_row = None if first is None else json.loads(first)
+    return list(first_row) if isinstance(first_row, dict) else None
 
 
 def _names_in_csv(files: fs.FileSystem, path: str) -> list[str]:
@@ -102,14 +106,15 @@ def _names_in_parquet(files: fs.FileSystem, path: str) -> list[str]:
 
 
 def rows_at(path: str, spec: StagingSpec, rows: ConsumerRows, *, payload: bool = True) -> Iterator[pa.Table]:
-    """The rows with the columns that say which record a row is, and with the digest of the payload where that is compared.
+    """The rows with the columns that say which record a row is, and with the digest of the payload where that is
+    compared.
 
     `payload`: whether the payload is read. Its column has to be there in each case.
     """
     files, inside = file_system(replace(spec, location=path, private=False))
     named = [name for _, name in rows.columns.named]
-    wanted = rows if payload else replace(rows, columns=replace(rows.columns, data=None))
-    names = [name for _, name in wanted.columns.named]
+    read_rows = rows if payload else replace(rows, columns=replace(rows.columns, data=None))
+    names = [name for _, name in read_rows.columns.named]
     kind = _kind(path)
     read = {_JSON[0]: _of_json, _CSV[0]: _of_csv}.get(kind or "", _of_parquet)
     try:
@@ -118,7 +123,7 @@ def rows_at(path: str, spec: StagingSpec, rows: ConsumerRows, *, payload: bool =
         if read is _of_parquet and rows.columns.data is not None:
             _check_payloads(files, inside, rows.columns.data)
         for piece in read(files, inside, names, named):
-            yield _as_ours(piece, wanted)
+            yield _as_ours(piece, read_rows)
     except (KeyError, pa.ArrowKeyError) as error:
         raise WrongShape(f"{path} lacks a column that was named: {error}. Nothing was compared") from error
     except ValueError as error:
@@ -146,8 +151,9 @@ def _of_json(
 def _lines(stream: Any) -> Iterator[bytes]:
     rest = b""
     while block := stream.read(1 << 20):
-        *whole, rest = (rest + block).split(b"\n")
-        yield from whole
+        # A block ends anywhere in a line, whose beginning waits for the next block.
+        *complete, rest = (rest + block).split(b"\n")
+        yield from complete
     yield rest
 
 
@@ -184,6 +190,7 @@ def _check_payloads(files: fs.FileSystem, path: str, name: str) -> None:
 
 
 def _as_ours(piece: Mapping[str, Any], of: ConsumerRows) -> pa.Table:
+    # Another consumer's rows have no stream of their own: the one that is compared stands in for it.
     columns, stream = of.columns, of.stream
     number = _as_text(piece[columns.number])
     rows = len(number)
@@ -196,7 +203,7 @@ def _as_ours(piece: Mapping[str, Any], of: ConsumerRows) -> pa.Table:
         if columns.sub is None
         else _as_text(piece[columns.sub]).cast(pa.int64())
     )
-    made: dict[str, Any] = {
+    own_columns: dict[str, Any] = {
         "stream": pa.array([stream.name] * rows),
         "stream_epoch": pa.array([stream.epoch] * rows, pa.int64()),
         "shard_id": _as_text(piece[columns.shard]),
@@ -204,8 +211,8 @@ def _as_ours(piece: Mapping[str, Any], of: ConsumerRows) -> pa.Table:
         "sub_sequence_number": pc.fill_null(sub, pa.scalar(0, pa.int64())),
     }
     if columns.data is not None:
-        made["digest"] = digests(_listed(piece[columns.data]), columns.form)
-    return pa.table(made)
+        own_columns["digest"] = digests(_listed(piece[columns.data]), columns.form)
+    return pa.table(own_columns)
 
 
 def _as_text(values: Any) -> Any:
@@ -217,9 +224,9 @@ def _listed(values: Any) -> Iterable[Any]:
 
 
 def digests(payloads: Iterable[bytes | str | None], form: PayloadForm = PayloadForm.BINARY) -> Any:
-    """A number for each payload: the first 64 bits of its SHA-256. A payload that is null counts as an empty one, and one that isn't in
-    this form as 0, so that it differs from each real one."""
-    return pa.array((_digest(each, form) for each in payloads), pa.int64())
+    """A number for each payload: the first 64 bits of its SHA-256. A payload that is null counts as an empty one, and
+    one that isn't in this form as 0, so that it differs from each real one."""
+    return pa.array((_digest(payload, form) for payload in payloads), pa.int64())
 
 
 def _digest(payload: bytes | str | None, form: PayloadForm) -> int:

@@ -21,9 +21,9 @@ def files_of_table(catalog: Catalog, name: str) -> tuple[str, ...]:
             raise BadSetting(
                 f"--table is {name}, and the catalog of the lake table has no such table; nothing was compared"
             ) from error
-    if deleted := next((each for each in tasks if each.delete_files), None):
+    if deleted := next((task for task in tasks if task.delete_files), None):
         raise BadSetting(
-            f"rows of {deleted.file.file_path} in {name} are deleted by a delete file, and can't be compared; let the table's engine run its "
-            "rewrite_data_files, and compare again"
+            f"rows of {deleted.file.file_path} in {name} are deleted by a delete file, and can't be compared; "
+            "let the table's engine run its rewrite_data_files, and compare again"
         )
-    return tuple(sorted(each.file.file_path for each in tasks))
+    return tuple(sorted(task.file.file_path for task in tasks))

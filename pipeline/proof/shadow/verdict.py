@@ -47,6 +47,8 @@ def compared_stream(streams: Iterable[StreamId], name: str | None) -> StreamId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowEvidence:
+    """What was read of both sides of a comparison."""
+
     name: str
     """The name of the other side."""
     snapshot: int | None
@@ -62,6 +64,8 @@ class ShadowEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shadow:
+    """What a comparison with another consumer has found."""
+
     checks: tuple[Check, ...]
     same: int
     """Records that are once on each side, with the same payload where that was compared."""
@@ -87,7 +91,10 @@ class Shadow:
         same = f"{counted(self.same, 'record')} of {counted(self.shards, 'shard')}"
         where = f"in {self.name} and in snapshot {self.snapshot} of the lake table"
         if differences:
-            return f"NOT EQUAL: {counted(differences, 'difference')}; {same} {_are(self.same)} the same {where}, by {by}"
+            return (
+                f"NOT EQUAL: {counted(differences, 'difference')}; "
+                f"{same} {_are(self.same)} the same {where}, by {by}"
+            )
         if not self.same:
             return f"nothing to compare: no record is both in {self.name} and in a range of the lake table"
         beside = (

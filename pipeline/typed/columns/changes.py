@@ -17,31 +17,33 @@ Change = tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]
 
 
 def change_to(
-    table: Table, wanted: Sequence[NestedField], own: Sequence[NestedField], *, may_have_more: bool
+    table: Table, desired: Sequence[NestedField], own: Sequence[NestedField], *, may_have_more: bool
 ) -> Change | None:
-    """The update that gives the table the wanted columns; None where it has them. `own`: the table's columns beside those of each typed table.
+    """The update that gives the table the wanted columns; None where it has them. `own`: the table's columns beside
+    those of each typed table.
 
-    Columns are added and promoted. A part that was NOT NULL may be null from then on where the parser no longer promises a value. What the parser
-    doesn't name stays as it is where the table `may_have_more`. Raises WrongShape where rows of the table stand in the way.
+    Columns are added and promoted. A part that was NOT NULL may be null from then on where the parser no longer
+    promises a value. What the parser doesn't name stays as it is where the table `may_have_more`. Raises WrongShape
+    where rows of the table stand in the way.
     """
-    there = {column.name: column for column in own}
+    present = {column.name: column for column in own}
     update = table.update_schema(allow_incompatible_changes=True)
     changed, tightened = False, list[str]()
-    for column in wanted:
-        if column.name not in there:
+    for column in desired:
+        if column.name not in present:
             update.add_column(column.name, column.field_type, column.doc, required=column.required)
             changed = True
             tightened += [column.name] if column.required else []
             continue
-        for path, kind in _promoted(table, there[column.name], column, may_have_more=may_have_more):
+        for path, kind in _promoted(table, present[column.name], column, may_have_more=may_have_more):
             update.update_column(path, field_type=kind)
             changed = True
-        for path, required in _nullability(there[column.name], column, may_have_more=may_have_more):
+        for path, required in _nullability(present[column.name], column, may_have_more=may_have_more):
             update.update_column(path, required=required)
             changed = True
             tightened += [".".join(path)] if required else []
-    for name in () if may_have_more else sorted(there.keys() - {column.name for column in wanted}):
-        if there[name].required:
+    for name in () if may_have_more else sorted(present.keys() - {column.name for column in desired}):
+        if present[name].required:
             update.make_column_optional(name)
             changed = True
     if tightened:
@@ -54,27 +56,30 @@ def change_to(
 
 
 def _promoted(
-    table: Table, there: NestedField, wanted: NestedField, *, may_have_more: bool
+    table: Table, present: NestedField, desired: NestedField, *, may_have_more: bool
 ) -> tuple[Promotion, ...]:
     try:
-        promoted = tuple(promotions(there.field_type, wanted.field_type, (wanted.name,)))
-        fits = may_have_more or not has_more_fields(there.field_type, wanted.field_type)
+        promoted = tuple(promotions(present.field_type, desired.field_type, (desired.name,)))
+        fits = may_have_more or not has_more_fields(present.field_type, desired.field_type)
     except TypeError:
         promoted, fits = (), False
     if not fits:
         raise WrongShape(
-            f"the column {wanted.name} of {'.'.join(table.name())} is {there.field_type}, and the parser now gives {wanted.field_type}. Nothing was "
-            "parsed, and no position moved; give the column another name in the schema, or let the target have another table"
+            f"the column {desired.name} of {'.'.join(table.name())} is {present.field_type}, "
+            f"and the parser now gives {desired.field_type}. Nothing was parsed, and no position moved; "
+            "give the column another name in the schema, or let the target have another table"
         )
     return promoted
 
 
 def _nullability(
-    there: NestedField, wanted: NestedField, *, may_have_more: bool
+    present: NestedField, desired: NestedField, *, may_have_more: bool
 ) -> Iterator[tuple[tuple[str, ...], bool]]:
-    if there.required != wanted.required:
-        yield (wanted.name,), wanted.required
-    yield from nullability(there.field_type, wanted.field_type, (wanted.name,), may_have_more=may_have_more)
+    if present.required != desired.required:
+        yield (desired.name,), desired.required
+    yield from nullability(
+        present.field_type, desired.field_type, (desired.name,), may_have_more=may_have_more
+    )
 
 
 def _check_empty(table: Table, tightened: Sequence[str]) -> None:
@@ -83,9 +88,9 @@ def _check_empty(table: Table, tightened: Sequence[str]) -> None:
     if snapshot is None or (snapshot.summary and snapshot.summary["total-records"] == "0"):
         return
     raise WrongShape(
-        f"{', '.join(tightened)} of {'.'.join(table.name())} should be NOT NULL by the schema, and the rows that the table has may lack a value "
-        "there. Nothing was parsed, and no position moved; take NOT NULL out of the schema, or let the target have another table, into which everything "
-        "is parsed anew"
+        f"{', '.join(tightened)} of {'.'.join(table.name())} should be NOT NULL by the schema, "
+        "and the rows that the table has may lack a value there. Nothing was parsed, and no position moved; "
+        "take NOT NULL out of the schema, or let the target have another table, into which everything is parsed anew"
     )
 
 

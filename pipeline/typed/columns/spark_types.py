@@ -46,7 +46,8 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def iceberg_type(spark: Any) -> IcebergType:
-    """`spark`: a type as Spark writes it in JSON. Nested fields get ids that are only unique within this type: a table gives its own."""
+    """`spark`: a type as Spark writes it in JSON. Nested fields get ids that are only unique within this type: a table
+    gives its own."""
     return _type(spark, count(1))
 
 
@@ -61,12 +62,12 @@ def _type(spark: Any, ids: Iterator[int]) -> IcebergType:
             *(
                 NestedField(
                     next(ids),
-                    each["name"],
-                    _type(each["type"], ids),
-                    doc=each.get("metadata", {}).get("comment"),
-                    required=not each.get("nullable", True),
+                    field["name"],
+                    _type(field["type"], ids),
+                    doc=field.get("metadata", {}).get("comment"),
+                    required=not field.get("nullable", True),
                 )
-                for each in spark["fields"]
+                for field in spark["fields"]
             )
         )
     elif spark["type"] == "array":
@@ -78,20 +79,20 @@ def _type(spark: Any, ids: Iterator[int]) -> IcebergType:
         return MapType(next(ids), key, next(ids), value, value_required=is_required)
     name = spark if isinstance(spark, str) else spark["type"]
     raise BadSetting(
-        f"the type {name} has no counterpart in an Iceberg table; allowed: {', '.join(_PLAIN)}, decimal, struct, array, map. Nothing was "
-        "parsed; name another type in the schema of the target"
+        f"the type {name} has no counterpart in an Iceberg table; allowed: {', '.join(_PLAIN)}, decimal, struct, "
+        "array, map. Nothing was parsed; name another type in the schema of the target"
     )
 
 
-def is_same(one: IcebergType, other: IcebergType) -> bool:
+def is_same(first: IcebergType, second: IcebergType) -> bool:
     """Whether two types are the same, whatever the ids of their nested fields."""
-    return bool(_bare(one) == _bare(other))
+    return bool(_bare(first) == _bare(second))
 
 
 def _bare(kind: IcebergType) -> Any:
     match kind:
         case StructType():
-            return [(each.name, _bare(each.field_type)) for each in kind.fields]
+            return [(field.name, _bare(field.field_type)) for field in kind.fields]
         case ListType():
             return ["list", _bare(kind.element_type)]
         case MapType():
@@ -106,9 +107,11 @@ def spark_type(iceberg: IcebergType) -> Any:
         case DecimalType():
             return f"decimal({iceberg.precision},{iceberg.scale})"
         case StructType():
-            fields = [spark_field(each) for each in iceberg.fields]
+            fields = [spark_field(field) for field in iceberg.fields]
             return (
-                None if any(each["type"] is None for each in fields) else {"type": "struct", "fields": fields}
+                None
+                if any(field["type"] is None for field in fields)
+                else {"type": "struct", "fields": fields}
             )
         case ListType():
             of = spark_type(iceberg.element_type)
@@ -125,7 +128,8 @@ def spark_type(iceberg: IcebergType) -> Any:
 
 
 def spark_field(iceberg: NestedField) -> dict[str, Any]:
-    """A column as a field of a struct, as Spark writes it in JSON. Its type is None where Spark can't read it out of JSON."""
+    """A column as a field of a struct, as Spark writes it in JSON. Its type is None where Spark can't read it out of
+    JSON."""
     return {
         "name": iceberg.name,
         "type": spark_type(iceberg.field_type),
@@ -138,61 +142,62 @@ _OF_ICEBERG = {kind: name for name, kind in _PLAIN.items() if name not in ("byte
 
 
 def nullability(
-    there: IcebergType, wanted: IcebergType, path: tuple[str, ...], *, may_have_more: bool
+    present: IcebergType, desired: IcebergType, path: tuple[str, ...], *, may_have_more: bool
 ) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """The parts of a column of which one side is NOT NULL and the other one isn't, each with whether the wanted one is. `may_have_more`: parts
-    that aren't wanted stay as they are."""
-    match there, wanted:
+    """The parts of a column of which one side is NOT NULL and the other one isn't, each with whether the wanted one is.
+    `may_have_more`: parts that aren't wanted stay as they are."""
+    match present, desired:
         case StructType(), StructType():
-            inner = {field.name: field for field in wanted.fields}
-            for each in there.fields:
-                if each.name in inner:
-                    if each.required != inner[each.name].required:
-                        yield (*path, each.name), inner[each.name].required
+            inner = {f.name: f for f in desired.fields}
+            for field in present.fields:
+                if field.name in inner:
+                    if field.required != inner[field.name].required:
+                        yield (*path, field.name), inner[field.name].required
                     yield from nullability(
-                        each.field_type,
-                        inner[each.name].field_type,
-                        (*path, each.name),
+                        field.field_type,
+                        inner[field.name].field_type,
+                        (*path, field.name),
                         may_have_more=may_have_more,
                     )
-                elif each.required and not may_have_more:
-                    yield (*path, each.name), False
+                elif field.required and not may_have_more:
+                    yield (*path, field.name), False
         case ListType(), ListType():
-            if there.element_required != wanted.element_required:
-                yield (*path, "element"), wanted.element_required
+            if present.element_required != desired.element_required:
+                yield (*path, "element"), desired.element_required
             below = (*path, "element")
             yield from nullability(
-                there.element_type, wanted.element_type, below, may_have_more=may_have_more
+                present.element_type, desired.element_type, below, may_have_more=may_have_more
             )
         case MapType(), MapType():
-            if there.value_required != wanted.value_required:
-                yield (*path, "value"), wanted.value_required
+            if present.value_required != desired.value_required:
+                yield (*path, "value"), desired.value_required
             below = (*path, "value")
-            yield from nullability(there.value_type, wanted.value_type, below, may_have_more=may_have_more)
+            yield from nullability(present.value_type, desired.value_type, below, may_have_more=may_have_more)
 
 
-def promotions(there: IcebergType, wanted: IcebergType, path: tuple[str, ...] = ()) -> Iterator[Promotion]:
-    """The parts of a column that have to be promoted before it has all values of the wanted type. Raises TypeError where another type is there.
+def promotions(present: IcebergType, desired: IcebergType, path: tuple[str, ...] = ()) -> Iterator[Promotion]:
+    """The parts of a column that have to be promoted before it has all values of the wanted type. Raises TypeError
+    where another type is there.
 
     A wider type may be there than the wanted one, and a struct may have more fields.
     """
-    match there, wanted:
+    match present, desired:
         case StructType(), StructType():
-            for each in wanted.fields:
-                inner = next((field for field in there.fields if field.name == each.name), None)
+            for field in desired.fields:
+                inner = next((f for f in present.fields if f.name == field.name), None)
                 if inner is None:
-                    raise TypeError(each.name)
-                yield from promotions(inner.field_type, each.field_type, (*path, each.name))
+                    raise TypeError(field.name)
+                yield from promotions(inner.field_type, field.field_type, (*path, field.name))
         case ListType(), ListType():
-            yield from promotions(there.element_type, wanted.element_type, (*path, "element"))
-        case MapType(), MapType() if is_same(there.key_type, wanted.key_type):
-            yield from promotions(there.value_type, wanted.value_type, (*path, "value"))
-        case _ if is_same(there, wanted) or _is_wider(there, wanted):
+            yield from promotions(present.element_type, desired.element_type, (*path, "element"))
+        case MapType(), MapType() if is_same(present.key_type, desired.key_type):
+            yield from promotions(present.value_type, desired.value_type, (*path, "value"))
+        case _ if is_same(present, desired) or _is_wider(present, desired):
             return
-        case _ if _is_wider(wanted, there):
-            yield path, wanted
+        case _ if _is_wider(desired, present):
+            yield path, desired
         case _:
-            raise TypeError(str(there))
+            raise TypeError(str(present))
 
 
 Promotion = tuple[tuple[str, ...], IcebergType]
@@ -209,18 +214,18 @@ def _is_wider(wide: IcebergType, narrow: IcebergType) -> bool:
             return False
 
 
-def has_more_fields(there: IcebergType, wanted: IcebergType) -> bool:
+def has_more_fields(present: IcebergType, desired: IcebergType) -> bool:
     """Whether a struct that is there has fields that the wanted one lacks, or in another order."""
-    match there, wanted:
+    match present, desired:
         case StructType(), StructType():
-            names = [each.name for each in there.fields] != [each.name for each in wanted.fields]
+            names = [field.name for field in present.fields] != [field.name for field in desired.fields]
             return names or any(
-                has_more_fields(one.field_type, other.field_type)
-                for one, other in zip(there.fields, wanted.fields, strict=True)
+                has_more_fields(present_field.field_type, desired_field.field_type)
+                for present_field, desired_field in zip(present.fields, desired.fields, strict=True)
             )
         case ListType(), ListType():
-            return has_more_fields(there.element_type, wanted.element_type)
+            return has_more_fields(present.element_type, desired.element_type)
         case MapType(), MapType():
-            return has_more_fields(there.value_type, wanted.value_type)
+            return has_more_fields(present.value_type, desired.value_type)
         case _:
             return False

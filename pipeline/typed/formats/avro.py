@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.parse_block import MOST_VALUES
+from headrace.pipeline.typed.formats.avro_columns import record_part
 from headrace.pipeline.typed.formats.avro_decimal import bounded
 from headrace.pipeline.typed.formats.avro_values import AvroValues, contains_itself
-from headrace.pipeline.typed.formats.decoder import CantDecode, Decode
+from headrace.pipeline.typed.formats.decoder import Read
+from headrace.pipeline.typed.formats.lanes import NotInLanes, Payloads
 from headrace.pipeline.typed.formats.registry_header import Header, NoHeader
+from headrace.pipeline.typed.formats.rows import CantDecode, Decode, row_by_row
+from headrace.pipeline.typed.formats.side_by_side import side_by_side
 
 _MARKER = b"\xc3\x01"
 """Begins a single object; the schema's fingerprint follows."""
@@ -57,16 +64,38 @@ class AvroDecoder:
                 raise ValueError("the outermost type isn't a record")
             return [(each["name"], _spark_type(each["type"], named, ())) for each in parsed["fields"]]
 
-    def reading(self) -> Decode:
-        from fastavro import schemaless_reader
+    def reading(self, columns: Sequence[pa.Field[Any]]) -> Read:
+        library = row_by_row(self._decode(), self.most_values, columns)
+        schema, named = _parsed(self.schema)
+        try:
+            record = record_part(schema, named, columns)
+        except NotInLanes:
+            return library
+        header = self._header()
+
+        def in_columns(payloads: list[bytes]) -> tuple[pa.Array[Any], Any]:
+            lanes = Payloads(payloads, header)
+            rows = record.read(lanes, np.arange(len(payloads)))
+            return rows, lanes.is_left | (lanes.place != lanes.end)
+
+        a_byte = AvroValues(schema, named).limit(self.most_values).a_byte
+        return side_by_side(in_columns, library, a_byte, self.most_values)
+
+    def _header(self) -> bytes:
+        """Of a single object; empty where there is none."""
         from fastavro.schema import fingerprint, to_parsing_canonical_form
+
+        if not self.is_single_object:
+            return b""
+        canonical = to_parsing_canonical_form(json.loads(self.schema))
+        return _MARKER + bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO"))
+
+    def _decode(self) -> Decode:
+        from fastavro import schemaless_reader
 
         schema, named = _to_read(self.schema)
         share = AvroValues(schema, named).limit(self.most_values).share
-        header = b""
-        if self.is_single_object:
-            canonical = to_parsing_canonical_form(json.loads(self.schema))
-            header = _MARKER + bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO"))
+        header = self._header()
 
         def decode(payload: bytes) -> tuple[dict[str, Any], float]:
             if not payload.startswith(header):
@@ -91,10 +120,6 @@ class RegistryAvroDecoder:
     writers: Mapping[str, str]
     """Id -> schema in JSON, as the registry has it."""
 
-    @property
-    def most_values(self) -> int:
-        return self.reader.most_values
-
     def columns(self) -> list[tuple[str, Any]]:
         for schema_id, text in self.writers.items():
             with _refusing(
@@ -103,14 +128,17 @@ class RegistryAvroDecoder:
                 _check_writer(*_parsed(text))
         return self.reader.columns()
 
-    def reading(self) -> Decode:
+    def reading(self, columns: Sequence[pa.Field[Any]]) -> Read:
+        return row_by_row(self._decode(), self.reader.most_values, columns)
+
+    def _decode(self) -> Decode:
         reader, known = _to_read(self.reader.schema)
         writers: dict[str, tuple[Callable[[BytesIO], dict[str, Any]], Callable[[bytes], float]]] = {}
 
         def writer_of(schema_id: str) -> tuple[Callable[[BytesIO], dict[str, Any]], Callable[[bytes], float]]:
             schema, named = _to_read(self.writers[schema_id])
             return _resolving(schema, named, reader), AvroValues(schema, named, known).limit(
-                self.most_values
+                self.reader.most_values
             ).share
 
         def decode(payload: bytes) -> tuple[dict[str, Any], float]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from headrace.pipeline.typed.formats.decoder import CantDecode
+from headrace.pipeline.typed.formats.rows import CantDecode
 
 _DECIMAL, _BOUNDED = "decimal", "headrace-decimal"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from headrace.pipeline.typed.formats.decoder import CantDecode
+from headrace.pipeline.typed.formats.rows import CantDecode
 from headrace.pipeline.typed.formats.value_limit import TooManyValues, ValueLimit, ValuesLeft
 
 _FIXED_SIZES = {"boolean": 1, "float": 4, "double": 8, "null": 0}

@@ -1,27 +1,25 @@
-"""What decodes payloads of one format: the form that Avro and Protobuf have in common."""
+"""What decodes payloads of one format: the form that JSON, Avro and Protobuf have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-Decode = Callable[[bytes], tuple[dict[str, Any], float]]
-"""From a payload to its row, and to the payload's share of what may be decoded at once."""
+import pyarrow as pa
 
-
-class CantDecode(Exception):
-    """The reason, in words for the quarantine table."""
+Payloads = Sequence[bytes | None]
+"""None where nobody asks for the row."""
+Reasons = list[str | None]
+"""Why payloads can't be rows, in words for the quarantine table; None where nothing is wrong."""
+Read = Callable[[Payloads], Iterator[tuple["pa.Array[Any]", Reasons]]]
+"""From payloads to their rows, in their order: arrays that together are as long as the payloads. A row with a reason is null."""
 
 
 class Decoder(Protocol):
     """How payloads of one format are decoded. It can be pickled."""
 
-    @property
-    def most_values(self) -> int:
-        """The most values that one payload may make."""
-
     def columns(self) -> list[tuple[str, Any]]:
         """The columns with their types, as Spark writes them in JSON. Raises BadSetting."""
 
-    def reading(self) -> Decode:
-        """A function that raises CantDecode, TooManyValues, or any error of the format's library."""
+    def reading(self, columns: Sequence[pa.Field[Any]]) -> Read:
+        """`columns`: those of the table's files. A column that the decoder doesn't have is null."""

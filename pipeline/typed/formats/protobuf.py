@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.parse_block import MOST_VALUES
-from headrace.pipeline.typed.formats.decoder import CantDecode, Decode
+from headrace.pipeline.typed.formats.decoder import Read
+from headrace.pipeline.typed.formats.lanes import NotInLanes, Payloads
+from headrace.pipeline.typed.formats.protobuf_columns import MessageKinds
 from headrace.pipeline.typed.formats.protobuf_values import limit_of
 from headrace.pipeline.typed.formats.registry_header import NoHeader, message_index, of_confluent
+from headrace.pipeline.typed.formats.rows import CantDecode, Decode, row_by_row
+from headrace.pipeline.typed.formats.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -48,7 +55,25 @@ class ProtobufDecoder:
                 raise
             raise self._bad(error) from error
 
-    def reading(self) -> Decode:
+    def reading(self, columns: Sequence[pa.Field[Any]]) -> Read:
+        library = row_by_row(self._decode(), self.most_values, columns)
+        if self.is_confluent:
+            return library
+        descriptor = self._descriptor()
+        try:
+            message = MessageKinds(_TIMESTAMP, frozenset(_WRAPPED)).message(descriptor, columns)
+        except NotInLanes:
+            return library
+
+        def in_columns(payloads: list[bytes]) -> tuple[pa.Array[Any], Any]:
+            lanes = Payloads(payloads, b"")
+            rows = message.read(lanes, np.arange(len(payloads)))
+            return rows, lanes.is_left | (lanes.place != lanes.end)
+
+        a_byte = limit_of(descriptor, {_TIMESTAMP, *_WRAPPED}, self.most_values).a_byte
+        return side_by_side(in_columns, library, a_byte, self.most_values)
+
+    def _decode(self) -> Decode:
         from google.protobuf.message_factory import GetMessageClass
 
         descriptor = self._descriptor()

@@ -53,6 +53,23 @@ def spark_of(kind: Kind) -> Any:
             return kind
 
 
+_WORDS = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
+
+
+def words_of(spark: Any) -> str:
+    """The type as Spark's messages have it. `spark`: as Spark writes it in JSON."""
+    if isinstance(spark, str):
+        return _WORDS.get(spark, spark)
+    match spark["type"]:
+        case "struct":
+            fields = (f"{each['name']}:{words_of(each['type'])}" for each in spark["fields"])
+            return f"struct<{','.join(fields)}>"
+        case "array":
+            return f"array<{words_of(spark['elementType'])}>"
+        case _:
+            return f"map<{words_of(spark['keyType'])},{words_of(spark['valueType'])}>"
+
+
 def has_not_null(fields: Sequence[Mapping[str, Any]]) -> bool:
     """Whether one of the fields, or a part of one, is NOT NULL. Fields as Spark writes them in JSON."""
     return any(not field.get("nullable", True) or _has_not_null(field["type"]) for field in fields)

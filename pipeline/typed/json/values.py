@@ -1,4 +1,4 @@
-"""How many values a JSON payload makes in a table's columns. Spark makes a value for each column of each object, also of an empty one."""
+"""How many values a JSON payload makes in a table's columns: one for each column of each object, also of an empty one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class JsonValues:
 
     def are_too_many(self, payload: bytes) -> bool:
         """`payload`: one JSON value."""
-        if self._at_most(payload) <= self.most:
+        if self.at_most(payload) <= self.most:
             return False
         # An estimate: it counts what texts say, too, and takes each object for one of the widest kind.
         if _at_least(_TEXT.sub(b"", payload)) > self.most:
@@ -42,11 +42,12 @@ class JsonValues:
             found = msgspec.json.decode(payload)
             _take(found, {"type": "struct", "fields": _fields(self.columns)}, ValuesLeft(self.most))
         except (msgspec.DecodeError, RecursionError, TooManyValues):
-            # Spark may read what can't be counted exactly, such as half of a surrogate pair: there the estimate counts.
+            # What can't be counted exactly, such as a number of very many digits, counts by the estimate.
             return True
         return False
 
-    def _at_most(self, payload: bytes) -> float:
+    def at_most(self, payload: bytes) -> float:
+        """Of one payload, or of several that were joined."""
         quick = self._an_object / _LEAST * len(payload)
         if quick <= self.most:
             return quick
@@ -80,7 +81,7 @@ def _within(kind: Any) -> int:
 
 
 def _take(value: Any, kind: Any, left: ValuesLeft) -> None:
-    """Count what Spark makes of a value. `kind`: the type of its column."""
+    """Count what becomes of a value. `kind`: the type of its column."""
     left.take(1)
     if isinstance(kind, str):
         return
@@ -98,5 +99,5 @@ def _take(value: Any, kind: Any, left: ValuesLeft) -> None:
                 left.take(1)
                 _take(each, kind["valueType"], left)
         case _:
-            # Spark refuses the payload, or has a null there.
+            # The payload doesn't fit.
             pass

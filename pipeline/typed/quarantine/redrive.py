@@ -1,10 +1,12 @@
-"""A redrive: records in quarantine are parsed again by the present code, and those that can be parsed now move to the typed table.
+"""A redrive: records in quarantine are parsed again by the present code, and those that can be parsed now move to the
+typed table.
 
     settle ─► look ─► survey ─► for each portion: parse ─► account ─► commit of the typed table ─► settle
                                                                       (decides)                    (carries out)
 
-A portion is some files of the quarantine table. The typed table's commit lands the mended rows, and its ledger names the files that leave the
-quarantine table and those that take their place. `headrace.pipeline.typed.quarantine.settle` carries that out, also in a later process with other code.
+A portion is some files of the quarantine table. The typed table's commit lands the mended rows, and its ledger names
+the files that leave the quarantine table and those that take their place. `headrace.pipeline.typed.quarantine.settle`
+carries that out, also in a later process with other code.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import Parsed, Piece, WaveLimits, Wishes
 
 _TRIES = 10
-"""How often a portion is tried that other commits overtake. By then it is a thousandth of the first one, or a single file."""
+"""How often a portion is tried that other commits overtake. By then it is a thousandth of the first one, or a single
+file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,11 @@ class Redriven:
 
     def __str__(self) -> str:
         dropped = "".join(f", {rows:,} dropped by {why}" for why, rows in self.dropped.items())
-        told = f"{counted(self.tried, 'row')} parsed again: {self.mended:,} mended{dropped}, {self.still_aside:,} still set aside"
-        return told if self.snapshot is not None else f"dry run, nothing was committed: {told}"
+        summary = (
+            f"{counted(self.tried, 'row')} parsed again: {self.mended:,} mended{dropped}, {self.still_aside:,} still "
+            "set aside"
+        )
+        return summary if self.snapshot is not None else f"dry run, nothing was committed: {summary}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +92,13 @@ class Redriving:
     """For tests: called between the steps of a portion."""
 
     def portions(self, selection: Selection = ALL, *, dry_run: bool = False) -> Iterator[Redriven]:
-        """Parse the selected rows again, portion after portion. Rows that come into quarantine meanwhile aren't parsed again."""
+        """Parse the selected rows again, portion after portion. Rows that come into quarantine meanwhile aren't parsed
+        again."""
         self.check_settings()
         if not (self.table.exists() and self.settling.quarantine.exists()):
             return
         if not dry_run:
+            # What a killed run has decided is carried out first: those rows aren't to be parsed again any more.
             self.settling.settle()
         if selection.reason is not None:
             reason = reason_meant(selection.reason, self.settling.quarantine.reasons())
@@ -108,15 +116,16 @@ class Redriving:
                 portion = self._portion(plan, look, dry_run=dry_run)
             except Overtaken:
                 tries -= 1
-                # Without `unique`, only something else that decides about the same rows comes first. With it, each wave of a busy run does, and
-                # a smaller portion leaves it less time.
+                # Without `unique`, only something else that decides about the same rows comes first. With it, each wave
+                # of a busy run does, and a smaller portion leaves it less time.
                 if self.deduplicating is None or not tries:
                     raise
                 limits = half_of(limits, plan.wave)
                 self.settling.settle()
             else:
                 yield portion
-                done, tries = {each.path for each in plan.taken}, _TRIES
+                done, tries = {taken_file.path for taken_file in plan.taken}, _TRIES
+            # A dry run changes nothing. After a commit the taken files are gone, and others have come.
             look = look if dry_run else self._look()
             pieces = _left(pieces, look, done)
 
@@ -125,8 +134,9 @@ class Redriving:
         deleted = next((file.path for file in look.files if file.deletes), None)
         if deleted:
             raise WrongShape(
-                f"records in {self.settings.quarantine} can't be parsed again now: another engine has deleted rows of {deleted} by a delete file. Nothing was changed; let that engine run its "
-                "rewrite_data_files"
+                f"records in {self.settings.quarantine} can't be parsed again now: "
+                f"another engine has deleted rows of {deleted} by a delete file. Nothing was changed; "
+                "let that engine run its rewrite_data_files"
             )
         return look
 
@@ -136,8 +146,10 @@ class Redriving:
         comparison = self.deduplicating.plan(plan.wave) if self.deduplicating else None
         parsed, schema = self.redriver.parse(plan.wave, Wishes(streams=streams), comparison)
         copied = (
-            self.redriver.copy_unselected(plan.taken, [each.bound for each in plan.wave.ranges], streams)
-            if plan.kept
+            self.redriver.copy_unselected(
+                plan.taken, [planned.bound for planned in plan.wave.ranges], streams
+            )
+            if plan.staying
             else Parsed()
         )
         accounts = account_redrive(
@@ -165,17 +177,18 @@ class Redriving:
         accounts: Mapping[ShardKey, Accounting],
         comparison: Comparison | None,
     ) -> int | None:
-        code, at = self.code(), look.positions
-        planned = {each.key: each for each in plan.wave.ranges}
+        code, positions = self.code(), look.positions
+        planned = {planned_range.key: planned_range for planned_range in plan.wave.ranges}
         files = tuple(replace(f, shards=frozenset(map(chain_of, f.shards))) for f in parsed.files)
-        # The chains of all shards of the taken files begin where the quarantine table was when it was looked at: a redrive that has taken
-        # one of these files meanwhile has moved one of the chains in the typed table, and then this commit is refused.
+        # The chains of all shards of the taken files begin where the quarantine table was when it was looked at: a
+        # redrive that has taken one of these files meanwhile has moved one of the chains in the typed table, and then
+        # this commit is refused.
         ranges = tuple(
             Author(self.run).range(
                 Kind.REDRIVEN,
                 chain_of(key),
-                at.of(chain_of(key)),
-                next_link(at.of(chain_of(key))),
+                positions.of(chain_of(key)),
+                next_link(positions.of(chain_of(key))),
                 rows=accounts[key].parsed,
                 bytes=planned[key].bytes if key in planned else 0,
                 arrivals=Arrivals(planned[key].oldest, planned[key].newest) if key in planned else Arrivals(),
@@ -190,26 +203,28 @@ class Redriving:
                 files,
                 whole=True,
                 also=(*parsed.aside, *copied.aside),
-                taken=tuple(TakenFile(each.path, look.at) for each in plan.taken),
+                taken=tuple(TakenFile(taken_file.path, look.at) for taken_file in plan.taken),
                 compared=comparison.positions if comparison else None,
             )
         )
         if refused := committed.landing.refused:
             raise Overtaken(
-                f"another redrive, a replacement or a run has decided about rows of {self.settings.table} or {self.settings.quarantine} meanwhile "
-                f"({refused[0].why}). Nothing of this portion was committed, and no row is lost or doubled; run the command again for what is left"
+                f"another redrive, a replacement or a run has decided about rows of {self.settings.table} or "
+                f"{self.settings.quarantine} meanwhile ({refused[0].why}). Nothing of this portion was committed, "
+                "and no row is lost or doubled; run the command again for what is left"
             )
         return committed.snapshot
 
 
 def _left(pieces: tuple[Piece, ...], look: SourceLook, done: set[str]) -> tuple[Piece, ...]:
-    """The rows that are still to be parsed again. Files that something else has rewritten meanwhile are left to the next redrive."""
-    there = {file.path for file in look.files} - done
-    return tuple(piece for piece in pieces if piece.path in there)
+    """The rows that are still to be parsed again. Files that something else has rewritten meanwhile are left to the
+    next redrive."""
+    present = {file.path for file in look.files} - done
+    return tuple(piece for piece in pieces if piece.path in present)
 
 
 def _told(plan: RedrivePlan, accounts: Mapping[ShardKey, Accounting], snapshot: int | None) -> Redriven:
-    dropped = all_dropped(each.dropped for each in accounts.values())
+    dropped = all_dropped(accounting.dropped for accounting in accounts.values())
     return Redriven(
-        plan.wave.rows, sum(each.parsed for each in accounts.values()), dropped, snapshot=snapshot
+        plan.wave.rows, sum(accounting.parsed for accounting in accounts.values()), dropped, snapshot=snapshot
     )

@@ -73,7 +73,7 @@ class RedrivePlan:
     """The files that leave the quarantine table."""
 
     @property
-    def kept(self) -> int:
+    def staying(self) -> int:
         """The number of rows of the taken files that aren't parsed again."""
         return sum(file.rows for file in self.taken) - self.wave.rows
 
@@ -115,6 +115,7 @@ def plan_redrive(
         of_file.setdefault(piece.path, []).append(piece)
     taken: list[SourceFile] = []
     rows = size = 0
+    # Each file leaves as a whole, because pyiceberg can't write delete files.
     for source in sorted((file for file in files if file.path in of_file), key=lambda file: file.path):
         rows += sum(piece.rows for piece in of_file[source.path])
         size += sum(piece.bytes for piece in of_file[source.path])
@@ -159,9 +160,9 @@ def account_redrive(
     """
     tried = account(plan.wave, parsed, dropped_as=dropped_as, version=version, schema=schema)
     rest = {count.key: count.aside for count in copied.counts}
-    if (copied_rows := sum(rest.values())) != plan.kept:
+    if (copied_rows := sum(rest.values())) != plan.staying:
         raise WrongShape(
-            f"the files that the redrive takes have {counted(plan.kept, 'row')} beside those that it parses, "
+            f"the files that the redrive takes have {counted(plan.staying, 'row')} beside those that it parses, "
             f"and {copied_rows:,} were copied. Nothing "
             "was committed; report this as an error of Headrace"
         )

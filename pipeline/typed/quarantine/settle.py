@@ -1,7 +1,9 @@
-"""The quarantine table follows its typed table: what a commit of the typed table has set aside becomes rows of the quarantine table.
+"""The quarantine table follows its typed table: what a commit of the typed table has set aside becomes rows of the
+quarantine table.
 
-The typed table's ledger names the staged files of these rows. Any later process carries the commit out, also one with another version of
-the parser, because nothing is parsed again. The quarantine table has positions of its own, so that each row lands in it once.
+The typed table's ledger names the staged files of these rows. Any later process carries the commit out, also one with
+another version of the parser, because nothing is parsed again. The quarantine table has positions of its own, so that
+each row lands in it once.
 """
 
 from __future__ import annotations
@@ -38,48 +40,50 @@ class Settling:
             if not plan:
                 return 0
             files = tuple(self._files(plan))
-            ranges = tuple(self._range(each, files) for each in plan)
+            ranges = tuple(self._range(unsettled, files) for unsettled in plan)
             origins = tuple((s, o) for s, o in table.origins.items() if s not in quarantine.origins)
+            # In the commit of the positions: once a position has come, nothing is settled before it any more.
             exchange = self._exchange(plan)
             proposal = Proposal(ranges, (*files, *exchange.added), origins, whole=True, gone=exchange.gone)
             committed = self.quarantine.commit(proposal)
             if not committed.landing.refused:
-                return sum(each.rows for each in files)
+                return sum(file.rows for file in files)
         raise Transient(
-            f"the quarantine table couldn't be brought up to the typed table: {_TRIES} times another run was faster. Nothing is lost; the next "
-            "wave tries again"
+            f"the quarantine table couldn't be brought up to the typed table: {_TRIES} times another run was faster. "
+            "Nothing is lost; the next wave tries again"
         )
 
     def _exchange(self, plan: Iterable[Unsettled]) -> Exchange:
         """How the rows leave that redrives have decided about. Those that stay are in the files that the plan names."""
-        redriven = [each for each in plan if each.taken]
+        redriven = [unsettled for unsettled in plan if unsettled.taken]
         if not redriven:
             return Exchange()
-        taken = frozenset(name for each in redriven for name in each.taken)
-        return self.quarantine.without(taken, frozenset(each.key for each in redriven))
+        taken = frozenset(name for unsettled in redriven for name in unsettled.taken)
+        return self.quarantine.without(taken, frozenset(unsettled.key for unsettled in redriven))
 
     def _files(self, plan: Iterable[Unsettled]) -> Iterator[StagedFile]:
         shards: dict[str, set[ShardKey]] = {}
-        wanted = 0
-        for each in plan:
-            wanted += each.quarantined
-            for name in each.files:
-                shards.setdefault(name, set()).add(each.key)
-        found = [self.quarantine.staged(name, frozenset(keys)) for name, keys in sorted(shards.items())]
-        if (rows := sum(each.rows for each in found)) != wanted:
+        expected = 0
+        for unsettled in plan:
+            expected += unsettled.quarantined
+            for name in unsettled.files:
+                shards.setdefault(name, set()).add(unsettled.key)
+        staged = [self.quarantine.staged(name, frozenset(keys)) for name, keys in sorted(shards.items())]
+        # Before the commit: a file that something else has changed would bring other rows than were decided about.
+        if (rows := sum(file.rows for file in staged)) != expected:
             raise WrongShape(
-                f"the files that the typed table has set aside hold {rows:,} rows, and its ledger tells of {wanted:,}. Nothing was changed; report "
-                "this as an error of Headrace"
+                f"the files that the typed table has set aside hold {rows:,} rows, and its ledger tells of "
+                f"{expected:,}. Nothing was changed; report this as an error of Headrace"
             )
-        yield from found
+        yield from staged
 
-    def _range(self, each: Unsettled, files: Iterable[StagedFile]) -> Range:
+    def _range(self, unsettled: Unsettled, files: Iterable[StagedFile]) -> Range:
         return Author(self.run).range(
-            each.ranges[0].kind,
-            each.key,
-            each.after,
-            each.upto,
-            rows=each.quarantined,
+            unsettled.ranges[0].kind,
+            unsettled.key,
+            unsettled.after,
+            unsettled.upto,
+            rows=unsettled.quarantined,
             files=files,
-            account=each.ranges[0].account if len(each.ranges) == 1 else "",
+            account=unsettled.ranges[0].account if len(unsettled.ranges) == 1 else "",
         )

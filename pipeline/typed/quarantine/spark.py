@@ -1,5 +1,5 @@
-"""Rows that leave a typed table or its quarantine table, on Spark: that table is read in the place of the lake table, and the other rows of the
-files that leave it are copied. A redrive also parses what it reads."""
+"""Rows that leave a typed table or its quarantine table, on Spark: that table is read in the place of the lake table,
+and the other rows of the files that leave it are copied. A redrive also parses what it reads."""
 
 from __future__ import annotations
 
@@ -26,27 +26,29 @@ class SparkRedriver(SparkParser, Redriver):
     def copy_unselected(
         self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
     ) -> Parsed:
-        parts = packed([file.path for file in files], cores=self.tasks)
+        packs = packed([file.path for file in files], cores=self.tasks)
         # All columns, also those that others have added to the table.
         schema = schema_to_pyarrow(self.source.open().schema())
-        work = _copying(parts, tuple(selected), self.source.staging_spec(), schema, tuple(streams))
-        return one_report(map(decode_parsed, self.numbered.run(len(parts), work, self.job)))
+        work = _copying(packs, tuple(selected), self.source.staging_spec(), schema, tuple(streams))
+        return one_report(map(decode_parsed, self.numbered.run(len(packs), work, self.job)))
 
 
 def _copying(
-    parts: Sequence[Sequence[str]],
+    packs: Sequence[Sequence[str]],
     selected: Sequence[Bound],
     spec: StagingSpec,
     schema: pa.Schema,
     streams: Sequence[StreamId],
 ) -> Work:
     def work(number: int, now: Now) -> bytes:
+        # Imports within the function run on Spark's worker, from the shipped zip: the function is pickled without its
+        # module.
         from headrace.pipeline.typed.codec import encode_parsed
         from headrace.pipeline.typed.tasks.exchange import copy_unselected
 
         return encode_parsed(
             copy_unselected(
-                parts[number],
+                packs[number],
                 selected,
                 spec=spec,
                 schema=schema,

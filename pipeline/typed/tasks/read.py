@@ -24,7 +24,7 @@ from headrace.pipeline.lake.files.sort_key import sort_keys
 from headrace.pipeline.lake.files.stage_place import StagePlace, file_system
 from headrace.pipeline.ports.staging import StagingSpec
 from headrace.pipeline.typed.formats.inflate import Inflation, inflated
-from headrace.pipeline.typed.json.rules import PayloadRules, with_json_errors
+from headrace.pipeline.typed.json.text import with_json_errors
 from headrace.pipeline.typed.values import Bound, FilePart, Piece, ReadUnit, Survey, SurveyOrder
 
 _TYPES: Mapping[str, pa.DataType] = {
@@ -259,11 +259,11 @@ def read_units(
     *,
     malformed: bool | None = None,
     inflation: Inflation | None = None,
-    json: PayloadRules | None = None,
+    json: bool = False,
     with_payload: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the wave in these row groups. `malformed`: only those without (False) or with (True) an error, from when they were landed or
-    inflated. `json`: what payloads are judged by, where they are JSON. `with_payload`: `record` has the payload, too."""
+    inflated. `json`: whether to tell which payloads are JSON. `with_payload`: `record` has the payload, too."""
     place = source_place(spec)
     wanted = bounds_by_shard(bounds)
     for unit in units:
@@ -273,15 +273,15 @@ def read_units(
             # Inflating puts its own errors into `decode_error`, and a record that couldn't be inflated is parsed anew by a redrive.
             numbered = numbered.append_column(_LANDED_ERROR, part["decode_error"])
             first += part.num_rows
-            for few in _prepared(numbered, inflation, json):
+            for few in _prepared(numbered, inflation, json=json):
                 chosen = few if malformed is None else few.filter(_has_error(few, is_so=malformed))
                 yield from _batches(chosen, with_payload=with_payload)
 
 
-def _prepared(rows: pa.Table, inflation: Inflation | None, json: PayloadRules | None) -> Iterator[pa.Table]:
+def _prepared(rows: pa.Table, inflation: Inflation | None, *, json: bool) -> Iterator[pa.Table]:
     for few in inflated(rows, inflation):
         unasked = pa.nulls(few.num_rows, pa.string())
-        yield with_json_errors(few, json) if json else few.append_column("json_error", unasked)
+        yield with_json_errors(few) if json else few.append_column("json_error", unasked)
 
 
 def _has_error(rows: pa.Table, *, is_so: bool) -> Any:

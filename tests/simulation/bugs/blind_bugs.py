@@ -134,8 +134,8 @@ _GAPS_BUGS: Final = (
         "gap-moves-the-witness",
         "a gap counts as read, so records that a child lost in the same time aren't reported",
         "duties.waves.gaps",
-        "        replace(batch.after or Position(), seen=gap.since, skipped_until=gap.until),",
-        "        replace(batch.after or Position(), seen=gap.until, skipped_until=gap.until),",
+        "replace(batch.after or Position(), seen=gap.since, skipped_until=gap.until),",
+        "replace(batch.after or Position(), seen=gap.until, skipped_until=gap.until),",
     ),
     _mistake(
         "too-early-not-found",

@@ -111,7 +111,7 @@ TYPED: Final = (
         "rows that a redrive has mended stay in the quarantine table",
         (
             "typed.quarantine.settle",
-            "        redriven = [each for each in plan if each.taken]\n",
+            "        redriven = [unsettled for unsettled in plan if unsettled.taken]\n",
             "        redriven: list[Unsettled] = []\n",
         ),
         among=typed_fleet(),
@@ -121,8 +121,11 @@ TYPED: Final = (
         "a redrive compares the count of redrives with that of the moment of its commit, and not with that of its look",
         (
             "typed.quarantine.redrive",
-            "        planned = {each.key: each for each in plan.wave.ranges}\n",
-            "        planned = {each.key: each for each in plan.wave.ranges}\n        at = self.table.load().positions\n",
+            "        planned = {planned_range.key: planned_range for planned_range in plan.wave.ranges}\n",
+            (
+                "        planned = {planned_range.key: planned_range for planned_range in plan.wave.ranges}\n"
+                "        positions = self.table.load().positions\n"
+            ),
         ),
         among=typed_fleet(redrives=6.0),
     ),

@@ -44,7 +44,7 @@ UNPACKINGS: Final = (
         "aggregates that were inside of aggregates are taken apart by the next window: the ledgers of the first unpacking aren't heeded",
         (
             "windows.unpack_plan",
-            "    return tuple(_joined(sorted(unpacked, key=lambda part: part.low)))\n",
+            "    return tuple(_joined(sorted(unpacked, key=lambda span: span.low)))\n",
             "    return ()\n",
         ),
         seeds=_SEEDS,
@@ -94,7 +94,7 @@ UNPACKINGS: Final = (
         ),
         (
             "windows.unpack_plan",
-            "    if written != sum(count.told for count in rewritten.counts):\n",
+            "    if written != sum(count.rows_told for count in rewritten.counts):\n",
             "    if False:\n",
         ),
         seeds=_SEEDS,
@@ -138,7 +138,7 @@ UNPACKINGS: Final = (
         "a run goes on after aggregates that were taken apart, though a person has rolled that back since, and counts the window as done",
         (
             "windows.unpack",
-            "        if self.rests_on <= {each.snapshot for each in entries}:\n",
+            "        if self.rests_on <= {entry.snapshot for entry in entries}:\n",
             "        if True:\n",
         ),
         among=_fleet(rows=5) | {"troubles": {"roll_back": 15.0}},

@@ -60,10 +60,11 @@ _DELETION: Final = (
         "a retention doesn't wait for shards of which a typed table has no position yet",
         (
             "typed.wave",
-            "            at is None or at.arrival is None or (at.arrival - APPROXIMATE).date() < day for at in after\n",
+            "            position is None or position.arrival is None or (position.arrival - APPROXIMATE).date() < day\n",
             (
-                "            at is not None and at.arrival is not None and (at.arrival - APPROXIMATE).date() < day\n"
-                "            for at in after\n"
+                "            position is not None\n"
+                "            and position.arrival is not None\n"
+                "            and (position.arrival - APPROXIMATE).date() < day\n"
             ),
         ),
         among=typed_fleet(begins=170.0, every=25.0, cut=0.4, redrives=0.0)

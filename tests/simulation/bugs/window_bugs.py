@@ -23,7 +23,7 @@ WINDOWS: Final = (
         "a replacement raises the generations from where they are at its commit, and not from where they were at its look",
         (
             "windows.replace",
-            "            before = at.of(chain_of(key))\n",
+            "            before = positions.of(chain_of(key))\n",
             "            before = self.ports.table.load().positions.of(chain_of(key))\n",
         ),
         seeds=_SEEDS,
@@ -34,7 +34,7 @@ WINDOWS: Final = (
         "the rows of a replaced file that lie outside of the window don't come back",
         (
             "windows.replace",
-            "                (*parsed.files, *_of(plan, kept.aside)),\n",
+            "                (*parsed.files, *_of(plan, copied.aside)),\n",
             "                parsed.files,\n",
         ),
         seeds=_SEEDS,

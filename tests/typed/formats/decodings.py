@@ -13,21 +13,35 @@ from headrace.pipeline.typed.formats.decoder import Decoder
 from headrace.pipeline.typed.tasks.decode import decoded
 
 
-def parts_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> Iterator[pa.RecordBatch]:
-    """What is decoded at once, one after the other."""
+def arrow_of(decoder: Decoder) -> pa.Schema:
+    """The decoder's columns as those of a table's files."""
     fields = [
         NestedField(number, name, iceberg_type(spark))
         for number, (name, spark) in enumerate(decoder.columns(), start=1)
     ]
-    columns = schema_to_pyarrow(assign_fresh_schema_ids(Schema(*fields)))
+    return schema_to_pyarrow(assign_fresh_schema_ids(Schema(*fields)))
+
+
+def parts_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> Iterator[pa.RecordBatch]:
+    """What is decoded at once, one after the other."""
+    return decoded([landed(payloads)], decoder, arrow_of(decoder), keeps_payloads=False)
+
+
+def landed(payloads: Sequence[bytes | None]) -> pa.RecordBatch:
+    """As the tasks read the lake table."""
     nothing: list[str | None] = [None] * len(payloads)
-    landed: dict[str, pa.Array[Any]] = {
+    columns: dict[str, pa.Array[Any]] = {
         "record": pa.array(range(len(payloads))),
         "data": pa.array(payloads, pa.binary()),
         "decode_error": pa.array(nothing, pa.string()),
         "landed": pa.array(nothing, pa.binary()),
     }
-    return decoded([pa.record_batch(landed)], decoder, columns)
+    return pa.record_batch(columns)
+
+
+def reasons_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> list[str | None]:
+    """Why payloads aren't rows. The rows don't become Python's values."""
+    return [reason for part in parts_of(decoder, payloads) for reason in part["reason"].to_pylist()]
 
 
 def rows_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> list[dict[str, Any]]:

@@ -19,20 +19,20 @@ from headrace.pipeline.settings.choices import Compression
 from headrace.pipeline.settings.parse_block import MOST_VALUES
 from headrace.pipeline.typed.formats.avro import AvroDecoder
 from headrace.pipeline.typed.formats.inflate import CantInflate, Inflation, inflate, unzipped
-from headrace.pipeline.typed.json.column_types import struct_of
+from headrace.pipeline.typed.formats.lanes import FEWEST
+from headrace.pipeline.typed.json.column_types import struct_of_fields
 from headrace.pipeline.typed.json.columns import Limits
+from headrace.pipeline.typed.json.decode import JsonDecoder
 from headrace.pipeline.typed.json.fit import Judge
-from headrace.pipeline.typed.json.rules import JsonRules, with_json_errors
-from headrace.pipeline.typed.json.task_facts import facts_in
-from headrace.pipeline.typed.json.values import JsonValues
+from headrace.pipeline.typed.json.task_facts import Looking, facts_in
 from tests.typed.formats.costs import cpu_of, peak_of
-from tests.typed.formats.decodings import rows_of
+from tests.typed.formats.decodings import arrow_of, landed, reasons_of, rows_of
 from tests.typed.formats.test_decode_avro import written
 from tests.typed.formats.test_decode_protobuf import DECODER, an_order
 from tests.typed.formats.test_value_limit import integer, record
 
 SIZE = 256 * 1024
-"""Bytes of each payload; of JSON, which is looked at in Python, a quarter."""
+"""Bytes of each payload; of JSON a quarter."""
 TIMES = 20
 """How much more CPU time than the harmless payload a hostile one may take."""
 
@@ -173,35 +173,94 @@ def test_a_hostile_protobuf_payload_costs_itself_only(hostile: bytes):
     costs_itself_only(protobuf_reasons, hostile, filled(item))
 
 
+# --- many of them at once ---------------------------------------------------------------------------------------
+
+MANY = 2 * FEWEST
+"""Payloads that are decoded side by side."""
+brief = partial(filled, size=512)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        integer(500) + b"\x11" * 500,
+        _NO_AMOUNT + integer(2**62) + b"a" * 500,
+        _NO_AMOUNT + _NO_TEXT + integer(2**62) + b"\2" * 500,
+        _NO_AMOUNT + _NO_TEXT + _SMALLEST + b"\2" * 500,
+        brief(integer(1) + b"\2", begin=_NO_AMOUNT + _NO_TEXT, end=b"\0\0"),
+        brief(_MINUS_ONE + b"\2\2", begin=_NO_AMOUNT + _NO_TEXT, end=b"\0\0"),
+        brief(b"\xff" * 9 + b"\x01", begin=_NO_AMOUNT + _NO_TEXT + integer(500)),
+        brief(integer(1) + b"\0\0", begin=_NO_AMOUNT + _NO_TEXT + b"\0", end=b"\0"),
+        brief(integer(1) + b"\0\x09", begin=_NO_AMOUNT + _NO_TEXT + b"\0", end=b"\0"),
+    ],
+)
+def test_many_hostile_avro_payloads_cost_about_as_much_as_harmless_ones(hostile: bytes):
+    harmless = written({**GOOD_AVRO, "numbers": [7] * 490}, AVRO)
+    costs = [cpu_of(partial(reasons_of, AVRO_DECODER, [each] * MANY)) for each in (hostile, harmless)]
+    assert costs[0] < TIMES * costs[1]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        brief(_CODES + b"\0"),
+        brief(_CODES + b"\1\1"),
+        brief(_CODES + b"\x0a" + b"\xff" * 9 + b"\1"),
+        brief(_ITEMS + b"\0"),
+        brief(_UNKNOWN + _UNKNOWN_END),
+        brief(_OTHER + b"\1"),
+        brief(b"\x3a\0"),
+        brief(b"\xff"),
+        b"".join(integer(number * 8)[:2] + b"\1" for number in range(200, 370)),
+    ],
+)
+def test_many_hostile_protobuf_payloads_cost_about_as_much_as_harmless_ones(hostile: bytes):
+    harmless = brief(_ITEMS + b"\3\x0a\1a")
+    costs = [cpu_of(partial(reasons_of, DECODER, [each] * MANY)) for each in (hostile, harmless)]
+    assert costs[0] < TIMES * costs[1]
+
+
+def test_a_hostile_payload_among_thousands_costs_itself_only():
+    good = written(GOOD_AVRO, AVRO)
+    hostile = written(
+        {**GOOD_AVRO, "numbers": [7] * 300, "tags": {str(number): "x" for number in range(100)}}, AVRO
+    )
+    alone = cpu_of(partial(reasons_of, AVRO_DECODER, [good] * 4000))
+    assert cpu_of(partial(reasons_of, AVRO_DECODER, [*[good] * 3999, hostile])) < 2 * alone
+
+
 # --- JSON -------------------------------------------------------------------------------------------------------
 
-LISTS = {
-    "type": "array",
-    "elementType": {"type": "array", "elementType": "long", "containsNull": True},
-    "containsNull": True,
-}
-FIELDS: tuple[tuple[str, Any], ...] = (("n", "long"), ("text", "string"), ("lists", LISTS))
-COLUMNS = struct_of(FIELDS)
-JSON = JsonRules(JsonValues(FIELDS, MOST_VALUES), Judge(COLUMNS, Limits(50), is_whole=True))
+LISTS = {"type": "array", "elementType": {"type": "array", "elementType": "long"}}
+PART = {"type": "struct", "fields": [{"name": "x", "type": "double"}, {"name": "y", "type": "date"}]}
+FIELDS: tuple[dict[str, Any], ...] = tuple(
+    {"name": name, "type": kind}
+    for name, kind in (
+        ("n", "long"),
+        ("text", "string"),
+        ("lists", LISTS),
+        ("amount", "decimal(10,2)"),
+        ("at", "timestamp"),
+        ("real", "double"),
+        ("raw", "binary"),
+        ("tags", {"type": "map", "keyType": "string", "valueType": "string"}),
+        ("parts", {"type": "array", "elementType": PART}),
+    )
+)
+COLUMNS, LIMITS = struct_of_fields(FIELDS), Limits(50)
+GIVEN = JsonDecoder(FIELDS, MOST_VALUES)
+EVOLVING = JsonDecoder(FIELDS, MOST_VALUES, Judge(COLUMNS, LIMITS, is_whole=True))
+LOOKING = Looking(FIELDS, arrow_of(GIVEN), LIMITS, MOST_VALUES)
+
+
+def json_reasons(payload: bytes, decoder: JsonDecoder = EVOLVING) -> list[str | None]:
+    """As the tasks look at payloads for columns, and then decode them."""
+    good = b'{"n": 1, "text": "t", "amount": 1.5, "at": "2026-01-31T12:00:00Z"}'
+    facts_in([landed([good, payload, good])], LOOKING)
+    return reasons_of(decoder, [good, payload, good])
 
 
 small = partial(filled, size=SIZE // 4)
-
-
-def json_reasons(payload: bytes) -> list[str | None]:
-    """As the tasks judge payloads before Spark reads them, and look at them for columns."""
-    good = b'{"n": 1, "text": "t"}'
-    rows = pa.table({"data": pa.array([good, payload, good], pa.binary())})
-    found = with_json_errors(rows, JSON)
-    batch = found.append_column("decode_error", pa.nulls(3, pa.string())).combine_chunks().to_batches()[0]
-    facts_in([batch], COLUMNS, Limits(50))
-    # The columns are those of the table, and the look at payloads is for more of them.
-    free = batch.set_column(
-        batch.schema.get_field_index("json_error"), "json_error", pa.nulls(3, pa.string())
-    )
-    facts_in([free], COLUMNS, Limits(50))
-    reasons: list[str | None] = found["json_error"].to_pylist()
-    return reasons
 
 
 def _many_names() -> bytes:
@@ -209,47 +268,116 @@ def _many_names() -> bytes:
     return f'{{"new": {{{names}}}}}'.encode()
 
 
+@pytest.mark.parametrize("decoder", [GIVEN, EVOLVING], ids=["given", "evolving"])
 @pytest.mark.parametrize(
     "hostile",
     [
         small(b"9", begin=b'{"n": ', end=b"}"),
         small(b"9", begin=b'{"n": 0.', end=b"}"),
         small(b"9", begin=b'{"n": 1e', end=b"}"),
+        small(b"9", begin=b'{"real": ', end=b"}"),
+        small(b"9", begin=b'{"real": 0.', end=b"}"),
+        small(b"9", begin=b'{"real": "', end=b'"}'),
+        small(b"9", begin=b'{"amount": ', end=b"}"),
+        small(b"9", begin=b'{"amount": 0.', end=b"}"),
+        small(b"9", begin=b'{"amount": 1e', end=b"}"),
+        small(b"9", begin=b'{"amount": "', end=b'"}'),
+        small(b" ", begin=b'{"amount": 1e999999999', end=b"}"),
+        small(b" ", begin=b'{"amount": "1e-999999999"', end=b"}"),
+        small(b"9", begin=b'{"at": ', end=b"}"),
+        small(b"9", begin=b'{"at": "2026-01-31T12:00:00.', end=b'Z"}'),
+        small(b" ", begin=b'{"at": "', end=b'x"}'),
+        small(b" ", begin=b'{"at": "2026-01-31', end=b'x"}'),
+        small(b"A", begin=b'{"raw": "', end=b'="}'),
         small(b"9", begin=b'{"new": ', end=b"}"),
         small(b"\\u0041", begin=b'{"text": "', end=b'"}'),
         small(b'\\"', begin=b'{"text": "', end=b'"}'),
         small(b"\\", begin=b'{"text": "'),
         small(b"[", begin=b'{"new": '),
+        small(b"[", begin=b'{"text": '),
+        small(b"[", begin=b'{"lists": '),
         small(b'{"a":', begin=b'{"new": '),
+        small(b'{"a":', begin=b'{"text": '),
         small(b"{},", begin=b'{"new": [', end=b"{}]}"),
         small(b"[],", begin=b'{"new": [', end=b"[]]}"),
+        small(b"[1],", begin=b'{"text": [', end=b"[1]]}"),
+        small(b"{},", begin=b'{"parts": [', end=b"{}]}"),
+        small(b'{"y":"x"},', begin=b'{"parts": [', end=b"{}]}"),
         small(b'"n":1,', begin=b"{", end=b'"n":1}'),
+        small(b'"n":"",', begin=b"{", end=b'"n":1}'),
+        small(b'"":"",', begin=b'{"tags": {', end=b'"":""}}'),
         small(b"[1],", begin=b'{"new": [', end=b"[1]]}"),
         _many_names(),
         small(b'"', begin=b"{"),
         small(b" ", begin=b"{", end=b"}"),
+        small(b"\xff", begin=b'{"text": "', end=b'"}'),
+        small(b"\xff", begin=b'{"new": "', end=b'"}'),
     ],
     ids=[
         "an integer of very many digits",
         "very many digits after the point",
         "an exponent of very many digits",
+        "a double of very many digits",
+        "a double of very many digits after the point",
+        "a text of very many digits for a double",
+        "a decimal of very many digits",
+        "a decimal of very many digits after the point",
+        "a decimal with an exponent of very many digits",
+        "a decimal that is a text of very many digits",
+        "a decimal of very many zeros",
+        "a decimal of very many zeros after the point",
+        "a time that is a number of very many digits",
+        "a time with very many digits of a second",
+        "a time after very much space",
+        "very much space after a time",
+        "bytes that aren't whole",
         "an integer of very many digits without a column",
         "a text of escapes",
         "a text of quotes",
         "a text that doesn't end",
         "lists within lists",
+        "lists within lists for a text",
+        "lists within lists that don't fit",
         "objects within objects",
+        "objects within objects for a text",
         "empty objects",
         "empty lists",
+        "lists for a text",
+        "empty objects with columns",
+        "parts that don't fit",
         "the same field again and again",
+        "the same field, which doesn't fit, again and again",
+        "the same entry of a map again and again",
         "lists of one number",
         "an object of very many fields",
         "quotes",
         "nothing but space",
+        "a text that isn't UTF-8",
+        "a text that isn't UTF-8 without a column",
     ],
 )
-def test_a_hostile_json_payload_costs_itself_only(hostile: bytes):
-    costs_itself_only(json_reasons, hostile, small(b"[1],", begin=b'{"lists": [', end=b"[1]]}"))
+def test_a_hostile_json_payload_costs_itself_only(hostile: bytes, decoder: JsonDecoder):
+    harmless = small(b"[1],", begin=b'{"lists": [', end=b"[1]]}")
+    costs_itself_only(partial(json_reasons, decoder=decoder), hostile, harmless)
+
+
+def test_a_json_payload_that_doesnt_fit_costs_its_neighbours_nothing():
+    """One payload in a thousand doesn't fit: none of the others is read again for it."""
+    good = b'{"n": 1, "text": "t", "amount": 1.5, "at": "2026-01-31T12:00:00Z", "parts": [{"x": 1, "y": "2026-01-31"}]}'
+    bad = [
+        b'{"n": "x"}',
+        b'{"at": "x"}',
+        b'{"amount": "x"}',
+        b'{"at": "2026-02-30T12:00:00Z"}',
+        b'{"parts": [{"y": "x"}]}',
+        b'{"text": "\xff"}',
+        b"{",
+    ]
+    for decoder in (GIVEN, EVOLVING):
+        harmless = cpu_of(partial(reasons_of, decoder, [good] * 4000))
+        for payload in bad:
+            mixed = [payload if place % 1000 == 0 else good for place in range(4000)]
+            assert cpu_of(partial(reasons_of, decoder, mixed)) < 2 * harmless
 
 
 # --- compressed payloads ----------------------------------------------------------------------------------------

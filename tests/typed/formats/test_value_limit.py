@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
-import pyarrow as pa
 import pytest
 from google.protobuf import text_format
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
@@ -25,11 +24,11 @@ from headrace.pipeline.typed.formats.protobuf import ProtobufDecoder
 from headrace.pipeline.typed.formats.protobuf_values import limit_of
 from headrace.pipeline.typed.formats.registry_header import of_confluent
 from headrace.pipeline.typed.formats.value_limit import TooManyValues
-from headrace.pipeline.typed.json.columns import Limits, Struct
-from headrace.pipeline.typed.json.rules import JsonRules, with_json_errors
-from headrace.pipeline.typed.json.task_facts import facts_in
+from headrace.pipeline.typed.json.columns import Limits
+from headrace.pipeline.typed.json.decode import JsonDecoder
+from headrace.pipeline.typed.json.task_facts import Looking, facts_in
 from headrace.pipeline.typed.json.values import JsonValues
-from tests.typed.formats.decodings import parts_of, rows_of
+from tests.typed.formats.decodings import arrow_of, landed, parts_of, rows_of
 from tests.typed.formats.test_decode_avro import ROW, SCHEMA, written
 from tests.typed.formats.test_decode_protobuf import DECODER, DESCRIPTORS, an_order
 from tests.typed.formats.test_registry_header import GLUE
@@ -250,7 +249,7 @@ def test_any_bytes_are_counted_or_refused(payload: bytes):
 
 
 def test_payloads_of_other_tests_are_far_below_the_default():
-    assert DECODER.reading()(an_order())[1] < 0.01
+    assert DECODER._decode()(an_order())[1] < 0.01
 
 
 COLUMNS: tuple[tuple[str, Any], ...] = (
@@ -292,12 +291,14 @@ def test_json_counts_each_column_of_each_object(payload: bytes, *, are_too_many:
     assert VALUES.are_too_many(payload) == are_too_many
 
 
-def test_json_with_too_many_values_is_neither_read_by_spark_nor_looked_at_for_columns():
+def test_json_with_too_many_values_is_neither_decoded_nor_looked_at_for_columns():
+    fields = tuple({"name": name, "type": kind} for name, kind in COLUMNS)
+    decoder = JsonDecoder(fields, MOST)
     many = b'{"new": [%s]}' % b",".join([b"{}"] * 11_000)
-    rows = pa.table({"data": pa.array([many, b'{"new": 1}', b"{", None], pa.binary())})
-    found = with_json_errors(rows, JsonRules(VALUES))
-    assert found["json_error"].to_pylist()[:2] == [TOO_MANY, None]
-    assert None not in found["json_error"].to_pylist()[2:]
-    batch = found.append_column("decode_error", pa.nulls(4, pa.string())).to_batches()[0]
-    assert facts_in([batch], Struct(), Limits(10))[(("new",), "long")] == 1
-    assert len(facts_in([batch], Struct(), Limits(10))) == 2
+    payloads = [many, b'{"new": 1}', b"{", None]
+    reasons = [row["reason"] for row in rows_of(decoder, payloads)]
+    assert reasons[:2] == [TOO_MANY, None]
+    assert None not in reasons[2:]
+    batch = landed(payloads)
+    looking = Looking(fields, arrow_of(decoder), Limits(10), MOST)
+    assert facts_in([batch], looking) == {((), "object"): 1, (("new",), "long"): 1}

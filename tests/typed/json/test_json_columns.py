@@ -19,7 +19,7 @@ from headrace.pipeline.typed.json.columns import DEPTH, Items, Kind, Limits, Str
 from headrace.pipeline.typed.json.facts import counted_facts, facts_of
 from headrace.pipeline.typed.json.fit import Judge
 from headrace.pipeline.typed.json.growth import ColumnChange, changes, grow
-from headrace.pipeline.typed.json.rules import object_in
+from headrace.pipeline.typed.json.text import object_in
 
 LIMITS = Limits(12, frozenset({"stream"}))
 NONE = Struct()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.typed.json.rules import NO_OBJECT, NO_TEXT, why_no_json
+from headrace.pipeline.typed.json.text import NO_OBJECT, NO_TEXT, why_no_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

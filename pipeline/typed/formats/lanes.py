@@ -1,0 +1,148 @@
+"""Many payloads of Avro or Protobuf side by side: each is a lane, and one step reads the same field of all of them.
+
+A lane with something that isn't as the schema says, or that the columns can't hold, is left: it goes on with values that nobody uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_PADDING = bytes(16)
+"""So that no step reads beyond the last payload."""
+_LONGEST = 10
+"""The most bytes of a number: the last one has a single bit."""
+
+FEWEST = 256
+"""Lanes that are worth a step of their own: fewer, such as those with more items in a list than others, are left to the library."""
+_LAST_SHIFT = 63
+Lanes = Any
+"""Places of lanes, as an array of numpy's."""
+Values = Any
+"""An array of Arrow's. Its stubs know no types of which only the run tells."""
+
+
+class NotInLanes(Exception):
+    """The schema has a part that only the library reads."""
+
+
+class Part(Protocol):
+    """A part of a schema."""
+
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+        """As many values as lanes."""
+
+
+class Payloads:
+    def __init__(self, payloads: Sequence[bytes], header: bytes) -> None:
+        content = b"".join([*payloads, _PADDING])
+        self.data = np.frombuffer(content, np.uint8)
+        self.end = np.cumsum([len(payload) for payload in payloads])
+        self.place = np.concatenate([[0], self.end[:-1]]) + len(header)
+        self.is_left = self.place > self.end
+        if header:
+            self.is_left |= [not payload.startswith(header) for payload in payloads]
+        np.minimum(self.place, self.end, out=self.place)
+
+    def leave(self, lanes: Lanes, are_wrong: Any) -> None:
+        self.is_left[lanes[are_wrong]] = True
+
+    def step(self, lanes: Lanes, sizes: Any) -> Any:
+        """Where the lanes were, before they go on by so many bytes. A size that can't be becomes none."""
+        place = self.place[lanes]
+        are_wrong = (sizes < 0) | (sizes > self.end[lanes] - place)
+        if are_wrong.any():
+            self.leave(lanes, are_wrong)
+            sizes[are_wrong] = 0
+        self.place[lanes] = place + sizes
+        return place
+
+    def signed(self, lanes: Lanes) -> Any:
+        """Numbers whose lowest bit is the sign."""
+        numbers = self.numbers(lanes)
+        return (numbers >> np.uint64(1)).astype(np.int64) ^ -(numbers & np.uint64(1)).astype(np.int64)
+
+    def numbers(self, lanes: Lanes, longest: int = _LONGEST) -> Any:
+        """Numbers of one to so many bytes, seven bits in each."""
+        place = self.place[lanes]
+        byte = self.data[place]
+        numbers = (byte & 0x7F).astype(np.uint64)
+        sizes = np.ones(len(lanes), np.int64)
+        longer = np.flatnonzero(byte >= 0x80)
+        for shift in range(7, 7 * longest, 7):
+            if not len(longer):
+                break
+            byte = self.data[place[longer] + shift // 7]
+            if shift == _LAST_SHIFT:
+                self.leave(lanes, longer[byte > 1])
+            numbers[longer] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+            sizes[longer] += 1
+            longer = longer[byte >= 0x80]
+        if len(longer):
+            self.is_left[lanes[longer]] = True
+        self.step(lanes, sizes)
+        return numbers
+
+    def pieces(self, lanes: Lanes, sizes: Any) -> tuple[Any, Any]:
+        """So many bytes of each lane, joined, and where each one ends."""
+        starts = self.step(lanes, sizes)
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        bytes_of = np.arange(ends[-1]) + np.repeat(starts - ends[:-1], sizes)
+        return self.data[bytes_of], ends
+
+    def blocks(self, lanes: Lanes, size: int) -> Any:
+        """A row of so many bytes for each lane."""
+        starts = self.step(lanes, np.full(len(lanes), size, np.int64))
+        # A lane at the end of the last payload has no bytes left; its row is never used.
+        starts = np.minimum(starts, len(self.data) - size)
+        return np.ascontiguousarray(self.data[starts[:, None] + np.arange(size)])
+
+
+def texts_or_bytes(payloads: Payloads, lanes: Lanes, sizes: Any, arrow: pa.DataType) -> Values:
+    """So many bytes of each lane. A lane whose bytes aren't UTF-8 where the column is of texts is left."""
+    values: Any = _binary(*payloads.pieces(lanes, sizes))
+    try:
+        return values.cast(arrow)
+    except pa.ArrowInvalid:
+        are_text = np.array([_is_text(value) for value in values.to_pylist()])
+    payloads.leave(lanes, ~are_text)
+    return pc.if_else(pa.array(are_text), values, None).cast(arrow)
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _binary(content: Any, ends: Any) -> Values:
+    buffers = [None, pa.py_buffer(ends.astype(np.int64)), pa.py_buffer(content)]
+    return pa.Array.from_buffers(pa.large_binary(), len(ends) - 1, buffers)
+
+
+def entries_type(arrow: Any) -> Any:
+    """A map's type as that of lists of entries."""
+    return pa.list_(pa.struct([pa.field("key", arrow.key_type), pa.field("value", arrow.item_type)]))
+
+
+def as_map(payloads: Payloads, lanes: Lanes, entries: Any, arrow: Any) -> Values:
+    """Lists of entries as maps. A lane that has a key twice is left."""
+    keys, values = entries.flatten().flatten()
+    codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    owners = np.repeat(np.arange(len(lanes)), np.diff(entries.offsets.to_numpy()))
+    pairs = owners * (len(codes) + 1) + np.nan_to_num(codes).astype(np.int64)
+    _, first = np.unique(pairs, return_index=True)
+    is_again = np.ones(len(pairs), dtype=bool)
+    is_again[first] = False
+    payloads.is_left[lanes[owners[is_again]]] = True
+    if keys.null_count:
+        # Of lanes that are left: the key isn't UTF-8.
+        keys = keys.fill_null("")
+    arrays: Any = pa.MapArray
+    return arrays.from_arrays(entries.offsets, keys, values, arrow)
