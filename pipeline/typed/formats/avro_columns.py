@@ -18,8 +18,8 @@ from headrace.pipeline.typed.formats.lanes import (
     FEWEST,
     Lanes,
     NotInLanes,
-    Part,
     Payloads,
+    SchemaPart,
     Values,
     as_map,
     entries_type,
@@ -128,7 +128,7 @@ class _Decimals:
 
 @dataclass(frozen=True, slots=True)
 class _Optional:
-    part: Part
+    part: SchemaPart
     arrow: pa.DataType
     null: int
     """The place of null in the union."""
@@ -151,7 +151,7 @@ class Record:
     """`parts`: the fields in the order in which they were written, each with its place among the columns; None where it isn't one."""
 
     arrow: Any
-    parts: Sequence[tuple[Part, int]]
+    parts: Sequence[tuple[SchemaPart, int]]
 
     def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         values_by_place = {place: part.read(payloads, lanes) for part, place in self.parts}
@@ -165,7 +165,7 @@ class Record:
 @dataclass(frozen=True, slots=True)
 class _Items:
     arrow: Any
-    part: Part
+    part: SchemaPart
 
     def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         owners, items = [np.zeros(0, np.int64)], [pa.array([], self.arrow.value_type)]
@@ -226,7 +226,7 @@ def record_part(schema: Any, named: Mapping[str, Any], columns: Sequence[pa.Fiel
     return Record(pa.struct([pa.field(column.name, column.type) for column in columns]), parts)
 
 
-def _part(schema: Any, named: Mapping[str, Any], arrow: Any) -> Part:
+def _part(schema: Any, named: Mapping[str, Any], arrow: Any) -> SchemaPart:
     match schema:
         case [one, other] if "null" in (one, other):
             null = 0 if one == "null" else 1
@@ -253,7 +253,7 @@ def _part(schema: Any, named: Mapping[str, Any], arrow: Any) -> Part:
             raise NotInLanes
 
 
-def _scalar(schema: Mapping[str, Any], arrow: pa.DataType) -> Part:
+def _scalar(schema: Mapping[str, Any], arrow: pa.DataType) -> SchemaPart:
     kind, logical = schema["type"], schema.get("logicalType", "")
     if logical == "decimal":
         return _Decimals(arrow, schema["precision"], schema.get("scale", 0), schema.get("size"))

@@ -30,7 +30,7 @@ class NotInLanes(Exception):
     """The schema has a part that only the library reads."""
 
 
-class Part(Protocol):
+class SchemaPart(Protocol):
     """A part of a schema."""
 
     def read(self, payloads: Payloads, lanes: Lanes) -> Values:

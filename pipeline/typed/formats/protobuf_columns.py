@@ -19,8 +19,8 @@ from headrace.pipeline.typed.formats.lanes import (
     FEWEST,
     Lanes,
     NotInLanes,
-    Part,
     Payloads,
+    SchemaPart,
     Values,
     as_map,
     entries_type,
@@ -115,7 +115,7 @@ class _Within:
 @dataclass(frozen=True, slots=True)
 class _Packed:
     arrow: Any
-    part: Part
+    part: SchemaPart
 
     def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         pieces = _Pieces()
@@ -188,7 +188,7 @@ class Message:
     arrow: Any
     fields: Sequence[_Field | None]
     """For each column; None where the message has no such field."""
-    parts: Mapping[int, tuple[int, Part]]
+    parts: Mapping[int, tuple[int, SchemaPart]]
     """By tag: the place of the column, and how its values are read."""
     numbers: frozenset[int]
     """Of the fields that the message has."""
@@ -294,7 +294,7 @@ class MessageKinds:
         """Raises NotInLanes. `columns`: those of the table's files."""
         places = {column.name: place for place, column in enumerate(columns)}
         fields: list[_Field | None] = [None] * len(columns)
-        parts: dict[int, tuple[int, Part]] = {}
+        parts: dict[int, tuple[int, SchemaPart]] = {}
         for described in descriptor.fields:
             if described.name not in places or described.is_required:
                 raise NotInLanes
@@ -311,7 +311,7 @@ class MessageKinds:
             arrow_type, fields, parts, frozenset(described.number for described in descriptor.fields)
         )
 
-    def _part(self, field: FieldDescriptor, arrow: Any) -> tuple[Part, int]:
+    def _part(self, field: FieldDescriptor, arrow: Any) -> tuple[SchemaPart, int]:
         """How one value is read, and how its bytes end."""
         inner = field.message_type
         if inner is None:
@@ -343,7 +343,7 @@ def _field(field: FieldDescriptor, arrow: pa.DataType) -> _Field:
     return _Field(field.is_repeated, entries, default, None if oneof is None else oneof.name)
 
 
-def _scalar(field: FieldDescriptor, arrow: Any) -> tuple[Part, int]:
+def _scalar(field: FieldDescriptor, arrow: Any) -> tuple[SchemaPart, int]:
     from google.protobuf.descriptor import FieldDescriptor as Kind
 
     if field.type in (Kind.TYPE_STRING, Kind.TYPE_BYTES):

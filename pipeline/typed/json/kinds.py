@@ -1,4 +1,4 @@
-"""How each column of a typed table is read out of JSON: from Spark's name of its type to a `Kind`."""
+"""How each column of a typed table is read out of JSON: from Spark's name of its type to a `ValueKind`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from headrace.pipeline.typed.json.nested import Kind, Lists, Maps, Objects
+from headrace.pipeline.typed.json.nested import Lists, Maps, Objects, ValueKind
 from headrace.pipeline.typed.json.numbers import WHOLE, Decimals, Real, whole
 from headrace.pipeline.typed.json.times import Dates, Times
 from headrace.pipeline.typed.json.unfit import Values, converted
@@ -34,7 +34,7 @@ class Plain:
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class TextValues:
     """A text, or any other value as JSON has it."""
 
     arrow: pa.DataType
@@ -85,7 +85,7 @@ def _objects(types: Mapping[str, Any], columns: Sequence[pa.Field[Any]], *, is_w
     return Objects(pa.struct(fields), parts, is_whole)
 
 
-def _kind(spark: Any, arrow: Any, *, is_whole: bool) -> Kind:
+def _kind(spark: Any, arrow: Any, *, is_whole: bool) -> ValueKind:
     """Of a column's part. Whether a part may be null is judged later, for all formats (`not_null`): here each may be."""
     if isinstance(spark, str):
         return _scalar(spark, arrow)
@@ -103,7 +103,7 @@ def _kind(spark: Any, arrow: Any, *, is_whole: bool) -> Kind:
             return Maps(pa.map_(arrow.key_type, pa.field(arrow.item_field.name, items.arrow)), items)
 
 
-def _scalar(spark: str, arrow: pa.DataType) -> Kind:
+def _scalar(spark: str, arrow: pa.DataType) -> ValueKind:
     if spark in WHOLE:
         return whole(spark, arrow)
     if decimal := _DECIMAL.fullmatch(spark):
@@ -120,4 +120,4 @@ def _scalar(spark: str, arrow: pa.DataType) -> Kind:
         case "timestamp" | "timestamp_ntz":
             return Times(arrow, spark == "timestamp_ntz")
         case _:
-            return Texts(arrow)
+            return TextValues(arrow)

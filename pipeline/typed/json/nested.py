@@ -21,7 +21,7 @@ from headrace.pipeline.typed.json.unfit import UnfitValues, Values
 Unfits = Mapping[str, Mapping[int, str | None]]
 
 
-class Kind(Protocol):
+class ValueKind(Protocol):
     """How the values of a column, or of a part of one, are read."""
 
     @property
@@ -44,7 +44,7 @@ class Objects:
     """`parts`: the fields by name; None where payloads don't make the column."""
 
     arrow: Any
-    parts: Sequence[tuple[str, Kind | None]]
+    parts: Sequence[tuple[str, ValueKind | None]]
     is_whole: bool = False
     """Whether `exact` refuses an object with a field that is no column."""
     exact: Any = field(init=False)
@@ -123,7 +123,7 @@ def _decoding(kind: Any) -> Callable[[bytes], Any]:
     return msgspec.json.Decoder(next(part for part in kind.__args__ if part is not type(None))).decode
 
 
-def _tells_all(kind: Kind) -> bool:
+def _tells_all(kind: ValueKind) -> bool:
     match kind:
         case Objects():
             return kind.tells_all
@@ -155,7 +155,7 @@ def _value_of(name: str, values: dict[str, Any]) -> Any:
 @dataclass(frozen=True, slots=True)
 class Lists:
     arrow: Any
-    items: Kind
+    items: ValueKind
     exact: Any = field(init=False)
     wide: Any = field(init=False)
 
@@ -176,7 +176,7 @@ class Maps:
     """Of a name that an object has twice, the last value counts."""
 
     arrow: Any
-    items: Kind
+    items: ValueKind
     exact: Any = field(init=False)
     wide: Any = field(init=False)
 
@@ -193,7 +193,7 @@ class Maps:
         return arrays.from_arrays(ends, keys, items, self.arrow, mask=is_null)
 
 
-def _items(kind: Kind, items: Sequence[Any], ends: Any) -> Values:
+def _items(kind: ValueKind, items: Sequence[Any], ends: Any) -> Values:
     try:
         return kind.array(items)
     except UnfitValues as error:

@@ -25,7 +25,7 @@ from headrace.pipeline.typed.json.columns import Limits
 from headrace.pipeline.typed.json.decode import JsonDecoder
 from headrace.pipeline.typed.json.fit import Judge
 from headrace.pipeline.typed.json.task_facts import Looking, facts_in
-from tests.typed.formats.costs import cpu_of, peak_of
+from tests.typed.formats.costs import costs_less, peak_of
 from tests.typed.formats.decodings import arrow_of, landed, reasons_of, rows_of
 from tests.typed.formats.test_decode_avro import written
 from tests.typed.formats.test_decode_protobuf import DECODER, an_order
@@ -47,17 +47,13 @@ def filled(piece: bytes, *, begin: bytes = b"", end: bytes = b"", size: int = SI
 
 
 @cache
-def cpu_of_harmless(rows: Callable[[bytes], list[str | None]], payload: bytes) -> float:
-    assert rows(payload) == [None] * 3
-    return cpu_of(lambda: rows(payload))
-
-
 def costs_itself_only(rows: Callable[[bytes], list[str | None]], hostile: bytes, harmless: bytes) -> None:
     """`rows`: parses a payload between two good ones, and returns the reason of each of the three; None of one that became a row."""
     assert abs(len(hostile) - len(harmless)) < SIZE / 10
     first, _, last = rows(hostile)
     assert (first, last) == (None, None)
-    assert cpu_of(lambda: rows(hostile)) < TIMES * cpu_of_harmless(rows, harmless)
+    assert rows(harmless) == [None] * 3
+    assert costs_less(lambda: rows(hostile), TIMES, lambda: rows(harmless))
     assert peak_of(lambda: rows(hostile)) < MEMORY
 
 
@@ -196,8 +192,10 @@ brief = partial(filled, size=512)
 )
 def test_many_hostile_avro_payloads_cost_about_as_much_as_harmless_ones(hostile: bytes):
     harmless = written({**GOOD_AVRO, "numbers": [7] * 490}, AVRO)
-    costs = [cpu_of(partial(reasons_of, AVRO_DECODER, [each] * MANY)) for each in (hostile, harmless)]
-    assert costs[0] < TIMES * costs[1]
+    hostile_wave, harmless_wave = (
+        partial(reasons_of, AVRO_DECODER, [payload] * MANY) for payload in (hostile, harmless)
+    )
+    assert costs_less(hostile_wave, TIMES, harmless_wave)
 
 
 @pytest.mark.parametrize(
@@ -216,8 +214,10 @@ def test_many_hostile_avro_payloads_cost_about_as_much_as_harmless_ones(hostile:
 )
 def test_many_hostile_protobuf_payloads_cost_about_as_much_as_harmless_ones(hostile: bytes):
     harmless = brief(_ITEMS + b"\3\x0a\1a")
-    costs = [cpu_of(partial(reasons_of, DECODER, [each] * MANY)) for each in (hostile, harmless)]
-    assert costs[0] < TIMES * costs[1]
+    hostile_wave, harmless_wave = (
+        partial(reasons_of, DECODER, [payload] * MANY) for payload in (hostile, harmless)
+    )
+    assert costs_less(hostile_wave, TIMES, harmless_wave)
 
 
 def test_a_hostile_payload_among_thousands_costs_itself_only():
@@ -225,8 +225,8 @@ def test_a_hostile_payload_among_thousands_costs_itself_only():
     hostile = written(
         {**GOOD_AVRO, "numbers": [7] * 300, "tags": {str(number): "x" for number in range(100)}}, AVRO
     )
-    alone = cpu_of(partial(reasons_of, AVRO_DECODER, [good] * 4000))
-    assert cpu_of(partial(reasons_of, AVRO_DECODER, [*[good] * 3999, hostile])) < 2 * alone
+    alone = partial(reasons_of, AVRO_DECODER, [good] * 4000)
+    assert costs_less(partial(reasons_of, AVRO_DECODER, [*[good] * 3999, hostile]), 2, alone)
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------
@@ -374,10 +374,10 @@ def test_a_json_payload_that_doesnt_fit_costs_its_neighbours_nothing():
         b"{",
     ]
     for decoder in (GIVEN, EVOLVING):
-        harmless = cpu_of(partial(reasons_of, decoder, [good] * 4000))
+        harmless = partial(reasons_of, decoder, [good] * 4000)
         for payload in bad:
             mixed = [payload if place % 1000 == 0 else good for place in range(4000)]
-            assert cpu_of(partial(reasons_of, decoder, mixed)) < 2 * harmless
+            assert costs_less(partial(reasons_of, decoder, mixed), 2, harmless)
 
 
 # --- compressed payloads ----------------------------------------------------------------------------------------
@@ -405,7 +405,7 @@ def test_a_payload_of_very_many_compressed_streams_costs_itself_only(
     stream = pack(content)
     some, many = (stream * (times * SIZE // len(stream)) for times in (2, 8))
     assert read(many, AUTO) == content * (8 * SIZE // len(stream))
-    assert cpu_of(lambda: inflated_of(many, read)) < 8 * cpu_of(lambda: inflated_of(some, read))
+    assert costs_less(lambda: inflated_of(many, read), 8, lambda: inflated_of(some, read))
 
 
 @pytest.mark.parametrize("is_told", [True, False], ids=["with its size", "in a stream"])
