@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from headrace.pipeline.typed.columns.time_range import DAYS, MICROS
 from headrace.pipeline.typed.formats.lanes import (
     FEWEST,
+    FixedNumbers,
     Lanes,
     NotInLanes,
     Payloads,
@@ -23,6 +24,7 @@ from headrace.pipeline.typed.formats.lanes import (
     Values,
     as_map,
     entries_type,
+    names_at,
     texts_or_bytes,
 )
 
@@ -47,17 +49,6 @@ class _Whole:
             numbers[are_wrong] = 0
         kind = pa.int32() if pa.types.is_date(self.arrow) else self.arrow
         return pa.array(numbers * self.times).cast(kind).cast(self.arrow)
-
-
-@dataclass(frozen=True, slots=True)
-class _Real:
-    arrow: pa.DataType
-    form: str
-    """As numpy names it."""
-
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
-        numbers = payloads.blocks(lanes, int(self.form[-1])).view(self.form)[:, 0]
-        return pa.array(numbers).cast(self.arrow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +81,7 @@ class _Symbols:
     def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.signed(lanes)
         are_wrong = (numbers < 0) | (numbers >= len(self.names))
-        payloads.leave(lanes, are_wrong)
-        numbers[are_wrong] = 0
-        return self.names.take(pa.array(numbers)).cast(self.arrow)
+        return names_at(payloads, lanes, numbers, are_wrong, self.names).cast(self.arrow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +251,7 @@ def _scalar(schema: Mapping[str, Any], arrow: pa.DataType) -> SchemaPart:
         return _Whole(arrow, low, high, times)
     match kind:
         case "float" | "double":
-            return _Real(arrow, "<f4" if kind == "float" else "<f8")
+            return FixedNumbers(arrow, "<f4" if kind == "float" else "<f8")
         case "boolean":
             return _Boolean(arrow)
         case "bytes" | "string":

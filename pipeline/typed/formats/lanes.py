@@ -6,6 +6,7 @@ A lane with something that isn't as the schema says, or that the columns can't h
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -100,6 +101,26 @@ class Payloads:
         # A lane at the end of the last payload has no bytes left; its row is never used.
         starts = np.minimum(starts, len(self.data) - size)
         return np.ascontiguousarray(self.data[starts[:, None] + np.arange(size)])
+
+
+@dataclass(frozen=True, slots=True)
+class FixedNumbers:
+    """Numbers of a fixed width, in the byte order of the format."""
+
+    arrow: pa.DataType
+    form: str
+    """As numpy names it."""
+
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+        numbers = payloads.blocks(lanes, int(self.form[-1])).view(self.form)[:, 0]
+        return pa.array(numbers).cast(self.arrow)
+
+
+def names_at(payloads: Payloads, lanes: Lanes, numbers: Any, are_wrong: Any, names: Values) -> Values:
+    """The names with these numbers. `are_wrong`: the lanes whose number names nothing; they are left."""
+    payloads.leave(lanes, are_wrong)
+    numbers[are_wrong] = 0
+    return names.take(pa.array(numbers))
 
 
 def texts_or_bytes(payloads: Payloads, lanes: Lanes, sizes: Any, arrow: pa.DataType) -> Values:

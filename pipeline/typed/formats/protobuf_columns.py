@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from headrace.pipeline.typed.columns.time_range import MICROS
 from headrace.pipeline.typed.formats.lanes import (
     FEWEST,
+    FixedNumbers,
     Lanes,
     NotInLanes,
     Payloads,
@@ -24,6 +25,7 @@ from headrace.pipeline.typed.formats.lanes import (
     Values,
     as_map,
     entries_type,
+    names_at,
     texts_or_bytes,
 )
 
@@ -68,20 +70,7 @@ class _Names:
     def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.numbers(lanes)
         are_wrong = numbers >= np.uint64(len(self.names))
-        payloads.leave(lanes, are_wrong)
-        numbers[are_wrong] = 0
-        return self.names.take(pa.array(numbers)).cast(self.arrow)
-
-
-@dataclass(frozen=True, slots=True)
-class _Fixed:
-    arrow: pa.DataType
-    form: str
-    """As numpy names it."""
-
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
-        numbers = payloads.blocks(lanes, int(self.form[-1])).view(self.form)[:, 0]
-        return pa.array(numbers).cast(self.arrow)
+        return names_at(payloads, lanes, numbers, are_wrong, self.names).cast(self.arrow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +340,7 @@ def _scalar(field: FieldDescriptor, arrow: Any) -> tuple[SchemaPart, int]:
     if field.type == Kind.TYPE_ENUM:
         return _names(field, arrow), _INTEGER
     if form := _FORMS.get(field.type):
-        return _Fixed(arrow, form), _EIGHT if form.endswith("8") else _FOUR
+        return FixedNumbers(arrow, form), _EIGHT if form.endswith("8") else _FOUR
     if field.type not in _BOUNDS:
         raise NotInLanes
     return _Integer(arrow, *_BOUNDS[field.type]), _INTEGER
