@@ -29,7 +29,7 @@ TYPED: Final = (
         (
             "typed.wave",
             "        # All or nothing: the files of the quarantine table have rows of several shards, too.\n",
-            "        self.settling.quarantine.commit(Proposal(ranges, parsed.aside, wishes.origins, whole=True))\n",
+            "        self.settling.quarantine.commit(Proposal(ranges, parsed.aside, basis.wishes.origins, whole=True))\n",
         ),
         among=typed_fleet(),
     ),
