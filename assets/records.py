@@ -19,7 +19,7 @@ from headrace.pipeline.app.wiring import Hints, Wiring
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.shards.partition import lease_key_of, partition_of
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.duties.waves.report import Arrow, OnArrow, WaveReport
+from headrace.pipeline.duties.waves.report import OnStep, WaveReport, WaveStep
 from headrace.pipeline.duties.waves.run import RunEnding
 from headrace.pipeline.errors import BadSetting, HeadraceError, Unknown
 from headrace.pipeline.settings.model import Settings
@@ -32,8 +32,8 @@ _MOST_FAILED_KEYS = 200
 _RESOURCES = ("lease_tables", "stream", "lake", "spark")
 
 
-def build_records(wiring: Wiring, on_arrow: OnArrow | None = None) -> dg.AssetsDefinition:
-    """`on_arrow` is called at each step of each wave, after the step was reported to Dagster: tests end runs there."""
+def build_records(wiring: Wiring, on_step: OnStep | None = None) -> dg.AssetsDefinition:
+    """`on_step` is called at each step of each wave, after the step was reported to Dagster: tests end runs there."""
     settings = wiring.settings
 
     @dg.asset(
@@ -54,7 +54,7 @@ def build_records(wiring: Wiring, on_arrow: OnArrow | None = None) -> dg.AssetsD
     ) -> Iterator[Any]:
         lease_tables: LeaseTablesResource = getattr(context.resources, resource_key(settings, "lease_tables"))
         config = read_config(context.op_execution_context.op_config)
-        _Execution(context, config, lease_tables.wiring, on_arrow).run()
+        _Execution(context, config, lease_tables.wiring, on_step).run()
         # The run's own events say what happened, so that it yields no output. But Dagster skips the assets
         # after it that a person has selected for the same run, unless there is one.
         if (context.run.asset_selection or frozenset()) - {context.asset_key}:
@@ -96,11 +96,11 @@ class _Execution:
         context: dg.AssetExecutionContext,
         config: RecordsConfig,
         wiring: Wiring,
-        on_arrow: OnArrow | None,
+        on_step: OnStep | None,
     ) -> None:
         self._context = context
         self._config = config
-        self._on_reported_arrow = on_arrow
+        self._on_reported_step = on_step
         is_asked = context.has_partition_key or context.has_partition_key_range
         partitions = tuple(context.partition_keys) if is_asked else ()
         self._asked = tuple(map(lease_key_of, partitions or config.shards))
@@ -110,7 +110,7 @@ class _Execution:
             DagsterRuns(context.instance, wiring.settings.application),
             on_wave=self._on_wave,
             on_waiting=context.log.info,
-            on_arrow=self._on_arrow,
+            on_step=self._on_step,
             hints=Hints(
                 dead_claims=frozenset(hints.dead_claims),
                 left_alone=frozenset(hints.left_alone),
@@ -162,13 +162,13 @@ class _Execution:
         )
         return RunEnding({}, why)
 
-    def _on_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
-        if arrow is Arrow.CLAIMED:
+    def _on_step(self, step: WaveStep, keys: tuple[str, ...]) -> None:
+        if step is WaveStep.CLAIMED:
             # A shard that may have no new record is announced once it has one: an announcement costs Dagster 7-11 ms.
             expected = {*self._config.hints.due, *self._reading.expected()}
             self._reporter.claimed(key for key in keys if key in expected)
-        if self._on_reported_arrow is not None:
-            self._on_reported_arrow(arrow, keys)
+        if self._on_reported_step is not None:
+            self._on_reported_step(step, keys)
 
     def _on_wave(self, report: WaveReport) -> None:
         self._context.log.info(str(report))

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from headrace.pipeline.app.wiring import NoDagster, Wiring, wire
-from headrace.pipeline.duties.waves.report import Arrow, WaveReport
+from headrace.pipeline.duties.waves.report import WaveReport, WaveStep
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.model import (
     AwsSettings,
@@ -189,8 +189,8 @@ class Seen:
     _landed: set[str] = field(default_factory=set)
     _committed: datetime = field(default_factory=lambda: datetime.now(UTC))
 
-    def on_arrow(self, arrow: Arrow, _keys: tuple[str, ...]) -> None:
-        if arrow is Arrow.COMMITTED:
+    def on_step(self, step: WaveStep, _keys: tuple[str, ...]) -> None:
+        if step is WaveStep.COMMITTED:
             self._committed = datetime.now(UTC)
 
     def on_wave(self, report: WaveReport) -> None:
@@ -237,7 +237,7 @@ def run(settings: Settings, seen: Seen) -> None:
     """A run of the worker, until `seen` has seen enough."""
     wiring = wire(settings)
     reading = wiring.reading(
-        uuid4().hex, NoDagster(), on_wave=seen.on_wave, on_waiting=print, on_arrow=seen.on_arrow
+        uuid4().hex, NoDagster(), on_wave=seen.on_wave, on_waiting=print, on_step=seen.on_step
     )
     try:
         ending = reading.everything_due(WORKER)

@@ -20,7 +20,7 @@ from headrace.assets.replay import build_replay
 from headrace.assets.upkeep import build_upkeep
 from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.app.wiring import Wiring, wire
-from headrace.pipeline.duties.waves.report import OnArrow
+from headrace.pipeline.duties.waves.report import OnStep
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.instance import KeptInstance
@@ -35,14 +35,14 @@ from headrace.sensors.worker import build_worker
 
 
 def build_definitions(
-    settings: Settings | str | PathLike[str], on_arrow: OnArrow | None = None, *, ports: Ports | None = None
+    settings: Settings | str | PathLike[str], on_step: OnStep | None = None, *, ports: Ports | None = None
 ) -> dg.Definitions:
     """Assets, sensors, jobs, the schedule and the resources of one application, to be merged with those of a project.
 
     `settings`: the path of a settings file, which alone counts (no variable HEADRACE_... does), or settings that were read already. AWS is
     asked nothing before the first tick.
 
-    For tests: `on_arrow` is called between the steps of a wave and may end the run there; `ports` are used instead of AWS.
+    For tests: `on_step` is called between the steps of a wave and may end the run there; `ports` are used instead of AWS.
     """
     if not isinstance(settings, Settings):
         settings = read_settings(Path(settings), {}).settings
@@ -53,7 +53,7 @@ def build_definitions(
         wiring, "what the sensors and assets of this process work with"
     )
     instance = KeptInstance()
-    records = build_records(wiring, on_arrow)
+    records = build_records(wiring, on_step)
     job = dg.define_asset_job(
         f"{slug(settings.application)}_consume",
         selection=[records],

@@ -43,7 +43,7 @@ from headrace.pipeline.duties.waves.claims import Claims
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.duties.waves.load_report import LoadReport
 from headrace.pipeline.duties.waves.readers import Readers
-from headrace.pipeline.duties.waves.report import Arrow, OnArrow
+from headrace.pipeline.duties.waves.report import OnStep, WaveStep
 from headrace.pipeline.duties.waves.run import OnWave, Reading, Run
 from headrace.pipeline.duties.waves.steps import WavePorts
 from headrace.pipeline.duties.waves.wave_rows import WaveRows
@@ -99,7 +99,7 @@ class NoDagster:
         return RunOutcome()
 
 
-def _ignore_arrow(_arrow: Arrow, _keys: tuple[str, ...]) -> None: ...
+def _ignore_step(_arrow: WaveStep, _keys: tuple[str, ...]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class Wiring:
         *,
         on_wave: OnWave,
         on_waiting: OnWaiting,
-        on_arrow: OnArrow = _ignore_arrow,
+        on_step: OnStep = _ignore_step,
         hints: Hints = _NO_HINTS,
     ) -> Reading:
         """The reading of one run. `runs`: what Dagster knows of other runs."""
@@ -234,7 +234,7 @@ class Wiring:
             open_run=partial(self._run, run_id, runs, hints, on_waiting),
             readers=self.readers(),
             on_wave=on_wave,
-            on_arrow=on_arrow,
+            on_step=on_step,
         )
 
     def readers(self) -> Readers:
@@ -249,13 +249,13 @@ class Wiring:
         on_waiting: OnWaiting,
         worker_id: str,
         on_wave: OnWave,
-        on_arrow: OnArrow,
+        on_step: OnStep,
     ) -> Iterator[Run]:
         """A run of this worker, with a beat in a thread beside it.
 
         An error in the run ends its beat, too: other workers see that the beat stands still, and take the shards over.
         """
-        attempt = self.attempt(worker_id, run_id, runs, hints=hints, on_arrow=on_arrow, on_waiting=on_waiting)
+        attempt = self.attempt(worker_id, run_id, runs, hints=hints, on_step=on_step, on_waiting=on_waiting)
 
         def is_stopping() -> bool:
             row = attempt.claims.read_worker()
@@ -283,7 +283,7 @@ class Wiring:
         *,
         on_waiting: OnWaiting,
         hints: Hints = _NO_HINTS,
-        on_arrow: OnArrow = _ignore_arrow,
+        on_step: OnStep = _ignore_step,
     ) -> Attempt:
         ports, settings = self.ports, self.settings
         leases, workers, source = self.leases(), ports.workers(), ports.source(worker_id)
@@ -311,7 +311,7 @@ class Wiring:
             ),
             rows=WaveRows(due=due, claim=claims.claim, clock=ports.clock, settings=settings, warm=hints.due),
             load=LoadReport(worker_id=worker_id, workers=workers, clock=ports.clock, settings=settings),
-            on_arrow=on_arrow,
+            on_step=on_step,
             on_waiting=on_waiting,
             left_alone=hints.left_alone,
         )

@@ -111,7 +111,7 @@ class Parsing:
     """What expires rows of the typed table, and of the quarantine table."""
     known: KnownFiles = field(default_factory=KnownFiles)
     """What earlier waves of this process have found in files of the lake table."""
-    on_arrow: Callable[[str], None] = lambda _: None
+    on_step: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a wave."""
 
     def is_behind(self) -> bool:
@@ -185,10 +185,10 @@ class Parsing:
         if not plan.ranges:
             return ParsedWave(settled=settled, notes=basis.notes)
         self.known.look_through_some(basis.files, self.parser)
-        self.on_arrow("planned")
+        self.on_step("planned")
         comparison = self.deduplicating.plan(plan) if self.deduplicating else None
         parsed, schema = self.parser.parse(plan, wishes, comparison)
-        self.on_arrow("staged")
+        self.on_step("staged")
         # Each row that was read has to come back, or to be dropped for a reason that the target has: else nothing is
         # committed.
         accounts = account(
@@ -209,7 +209,7 @@ class Parsing:
             before=basis.looked,
         )
         snapshot = self._commit(basis, parsed, accounts, comparison, looked)
-        self.on_arrow("committed")
+        self.on_step("committed")
         self.settling.settle()
         return _told(accounts, snapshot, plan, basis.notes, settled)
 

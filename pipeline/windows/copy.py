@@ -75,7 +75,7 @@ class Replaying:
     limits: WaveLimits
     clock: Clock
     run: str
-    on_arrow: Callable[[str], None] = lambda _: None
+    on_step: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a wave."""
     known: KnownFiles = field(default_factory=KnownFiles)
     """What earlier waves of this process have found in files of the lake table."""
@@ -117,15 +117,15 @@ class Replaying:
             known=self.known,
             others=False,
         )
-        self.on_arrow("planned")
+        self.on_step("planned")
         if not plan.ranges:
             return self._read(window, positions)
         parsed = self.ports.copier.copy(plan)
-        self.on_arrow("staged")
+        self.on_step("staged")
         # A person may have cancelled the window while its rows were copied.
         self.window()
         snapshot = self._commit(plan, parsed)
-        self.on_arrow("committed")
+        self.on_step("committed")
         return ReplayedWave(plan.rows, snapshot, plan.is_last)
 
     def _days(self, window: ReplayWindow) -> Days:
@@ -143,11 +143,11 @@ class Replaying:
         if not stretches:
             return ReplayedWave()
         manifest = self.reading.read(self.id, stretches, positions, table.staging_spec())
-        self.on_arrow("staged")
+        self.on_step("staged")
         self.window()
         ranges = ranges_of(manifest, run=self.run)
         snapshot = self._land(Proposal(ranges, manifest.files, whole=True)) if ranges else None
-        self.on_arrow("committed")
+        self.on_step("committed")
         # After the commit: what was read of the other shards needn't be read again.
         failed = next((staged for staged in manifest.staged if staged.error), None)
         if failed is not None:
@@ -194,7 +194,7 @@ class Replaying:
         if origins or ranges:
             # The window's table is a landing table: from this commit on its positions refuse a second run.
             self.ports.table.commit(Proposal(ranges, origins=origins, whole=True))
-            self.on_arrow("begun")
+            self.on_step("begun")
 
     def _commit(self, plan: WavePlan, parsed: Parsed) -> int | None:
         # Nothing may drop rows of a copy: each row that was looked at has to come back.

@@ -114,7 +114,7 @@ class Replacing:
     limits: WaveLimits
     clock: Clock
     run: str
-    on_arrow: Callable[[str], None] = lambda _: None
+    on_step: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a wave."""
     known: KnownFiles = field(default_factory=KnownFiles)
     """What earlier waves of this process have found in files of the lake table."""
@@ -173,12 +173,12 @@ class Replacing:
             for leaver, table_look in ((ports.typed.leaver, typed_look), (ports.redriver, aside_look))
         )
         check_covered(plan, typed, aside)
-        self.on_arrow("planned")
+        self.on_step("planned")
         parsed, accounts = self._parsed(plan, window)
         exchanged = with_removed(accounts, self.id, typed=typed, aside=aside)
         copied = self._copied(ports.typed.leaver, typed, plan, typed_look.positions)
         kept_aside = self._copied(ports.redriver, aside, plan, aside_look.positions)
-        self.on_arrow("staged")
+        self.on_step("staged")
         # A person may have cancelled the window while its rows were parsed.
         self._window()
         generations = for_quarantine(exchanged, parsed, kept_aside, aside)
@@ -197,7 +197,7 @@ class Replacing:
                 gone=tuple(file.path for file in typed.files),
             )
         )
-        self.on_arrow("committed")
+        self.on_step("committed")
         self.settling.settle()
         return _wave_of(plan, exchanged, snapshot)
 
@@ -268,7 +268,7 @@ class Replacing:
         before = story_of(self.landings.entries(shard_filter))
         while True:
             look = self.ports.source.look()
-            self.on_arrow("looked")
+            self.on_step("looked")
             story = story_of(self.landings.entries(shard_filter))
             # Where aggregates were taken apart after the look, the ledgers state rows that it lacks.
             if before.replays == story.replays:

@@ -103,7 +103,7 @@ class Unpacking:
     limits: WaveLimits
     clock: Clock
     run: str
-    on_arrow: Callable[[str], None] = lambda _: None
+    on_step: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a wave."""
 
     def waves(self, *, at_most: timedelta | None = None) -> Iterator[UnpackedWave]:
@@ -163,18 +163,18 @@ class Unpacking:
             return UnpackedWave(is_last=plan.is_last)
         files = files_with(plan, look.files)
         landed_parts = parts_by_landing(plan, story)
-        self.on_arrow("planned")
+        self.on_step("planned")
         streams = tuple(sorted(look.positions.streams()))
         rewritten = ports.unpacker.unpack(
             files, [landed_part.span.bound for landed_part in landed_parts], streams, shards
         )
         accounts = account_unpacked(plan, landed_parts, files, rewritten, window=window.id)
-        self.on_arrow("staged")
+        self.on_step("staged")
         # A person may have cancelled the window meanwhile.
         self._window()
         snapshot = self._commit(rewritten, accounts, gone=tuple(source_file.path for source_file in files))
         looked.rests_on.update(() if snapshot is None else (snapshot,))
-        self.on_arrow("committed")
+        self.on_step("committed")
         rows = sum(accounting.rows for _, accounting in accounts)
         return UnpackedWave(plan.rows, rows, snapshot, plan.is_last)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.errors import Throttled
 from headrace.resources.runs import FAILED_TAG
 from tests.dagster.fixtures import MakeWorld
@@ -26,17 +26,17 @@ def _fail(world: DagsterWorld, *shards: int) -> None:
     world.world.stage.fault = fault
 
 
-def _busy(make_world: MakeWorld, waves: int, *, shards: int = 3) -> tuple[DagsterWorld, list[Arrow]]:
+def _busy(make_world: MakeWorld, waves: int, *, shards: int = 3) -> tuple[DagsterWorld, list[WaveStep]]:
     """A deployment whose first shard gets records between any two waves, and whose run would go on for so many waves."""
-    released: list[Arrow] = []
+    released: list[WaveStep] = []
 
-    def on_arrow(arrow: Arrow, _keys: tuple[str, ...]) -> None:
-        if arrow is Arrow.RELEASED:
-            released.append(arrow)
+    def on_step(step: WaveStep, _keys: tuple[str, ...]) -> None:
+        if step is WaveStep.RELEASED:
+            released.append(step)
             if len(released) < waves:
                 world.world.produce(0)
 
-    world = make_world(shards=shards, on_arrow=on_arrow)
+    world = make_world(shards=shards, on_step=on_step)
     world.settle()
     world.world.produce(0)
     return world, released
@@ -68,14 +68,14 @@ def test_the_runs_after_it_go_on_for_the_healthy_shards_and_the_shard_stays_fail
     world, released = _busy(make_world, waves=8)
     _fail(world, 1)
     world.read()
-    on_arrow, first = world.on_arrow, len(released)
-    assert on_arrow is not None
+    on_step, first = world.on_step, len(released)
+    assert on_step is not None
 
-    def noting(arrow: Arrow, arrow_keys: tuple[str, ...]) -> None:
+    def noting(step: WaveStep, step_keys: tuple[str, ...]) -> None:
         seen.append(world.statuses())
-        on_arrow(arrow, arrow_keys)
+        on_step(step, step_keys)
 
-    world.on_arrow = noting
+    world.on_step = noting
     del world.defs
 
     assert why_failed(world.read()) == f"1 shard failed; {key(1)}: {WHY}"

@@ -12,7 +12,7 @@ from dagster._core.events import DagsterEvent
 
 from headrace.assets.reporter import Reporter
 from headrace.pipeline.core.leases.change import Applied, claim
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.errors import Throttled, Unreachable
 from headrace.resources.runs import FAILED_TAG
 from tests.dagster.fixtures import MakeWorld
@@ -86,16 +86,16 @@ def test_only_the_failing_shard_fails_and_the_run_names_it(make_world: MakeWorld
 def test_a_shard_that_fails_in_a_later_wave_than_it_was_materialized_in_shows_as_failed(
     make_world: MakeWorld,
 ):
-    waves: list[Arrow] = []
+    waves: list[WaveStep] = []
 
-    def on_arrow(arrow: Arrow, _keys: tuple[str, ...]) -> None:
-        waves.append(arrow)
-        if arrow is Arrow.RELEASED and waves.count(Arrow.RELEASED) == 1:
+    def on_step(step: WaveStep, _keys: tuple[str, ...]) -> None:
+        waves.append(step)
+        if step is WaveStep.RELEASED and waves.count(WaveStep.RELEASED) == 1:
             world.world.produce(0)
             world.world.produce(1)
             _fail(world, 1)
 
-    world = make_world(on_arrow=on_arrow)
+    world = make_world(on_step=on_step)
     world.settle()
     world.world.produce(0)
     world.world.produce(1)
@@ -159,7 +159,7 @@ def test_the_next_wave_reads_while_dagster_still_writes_the_events_of_the_last_o
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ):
     second_wave = Event()
-    claimed: list[Arrow] = []
+    claimed: list[WaveStep] = []
     waited: list[bool] = []
     write = dg.AssetExecutionContext.log_event
 
@@ -167,14 +167,14 @@ def test_the_next_wave_reads_while_dagster_still_writes_the_events_of_the_last_o
         waited.append(second_wave.wait(60))
         write(context, event)
 
-    def note(arrow: Arrow, _keys: tuple[str, ...]) -> None:
-        if arrow is Arrow.CLAIMED:
-            claimed.append(arrow)
+    def note(step: WaveStep, _keys: tuple[str, ...]) -> None:
+        if step is WaveStep.CLAIMED:
+            claimed.append(step)
         if len(claimed) == 2:
             second_wave.set()
 
     monkeypatch.setattr(dg.AssetExecutionContext, "log_event", write_late)
-    world = make_world(shards=1, wave_records=10, on_arrow=note)
+    world = make_world(shards=1, wave_records=10, on_step=note)
     world.settle()
     world.world.produce(0, 20)
 
@@ -189,7 +189,7 @@ def test_what_a_run_has_landed_is_reported_before_dagster_writes_that_the_run_wa
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ):
     over = Event()
-    claimed: list[Arrow] = []
+    claimed: list[WaveStep] = []
     order: list[str] = []
     write, fail = dg.AssetExecutionContext.log_event, DagsterEvent.step_failure_event
     settle = Reporter.settle
@@ -208,16 +208,16 @@ def test_what_a_run_has_landed_is_reported_before_dagster_writes_that_the_run_wa
         over.set()
         settle(reporter)
 
-    def terminate(arrow: Arrow, _keys: tuple[str, ...]) -> None:
-        if arrow is Arrow.CLAIMED:
-            claimed.append(arrow)
-        if arrow is Arrow.CLAIMED and len(claimed) == 2:
+    def terminate(step: WaveStep, _keys: tuple[str, ...]) -> None:
+        if step is WaveStep.CLAIMED:
+            claimed.append(step)
+        if step is WaveStep.CLAIMED and len(claimed) == 2:
             raise DagsterExecutionInterruptedError
 
     monkeypatch.setattr(dg.AssetExecutionContext, "log_event", write_late)
     monkeypatch.setattr(DagsterEvent, "step_failure_event", note_failure)
     monkeypatch.setattr(Reporter, "settle", settle_late)
-    world = make_world(shards=1, wave_records=10, on_arrow=terminate)
+    world = make_world(shards=1, wave_records=10, on_step=terminate)
     world.settle()
     world.world.produce(0, 20)
 
@@ -287,11 +287,11 @@ def test_the_run_that_ended_a_parent_reads_its_children(make_world: MakeWorld):
 
 
 def test_a_stopping_workers_run_ends_after_its_wave(make_world: MakeWorld):
-    def on_arrow(arrow: Arrow, _keys: tuple[str, ...]) -> None:
-        if arrow is Arrow.STAGED:
+    def on_step(step: WaveStep, _keys: tuple[str, ...]) -> None:
+        if step is WaveStep.STAGED:
             world.world.rows.set_stopping("w1", stopping=True)
 
-    world = make_world(shards=1, wave_records=10, on_arrow=on_arrow)
+    world = make_world(shards=1, wave_records=10, on_step=on_step)
     world.settle()
     world.world.produce(0, 50)
 
@@ -301,12 +301,12 @@ def test_a_stopping_workers_run_ends_after_its_wave(make_world: MakeWorld):
 
 
 def test_a_run_beats_on_a_timer_however_long_its_wave_takes(make_world: MakeWorld):
-    def on_arrow(arrow: Arrow, _keys: tuple[str, ...]) -> None:
-        if arrow is Arrow.STAGED:
+    def on_step(step: WaveStep, _keys: tuple[str, ...]) -> None:
+        if step is WaveStep.STAGED:
             eventually(lambda: _beats(world) >= 3, "the run beats while its wave is at work", every=0.01)
 
     world = make_world(
-        on_arrow=on_arrow, times=replace(TIMES, lease_duration=timedelta(seconds=0.2), idle=timedelta(0))
+        on_step=on_step, times=replace(TIMES, lease_duration=timedelta(seconds=0.2), idle=timedelta(0))
     )
     world.settle()
 
@@ -325,13 +325,13 @@ def _beats(world: DagsterWorld) -> int:
 
 
 def test_a_run_that_lost_its_claim_leaves_the_new_claim_and_the_rows_checkpoint_alone(make_world: MakeWorld):
-    def on_arrow(arrow: Arrow, _keys: tuple[str, ...]) -> None:
-        if arrow is Arrow.STAGED:
+    def on_step(step: WaveStep, _keys: tuple[str, ...]) -> None:
+        if step is WaveStep.STAGED:
             row = world.world.leases.get(key(0))
             assert row is not None
             assert isinstance(world.world.leases.apply(claim(row, "w1", "successor/1")), Applied)
 
-    world = make_world(on_arrow=on_arrow, times=replace(TIMES, idle=timedelta(0)))
+    world = make_world(on_step=on_step, times=replace(TIMES, idle=timedelta(0)))
     world.settle()
     world.world.produce(0)
 

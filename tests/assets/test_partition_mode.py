@@ -10,7 +10,7 @@ import pytest
 from headrace.assets.names import lineage_key
 from headrace.pipeline.core.leases.change import Applied, Change, assign, claim, release
 from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.errors import Unreachable
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import TIMES, DagsterWorld, key, keys, why_failed
@@ -198,11 +198,11 @@ def test_a_shard_whose_parent_has_not_ended_is_not_read_before_it(make_world: Ma
 
 
 def test_claims_are_released_if_a_wave_raises_an_error(make_world: MakeWorld):
-    def on_arrow(arrow: Arrow, _keys: tuple[str, ...]) -> None:
-        if arrow is Arrow.STAGED:
+    def on_step(step: WaveStep, _keys: tuple[str, ...]) -> None:
+        if step is WaveStep.STAGED:
             raise RuntimeError("a mistake in Headrace")
 
-    world = make_world(on_arrow=on_arrow)
+    world = make_world(on_step=on_step)
     world.settle()
     world.world.produce(0)
 

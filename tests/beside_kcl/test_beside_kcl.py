@@ -13,7 +13,7 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.settings.choices import InitialPosition
 from tests.duties.moves import row_of, shared
 from tests.duties.world import TICK, Cut, World
@@ -273,11 +273,11 @@ def test_a_run_whose_shard_kcl_stole_releases_its_claim_without_moving_the_count
     world.produce(0, 5)
     run = world.a_run()
 
-    def steal(arrow: Arrow, _keys: tuple[str, ...]) -> None:
-        if arrow is Arrow.STAGED:
+    def steal(step: WaveStep, _keys: tuple[str, ...]) -> None:
+        if step is WaveStep.STAGED:
             assert isinstance(kcl_writes(world, 0), Applied)
 
-    run.on_arrow = steal
+    run.on_step = steal
     before = row_of(world, 0).counter
     run.wave()
     row = row_of(world, 0)

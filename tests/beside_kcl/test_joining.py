@@ -20,7 +20,7 @@ from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, SHARD
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, lease_key
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.errors import OriginUnsafe
 from tests.duties.moves import shared
 from tests.duties.world import STREAM, World
@@ -261,5 +261,5 @@ def test_a_row_that_is_behind_because_its_run_died_after_the_commit_isnt_refused
     adopt(world, STREAM, moment)
     headrace_takes_all(world)
     world.produce(COUNTED, 4)
-    world.killed_run(Arrow.COMMITTED)
+    world.killed_run(WaveStep.COMMITTED)
     assert joining(world).survey(STREAM, timestamp=moment).kcl_read_on

@@ -15,7 +15,7 @@ import dagster as dg
 
 from headrace.assets.names import partitions_name, records_key
 from headrace.pipeline.clock import SystemClock, SystemIds, SystemTimer
-from headrace.pipeline.duties.waves.report import OnArrow
+from headrace.pipeline.duties.waves.report import OnStep
 from headrace.pipeline.settings.model import Settings, TimeSettings
 from tests.dagster.partition_status import partition_statuses
 from tests.duties.world import World
@@ -121,7 +121,7 @@ class DagsterWorld:
     more_streams: tuple[str, ...] = ()
     wave_records: int = 1_000_000
     times: TimeSettings = TIMES
-    on_arrow: OnArrow | None = None
+    on_step: OnStep | None = None
     cursors: dict[str, str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -145,7 +145,7 @@ class DagsterWorld:
     def defs(self) -> dg.Definitions:
         from headrace.pipeline.building import build_definitions
 
-        return build_definitions(self.settings, on_arrow=self.on_arrow, ports=self.ports)
+        return build_definitions(self.settings, on_step=self.on_step, ports=self.ports)
 
     @property
     def job(self) -> dg.JobDefinition:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.app.wiring import Hints, Wiring
 from headrace.pipeline.duties.waves.attempt import Attempt
-from headrace.pipeline.duties.waves.report import OnArrow
+from headrace.pipeline.duties.waves.report import OnStep
 from headrace.pipeline.ports.staging import OnWaiting
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def an_attempt(
     worker: str = "w1",
     hints: Hints = Hints(),  # noqa: B008 - Hints is frozen
     dead_claims: Iterable[str] = (),
-    on_arrow: OnArrow = lambda _arrow, _keys: None,
+    on_step: OnStep = lambda _arrow, _keys: None,
     on_waiting: OnWaiting = lambda _: None,
 ) -> Attempt:
     """An attempt of this run to read for the worker."""
@@ -89,7 +89,7 @@ def an_attempt(
         dead_claims=hints.dead_claims | frozenset(dead_claims), left_alone=hints.left_alone, due=hints.due
     )
     attempt = wiring_of(place).attempt(
-        worker, run, place.runs, hints=known, on_arrow=on_arrow, on_waiting=on_waiting
+        worker, run, place.runs, hints=known, on_step=on_step, on_waiting=on_waiting
     )
     attempt.policy = place.policy  # a test may have set a policy of its own
     return attempt

@@ -20,7 +20,7 @@ from headrace.pipeline.duties.fleet.worker_tick import WorkerDuty
 from headrace.pipeline.duties.policy.policy import Policy
 from headrace.pipeline.duties.streams.streams import asked_by
 from headrace.pipeline.duties.waves.attempt import Attempt
-from headrace.pipeline.duties.waves.report import Arrow, WaveReport
+from headrace.pipeline.duties.waves.report import WaveReport, WaveStep
 from headrace.pipeline.kcl.migration import ClientVersion
 from headrace.pipeline.settings.choices import InitialPosition, StreamsMode
 from headrace.pipeline.settings.model import Settings, StreamSettings, WaveSettings, WorkerSettings
@@ -73,7 +73,7 @@ class World:
     """More streams of the application, each with as many shards as the first."""
     wave_records: int = 1_000_000
     clock: MemoryClock = field(default_factory=MemoryClock)
-    cut_at: Arrow | None = None
+    cut_at: WaveStep | None = None
     put: list[tuple[ShardKey, int]] = field(default_factory=list)
     skipped: set[tuple[ShardKey, int]] = field(default_factory=set)
     """Records that were put before a LATEST start, and must not land."""
@@ -191,7 +191,7 @@ class World:
         self.tick(3)
 
     def a_run(self, worker: str = "w1", run: str = "run", *, dead_claims: Iterable[str] = ()) -> Attempt:
-        return an_attempt(self, run, worker=worker, dead_claims=dead_claims, on_arrow=self._on_arrow)
+        return an_attempt(self, run, worker=worker, dead_claims=dead_claims, on_step=self._on_step)
 
     def wave(self, worker: str = "w1", run: str = "run", keys: Iterable[str] | None = None) -> WaveReport:
         """One run of this worker with one wave."""
@@ -203,24 +203,24 @@ class World:
         self.runs.end(run)
         return report
 
-    def killed_run(self, arrow: Arrow, worker: str = "w1", run: str = "killed") -> None:
-        """A run whose process dies at an arrow. Dagster doesn't notice yet."""
+    def killed_run(self, step: WaveStep, worker: str = "w1", run: str = "killed") -> None:
+        """A run whose process dies at a step. Dagster doesn't notice yet."""
         self.runs.launch(run, worker)
         self.runs.start(run)
-        self.cut_at = arrow
+        self.cut_at = step
         held = self.leases.apply
         try:
             self.a_run(worker, run).wave()
         except Cut:
             pass
         else:
-            raise AssertionError(f"the run never came to {arrow}")
+            raise AssertionError(f"the run never came to {step}")
         finally:
             self.cut_at = None
             self.leases.apply = held  # type: ignore[method-assign]
 
-    def _on_arrow(self, arrow: Arrow, _keys: tuple[str, ...]) -> None:
-        if arrow is self.cut_at:
+    def _on_step(self, step: WaveStep, _keys: tuple[str, ...]) -> None:
+        if step is self.cut_at:
             self.leases.apply = _dead  # type: ignore[method-assign,assignment]
             raise Cut
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Event
 
 from headrace.pipeline.building import build_definitions
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.windows.copy import Replaying
 from headrace.pipeline.windows.ports import WindowStore
@@ -30,11 +30,11 @@ from tests.killed import Cut, die
 from tests.lake.tables import patch
 
 
-def _on_arrow(arrow: Arrow, keys: tuple[str, ...]) -> None:
+def _on_step(step: WaveStep, keys: tuple[str, ...]) -> None:
     folder = Path(os.environ[CUT])
     if keys:
-        _cut().at(arrow)
-    if keys and _content_of(folder / "hold") == arrow:
+        _cut().at(step)
+    if keys and _content_of(folder / "hold") == step:
         (folder / "holding").write_text(str(os.getpid()))
         while (folder / "hold").exists():
             Event().wait(0.05)
@@ -77,11 +77,11 @@ class _WindowArrows:
     duty: Replaying | Replacing | Unpacking
     _times: Counter[str] = field(default_factory=Counter)
 
-    def __call__(self, arrow: str) -> None:
-        self._times[arrow] += 1
-        number = self._times[arrow]
-        _cut().at(f"window {arrow} {number}")
-        if arrow == "staged":
+    def __call__(self, step: str) -> None:
+        self._times[step] += 1
+        number = self._times[step]
+        _cut().at(f"window {step} {number}")
+        if step == "staged":
             # From here on, the next commit is that of the wave's rows.
             _cut().around_next_commit(
                 self.duty.ports.table.catalog,  # type: ignore[attr-defined]
@@ -97,8 +97,8 @@ def _cut_redoing(
     wiring: WindowWiring, window: ReplayWindow, run_id: str
 ) -> Replaying | Replacing | Unpacking:
     duty = _redoing(wiring, window, run_id)
-    return replace(duty, windows=_CutStore(duty.windows), on_arrow=_WindowArrows(duty))
+    return replace(duty, windows=_CutStore(duty.windows), on_step=_WindowArrows(duty))
 
 
 patch(WindowWiring, "redoing", _cut_redoing)
-defs = build_definitions(read_settings(None, os.environ).settings, on_arrow=_on_arrow)
+defs = build_definitions(read_settings(None, os.environ).settings, on_step=_on_step)

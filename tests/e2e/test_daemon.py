@@ -6,7 +6,7 @@ from subprocess import Popen
 import dagster as dg
 import pytest
 
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.resources.runs import worker_tag
 from tests.e2e.app import App, keys
 from tests.e2e.conftest import MakeApp
@@ -54,14 +54,14 @@ def _held_run(app: App) -> str:
 
 def test_under_the_daemon_no_record_is_lost_or_doubled_by_a_killed_and_a_cancelled_run(make_app: MakeApp):
     app = _an_app(make_app)
-    app.cuts.kill(Arrow.COMMITTED)
+    app.cuts.kill(WaveStep.COMMITTED)
     app.produce(20)
     daemon = app.start_daemon()
     app.cuts.await_killed(within=PATIENCE)
     app.produce(20)
     _await_landed(app)
     killed = eventually(lambda: _runs(app, dg.DagsterRunStatus.FAILURE), "Dagster calls the run failed")
-    app.cuts.hold(Arrow.STAGED)
+    app.cuts.hold(WaveStep.STAGED)
     app.produce(20)
     cancelled = _held_run(app)
 
@@ -79,14 +79,14 @@ def test_under_the_daemon_no_record_is_lost_or_doubled_by_a_killed_and_a_cancell
     assert len(asked) == len(set(asked)), "two runs have the same run key"
 
 
-@pytest.mark.parametrize("arrow", [Arrow.CLAIMED, Arrow.STAGED, Arrow.CHECKPOINTED])
+@pytest.mark.parametrize("step", [WaveStep.CLAIMED, WaveStep.STAGED, WaveStep.CHECKPOINTED])
 def test_under_the_daemon_no_record_is_lost_or_doubled_if_run_after_run_is_killed_at_a_step(
-    make_app: MakeApp, arrow: Arrow
+    make_app: MakeApp, step: WaveStep
 ):
     app = _an_app(make_app)
     daemon = app.start_daemon()
     for _ in range(3):
-        app.cuts.kill(arrow)
+        app.cuts.kill(step)
         app.produce(20)
         app.cuts.await_killed(within=PATIENCE)
     _await_landed(app)
@@ -98,7 +98,7 @@ def test_under_the_daemon_no_record_is_lost_or_doubled_if_run_after_run_is_kille
 def test_after_a_daemon_was_killed_with_its_runs_another_daemon_goes_on(make_app: MakeApp):
     app = _an_app(make_app)
     app.produce(20)
-    app.cuts.hold(Arrow.COMMITTED)
+    app.cuts.hold(WaveStep.COMMITTED)
     first = app.start_daemon()
     held = _held_run(app)
     first.kill()

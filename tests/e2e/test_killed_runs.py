@@ -5,37 +5,37 @@ import signal
 import dagster as dg
 import pytest
 
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from tests.e2e.app import App, keys
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually
 
 
 @pytest.mark.parametrize(
-    "arrow",
+    "step",
     [
-        pytest.param(Arrow.CLAIMED, marks=pytest.mark.slow),
-        Arrow.STAGED,
-        pytest.param(Arrow.COMMITTED, marks=pytest.mark.slow),
-        pytest.param(Arrow.CHECKPOINTED, marks=pytest.mark.slow),
+        pytest.param(WaveStep.CLAIMED, marks=pytest.mark.slow),
+        WaveStep.STAGED,
+        pytest.param(WaveStep.COMMITTED, marks=pytest.mark.slow),
+        pytest.param(WaveStep.CHECKPOINTED, marks=pytest.mark.slow),
     ],
 )
 def test_after_a_killed_run_that_dagster_calls_failed_its_shards_are_read_at_the_next_tick(
-    shared_app: App, arrow: Arrow
+    shared_app: App, step: WaveStep
 ):
     app = shared_app
     before = len(app.put)
     app.produce(20)
 
-    run = app.killed_run(arrow)
+    run = app.killed_run(step)
 
-    landed_by_then = arrow in {Arrow.COMMITTED, Arrow.CHECKPOINTED}
+    landed_by_then = step in {WaveStep.COMMITTED, WaveStep.CHECKPOINTED}
     assert len(app.landed()) == before + 20 * landed_by_then
-    if arrow is not Arrow.CLAIMED:  # partitions are announced while the Spark job runs
+    if step is not WaveStep.CLAIMED:  # partitions are announced while the Spark job runs
         assert app.statuses() == {"IN PROGRESS": keys(range(2))}
     app.produce(10)
     app.instance.report_run_failed(run)
-    if arrow is not Arrow.CLAIMED:
+    if step is not WaveStep.CLAIMED:
         assert app.statuses() == {"FAILED": keys(range(2))}, "the run has failed and isn't pending"
     request = app.asked()
     assert request is not None
@@ -50,7 +50,7 @@ def test_after_a_killed_run_that_dagster_calls_started_its_shards_are_read_after
 ):
     app = shared_app
     app.produce(40)
-    run = app.killed_run(Arrow.COMMITTED)
+    run = app.killed_run(WaveStep.COMMITTED)
     assert _status(app, run) is dg.DagsterRunStatus.STARTED
     first = app.tick("worker_w1")
     assert not first.run_requests
@@ -72,7 +72,7 @@ def test_a_run_that_was_frozen_for_longer_than_the_lease_duration_doubles_no_rec
     app = shared_app
     app.produce(20)
     request = eventually(app.asked, "the sensor asks for a run")
-    app.cuts.hold(Arrow.STAGED)
+    app.cuts.hold(WaveStep.STAGED)
     with app.start_run(request) as sleeper:
         app.cuts.await_held()
         sleeper.send_signal(signal.SIGSTOP)
@@ -90,12 +90,12 @@ def test_a_run_that_was_frozen_for_longer_than_the_lease_duration_doubles_no_rec
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arrow", [Arrow.STAGED, Arrow.COMMITTED])
-def test_a_living_run_that_dagster_calls_failed_doubles_no_record(shared_app: App, arrow: Arrow):
+@pytest.mark.parametrize("step", [WaveStep.STAGED, WaveStep.COMMITTED])
+def test_a_living_run_that_dagster_calls_failed_doubles_no_record(shared_app: App, step: WaveStep):
     app = shared_app
     app.produce(20)
     request = eventually(app.asked, "the sensor asks for a run")
-    app.cuts.hold(arrow)
+    app.cuts.hold(step)
     with app.start_run(request) as zombie:
         app.cuts.await_held()
         app.instance.report_run_failed(app.latest_run())
@@ -116,7 +116,7 @@ def test_the_end_of_a_shard_that_a_killed_run_committed_is_completed_by_the_next
     app.split(0)
     app.produce(20)
     app.settle()
-    app.instance.report_run_failed(app.killed_run(Arrow.COMMITTED))
+    app.instance.report_run_failed(app.killed_run(WaveStep.COMMITTED))
     assert not app.lease(0).has_ended, "the table holds the shard's END, and the row doesn't say SHARD_END"
 
     app.read_all()

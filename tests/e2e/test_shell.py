@@ -6,7 +6,7 @@ import pytest
 
 from headrace.assets.names import lineage_key
 from headrace.pipeline.core.leases.lease import run_of_claim
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from tests.e2e.app import App, key
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually
@@ -64,7 +64,7 @@ def test_the_shell_waits_for_a_shard_that_a_living_run_reads_and_then_reads_it(m
     app.produce(20)
     app.settle()
     request = eventually(app.asked, "the sensor asks for a run")
-    app.cuts.hold(Arrow.STAGED)
+    app.cuts.hold(WaveStep.STAGED)
     with app.start_run(request) as holder:
         app.cuts.await_held()
         holding = app.lease(1).run_claim or ""
@@ -89,7 +89,7 @@ def test_the_shells_run_says_why_it_waited_without_success(make_app: MakeApp):
     app.produce(20)
     app.settle()
     request = eventually(app.asked, "the sensor asks for a run")
-    app.cuts.hold(Arrow.STAGED)
+    app.cuts.hold(WaveStep.STAGED)
     with app.start_run(request) as holder:
         app.cuts.await_held()
         with _materialize(app, 1) as shell:

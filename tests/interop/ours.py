@@ -25,7 +25,7 @@ from headrace.pipeline.app.wiring import Hints, Wiring
 from headrace.pipeline.clock import SystemClock, SystemIds
 from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Manifest
 from headrace.pipeline.duties.fleet.sensor_turn import RunAsk
-from headrace.pipeline.duties.waves.report import Arrow, WaveReport
+from headrace.pipeline.duties.waves.report import WaveReport, WaveStep
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.lake.staging.stage_task import stage_batches
 from headrace.pipeline.ports.pages import Pages
@@ -189,7 +189,7 @@ class OurWorker:
             self.runs,
             on_wave=self._on_wave,
             on_waiting=log.info,
-            on_arrow=self._on_arrow,
+            on_step=self._on_step,
             hints=hints,
         )
         ending = reading.everything_due(self.me)
@@ -197,8 +197,8 @@ class OurWorker:
             log.warning("run %s: %s", run_id, ending.error)
         self.runs.fail(run_id, tuple(ending.failed))
 
-    def _on_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
-        if arrow is Arrow.CLAIMED:
+    def _on_step(self, step: WaveStep, keys: tuple[str, ...]) -> None:
+        if step is WaveStep.CLAIMED:
             for key in sorted(set(keys) - self.held):
                 tell("initialize", self.me, key)
             # `overlaps.py` looks for the checkpoint of a claim up to the next `initialize`, so that comes first.

@@ -7,7 +7,7 @@ import pytest
 from headrace.pipeline.core.ledger.batch import Staged
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-from headrace.pipeline.duties.waves.report import Arrow, Landed, Problem, WaveReport
+from headrace.pipeline.duties.waves.report import Landed, Problem, WaveReport, WaveStep
 from tests.interop.fleet import Event
 from tests.interop.ours import OurWorker, settings_of
 
@@ -35,11 +35,11 @@ def landed(shard, rows, *, ended=False):
 
 def test_each_wave_prints_a_claim_and_the_first_one_the_beginning_of_the_shard(printing):
     worker, news = printing
-    worker._on_arrow(Arrow.CLAIMED, (A,))
+    worker._on_step(WaveStep.CLAIMED, (A,))
     assert news() == [("initialize", A), ("claimed", A)]
-    worker._on_arrow(Arrow.CLAIMED, (A, B))
+    worker._on_step(WaveStep.CLAIMED, (A, B))
     assert news() == [("initialize", B), ("claimed", A), ("claimed", B)]
-    worker._on_arrow(Arrow.COMMITTED, (A, B))
+    worker._on_step(WaveStep.COMMITTED, (A, B))
     assert news() == []
 
 
@@ -58,7 +58,7 @@ def test_a_wave_that_found_no_record_prints_no_landing(printing):
 
 def test_the_end_and_the_loss_of_a_shard_are_printed(printing):
     worker, news = printing
-    worker._on_arrow(Arrow.CLAIMED, (A, B))
+    worker._on_step(WaveStep.CLAIMED, (A, B))
     worker._on_wave(WaveReport(landed=(landed(A, 0, ended=True),)))
     worker._note(frozenset())
     assert news()[4:] == [("checkpoint", A), ("shardEnded", A), ("leaseLost", B)]

@@ -91,7 +91,7 @@ class TypedPlan:
     reads: float = 0.0
     """Between two windows that are copied, and that read from the stream what the lake table lacks."""
     cut: float = 0.0
-    """The share of the arrows at which a run is killed."""
+    """The share of the steps at which a run is killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

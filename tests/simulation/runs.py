@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.app.wiring import Hints, Wiring
 from headrace.pipeline.core.leases.due import RunState
 from headrace.pipeline.duties.fleet.sensor_turn import RunAsk
-from headrace.pipeline.duties.waves.report import Arrow, WaveReport
+from headrace.pipeline.duties.waves.report import WaveReport, WaveStep
 from headrace.pipeline.duties.waves.run import Reading, RunEnding
 from headrace.pipeline.settings.model import Settings
 from tests.simulation.instance import Instance, Runs
@@ -73,7 +73,7 @@ class RunAtWork:
             Runs(ServiceCalls(self.world, self.process), self.instance),
             on_wave=self._on_wave,
             on_waiting=lambda _: None,
-            on_arrow=self._on_arrow,
+            on_step=self._on_step,
             hints=hints,
         )
 
@@ -144,17 +144,17 @@ class RunAtWork:
         rest, now = shard.arrivals[max(first, shard.read) : arrived], world.clock.now()
         return sum(not world.losses.is_reported(shard, at, now) for at in rest)
 
-    def _on_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
+    def _on_step(self, step: WaveStep, keys: tuple[str, ...]) -> None:
         world = self.world
-        world.kept.note_arrow(self.process, arrow)
-        if arrow is Arrow.COMMITTED and self._reading is not None and self._reading._run is not None:
+        world.kept.note_step(self.process, step)
+        if step is WaveStep.COMMITTED and self._reading is not None and self._reading._run is not None:
             judge_memory(world, self.process, self._reading._run.attempt.kept)
-        if arrow is Arrow.CLAIMED and self.keys is not None:
+        if step is WaveStep.CLAIMED and self.keys is not None:
             self._require_not_read_past_beginning(keys)
         if world.script is not None:
-            world.script(self.process, arrow.value, (keys,))
+            world.script(self.process, step.value, (keys,))
         if self.process.alive and world.call_faults.occurs("cut"):
-            world.call_faults.note_fault(self.process, arrow.value, "the process is killed")
+            world.call_faults.note_fault(self.process, step.value, "the process is killed")
             world.sim.die()
 
     def _require_not_read_past_beginning(self, keys: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from headrace.pipeline.core.leases.lease_form import is_of_form
 from headrace.pipeline.duties.fleet.leader_report import LeaderMemory
 from headrace.pipeline.duties.fleet.rekey import Rekeying
 from headrace.pipeline.duties.fleet.worker_report import WorkerMemory
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.ports.leases import Listing
 from headrace.pipeline.settings.choices import StreamsMode
@@ -70,7 +70,7 @@ def rekey(world: World, writes: int | None = None) -> None:
         assert writes is not None
 
 
-def an_application(died_at: Arrow | None) -> World:
+def an_application(died_at: WaveStep | None) -> World:
     """One stream with landed records, and one run that died in a step of its wave."""
     world = World(shards=SHARDS)
     world.source.create_stream(RETURNS, SHARDS)
@@ -105,10 +105,10 @@ def go_on(world: World, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", GOES_ON)
-@pytest.mark.parametrize("died_at", [None, *Arrow])
+@pytest.mark.parametrize("died_at", [None, *WaveStep])
 @pytest.mark.parametrize("writes", range(WRITES + 1))
 def test_a_command_that_dies_between_two_writes_loses_and_doubles_nothing(
-    writes: int, died_at: Arrow | None, how: str
+    writes: int, died_at: WaveStep | None, how: str
 ) -> None:
     world = an_application(died_at)
     start_as(world, STREAM, RETURNS)
@@ -134,15 +134,15 @@ def test_a_command_that_dies_between_two_writes_loses_and_doubles_nothing(
     world.check()
 
 
-@pytest.mark.parametrize("arrow", Arrow)
+@pytest.mark.parametrize("step", WaveStep)
 @pytest.mark.parametrize("writes", [SHARDS, WRITES])
 def test_a_run_of_the_former_mode_that_wakes_in_mid_command_changes_no_row_of_the_new_form(
-    arrow: Arrow, writes: int
+    step: WaveStep, writes: int
 ) -> None:
     world = an_application(None)
 
-    def at_the_arrow(found: Arrow, _keys: tuple[str, ...]) -> None:
-        if found is not arrow:
+    def at_the_step(found: WaveStep, _keys: tuple[str, ...]) -> None:
+        if found is not step:
             return
         world.clock.advance(timedelta(minutes=5))
         start_as(world, STREAM, RETURNS)
@@ -151,7 +151,7 @@ def test_a_run_of_the_former_mode_that_wakes_in_mid_command_changes_no_row_of_th
     world.runs.launch("sleeper", "w1")
     world.runs.start("sleeper")
     sleeper = world.a_run(run="sleeper")
-    sleeper.on_arrow = at_the_arrow
+    sleeper.on_step = at_the_step
     sleeper.wave()
     sleeper.let_go()
     world.runs.end("sleeper")

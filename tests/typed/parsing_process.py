@@ -57,7 +57,7 @@ def run(folder: str, kind: str, place: str, version: str, engine: str) -> None:
         duty = bed.redriving() if kind == "redrive" else bed.parsing()
     with a_session(engine) as session:
         duty = duty if session is None else _on_spark(bed, duty, session)
-        duty = replace(duty, on_arrow=cut.at)
+        duty = replace(duty, on_step=cut.at)
         table = duty.ports.table if isinstance(duty, Replacing) else duty.table
         cut.around_next_commit(table.catalog, before="deciding", after="decided")  # type: ignore[attr-defined]
         quarantine = duty.settling.quarantine.catalog  # type: ignore[attr-defined]

@@ -306,7 +306,7 @@ class Bed:
     def parsing(self, *, limits: WaveLimits | None = None, kill: str = "") -> Parsing:
         run = f"run-{next(self._runs)}"
 
-        def on_arrow(arrow: str) -> None:
+        def on_step(arrow: str) -> None:
             if arrow == kill:
                 raise Killed(arrow)
 
@@ -323,7 +323,7 @@ class Bed:
             run=run,
             deduplicating=self.deduplicating(table),
             checking=self.checking(table),
-            on_arrow=on_arrow,
+            on_step=on_step,
         )
 
     def deduplicating(self, table: IcebergTyped) -> Deduplicating | None:
@@ -344,7 +344,7 @@ class Bed:
             limits=limits or WaveLimits(1_000_000, 2**30),
             run=parsing.run,
             deduplicating=parsing.deduplicating,
-            on_arrow=parsing.on_arrow,
+            on_step=parsing.on_step,
         )
 
     def catch_up(self, **how: Any) -> int:

@@ -114,7 +114,7 @@ def test_a_wave_that_was_killed_and_done_again_leaves_out_the_same_rows(bed: Bed
 def overtaken(bed: Bed, act: Any) -> Any:
     """A wave of shard A. Before its commit, something else happens."""
     bed.land(A, {50: good(1)})
-    return replace(bed.parsing(), on_arrow=lambda arrow: act() if arrow == "staged" else None)
+    return replace(bed.parsing(), on_step=lambda arrow: act() if arrow == "staged" else None)
 
 
 def test_of_two_runs_that_parse_the_same_event_from_different_shards_one_compares_again(bed: Bed):
@@ -146,7 +146,7 @@ def test_a_compaction_meanwhile_hinders_no_wave(bed: Bed):
         assert len(done.done) == 1
 
     bed.land(B, {5: good(10), 6: good(7)})
-    wave = replace(bed.parsing(), on_arrow=lambda arrow: compact() if arrow == "staged" else None).wave()
+    wave = replace(bed.parsing(), on_step=lambda arrow: compact() if arrow == "staged" else None).wave()
     assert (wave.parsed, wave.dropped) == (1, {"duplicate": 1})
     # The rows of a compacted file are compared with as well.
     bed.land(B, {8: good(20)})
@@ -174,7 +174,7 @@ def test_a_redrive_compares_again_where_a_wave_has_landed_rows_meanwhile(bed: Be
         bed.land(A, {11: good(1)})
         bed.parsing().wave()
 
-    late = replace(bed.redriving(), on_arrow=lambda arrow: wave() if arrow == "staged" else None)
+    late = replace(bed.redriving(), on_step=lambda arrow: wave() if arrow == "staged" else None)
     assert [portion.dropped for portion in late.portions()] == [{"duplicate": 1}]
     assert events(bed) == [(1, 11)]
 
@@ -195,7 +195,7 @@ def beside_a_busy_run(bed: Bed, *, overtakes: int) -> tuple[Redriving, list[str]
                 bed.land(B, {100 + len(tries): good(100 + len(tries))})
                 bed.parsing().wave()
 
-    return replace(bed.redriving(), on_arrow=wave), tries
+    return replace(bed.redriving(), on_step=wave), tries
 
 
 def test_a_redrive_beside_a_busy_run_goes_on_in_smaller_portions(bed: Bed):

@@ -137,7 +137,7 @@ def test_rows_are_parsed_again_after_the_typed_tables_were_set_back_while_a_wave
             for table, snapshot in before:
                 table.open().manage_snapshots().set_current_snapshot(snapshot or 0).commit()
 
-    wave = replace(files.parsing(), on_arrow=set_back).wave()
+    wave = replace(files.parsing(), on_step=set_back).wave()
     assert wave.parsed == 1
     assert len(files.parsed()) == 2
     files.catch_up()

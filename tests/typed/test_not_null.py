@@ -225,5 +225,5 @@ def test_rows_of_a_run_by_settings_without_not_null_are_refused_once_the_table_h
             bed.typed().with_columns(columns(id=True, other=True))
 
     with pytest.raises(WrongShape, match="its columns don't fit the table's"):
-        replace(bed.parsing(), on_arrow=strict).wave()
+        replace(bed.parsing(), on_step=strict).wave()
     assert bed.parsed() == []

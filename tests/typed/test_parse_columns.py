@@ -83,7 +83,7 @@ def test_columns_that_were_inferred_stay_also_where_the_run_is_killed_before_its
             raise Killed
 
     with pytest.raises(Killed):
-        replace(parsing(bed, spark, **own), on_arrow=killed).wave()
+        replace(parsing(bed, spark, **own), on_step=killed).wave()
     assert bed.typed().own_columns().are_frozen
     bed.land(A, texts({"id": 3, "other": 1}, {"id": "x"}, start=10))
     wave = parsing(bed, spark, **own).wave()

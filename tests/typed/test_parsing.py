@@ -235,7 +235,7 @@ def test_another_version_carries_out_what_the_commit_has_decided(bed: Bed):
 def test_two_runs_at_once_land_each_row_once(bed: Bed):
     bed.land(A, {1: good(1), 2: BAD})
     late = bed.parsing()
-    object.__setattr__(late, "on_arrow", lambda arrow: bed.parsing().wave() if arrow == "staged" else None)
+    object.__setattr__(late, "on_step", lambda arrow: bed.parsing().wave() if arrow == "staged" else None)
     with pytest.raises(Transient, match="another run has parsed"):
         late.wave()
     bed.check()
@@ -244,7 +244,7 @@ def test_two_runs_at_once_land_each_row_once(bed: Bed):
 def test_a_run_that_another_one_has_overtaken_goes_on_with_what_is_left(bed: Bed):
     bed.land(A, {1: good(1), 2: BAD})
     late = replace(
-        bed.parsing(), on_arrow=lambda arrow: (bed.catch_up(), None)[1] if arrow == "staged" else None
+        bed.parsing(), on_step=lambda arrow: (bed.catch_up(), None)[1] if arrow == "staged" else None
     )
     # Nothing is left, which is what the run was to reach.
     assert [f"{wave}" for wave in late.waves()] == ["nothing new to parse"]
@@ -261,7 +261,7 @@ def test_a_run_that_is_overtaken_time_after_time_says_so(bed: Bed):
 
     bed.land(A, {1: good(1)})
     with pytest.raises(Overtaken, match=r"another run has parsed .* the next wave goes on"):
-        list(replace(bed.parsing(), on_arrow=overtake).waves())
+        list(replace(bed.parsing(), on_step=overtake).waves())
     assert next(tries) == 6
     bed.catch_up()
     bed.check()
@@ -277,7 +277,7 @@ def test_a_run_that_another_one_has_overtaken_in_one_shard_lands_nothing(bed: Be
             assert bed.parsing(limits=WaveLimits(1, 2**30)).wave().quarantined == 1
 
     with pytest.raises(Transient, match="another run has parsed"):
-        replace(bed.parsing(), on_arrow=overtake).wave()
+        replace(bed.parsing(), on_step=overtake).wave()
     assert set(bed.typed().load().positions.shards) == {A}
     bed.catch_up()
     bed.check()

@@ -170,7 +170,7 @@ def test_a_commit_whose_files_of_the_quarantine_table_are_gone_is_refused(bed: B
                 file.unlink()
 
     with pytest.raises(Transient, match="can't be found any more"):
-        replace(bed.parsing(), on_arrow=delete).wave()
+        replace(bed.parsing(), on_step=delete).wave()
     assert bed.typed().load().positions.of(A) is None
     bed.catch_up()
     bed.check()
@@ -187,7 +187,7 @@ def test_a_redrive_that_stood_still_for_so_long_that_its_files_may_go_is_refused
             bed.clock.at += timedelta(hours=13)
 
     with pytest.raises(Transient, match=r"were looked at at .* Nothing was committed"):
-        list(replace(bed.redriving(), dropped_as="filtered", on_arrow=stand_still).portions())
+        list(replace(bed.redriving(), dropped_as="filtered", on_step=stand_still).portions())
     bed.check()
 
 
@@ -202,7 +202,7 @@ def test_a_redrive_whose_files_are_gone_is_refused(bed: Bed):
             Path(taken.removeprefix("file://")).unlink()
 
     with pytest.raises(Transient, match="1 file of the commit can't be found any more"):
-        list(replace(bed.redriving(), dropped_as="filtered", on_arrow=delete).portions())
+        list(replace(bed.redriving(), dropped_as="filtered", on_step=delete).portions())
 
 
 def test_rows_that_arent_parsed_yet_outlive_the_retention(bed: Bed):

@@ -210,7 +210,7 @@ def test_two_redrives_at_once_land_each_row_once(bed: Bed, first: Selection, sec
         else:
             redrive(bed, second)
 
-    late = replace(bed.redriving(), on_arrow=at_arrow("staged", overtake))
+    late = replace(bed.redriving(), on_step=at_arrow("staged", overtake))
     with pytest.raises(Transient, match="another redrive"):
         list(late.portions(first))
     bed.parsing().wave()
@@ -227,7 +227,7 @@ def test_a_wave_that_parses_new_records_meanwhile_hinders_no_redrive(bed: Bed):
         bed.land(A, {80: BAD, 81: WORSE})
         bed.parsing().wave()
 
-    list(replace(bed.redriving(), on_arrow=at_arrow("staged", wave)).portions())
+    list(replace(bed.redriving(), on_step=at_arrow("staged", wave)).portions())
     bed.check()
     assert set(aside(bed)) == {3, 12, 81}
 
@@ -239,7 +239,7 @@ def test_a_compaction_of_the_quarantine_table_in_between_loses_and_doubles_nothi
         bed.parsing().wave()
     mend(bed)
     bed.clock.at += timedelta(hours=2)
-    list(replace(bed.redriving(), on_arrow=at_arrow(arrow, lambda: compact(bed))).portions())
+    list(replace(bed.redriving(), on_step=at_arrow(arrow, lambda: compact(bed))).portions())
     bed.check()
     assert set(aside(bed)) == {3, 12, 91, 93, 95, 97, 99}
     assert set(aside(bed).values()) == {("still bad", "2")}

@@ -28,7 +28,7 @@ class ReplaceBed(WindowBed):
         kill: str = "",
         at: Callable[[str], None] = lambda _: None,
     ) -> Replacing:
-        def on_arrow(arrow: str) -> None:
+        def on_step(arrow: str) -> None:
             at(arrow)
             if arrow == kill:
                 raise Killed(arrow)
@@ -44,7 +44,7 @@ class ReplaceBed(WindowBed):
             limits=limits or parsing.limits,
             clock=self.clock,
             run=parsing.run,
-            on_arrow=on_arrow,
+            on_step=on_step,
         )
 
     def replace(self, window: ReplayWindow, **how: Any) -> list[str]:

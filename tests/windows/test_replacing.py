@@ -190,7 +190,7 @@ def test_a_redrive_in_between_and_a_replacement_exclude_each_other(bed: ReplaceB
     check(bed, {**OLD, 3: 3}, 5, 12)
     bed.parser.fixes = {BAD: good(0)}
     redriving = bed.redriving()
-    slow = replace(redriving, on_arrow=at_arrow("staged", lambda: bed.replace(window)))
+    slow = replace(redriving, on_step=at_arrow("staged", lambda: bed.replace(window)))
     with pytest.raises(Transient, match="another redrive"):
         list(slow.portions())
     check(bed, NEW, 5, 12)

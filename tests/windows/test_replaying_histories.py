@@ -79,7 +79,7 @@ class History:
         return [self.die, self.land_more, self.compact, self.expire, self.run_another, self.cancel]
 
     def die(self) -> None:
-        raise Killed("at an arrow")
+        raise Killed("at a step")
 
     def land_more(self) -> None:
         self.land(self.dice.choice([B, CHILD, AGAIN]))

@@ -62,7 +62,7 @@ class UnpackBed(ReplaceBed):
         at: Callable[[str], None] = lambda _: None,
         kinesis: ListedStream | None = None,
     ) -> Unpacking:
-        def on_arrow(arrow: str) -> None:
+        def on_step(arrow: str) -> None:
             at(arrow)
             if arrow == kill:
                 raise Killed(arrow)
@@ -82,7 +82,7 @@ class UnpackBed(ReplaceBed):
             limits=limits or WaveLimits(1_000_000, 2**30),
             clock=self.clock,
             run=f"run-{next(self._runs)}",
-            on_arrow=on_arrow,
+            on_step=on_step,
         )
 
     def unpack(self, window: ReplayWindow, **how: Any) -> list[str]:

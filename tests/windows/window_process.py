@@ -29,7 +29,7 @@ def run(folder: str, kind: str, place: str, engine: str) -> None:
     duty: Unpacking | Replaying = bed.unpacking(window) if kind == "unpack" else bed.replaying(window)
     with a_session(engine) as session:
         duty = duty if session is None else _on_spark(bed, duty, session)
-        duty = replace(duty, on_arrow=lambda arrow: _at(arrow, cut, duty))
+        duty = replace(duty, on_step=lambda arrow: _at(arrow, cut, duty))
         for done in duty.waves():
             print(done, flush=True)
 

@@ -122,7 +122,7 @@ class WindowBed(Bed):
         kill: str = "",
         at: Callable[[str], None] = lambda _: None,
     ) -> Replaying:
-        def on_arrow(arrow: str) -> None:
+        def on_step(arrow: str) -> None:
             at(arrow)
             if arrow == kill:
                 raise Killed(arrow)
@@ -137,7 +137,7 @@ class WindowBed(Bed):
             limits=limits or WaveLimits(1_000_000, 2**30),
             clock=self.clock,
             run=f"run-{next(self._runs)}",
-            on_arrow=on_arrow,
+            on_step=on_step,
         )
 
     def copy(self, window: ReplayWindow, **how: Any) -> list[str]:

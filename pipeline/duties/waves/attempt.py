@@ -1,10 +1,10 @@
-"""One attempt of a run: wave after wave, all with the same claim. A run may be killed at each arrow; the next wave, or another
+"""One attempt of a run: wave after wave, all with the same claim. A run may be killed at each step; the next wave, or another
 run, goes on from what has been written.
 
     (table, stage) -> claim -> the row, then the table -> stage -> (gaps) -> commit -> checkpoint -> (end of a shard:
     child leases, childShardIds, SHARD_END) -> release
 
-Reading always starts at the position in the lake table. `on_arrow` is called after each step: it makes Dagster's events, and
+Reading always starts at the position in the lake table. `on_step` is called after each step: it makes Dagster's events, and
 tests and the simulator use it to see a wave, or to end it.
 """
 
@@ -25,7 +25,7 @@ from headrace.pipeline.duties.waves.land import LandingStep
 from headrace.pipeline.duties.waves.listed_numbers import ListedNumbers
 from headrace.pipeline.duties.waves.load_report import LoadReport
 from headrace.pipeline.duties.waves.plan import Planning
-from headrace.pipeline.duties.waves.report import Arrow, OnArrow, Problem, WaveLog, WaveReport
+from headrace.pipeline.duties.waves.report import OnStep, Problem, WaveLog, WaveReport, WaveStep
 from headrace.pipeline.duties.waves.shard_ends import ShardEnds
 from headrace.pipeline.duties.waves.stage import Staging
 from headrace.pipeline.duties.waves.steps import Claimed, WavePorts
@@ -56,7 +56,7 @@ class Attempt:
     ports: WavePorts
     rows: WaveRows
     load: LoadReport
-    on_arrow: OnArrow
+    on_step: OnStep
     on_waiting: OnWaiting
     """Called with a sentence while the stage is slow to open."""
     left_alone: frozenset[str] = frozenset()
@@ -137,7 +137,7 @@ class Attempt:
             self._claim(log, streams, rows)
             claimed = self.claims.keys
             if claimed:
-                self.on_arrow(Arrow.CLAIMED, claimed)
+                self.on_step(WaveStep.CLAIMED, claimed)
                 self._read_and_land(Claimed(self.claims, self.kept, streams, log))
             # Not after an error: the next wave then takes the same warm shards again.
             self.rows.remember(rows, log.landed)
@@ -151,7 +151,7 @@ class Attempt:
             raise
         finally:
             self.kept.end_wave(log, keep=warm)
-            self.on_arrow(Arrow.RELEASED, claimed)
+            self.on_step(WaveStep.RELEASED, claimed)
         self.load.report_when_due()
         self.failed.update({p.lease_key: p.why for p in log.problems if p.fatal})
         return log.report(len(claimed))
@@ -211,13 +211,13 @@ class Attempt:
         planned = self._planning.plan(claimed)
         if not planned.reads:
             return
-        staged = self._staging.stage(planned, on_staged=lambda: self.on_arrow(Arrow.STAGED, keys))
+        staged = self._staging.stage(planned, on_staged=lambda: self.on_step(WaveStep.STAGED, keys))
         if staged is None:
             return
         landed = self._landing.land(staged)
-        self.on_arrow(Arrow.COMMITTED, keys)
+        self.on_step(WaveStep.COMMITTED, keys)
         self._landing.follow(landed)
-        self.on_arrow(Arrow.CHECKPOINTED, keys)
+        self.on_step(WaveStep.CHECKPOINTED, keys)
 
     def _candidates(self, keys: Iterable[str] | None, kept_rows: Mapping[str, Lease]) -> list[Lease]:
         """The rows of shards that this run may try to read. `kept_rows`: rows that were just read, by lease key."""

@@ -13,8 +13,8 @@ from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import counted, records_in
 
 
-class Arrow(StrEnum):
-    """The arrows of a wave: a run can be killed after each of its steps."""
+class WaveStep(StrEnum):
+    """The steps of a wave. A run can be killed after each of them."""
 
     CLAIMED = "claimed"
     STAGED = "staged"
@@ -97,7 +97,7 @@ class WaveReport:
         )
 
 
-OnArrow = Callable[[Arrow, tuple[str, ...]], None]
+OnStep = Callable[[WaveStep, tuple[str, ...]], None]
 
 
 @dataclass(slots=True)

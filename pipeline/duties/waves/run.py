@@ -18,7 +18,7 @@ from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.duties.waves.attempt import Attempt
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.duties.waves.readers import Readers
-from headrace.pipeline.duties.waves.report import Arrow, Landed, OnArrow, Problem, WaveReport
+from headrace.pipeline.duties.waves.report import Landed, OnStep, Problem, WaveReport, WaveStep
 from headrace.pipeline.errors import HeadraceError, Transient
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.settings.model import Settings
@@ -253,11 +253,11 @@ class RunEnding:
 class Reading:
     """Everything that one run reads. Named shards may belong to several workers; the run reads for one after the other."""
 
-    open_run: Callable[[str, OnWave, OnArrow], AbstractContextManager[Run]]
+    open_run: Callable[[str, OnWave, OnStep], AbstractContextManager[Run]]
     """Worker id -> the loop for that worker. A thread beats for its claim until the block of the `with` statement ends."""
     readers: Readers
     on_wave: OnWave
-    on_arrow: OnArrow
+    on_step: OnStep
     _failed: dict[str, str] = field(default_factory=dict)
     _unread: set[str] = field(default_factory=set)
     """Named shards for whose worker no loop has begun yet."""
@@ -295,7 +295,7 @@ class Reading:
         return RunEnding(self._failed)
 
     def _read_for(self, worker_id: str, keys: tuple[str, ...] | None) -> None:
-        with self.open_run(worker_id, self._note_wave, self._note_arrow) as run:
+        with self.open_run(worker_id, self._note_wave, self._note_step) as run:
             self._run = run
             self._unread -= set(keys or ())
             try:
@@ -306,10 +306,10 @@ class Reading:
             finally:
                 self._failed |= run.attempt.failed
 
-    def _note_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
-        if arrow is Arrow.CLAIMED:
+    def _note_step(self, step: WaveStep, keys: tuple[str, ...]) -> None:
+        if step is WaveStep.CLAIMED:
             self._claimed = keys
-        self.on_arrow(arrow, keys)
+        self.on_step(step, keys)
 
     def _note_wave(self, report: WaveReport) -> None:
         self._claimed = ()  # these shards are done: an error before the next wave's claims doesn't make them fail

@@ -88,7 +88,7 @@ class Redriving:
     """Raises BadSetting for a schema or code that no portion could use."""
     deduplicating: Deduplicating | None = None
     """None where all rows stay, also those of the same event."""
-    on_arrow: Callable[[str], None] = lambda _: None
+    on_step: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a portion."""
 
     def portions(self, selection: Selection = ALL, *, dry_run: bool = False) -> Iterator[Redriven]:
@@ -142,7 +142,7 @@ class Redriving:
 
     def _portion(self, plan: RedrivePlan, look: SourceLook, *, dry_run: bool) -> Redriven:
         streams = tuple(sorted({key.stream for key in look.positions.shards}))
-        self.on_arrow("planned")
+        self.on_step("planned")
         comparison = self.deduplicating.plan(plan.wave) if self.deduplicating else None
         parsed, schema = self.redriver.parse(plan.wave, Wishes(streams=streams), comparison)
         copied = (
@@ -160,11 +160,11 @@ class Redriving:
             version=self.settings.version,
             schema=schema,
         )
-        self.on_arrow("staged")
+        self.on_step("staged")
         snapshot = None
         if not dry_run:
             snapshot = self._commit(plan, look, parsed, copied, accounts, comparison)
-            self.on_arrow("committed")
+            self.on_step("committed")
             self.settling.settle()
         return _told(plan, accounts, snapshot)
 

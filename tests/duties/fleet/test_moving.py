@@ -9,7 +9,7 @@ import pytest
 
 from headrace.pipeline.core.leases.worker import Metrics
 from headrace.pipeline.duties.fleet.cursor import read_leader, write_leader
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.settings.choices import Heartbeat
 from tests.duties.moves import in_lease_mode, let_host_die, owners, row_of, ticks_until
 from tests.duties.world import TICK, World
@@ -63,12 +63,12 @@ def test_with_heartbeat_lease_a_run_beats_the_rows_that_it_reads() -> None:
     world.settle()
     run, counters = world.a_run(), []
 
-    def look(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+    def look(step: WaveStep, _keys: tuple[str, ...]) -> None:
         counters.append(row_of(world, 0).counter)
         run.beat()
         counters.append(row_of(world, 0).counter)
 
-    run.on_arrow = look
+    run.on_step = look
     run.wave()
     assert counters[1] == counters[0] + 1
 

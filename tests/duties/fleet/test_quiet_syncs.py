@@ -15,7 +15,7 @@ from headrace.pipeline.core.shards.position import Position, Start
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.duties.fleet.leader_report import LeaderMemory
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.errors import Throttled, Unreachable
 from headrace.pipeline.ports.reading import StreamFacts
 from headrace.pipeline.settings.choices import Heartbeat
@@ -142,7 +142,7 @@ def test_an_end_whose_run_died_before_it_made_the_childrens_rows_is_noticed_at_t
     world = QuietWorld()
     world.produce(0, 3)
     left, right = world.source.split(world.shard(0))
-    world.killed_run(Arrow.COMMITTED)
+    world.killed_run(WaveStep.COMMITTED)
     assert not {left.shard_id, right.shard_id} & world.row_keys()
     world.tick(SYNC)
     assert {left.shard_id, right.shard_id} <= world.row_keys()
@@ -272,7 +272,7 @@ def test_a_reshard_is_not_reported_as_a_hole() -> None:
         number = max(int(key[-3:]) for key in world.row_keys())
         world.produce(number, 3)
         world.source.split(world.shard(number))
-        world.killed_run(Arrow.COMMITTED, "w1", f"killed-{turn}")
+        world.killed_run(WaveStep.COMMITTED, "w1", f"killed-{turn}")
         said.append(world.sentences_of(SYNC))
         world.runs.end(f"killed-{turn}")
         world.wave("w1", f"again-{turn}")

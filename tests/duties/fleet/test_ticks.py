@@ -10,7 +10,7 @@ import pytest
 from headrace.pipeline.core.leases.change import Applied, claim
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import SHARD_END
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.settings.choices import Heartbeat
 from tests.duties.world import TICK, World
 
@@ -97,7 +97,7 @@ def test_a_worker_restarted_with_the_same_id_reads_its_own_leases_at_its_first_t
     world.settings = replace(world.settings, kcl=kcl)
     world.settle()
     owned = {row.key for row in world.leases.scan().leases if row.owner == "w2"}
-    world.killed_run(Arrow.CLAIMED, "w2")
+    world.killed_run(WaveStep.CLAIMED, "w2")
     world.runs.end("killed")
     for _ in range(3):
         world.lead()

@@ -11,7 +11,7 @@ from headrace.pipeline.core.leases.failure import Failure
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.duties.fleet.worker_report import WorkerMemory
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.errors import HeadraceError, Terminal, Throttled, Unreachable
 from headrace.pipeline.ports.reading import StreamFacts
 from tests.duties.world import STREAM, TICK, World
@@ -215,12 +215,12 @@ def test_a_wave_that_fails_as_a_whole_is_noted_as_a_failure_of_each_of_its_shard
 def test_a_shard_that_landed_before_its_wave_was_stopped_has_not_failed() -> None:
     world = a_world()
 
-    def stop(arrow: Arrow) -> None:
-        if arrow is Arrow.CHECKPOINTED:
+    def stop(step: WaveStep) -> None:
+        if step is WaveStep.CHECKPOINTED:
             raise Unreachable("the checkpoint comes too late to matter")
 
     run = world.a_run()
-    run.on_arrow = lambda arrow, _keys: stop(arrow)
+    run.on_step = lambda step, _keys: stop(step)
     with pytest.raises(Unreachable):
         run.wave()
     assert [row_of(world, shard).failure for shard in (0, 1)] == [None, None]
@@ -230,11 +230,11 @@ def test_a_run_that_a_person_stops_has_not_failed() -> None:
     world = a_world()
     run = world.a_run()
 
-    def stop(arrow: Arrow, _keys: tuple[str, ...]) -> None:
-        if arrow is Arrow.STAGED:
+    def stop(step: WaveStep, _keys: tuple[str, ...]) -> None:
+        if step is WaveStep.STAGED:
             raise KeyboardInterrupt
 
-    run.on_arrow = stop
+    run.on_step = stop
     with pytest.raises(KeyboardInterrupt):
         run.wave()
     assert [(row.run_claim, row.failure) for row in world.leases.scan().leases] == [(None, None)] * 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from headrace.pipeline.core.leases.change import Applied, claim, initiate_handover
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from tests.duties.moves import in_lease_mode, let_host_die, owners, row_of, ticks_until
 from tests.duties.world import TICK, World
 
@@ -18,12 +18,12 @@ def test_a_shard_that_is_being_read_is_handed_over_after_the_wave_and_read_on_by
     world.runs.launch("run", "w1")
     world.runs.start("run")
 
-    def ask_for_the_handover(arrow: Arrow, _keys: tuple[str, ...]) -> None:
-        if arrow is Arrow.STAGED:
+    def ask_for_the_handover(step: WaveStep, _keys: tuple[str, ...]) -> None:
+        if step is WaveStep.STAGED:
             asked = initiate_handover(row_of(world, 0), "w2", "a test")
             assert isinstance(world.leases.apply(asked), Applied)
 
-    run.on_arrow = ask_for_the_handover
+    run.on_step = ask_for_the_handover
     report = run.wave()
     assert report.rows == 5
     assert not report.problems

@@ -21,7 +21,7 @@ from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.duties.waves.attempt import Attempt
 from headrace.pipeline.duties.waves.kept_claims import KeptClaims
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.duties.waves.run import Run
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.ports.staging import StagingSpec
@@ -65,7 +65,7 @@ class Flowing(World):
         self.runs.launch(run, worker)
         self.runs.start(run)
         self.leases.kinds.clear()
-        return an_attempt(self, run, worker=worker, on_arrow=self._on_arrow)
+        return an_attempt(self, run, worker=worker, on_step=self._on_step)
 
     def flow(self, run: Attempt, *, waves: int) -> None:
         """Waves that find records each, as often as the settings say."""
@@ -361,14 +361,14 @@ def test_a_run_notices_the_kcl_worker_that_takes_a_lease_in_the_middle_of_a_wave
     run = world.begun()
     world.flow(run, waves=1)
 
-    def taken(arrow: Arrow, _keys: tuple[str, ...]) -> None:
-        if arrow is Arrow.STAGED:
+    def taken(step: WaveStep, _keys: tuple[str, ...]) -> None:
+        if step is WaveStep.STAGED:
             world.leases._rows[KEY] = as_stolen(world.row())
 
-    run.on_arrow = taken
+    run.on_step = taken
     world.produce(0)
     run.wave()
-    run.on_arrow = lambda *_: None
+    run.on_step = lambda *_: None
     world.produce(1)
     run.wave()
     assert run.kept.lost_to == {"kcl"}

@@ -9,7 +9,7 @@ from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.order.start_of_reading import Stop
 from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON, Checkpoint
 from headrace.pipeline.core.shards.position import TRIM
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.errors import Throttled
 from headrace.pipeline.repair.decide import Busy, Held, Recovery
 from headrace.pipeline.repair.decision_plan import Person, plan_reposition
@@ -46,8 +46,8 @@ def test_a_run_that_was_frozen_while_its_stream_was_recreated_names_no_children_
     world.source.split(world.shard(0))
     old = world.stream
 
-    def recreate(arrow: Arrow, _keys: tuple[str, ...]) -> None:
-        if arrow is Arrow.COMMITTED and world.stream == old:
+    def recreate(step: WaveStep, _keys: tuple[str, ...]) -> None:
+        if step is WaveStep.COMMITTED and world.stream == old:
             world.clock.advance(HALF_A_MINUTE)
             world.source.delete_stream(STREAM)
             world.stream = world.source.create_stream(STREAM, 2)
@@ -57,7 +57,7 @@ def test_a_run_that_was_frozen_while_its_stream_was_recreated_names_no_children_
     run = world.a_run("w1", "asleep")
     world.runs.launch("asleep", "w1")
     world.runs.start("asleep")
-    run.on_arrow = recreate
+    run.on_step = recreate
     run.wave()
     world.runs.end("asleep")
     assert all(row.children == frozenset() for row in world.leases.scan().leases)

@@ -10,7 +10,7 @@ import pytest
 from headrace.pipeline.core.leases.change import Applied, Change, Refused, assign, beat, claim, want
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.errors import OriginUnsafe, Throttled, Unreachable
 from headrace.pipeline.settings.choices import InitialPosition
 from tests.duties.moves import in_lease_mode
@@ -273,7 +273,7 @@ def test_a_shards_end_is_completed_by_the_next_run_after_a_kill_between_commit_a
     world.produce(0)
     world.source.split(world.shard(0))
     world.settle()
-    world.killed_run(Arrow.COMMITTED)
+    world.killed_run(WaveStep.COMMITTED)
     world.runs.end("killed")
     assert not row(world, 0).has_ended
     world.wave(run="chores")

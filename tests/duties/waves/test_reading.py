@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.pipeline.duties.waves.readers import Readers
-from headrace.pipeline.duties.waves.report import Arrow, OnArrow, WaveReport
+from headrace.pipeline.duties.waves.report import OnStep, WaveReport, WaveStep
 from headrace.pipeline.duties.waves.run import Reading, Run, RunEnding
 from headrace.pipeline.errors import HeadraceError, Terminal, Throttled
 from tests.duties.scripted_waves import MORE, NOTHING, SOME, Scripted
@@ -25,19 +25,19 @@ class Reader:
         self.opened: list[str] = []
         self.closed: list[str] = []
         self.waves: list[WaveReport] = []
-        self.arrows: list[tuple[Arrow, tuple[str, ...]]] = []
-        self.on_arrow: OnArrow = lambda _arrow, _keys: None
+        self.steps: list[tuple[WaveStep, tuple[str, ...]]] = []
+        self.on_step: OnStep = lambda _arrow, _keys: None
         self.reading = Reading(
             open_run=self._open,
             readers=Readers(world.leases, tuple(scripts)),
             on_wave=self.waves.append,
-            on_arrow=lambda arrow, keys: self.arrows.append((arrow, keys)),
+            on_step=lambda step, keys: self.steps.append((step, keys)),
         )
 
     @contextmanager
-    def _open(self, worker_id: str, on_wave: Any, on_arrow: OnArrow) -> Iterator[Run]:
+    def _open(self, worker_id: str, on_wave: Any, on_step: OnStep) -> Iterator[Run]:
         self.opened.append(worker_id)
-        self.on_arrow = on_arrow
+        self.on_step = on_step
         yield Run(
             attempt=self.scripts[worker_id],  # type: ignore[arg-type]
             settings=self.world.settings,
@@ -92,8 +92,8 @@ def test_an_error_fails_the_shards_that_the_run_waits_for_those_it_claimed_and_t
     wave = script.wave
 
     def claim_and_wave(keys: tuple[str, ...] | None = None) -> WaveReport:
-        reader.on_arrow(Arrow.CLAIMED, ("claimed",))
-        reader.on_arrow(Arrow.STAGED, ("staged",))
+        reader.on_step(WaveStep.CLAIMED, ("claimed",))
+        reader.on_step(WaveStep.STAGED, ("staged",))
         return wave(keys)
 
     script.wave = claim_and_wave  # type: ignore[method-assign]
@@ -101,7 +101,7 @@ def test_an_error_fails_the_shards_that_the_run_waits_for_those_it_claimed_and_t
     why = str(error)
     assert ending == RunEnding({mine: why, theirs: why, "claimed": why, "s": "it failed before"}, error)
     assert ending.is_passing is passing
-    assert reader.arrows == [(Arrow.CLAIMED, ("claimed",)), (Arrow.STAGED, ("staged",))]
+    assert reader.steps == [(WaveStep.CLAIMED, ("claimed",)), (WaveStep.STAGED, ("staged",))]
     assert reader.opened == ["w1"]
 
 
@@ -113,15 +113,15 @@ def test_an_error_between_two_waves_doesnt_fail_the_shards_that_were_read() -> N
     wave = script.wave
 
     def claim_and_wave(keys: tuple[str, ...] | None = None) -> WaveReport:
-        reader.on_arrow(Arrow.CLAIMED, ("claimed",))
+        reader.on_step(WaveStep.CLAIMED, ("claimed",))
         return wave(keys)
 
     script.wave = claim_and_wave  # type: ignore[method-assign]
 
-    def open_and_fail_at_the_end(worker_id: str, on_wave: Any, on_arrow: OnArrow) -> Any:
+    def open_and_fail_at_the_end(worker_id: str, on_wave: Any, on_step: OnStep) -> Any:
         @contextmanager
         def opened() -> Iterator[Run]:
-            with reader._open(worker_id, on_wave, on_arrow) as run:
+            with reader._open(worker_id, on_wave, on_step) as run:
                 yield run
             raise error
 

@@ -17,7 +17,7 @@ from headrace.pipeline.core.shards.position import Start
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.duties.waves import wave_rows
 from headrace.pipeline.duties.waves.attempt import Attempt
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.duties.waves.run import Run
 from headrace.pipeline.errors import Throttled, Unreachable
 from tests.duties.reading import an_attempt
@@ -89,7 +89,7 @@ class CountingWorld(World):
         self.runs.launch("run", "w1")
         self.runs.start("run")
         hints = Hints(due=frozenset(self.key(shard) for shard in due))
-        run = an_attempt(self, "run", hints=hints, on_arrow=self._on_arrow)
+        run = an_attempt(self, "run", hints=hints, on_step=self._on_step)
         self.leases.writes.clear()
         self.source.probes.clear()
         return run
@@ -210,7 +210,7 @@ def test_a_slow_probe_is_stopped_before_the_run_counts_as_hung() -> None:
 
     world.source.has_news = probe_slowly  # type: ignore[method-assign]
     beats: list[bool] = []
-    run.on_arrow = lambda _arrow, _keys: beats.append(run.beat())
+    run.on_step = lambda _arrow, _keys: beats.append(run.beat())
     world.produce(249, 1)
     world.clock.advance(world.settings.times.probe)
     for _ in range(3):
@@ -307,19 +307,19 @@ def test_a_shard_whose_row_couldnt_be_repaired_is_read_only_after_the_repair() -
     world = CountingWorld(shards=1)
     world.at_rest()
     world.produce(0)
-    world.killed_run(Arrow.COMMITTED)
+    world.killed_run(WaveStep.COMMITTED)
     world.runs.end("killed")
     world.produce(0)
     run = world.begun()
 
-    def lose_the_repair(arrow: Arrow, _keys: tuple[str, ...]) -> None:
-        if arrow is Arrow.CLAIMED:
+    def lose_the_repair(step: WaveStep, _keys: tuple[str, ...]) -> None:
+        if step is WaveStep.CLAIMED:
             world.leases.lost[world.key(0)] = False
 
-    run.on_arrow = lose_the_repair
+    run.on_step = lose_the_repair
     report = run.wave()
     assert (report.rows, report.landed) == (0, ())
-    run.on_arrow = lambda *_: None
+    run.on_step = lambda *_: None
     assert run.wave().rows == 10
     world.check()
 

@@ -10,7 +10,7 @@ import pytest
 from headrace.pipeline.core.leases.change import Applied, Change, Refused, assign, claim
 from headrace.pipeline.core.leases.due import Due
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.errors import Unreachable
 from tests.duties.world import TICK, World
 
@@ -71,10 +71,12 @@ def test_the_end_of_a_shard_writes_the_childrens_rows_then_their_names_then_shar
     ] == [True] * 3
 
 
-@pytest.mark.parametrize("arrow", [Arrow.CLAIMED, Arrow.STAGED, Arrow.COMMITTED, Arrow.CHECKPOINTED])
+@pytest.mark.parametrize(
+    "step", [WaveStep.CLAIMED, WaveStep.STAGED, WaveStep.COMMITTED, WaveStep.CHECKPOINTED]
+)
 @pytest.mark.parametrize("reshard", [False, True])
 def test_a_kill_between_any_two_steps_of_a_wave_neither_loses_nor_doubles_a_record(
-    arrow: Arrow, *, reshard: bool
+    step: WaveStep, *, reshard: bool
 ) -> None:
     world = World()
     world.produce(0)
@@ -83,7 +85,7 @@ def test_a_kill_between_any_two_steps_of_a_wave_neither_loses_nor_doubles_a_reco
         world.source.split(world.shard(0))
         world.produce(2)
     world.settle()
-    world.killed_run(arrow)
+    world.killed_run(step)
     world.runs.end("killed")
     world.produce(1)
     for number in range(4):
@@ -100,7 +102,7 @@ def test_a_shard_of_a_run_that_dagster_calls_failed_is_due_at_the_next_tick(*, w
         world.wave(run="before")
         assert world.work().due == ()
     world.produce(0)
-    world.killed_run(Arrow.COMMITTED if was_read else Arrow.STAGED)
+    world.killed_run(WaveStep.COMMITTED if was_read else WaveStep.STAGED)
     world.runs.end("killed")
     row = world.leases.get("shardId-000000000000")
     assert row is not None
@@ -114,7 +116,7 @@ def test_a_dead_run_that_dagster_calls_started_keeps_its_shards_for_the_lease_du
     world = World()
     world.produce(0)
     world.settle()
-    world.killed_run(Arrow.STAGED)
+    world.killed_run(WaveStep.STAGED)
     reports = []
     for _ in range(20):
         reports.append(world.work())
@@ -175,7 +177,7 @@ def test_a_row_behind_the_table_is_brought_forward() -> None:
     world = World(shards=1)
     world.produce(0)
     world.settle()
-    world.killed_run(Arrow.COMMITTED)
+    world.killed_run(WaveStep.COMMITTED)
     world.runs.end("killed")
     row = world.leases.get("shardId-000000000000")
     assert row is not None

@@ -177,13 +177,13 @@ class TypedFleet:
     def _redrive(self, target: Target, selection: Selection) -> None:
         def work(job: Job) -> Iterator[object]:
             redriving = job.wiring.targets.redriving(job.settings, job.process.name)
-            yield from replace(redriving, on_arrow=job.on_arrow).portions(selection)
+            yield from replace(redriving, on_step=job.on_step).portions(selection)
 
         self.run("redrive", target, work)
 
     def _parse(self, job: Job) -> Iterator[object]:
         yield from replace(
-            job.wiring.targets.parsing(job.settings, job.process.name), on_arrow=job.on_arrow
+            job.wiring.targets.parsing(job.settings, job.process.name), on_step=job.on_step
         ).waves()
 
     def _upkeep(self, target: Target) -> None:

@@ -51,7 +51,7 @@ class Job:
         settings = replace(settings, wave=replace(settings.wave, records=rows))
         self.wiring = Wiring(settings, _JobPorts(world, self))
 
-    def on_arrow(self, arrow: str) -> None:
+    def on_step(self, arrow: str) -> None:
         faults, world = self.fleet.faults, self.fleet.world
         if world.script is not None:
             world.script(self.process, f"typed.{arrow}", (self.target,))

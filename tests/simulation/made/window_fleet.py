@@ -189,7 +189,7 @@ class WindowFleet:
         window = made.window
 
         def work(job: Job) -> Iterator[object]:
-            duty = replace(job.wiring.windows.redoing(window, job.process.name), on_arrow=job.on_arrow)
+            duty = replace(job.wiring.windows.redoing(window, job.process.name), on_step=job.on_step)
             try:
                 for wave in duty.waves():
                     if wave.is_last:

@@ -12,7 +12,7 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.ledger.batch import Batch
 from headrace.pipeline.core.ledger.ledger import Range
 from headrace.pipeline.core.shards.stream import ShardKey
-from headrace.pipeline.duties.waves.report import Arrow
+from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.settings.model import TimeSettings
 from tests.simulation.scheduler import Process
 from tests.simulation.watch.truth import Violation, number_of
@@ -63,10 +63,10 @@ class KeptWatch:
             if row.holder in self._world.thieves and row.run_claim == process.claim:
                 self._strangers.setdefault(process.claim, self._world.sim.now)
 
-    def note_arrow(self, process: Process, arrow: Arrow) -> None:
-        if arrow is Arrow.CLAIMED:
+    def note_step(self, process: Process, step: WaveStep) -> None:
+        if step is WaveStep.CLAIMED:
             self._at_rest.pop(process.claim, None)
-        elif arrow is Arrow.RELEASED:
+        elif step is WaveStep.RELEASED:
             self._at_rest[process.claim] = self._waves[process.claim] = self._world.sim.now
 
     def note_write(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
