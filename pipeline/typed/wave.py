@@ -113,6 +113,8 @@ class Parsing:
     """What earlier waves of this process have found in files of the lake table."""
     on_step: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a wave."""
+    on_wave: Callable[[ParsedWave], None] = lambda _: None
+    """Called with what a wave did that had something to parse."""
 
     def is_behind(self) -> bool:
         """Whether a wave would have something to do. It needs no Spark."""
@@ -211,7 +213,9 @@ class Parsing:
         snapshot = self._commit(basis, parsed, accounts, comparison, looked)
         self.on_step("committed")
         self.settling.settle()
-        return _told(accounts, snapshot, plan, basis.notes, settled)
+        told = _told(accounts, snapshot, plan, basis.notes, settled)
+        self.on_wave(told)
+        return told
 
     def _basis(self) -> _Basis:
         """What the wave parses. Where the ledgers of the lake table state other rows than were found, the wave looks

@@ -10,7 +10,9 @@ Importing this module imports neither Dagster nor boto3, pyiceberg or Spark.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.settings.model import Settings
@@ -22,13 +24,18 @@ from headrace.pipeline.typed.ports import KeptTable, ParsePorts, TypedPorts
 from headrace.pipeline.typed.quarantine.redrive import Redriving
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import WaveLimits
-from headrace.pipeline.typed.wave import Parsing
+from headrace.pipeline.typed.wave import ParsedWave, Parsing
+
+
+def _ignore(_target: str, _wave: ParsedWave) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class TargetWiring:
     settings: Settings
     ports: TypedPorts
+    on_wave: Callable[[str, ParsedWave], None] = _ignore
+    """Called with the name of a target, and what a wave of it did."""
 
     def parsing(self, target: ParseSettings, run_id: str, *, accepts_difference: bool = False) -> Parsing:
         """The parsing of one target. `run_id`: the run that parses, for the ledger. `accepts_difference`: whether a
@@ -59,6 +66,7 @@ class TargetWiring:
             run=run_id,
             code=parse_ports.code,
             check_settings=parse_ports.check_settings,
+            on_wave=partial(self.on_wave, target.name),
         )
 
     def inferring(self, target: ParseSettings) -> Inferring:
