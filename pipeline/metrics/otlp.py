@@ -105,7 +105,7 @@ class OtlpSink:
         return Metric(name=name, description=None, unit=unit_of(series), data=points)
 
     def _number(self, datum: Datum, value: float, now: int) -> NumberDataPoint:
-        return NumberDataPoint(_attributes(datum), self._since, now, value)
+        return NumberDataPoint(_attributes(datum), self._since, now, float(value))
 
     def _histogram(self, datum: Datum, now: int) -> HistogramDataPoint:
         """Without buckets: count, sum, least and most are what a statistic set has."""
@@ -115,7 +115,7 @@ class OtlpSink:
             start_time_unix_nano=self._since,
             time_unix_nano=now,
             count=statistics.samples,
-            sum=statistics.total,
+            sum=float(statistics.total),
             bucket_counts=[statistics.samples],
             explicit_bounds=[],
             min=statistics.least,
