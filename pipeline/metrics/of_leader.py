@@ -22,13 +22,13 @@ from headrace.pipeline.kcl.coverage import SeenHoles
 from headrace.pipeline.metrics import kcl_series as kcl
 from headrace.pipeline.metrics import own_series as own
 from headrace.pipeline.metrics.gathering import Gathering
-from headrace.pipeline.ports.leases import Listing
+from headrace.pipeline.metrics.lag import lag_of
 from headrace.pipeline.ports.landing import TableState
+from headrace.pipeline.ports.leases import Listing
 from headrace.pipeline.settings.choices import FormerStreams
 from headrace.pipeline.settings.model import Settings
 
 _ASSIGNS = MOVES | {ChangeKind.ASSIGN, ChangeKind.REDIRECT}
-_NOTHING = timedelta(0)
 
 
 @dataclass(slots=True)
@@ -158,11 +158,3 @@ class LeaderTickWatch:
         retention = self.retentions.get(stream)
         if retention is not None:
             add(own.RETENTION_LEFT, (retention - longest).total_seconds(), stream)
-
-
-def lag_of(row: Lease, now: datetime) -> timedelta:
-    """How long ago the shard's oldest unread record may have arrived, at most. Zero for a shard that was at its tip when it was last
-    read: the workers' sensors look for new records in it."""
-    if row.looked_at is None or not (row.behind_ms or row.failure is not None):
-        return _NOTHING
-    return max(_NOTHING, now - row.looked_at)
