@@ -34,7 +34,7 @@ def _alarms() -> dict[str, dict[str, Any]]:
 def _queries() -> Iterator[Query]:
     for panel in _panels():
         for target in panel["targets"]:
-            ((operation,), *_) = (target["dimensions"]["Operation"],)
+            (operation,) = target["dimensions"]["Operation"]
             others = frozenset(target["dimensions"]) - {"Operation"}
             yield operation, target["metricName"], target["statistic"], others
     for alarm in _alarms().values():
@@ -42,7 +42,7 @@ def _queries() -> Iterator[Query]:
         yield values.pop("Operation"), alarm["MetricName"], alarm["Statistic"], frozenset(values)
 
 
-@pytest.mark.parametrize("query", _queries(), ids=lambda query: f"{query[0]} {query[1]} {query[2]}")
+@pytest.mark.parametrize("query", list(_queries()), ids=lambda query: f"{query[0]} {query[1]} {query[2]}")
 def test_each_metric_that_is_named_is_sent_at_the_default_level(query: Query) -> None:
     operation, name, statistic, dimensions = query
     series = _SENT[operation, name]
