@@ -5,6 +5,8 @@ The CPU of all code that is there for metrics only is measured within the run, c
 and the threads that send. It is told as a part of the CPU of the whole: the run, the ticks, and Spark with its Python workers. Both are of
 the same seconds of the same processes, so that a busy machine changes the ratio little. The exit code is 1 if the part is 1 % or more.
 
+The one client of CloudWatch that each process makes is told by itself: a run makes many waves.
+
     python bench/metrics.py            for three minutes
     python bench/metrics.py --quick    for 70 s, in which each process sends once at least
 """
@@ -26,6 +28,7 @@ from uuid import uuid4
 from bench._cpu import MARK, Cost
 from bench._one_worker import PATIENCE, Putting, Seen, Sensors, application, run
 from headrace.pipeline.app.wiring import wire
+from headrace.pipeline.aws.clients import clients
 from headrace.pipeline.cli.own_spark import spark_of_its_own
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.metrics.gathering import Gathering
@@ -35,6 +38,7 @@ from headrace.pipeline.metrics.of_workers import WorkerLeaseWatch
 from headrace.pipeline.metrics.publishing import Publishing
 from headrace.pipeline.settings.choices import MetricsLevel, MetricsTo
 from headrace.pipeline.settings.metrics_block import MetricsSettings
+from headrace.pipeline.settings.model import AwsSettings
 
 SHARDS = 200
 MOST = 0.01
@@ -57,9 +61,24 @@ class Meter:
     """CPU seconds of functions, each in its own thread."""
 
     def __init__(self) -> None:
-        self.gathering = self.sending = 0.0
+        self.gathering = self.sending = self.making = 0.0
         self.flushes = 0
         self._lock = threading.Lock()
+
+    def watch_client(self) -> None:
+        """Each process makes one client of CloudWatch, however long it lives: that is told by itself."""
+        plain = clients.cloudwatch_client
+
+        def measured(settings: AwsSettings) -> Any:
+            began = time.thread_time()
+            client = plain(settings)
+            took = time.thread_time() - began
+            self.making = max(self.making, took)
+            with self._lock:
+                self.sending -= took
+            return client
+
+        clients.cloudwatch_client = measured
 
     def watch(self, owner: Any, name: str) -> None:
         plain: Callable[..., Any] = getattr(owner, name)
@@ -119,6 +138,7 @@ def flow(aws: LocalAws, folder: str, seconds: float) -> float:
     meter = Meter()
     for owner, name in _WATCHED:
         meter.watch(owner, name)
+    meter.watch_client()
     put, sensors = Putting(aws, settings.application, SHARDS), Sensors(wire(settings))
     with put.flowing(_PER_SECOND):
         began = time.monotonic()
@@ -141,7 +161,7 @@ def flow(aws: LocalAws, folder: str, seconds: float) -> float:
         f"{SHARDS} shards, {seen.waves} waves in {took.seconds:.0f} s: {whole / seen.waves:.2f} CPU s a wave (the run and the ticks "
         f"{took.run / seen.waves:.2f}, Spark {took.spark / seen.waves:.2f}); metrics {1000 * (gathering + sending) / seen.waves:.1f} ms a wave: "
         f"gathering {1000 * gathering / seen.waves:.1f} ms, and {meter.flushes - begins[0][3]} sendings of "
-        f"{1000 * sending / max(1, meter.flushes - begins[0][3]):.0f} ms each; load {os.getloadavg()[0] / (os.cpu_count() or 1):.1f} a core",
+        f"{1000 * sending / max(1, meter.flushes - begins[0][3]):.0f} ms each; a process's client once {1000 * meter.making:.0f} ms; load {os.getloadavg()[0] / (os.cpu_count() or 1):.1f} a core",
         flush=True,
     )
     return part

@@ -16,6 +16,7 @@ from headrace.pipeline.metrics.publishing import Publishing
 from headrace.pipeline.metrics.series import Level
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.settings.choices import MetricsTo
+from headrace.pipeline.settings.metrics_block import dimensions_in
 from headrace.pipeline.settings.model import Settings
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def metering_of(settings: Settings, clock: Clock, cloudwatch: Callable[[], Cloud
     if not metrics.is_on:
         return NoMetering()
     gathering = Gathering(
-        level=Level[metrics.level], dimensions=metrics.kept_dimensions, most=metrics.most_series
+        level=Level[metrics.level], dimensions=dimensions_in(metrics.dimensions), most=metrics.most_series
     )
     publishing = Publishing(gathering, lambda: _sink(settings, cloudwatch), every=metrics.every)
     return Metering(settings, clock, publishing)

@@ -19,12 +19,12 @@ one."""
 class MetricsSettings:
     to: MetricsTo = knob(
         MetricsTo.NONE,
-        doc="Where metrics go. none: nowhere. cloudwatch: to Amazon CloudWatch, with KCL's names. otel: to an OpenTelemetry "
+        doc="Where metrics go. none: nowhere. cloudwatch: to Amazon CloudWatch. otel: to an OpenTelemetry "
         "collector by OTLP over HTTP, which needs the extra `headrace[otel]`.",
         kcl="metricsBackend",
     )
     namespace: str | None = knob(
-        doc="The CloudWatch namespace, and the OpenTelemetry resource's service.name. Default: the application's name, as in KCL.",
+        doc="The CloudWatch namespace, and the OpenTelemetry resource's service.name. Default: the application's name.",
         kcl="namespace",
     )
     level: MetricsLevel = knob(
@@ -54,7 +54,8 @@ class MetricsSettings:
     def is_on(self) -> bool:
         return self.to is not MetricsTo.NONE and self.level is not MetricsLevel.NONE
 
-    @property
-    def kept_dimensions(self) -> frozenset[str]:
-        names = [name.strip() for name in self.dimensions.split(",")]
-        return frozenset(DIMENSIONS) if ALL_DIMENSIONS in names else frozenset(filter(None, names))
+
+def dimensions_in(text: str) -> frozenset[str]:
+    """The dimensions that the setting names."""
+    names = [name.strip() for name in text.split(",")]
+    return frozenset(DIMENSIONS) if ALL_DIMENSIONS in names else frozenset(filter(None, names))

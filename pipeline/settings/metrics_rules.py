@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from headrace.pipeline.settings.broken import Broken
 from headrace.pipeline.settings.choices import MetricsTo
-from headrace.pipeline.settings.metrics_block import ALL_DIMENSIONS, DIMENSIONS
+from headrace.pipeline.settings.metrics_block import ALL_DIMENSIONS, DIMENSIONS, dimensions_in
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.values import show
 
@@ -28,7 +28,7 @@ def metrics_rules(settings: Settings) -> Iterator[Broken]:
             f"is {metrics.namespace!r}; allowed: 1 to 255 of A-Z a-z 0-9 space . _ / # : -, "
             "not beginning with a colon or with AWS/",
         )
-    unknown = sorted(metrics.kept_dimensions - set(DIMENSIONS) - {"Operation"})
+    unknown = sorted(dimensions_in(metrics.dimensions) - set(DIMENSIONS) - {"Operation"})
     if unknown:
         yield Broken(
             "metrics.dimensions",

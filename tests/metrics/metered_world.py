@@ -17,7 +17,7 @@ from headrace.pipeline.metrics.publishing import Publishing
 from headrace.pipeline.metrics.series import Level, Series
 from headrace.pipeline.metrics.statistics import Datum, Statistics
 from headrace.pipeline.settings.choices import MetricsLevel, MetricsTo
-from headrace.pipeline.settings.metrics_block import MetricsSettings
+from headrace.pipeline.settings.metrics_block import MetricsSettings, dimensions_in
 from tests.duties.reading import PortsOf
 from tests.duties.world import TICK, World
 
@@ -60,7 +60,7 @@ class MeteredWorld:
         )
         self.world.settings = settings = replace(self.world.settings, metrics=metrics)
         gathering = Gathering(
-            level=Level[metrics.level], dimensions=metrics.kept_dimensions, most=metrics.most_series
+            level=Level[metrics.level], dimensions=dimensions_in(metrics.dimensions), most=metrics.most_series
         )
         self.publishing = Publishing(gathering, lambda: self.sink, every=metrics.every)
         metering = Metering(settings, self.world.clock, self.publishing)

@@ -12,6 +12,7 @@ from headrace.pipeline.errors import WrongSettings
 from headrace.pipeline.metrics.metering import Metering, NoMetering
 from headrace.pipeline.settings import metrics_rules
 from headrace.pipeline.settings.file import read_settings
+from headrace.pipeline.settings.metrics_block import dimensions_in
 from headrace.pipeline.settings.model import Settings
 
 _LEAST = "application: app\nstreams: [{name: orders}]\n"
@@ -33,7 +34,7 @@ def test_metrics_that_are_asked_for_are_wired(tmp_path: Path) -> None:
     settings = settings_with(
         tmp_path, "metrics: {to: cloudwatch, dimensions: 'ShardId, StreamName', every: 10s}"
     )
-    assert settings.metrics.kept_dimensions == {"ShardId", "StreamName"}
+    assert dimensions_in(settings.metrics.dimensions) == {"ShardId", "StreamName"}
     assert settings.metrics.every == timedelta(seconds=10)
     assert isinstance(wire(settings).metering, Metering)
 
