@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -117,16 +118,15 @@ def test_a_fork_sends_its_own_values_only(told: list[str]) -> None:
     publishing.close()
 
 
-def test_the_end_of_a_forked_process_sends_what_is_left(told: list[str], tmp_path: object) -> None:
+def test_the_end_of_a_forked_process_sends_what_is_left() -> None:
     """A run of Dagster is a process that multiprocessing has forked: `atexit` alone would send nothing there."""
-    import multiprocessing
-
     context = multiprocessing.get_context("fork")
     place = context.SimpleQueue()
     process = context.Process(target=_a_process, args=(place,))
     process.start()
-    assert place.get() == [1.0]
     process.join()
+    assert not place.empty()
+    assert place.get() == [1.0]
 
 
 def _a_process(place: object) -> None:

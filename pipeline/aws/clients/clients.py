@@ -64,12 +64,7 @@ def kinesis_client(settings: AwsSettings) -> KinesisClient:
 def cloudwatch_client(settings: AwsSettings) -> CloudWatchClient:
     """Its requests are tried once more at most: metrics that come late are worth little, and a run that ends waits for them."""
     client: CloudWatchClient = _client(
-        "cloudwatch",
-        settings,
-        retries={"mode": "standard", "total_max_attempts": 2},
-        max_pool_connections=1,
-        # botocore would look at each of the thousands of names and numbers, which takes longer than sending them.
-        parameter_validation=False,
+        "cloudwatch", settings, retries={"mode": "standard", "total_max_attempts": 2}, max_pool_connections=1
     )
     return client
 
