@@ -102,7 +102,7 @@ class OtlpSink:
                 points = Gauge([self._number(datum, datum.statistics.last, now) for datum in data])
             case Kind.HISTOGRAM:
                 points = Histogram([self._histogram(datum, now) for datum in data], form)
-        return Metric(name=name, description=None, unit=unit_of(series), data=points)
+        return Metric(name=name, description="", unit=unit_of(series), data=points)
 
     def _number(self, datum: Datum, value: float, now: int) -> NumberDataPoint:
         return NumberDataPoint(_attributes(datum), self._since, now, float(value))
