@@ -82,8 +82,9 @@ class LeaderTickWatch:
         add(kcl.ASSIGN_SUCCESS, report is not None and report.trouble is None)
         add(kcl.ASSIGN_TIME, took)
         add(kcl.LEADS, report is not None and report.leads)
-        if report is None or not report.leads:
+        if report is None:
             return
+        # A tick that doesn't lead has made no round and read no rows, so it sends nothing of what follows.
         if look.round is not None:
             self._add_round(look.round, look.round_took * 1000, now)
             former = report.memory.streams.former

@@ -77,9 +77,12 @@ def test_values_beyond_the_most_series_are_counted_as_dropped_and_known_series_g
 
 def test_threads_lose_no_value() -> None:
     gathering = a_gathering()
-    threads = [
-        threading.Thread(target=lambda: [gathering.add(kcl.LEADS, 1) for _ in range(5_000)]) for _ in range(4)
-    ]
+
+    def add_many() -> None:
+        for _ in range(5_000):
+            gathering.add(kcl.LEADS, 1)
+
+    threads = [threading.Thread(target=add_many) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
