@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import threading
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,10 +16,13 @@ from headrace.pipeline.metrics import kcl_series as kcl
 from headrace.pipeline.metrics.cloudwatch import MOST_IN_A_CALL, CloudWatchSink
 from headrace.pipeline.metrics.statistics import Datum, Statistics
 from headrace.pipeline.settings.model import AwsSettings
+from tests.metrics.http_answers import Answer, Answering, answering
 from tests.metrics.metered_world import MeteredWorld
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudwatch import CloudWatchClient
+
+REFUSED = Answer(400, b'{"__type":"AccessDeniedException","message":"no"}')
 
 
 @pytest.fixture
@@ -80,53 +80,24 @@ def test_a_whole_application_lists_its_series_in_its_namespace(
     assert ("RenewAllLeases", "CurrentLeases") in listed
 
 
-class _Server(HTTPServer):
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.requests: list[dict[str, Any]] = []
-        self.refuse_from = 10**9
-        """The number of the first request that is refused."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.headers.get("Content-Encoding") == "gzip":
-            body = gzip.decompress(body)
-        self.server.requests.append(json.loads(body))
-        refused = len(self.server.requests) > self.server.refuse_from
-        self.send_response(400 if refused else 200)
-        self.send_header("Content-Type", "application/x-amz-json-1.0")
-        answer = b'{"__type":"AccessDeniedException","message":"no"}' if refused else b"{}"
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def log_message(self, *_: object) -> None: ...
-
-
 @pytest.fixture
-def server() -> Iterator[_Server]:
-    served = _Server()
-    thread = threading.Thread(target=served.serve_forever)
-    thread.start()
-    yield served
-    served.shutdown()
-    thread.join()
-    served.server_close()
+def server() -> Iterator[Answering]:
+    with answering() as state:
+        yield state
 
 
-def _sink_on(server: _Server) -> CloudWatchSink:
-    settings = AwsSettings(region="eu-west-1", endpoint=f"http://127.0.0.1:{server.server_port}")
-    client = cloudwatch_client(settings)
+def _sink_on(server: Answering) -> CloudWatchSink:
+    client = cloudwatch_client(AwsSettings(region="eu-west-1", endpoint=server.url))
     return CloudWatchSink(lambda: client, "app")
 
 
-def test_a_datum_has_kcls_form(server: _Server) -> None:
+def _requests(server: Answering) -> list[dict[str, Any]]:
+    return [json.loads(sent.body) for sent in server.sent]
+
+
+def test_a_datum_has_kcls_form(server: Answering) -> None:
     assert _sink_on(server).send([a_datum("s0", 5, 1, 9)]) is None
-    (request,) = server.requests
+    (request,) = _requests(server)
     assert request["Namespace"] == "app"
     assert request["MetricData"] == [
         {
@@ -138,20 +109,20 @@ def test_a_datum_has_kcls_form(server: _Server) -> None:
     ]
 
 
-def test_many_series_go_in_batches_that_cloudwatch_takes(server: _Server) -> None:
+def test_many_series_go_in_batches_that_cloudwatch_takes(server: Answering) -> None:
     data = [a_datum(f"shardId-{number:012d}", number) for number in range(2 * MOST_IN_A_CALL + 1)]
     assert _sink_on(server).send(data) is None
-    sizes = [len(request["MetricData"]) for request in server.requests]
+    sizes = [len(request["MetricData"]) for request in _requests(server)]
     assert sizes == [MOST_IN_A_CALL, MOST_IN_A_CALL, 1]
     assert max(sizes) <= 1000
-    assert max(len(json.dumps(request)) for request in server.requests) < 1_000_000
+    assert max(len(json.dumps(request)) for request in _requests(server)) < 1_000_000
 
 
-def test_a_refused_batch_is_told_with_all_that_comes_after_it(server: _Server) -> None:
-    server.refuse_from = 1
+def test_a_refused_batch_is_told_with_all_that_comes_after_it(server: Answering) -> None:
+    server.answer = lambda number: Answer() if number == 1 else REFUSED
     data = [a_datum(f"s{number}", number) for number in range(3 * MOST_IN_A_CALL)]
     refusal = _sink_on(server).send(data)
     assert refusal is not None
     assert refusal.values == 2 * MOST_IN_A_CALL
     assert "AccessDeniedException" in refusal.why
-    assert len(server.requests) == 2
+    assert len(server.sent) == 2

@@ -3,10 +3,8 @@ OpenTelemetry's own protocol."""
 
 from __future__ import annotations
 
-import gzip
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,18 +15,22 @@ from headrace.pipeline.metrics import own_series as own
 from headrace.pipeline.metrics.otlp import OtlpSink
 from headrace.pipeline.metrics.series import Series
 from headrace.pipeline.metrics.statistics import Datum, Statistics
+from tests.metrics.http_answers import Answer, Answering, answering
 from tests.metrics.metered_world import MeteredWorld
 
 DELTA, CUMULATIVE = 1, 2
 """OTLP's numbers."""
 
 
-class _Collector(HTTPServer):
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.requests: list[ExportMetricsServiceRequest] = []
-        self.paths: list[str] = []
-        self.refuses = False
+@dataclass
+class Collector:
+    """What the server was sent."""
+
+    state: Answering
+
+    @property
+    def requests(self) -> list[ExportMetricsServiceRequest]:
+        return [ExportMetricsServiceRequest.FromString(sent.body) for sent in self.state.sent]
 
     def metric(self, name: str, request: int = -1) -> Any:
         """One metric of a request."""
@@ -38,32 +40,12 @@ class _Collector(HTTPServer):
         return metric
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: _Collector
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.headers.get("Content-Encoding") == "gzip":
-            body = gzip.decompress(body)
-        self.server.paths.append(self.path)
-        self.server.requests.append(ExportMetricsServiceRequest.FromString(body))
-        self.send_response(401 if self.server.refuses else 200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None: ...
-
-
 @pytest.fixture
-def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Collector]:
-    served = _Collector()
-    thread = threading.Thread(target=served.serve_forever)
-    thread.start()
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{served.server_port}")
-    yield served
-    served.shutdown()
-    thread.join()
-    served.server_close()
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    with answering() as state:
+        state.answer = lambda _: Answer(body=b"")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", state.url)
+        yield Collector(state)
 
 
 def a_datum(series: Series, *values: float, **dimensions: str) -> Datum:
@@ -77,7 +59,7 @@ def attributes(point: Any) -> dict[str, str]:
     return {attribute.key: attribute.value.string_value for attribute in point.attributes}
 
 
-def test_each_kind_of_series_has_its_instrument(collector: _Collector) -> None:
+def test_each_kind_of_series_has_its_instrument(collector: Collector) -> None:
     sink = OtlpSink.of("orders", {})
     data = [
         a_datum(kcl.RECORDS_PROCESSED, 3, 4, ShardId="s0"),
@@ -86,7 +68,7 @@ def test_each_kind_of_series_has_its_instrument(collector: _Collector) -> None:
         a_datum(own.LAG, 7, StreamName="orders"),
     ]
     assert sink.send(data) is None
-    assert collector.paths == ["/v1/metrics"]
+    assert [sent.path for sent in collector.state.sent] == ["/v1/metrics"]
     counter = collector.metric("aws.kinesis.client.records_processed")
     assert (counter.unit, counter.sum.is_monotonic, counter.sum.data_points[0].as_double) == ("1", True, 7)
     assert attributes(counter.sum.data_points[0]) == {
@@ -112,7 +94,7 @@ def test_each_kind_of_series_has_its_instrument(collector: _Collector) -> None:
     ("preference", "form", "second"), [("cumulative", CUMULATIVE, 5), ("delta", DELTA, 2)]
 )
 def test_sums_are_cumulative_or_of_the_last_period_as_opentelemetrys_variable_says(
-    collector: _Collector, preference: str, form: int, second: int
+    collector: Collector, preference: str, form: int, second: int
 ) -> None:
     sink = OtlpSink.of("orders", {"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": preference})
     for value in (3, 2):
@@ -126,16 +108,16 @@ def test_sums_are_cumulative_or_of_the_last_period_as_opentelemetrys_variable_sa
 
 @pytest.mark.parametrize(("preference", "lost"), [("cumulative", 0), ("delta", 2)])
 def test_what_a_collector_refuses_is_lost_unless_the_sums_go_on(
-    collector: _Collector, preference: str, lost: int
+    collector: Collector, preference: str, lost: int
 ) -> None:
-    collector.refuses = True
+    collector.state.answer = lambda _: Answer(401, b"")
     sink = OtlpSink.of("orders", {"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": preference})
     refusal = sink.send([a_datum(kcl.RECORDS_PROCESSED, 3, 4, ShardId="s0")])
     assert refusal is not None
     assert refusal.values == lost
 
 
-def test_a_whole_application_has_kcls_names(collector: _Collector) -> None:
+def test_a_whole_application_has_kcls_names(collector: Collector) -> None:
     metered = MeteredWorld()
     metered.sink = OtlpSink.of("orders", {})  # type: ignore[assignment]
     metered.tick(3)
