@@ -5,7 +5,8 @@ The CPU of all code that is there for metrics only is measured within the run, c
 and the threads that send. It is told as a part of the CPU of the whole: the run, the ticks, and Spark with its Python workers. Both are of
 the same seconds of the same processes, so that a busy machine changes the ratio little. The exit code is 1 if the part is 1 % or more.
 
-The one client of CloudWatch that each process makes is told by itself: a run makes many waves.
+A sending counts at the pace of a wave in 10 s, because a busy machine makes fewer waves in a minute, and as many sendings. The one client of
+CloudWatch that each process makes is told by itself: a run makes many waves.
 
     python bench/metrics.py            for three minutes
     python bench/metrics.py --quick    for 70 s, in which each process sends once at least
@@ -44,6 +45,10 @@ SHARDS = 200
 MOST = 0.01
 """The part of the whole CPU that metrics may take."""
 _PER_SECOND = 1.6
+_WAVE_EVERY = 10.0
+"""Seconds. On a busy machine waves are rarer, and sendings aren't: so their cost is told at this pace."""
+_PROCESSES = 2
+"""The run, and the process of the sensors."""
 _WATCHED = (
     (WaveWatch, "step"),
     (WaveWatch, "wave"),
@@ -133,7 +138,7 @@ def _of_a_value() -> float:
 
 
 def flow(aws: LocalAws, folder: str, seconds: float) -> float:
-    plain = application(aws, folder, "metered", SHARDS, wave_every=10)
+    plain = application(aws, folder, "metered", SHARDS, wave_every=_WAVE_EVERY)
     settings = replace(plain, metrics=MetricsSettings(to=MetricsTo.CLOUDWATCH, level=MetricsLevel.DETAILED))
     meter = Meter()
     for owner, name in _WATCHED:
@@ -155,13 +160,15 @@ def flow(aws: LocalAws, folder: str, seconds: float) -> float:
             run(settings, seen)
             took = Cost.now(aws, besides=put.cpu) - begins[0][0]
     gathering, sending = meter.gathering - begins[0][1], meter.sending - begins[0][2]
-    whole = took.run + took.spark
-    part = (gathering + sending) / whole
+    flushes = max(1, meter.flushes - begins[0][3])
+    whole, added = (took.run + took.spark) / seen.waves, gathering / seen.waves
+    added += sending / flushes * _PROCESSES * _WAVE_EVERY / settings.metrics.every.total_seconds()
+    part = added / whole
     print(
-        f"{SHARDS} shards, {seen.waves} waves in {took.seconds:.0f} s: {whole / seen.waves:.2f} CPU s a wave (the run and the ticks "
-        f"{took.run / seen.waves:.2f}, Spark {took.spark / seen.waves:.2f}); metrics {1000 * (gathering + sending) / seen.waves:.1f} ms a wave: "
-        f"gathering {1000 * gathering / seen.waves:.1f} ms, and {meter.flushes - begins[0][3]} sendings of "
-        f"{1000 * sending / max(1, meter.flushes - begins[0][3]):.0f} ms each; a process's client once {1000 * meter.making:.0f} ms; load {os.getloadavg()[0] / (os.cpu_count() or 1):.1f} a core",
+        f"{SHARDS} shards, {seen.waves} waves in {took.seconds:.0f} s: {whole:.2f} CPU s a wave (the run and the ticks "
+        f"{took.run / seen.waves:.2f}, Spark {took.spark / seen.waves:.2f}); metrics {1000 * added:.1f} ms a wave: gathering "
+        f"{1000 * gathering / seen.waves:.1f} ms, and {_PROCESSES} sendings a minute of {1000 * sending / flushes:.0f} ms each ({flushes} were "
+        f"made); a process's client once {1000 * meter.making:.0f} ms; load {os.getloadavg()[0] / (os.cpu_count() or 1):.1f} a core",
         flush=True,
     )
     return part

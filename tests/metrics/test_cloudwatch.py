@@ -32,6 +32,8 @@ def namespace() -> str:
 
 @pytest.fixture
 def client(aws: LocalAws) -> CloudWatchClient:
+    # moto loads its CloudWatch with the first request, which takes longer on a busy machine than the product waits.
+    aws.client("cloudwatch").list_metrics()
     return cloudwatch_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
 
 
