@@ -9,7 +9,14 @@ from datetime import timedelta
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.leases.election import LockRow
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.health.verdict import Check, Health, LeaderState, Verdict, check_leader, check_shards
+from headrace.pipeline.health.verdict import (
+    HealthCheck,
+    HealthCode,
+    HealthVerdict,
+    LeaderState,
+    check_leader,
+    check_shards,
+)
 from headrace.pipeline.settings.choices import Mode
 
 _LOOK = 1.0
@@ -26,19 +33,19 @@ class Examining:
     _beat_at: float | None = None
     """When the lock was last seen to have changed, by the monotonic clock."""
 
-    def look(self, *, patient: bool) -> Verdict:
+    def look(self, *, patient: bool) -> HealthVerdict:
         """`patient`: whether to wait for the leader's next beat, which takes a few seconds. Where looks follow each other, each goes by
         the one before."""
         checks = (*self._leader(patient=patient), *self._shards(), *self._lake_table())
-        return Verdict(self.wiring.settings.application, checks)
+        return HealthVerdict(self.wiring.settings.application, checks)
 
-    def _leader(self, *, patient: bool) -> Iterator[Check]:
+    def _leader(self, *, patient: bool) -> Iterator[HealthCheck]:
         if self.wiring.settings.kcl.mode is Mode.KCL_2:
             return  # workers take leases for themselves, and the lock isn't used
         try:
             yield check_leader(self._state(patient=patient))
         except HeadraceError as error:
-            yield Check("leader", Health.UNKNOWN, str(error))
+            yield HealthCheck("leader", HealthCode.UNKNOWN, str(error))
 
     def _state(self, *, patient: bool) -> LeaderState:
         clock, lock = self.wiring.ports.clock, self.wiring.ports.lock()
@@ -61,19 +68,19 @@ class Examining:
         still = clock.monotonic() - self._beat_at
         return LeaderState(row.owner, beats=still < row.duration.total_seconds())
 
-    def _shards(self) -> Iterator[Check]:
+    def _shards(self) -> Iterator[HealthCheck]:
         try:
             listing = self.wiring.leases().scan()
         except HeadraceError as error:
-            yield Check("shards", Health.UNKNOWN, str(error))
+            yield HealthCheck("shards", HealthCode.UNKNOWN, str(error))
         else:
             yield from check_shards(listing.leases, self.wiring.ports.clock.now(), most=self.most)
 
-    def _lake_table(self) -> Iterator[Check]:
+    def _lake_table(self) -> Iterator[HealthCheck]:
         table = self.wiring.settings.landing.table
         try:
             self.wiring.ports.table("health").load()
         except HeadraceError as error:
-            yield Check("lake table", Health.UNKNOWN, str(error))
+            yield HealthCheck("lake table", HealthCode.UNKNOWN, str(error))
         else:
-            yield Check("lake table", Health.WELL, f"{table} has its positions")
+            yield HealthCheck("lake table", HealthCode.WELL, f"{table} has its positions")

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from headrace.pipeline.health.verdict import Check, Health, Verdict
+from headrace.pipeline.health.verdict import HealthCheck, HealthCode, HealthVerdict
 
 _TOO_OLD = 3
 """Looks that may be missing before a probe is told so."""
@@ -25,10 +25,10 @@ class LastLook:
     """The last verdict, and when it was given."""
 
     application: str
-    look: Callable[[], Verdict]
+    look: Callable[[], HealthVerdict]
     every: float
     monotonic: Callable[[], float] = time.monotonic
-    _verdict: Verdict | None = None
+    _verdict: HealthVerdict | None = None
     _at: float = 0.0
 
     def renew(self) -> None:
@@ -38,7 +38,7 @@ class LastLook:
             self._verdict = self._unknown(f"the look at the tables failed ({type(error).__name__}: {error})")
         self._at = self.monotonic()
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> HealthVerdict:
         if self._verdict is None:
             return self._unknown("the first look at the tables isn't done yet")
         age = self.monotonic() - self._at
@@ -46,8 +46,8 @@ class LastLook:
             return self._unknown(f"the last look at the tables was {age:.0f} s ago")
         return self._verdict
 
-    def _unknown(self, why: str) -> Verdict:
-        return Verdict(self.application, (Check("look", Health.UNKNOWN, why),))
+    def _unknown(self, why: str) -> HealthVerdict:
+        return HealthVerdict(self.application, (HealthCheck("look", HealthCode.UNKNOWN, why),))
 
 
 class HealthServer(ThreadingHTTPServer):
@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
         match self.path.partition("?")[0]:
             case "/health":
                 verdict = self.server.last.verdict()
-                well = verdict.health is Health.WELL
+                well = verdict.health is HealthCode.WELL
                 self._answer(HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, as_json(verdict))
             case "/alive":
                 self._answer(HTTPStatus.OK, {"alive": True})
@@ -101,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Probes come every few seconds, and say nothing that a log needs."""
 
 
-def as_json(verdict: Verdict) -> dict[str, Any]:
+def as_json(verdict: HealthVerdict) -> dict[str, Any]:
     return {
         "application": verdict.application,
         "health": verdict.health.name.lower(),

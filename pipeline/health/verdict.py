@@ -14,7 +14,7 @@ from headrace.pipeline.metrics.lag import lag_of
 from headrace.pipeline.settings.values import show
 
 
-class Health(IntEnum):
+class HealthCode(IntEnum):
     """The exit code of `headrace health`."""
 
     WELL = 0
@@ -24,26 +24,32 @@ class Health(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class HealthCheck:
     name: str
-    health: Health
+    health: HealthCode
     sentence: str
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealthVerdict:
     application: str
-    checks: tuple[Check, ...]
+    checks: tuple[HealthCheck, ...]
 
     @property
-    def health(self) -> Health:
+    def health(self) -> HealthCode:
         """What is known to be wrong counts more than what can't be told."""
         found = {check.health for check in self.checks}
-        return next((health for health in (Health.ILL, Health.UNKNOWN) if health in found), Health.WELL)
+        return next(
+            (health for health in (HealthCode.ILL, HealthCode.UNKNOWN) if health in found), HealthCode.WELL
+        )
 
     def __str__(self) -> str:
-        troubles = [check.sentence for check in self.checks if check.health is not Health.WELL]
-        words = {Health.WELL: "is well", Health.ILL: "is not well", Health.UNKNOWN: "can't be judged"}
+        troubles = [check.sentence for check in self.checks if check.health is not HealthCode.WELL]
+        words = {
+            HealthCode.WELL: "is well",
+            HealthCode.ILL: "is not well",
+            HealthCode.UNKNOWN: "can't be judged",
+        }
         why = "; ".join(troubles or (check.sentence for check in self.checks))
         return f"{self.application} {words[self.health]}: {why}"
 
@@ -55,40 +61,42 @@ class LeaderState:
     beats: bool
 
 
-def check_leader(state: LeaderState) -> Check:
+def check_leader(state: LeaderState) -> HealthCheck:
     if state.owner is None:
-        return Check("leader", Health.ILL, "nobody leads, so no lease is assigned and no new shard is found")
+        return HealthCheck(
+            "leader", HealthCode.ILL, "nobody leads, so no lease is assigned and no new shard is found"
+        )
     if not state.beats:
-        return Check(
+        return HealthCheck(
             "leader",
-            Health.ILL,
+            HealthCode.ILL,
             f"the lock of leader {state.owner} stands still, so the leader's sensor is dead",
         )
-    return Check("leader", Health.WELL, f"{state.owner} leads")
+    return HealthCheck("leader", HealthCode.WELL, f"{state.owner} leads")
 
 
-def check_shards(rows: Iterable[Lease], now: datetime, *, most: timedelta) -> Iterator[Check]:
+def check_shards(rows: Iterable[Lease], now: datetime, *, most: timedelta) -> Iterator[HealthCheck]:
     """`most`: the longest lag that is well."""
     open_rows = [row for row in rows if not row.has_ended]
     failing = [row for row in open_rows if row.failure is not None]
     if failing:
         names = partition_of(failing[0].key) + (", ..." if len(failing) > 1 else "")
         fails = "fails" if len(failing) == 1 else "fail"
-        yield Check("shards", Health.ILL, f"{counted(len(failing), 'shard')} {fails} ({names})")
+        yield HealthCheck("shards", HealthCode.ILL, f"{counted(len(failing), 'shard')} {fails} ({names})")
     else:
-        yield Check("shards", Health.WELL, f"none of {counted(len(open_rows), 'open shard')} fails")
+        yield HealthCheck("shards", HealthCode.WELL, f"none of {counted(len(open_rows), 'open shard')} fails")
     lag, row = max(
         ((lag_of(row, now), row) for row in open_rows), key=lambda pair: pair[0], default=(None, None)
     )
     if lag is None or row is None:
-        yield Check("lag", Health.WELL, "no shard is open")
+        yield HealthCheck("lag", HealthCode.WELL, "no shard is open")
         return
     seconds = show(timedelta(seconds=round(lag.total_seconds())))
     if lag > most:
-        yield Check(
+        yield HealthCheck(
             "lag",
-            Health.ILL,
+            HealthCode.ILL,
             f"{partition_of(row.key)} is up to {seconds} behind, which is more than {show(most)}",
         )
     else:
-        yield Check("lag", Health.WELL, f"the lag is {seconds} at most")
+        yield HealthCheck("lag", HealthCode.WELL, f"the lag is {seconds} at most")

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.pipeline.metrics.series import Dimension, Kind, Level, Series, Unit
+from headrace.pipeline.metrics.series import Dimension, Instrument, Level, Series, Unit
 
 _COUNT, _BYTES, _MS = Unit.COUNT, Unit.BYTES, Unit.MILLISECONDS
 _S, _D = Level.SUMMARY, Level.DETAILED
 _SHARD = (Dimension.SHARD, Dimension.STREAM)
 """`StreamId` is sent in applications with several streams only, as KCL does."""
 _WORKER = (Dimension.WORKER,)
-_HISTOGRAM, _GAUGE = Kind.HISTOGRAM, Kind.GAUGE
+_HISTOGRAM, _GAUGE = Instrument.HISTOGRAM, Instrument.GAUGE
 
 
 def _success(operation: str, name: str = "Success", level: Level = _S, *dimensions: Dimension) -> Series:

@@ -70,6 +70,15 @@ class WorkerLeaseWatch:
             return
         add(kcl.CURRENT_LEASES, len(after.held), me)
         add(own.SHARDS_DUE, 0 if turn.ask is None else len(turn.ask.due), me)
+        if turn.ask is None and _has_looked_at_idle_shards(before, after):
+            # No run is at work that would send it, and an alarm on it needs points.
+            add(kcl.APPLICATION_BEHIND, 0)
         if before is not None:
             add(kcl.LOST_LEASES, len(before.held - after.held), me)
             add(kcl.NEW_LEASES, len(after.held - before.held), me)
+
+
+def _has_looked_at_idle_shards(before: WorkerMemory | None, after: WorkerMemory) -> bool:
+    """Whether the tick has ended a round of looks at all idle shards of the worker, and none waits after a failure."""
+    is_new = after.last_probe is not None and (before is None or after.last_probe != before.last_probe)
+    return is_new and bool(after.held) and not after.backoff

@@ -32,7 +32,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from headrace.pipeline.metrics.otel_names import attribute_name, instrument_name, unit_of
 from headrace.pipeline.metrics.ports import Refusal
-from headrace.pipeline.metrics.series import Kind, Series
+from headrace.pipeline.metrics.series import Instrument, Series
 from headrace.pipeline.metrics.statistics import Datum, Statistics
 
 _SCOPE: Final = InstrumentationScope("headrace")
@@ -78,7 +78,7 @@ class OtlpSink:
         return [self._metric(name, of_name, now) for name, of_name in by_name.items()]
 
     def _with_earlier(self, datum: Datum) -> Datum:
-        if not self._cumulative or datum.series.kind is Kind.GAUGE:
+        if not self._cumulative or datum.series.kind is Instrument.GAUGE:
             return datum
         key = (datum.series, datum.dimensions)
         if key in self._sums:
@@ -92,15 +92,15 @@ class OtlpSink:
         form = AggregationTemporality.CUMULATIVE if self._cumulative else AggregationTemporality.DELTA
         points: Sum | Gauge | Histogram
         match series.kind:
-            case Kind.COUNTER:
+            case Instrument.COUNTER:
                 points = Sum(
                     [self._number(datum, datum.statistics.total, now) for datum in data],
                     form,
                     is_monotonic=True,
                 )
-            case Kind.GAUGE:
+            case Instrument.GAUGE:
                 points = Gauge([self._number(datum, datum.statistics.last, now) for datum in data])
-            case Kind.HISTOGRAM:
+            case Instrument.HISTOGRAM:
                 points = Histogram([self._histogram(datum, now) for datum in data], form)
         return Metric(name=name, description="", unit=unit_of(series), data=points)
 

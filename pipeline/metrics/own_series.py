@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.pipeline.metrics.series import Dimension, Kind, Level, Series, Unit
+from headrace.pipeline.metrics.series import Dimension, Instrument, Level, Series, Unit
 
 _COUNT, _BYTES, _MS, _SECONDS = Unit.COUNT, Unit.BYTES, Unit.MILLISECONDS, Unit.SECONDS
 _S, _D = Level.SUMMARY, Level.DETAILED
 _STREAM = (Dimension.STREAM_NAME,)
-_HISTOGRAM, _GAUGE = Kind.HISTOGRAM, Kind.GAUGE
+_HISTOGRAM, _GAUGE = Instrument.HISTOGRAM, Instrument.GAUGE
 
 # -- waves: sent by the runs -----------------------------------------------------------------------------------------
 

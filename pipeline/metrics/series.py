@@ -36,7 +36,7 @@ class Dimension(StrEnum):
     """A request of AWS, such as `dynamodb:UpdateItem`."""
 
 
-class Kind(Enum):
+class Instrument(Enum):
     """What the values are: OpenTelemetry has an instrument for each."""
 
     COUNTER = "counter"
@@ -56,7 +56,7 @@ class Series:
     unit: Unit
     level: Level
     dimensions: tuple[Dimension, ...] = ()
-    kind: Kind = Kind.COUNTER
+    kind: Instrument = Instrument.COUNTER
 
     def __str__(self) -> str:
         return f"{self.operation} {self.name}"

@@ -13,7 +13,7 @@ from headrace.pipeline.core.leases.failure import failed_again
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.health.examining import Examining
-from headrace.pipeline.health.verdict import Check, Health, Verdict, check_shards
+from headrace.pipeline.health.verdict import HealthCheck, HealthCode, HealthVerdict, check_shards
 from tests.duties.world import World
 from tests.memory.clock import MemoryClock
 from tests.metrics.metered_world import TimedPorts
@@ -48,13 +48,13 @@ def examining(world: World) -> Examining:
     return Examining(wiring=Wiring(world.settings, TimedPorts(world)), most=TEN_MINUTES)  # type: ignore[arg-type]
 
 
-def healths(verdict: Verdict) -> dict[str, Health]:
+def healths(verdict: HealthVerdict) -> dict[str, HealthCode]:
     return {check.name: check.health for check in verdict.checks}
 
 
 def test_an_application_at_work_is_well(world: World) -> None:
     verdict = examining(world).look(patient=True)
-    assert healths(verdict) == dict.fromkeys(("leader", "shards", "lag", "lake table"), Health.WELL)
+    assert healths(verdict) == dict.fromkeys(("leader", "shards", "lag", "lake table"), HealthCode.WELL)
     assert str(verdict).startswith("app is well: w1 leads")
 
 
@@ -62,7 +62,7 @@ def test_a_leader_that_has_died_is_seen_though_its_lock_is_there(world: World) -
     """KCL has a lock that nobody renews and nobody takes."""
     world.clock.world = None  # type: ignore[attr-defined]
     verdict = examining(world).look(patient=True)
-    assert healths(verdict)["leader"] is Health.ILL
+    assert healths(verdict)["leader"] is HealthCode.ILL
     assert "w1 stands still" in str(verdict)
 
 
@@ -76,7 +76,7 @@ def test_looks_that_follow_each_other_wait_for_no_beat_and_see_a_dead_leader_all
         found.append(healths(looks.look(patient=False))["leader"])
         world.clock.advance(BEAT)
     duration = world.settings.times.leader_lock
-    assert found == [Health.WELL if n * BEAT < duration else Health.ILL for n in range(7)]
+    assert found == [HealthCode.WELL if n * BEAT < duration else HealthCode.ILL for n in range(7)]
 
 
 def test_a_free_lock_means_that_nobody_leads(world: World) -> None:
@@ -94,9 +94,9 @@ def test_what_cannot_be_read_is_unknown_and_what_is_known_to_be_wrong_counts_mor
     world.table.load = unreachable  # type: ignore[method-assign]
     world.clock.world = None  # type: ignore[attr-defined]
     looks = examining(world)
-    assert looks.look(patient=False).health is Health.UNKNOWN
+    assert looks.look(patient=False).health is HealthCode.UNKNOWN
     world.clock.advance(timedelta(minutes=1))
-    assert looks.look(patient=False).health is Health.ILL
+    assert looks.look(patient=False).health is HealthCode.ILL
 
 
 def a_row(number: int, **fields: Any) -> Lease:
@@ -109,14 +109,14 @@ def test_a_shard_that_fails_or_is_too_far_behind_is_named() -> None:
     late = a_row(1, looked_at=now - timedelta(minutes=11), behind_ms=5)
     quiet = a_row(2, looked_at=now - timedelta(hours=3), behind_ms=0)
 
-    def said(*rows: Lease) -> dict[str, Check]:
+    def said(*rows: Lease) -> dict[str, HealthCheck]:
         return {check.name: check for check in check_shards(rows, now, most=TEN_MINUTES)}
 
-    assert said(quiet)["lag"].health is said(quiet)["shards"].health is Health.WELL
+    assert said(quiet)["lag"].health is said(quiet)["shards"].health is HealthCode.WELL
     assert said(failing, quiet)["shards"].sentence == "1 shard fails (shardId-000000000000)"
-    assert said(failing)["shards"].health is Health.ILL
-    assert said(late, quiet)["lag"] == Check(
-        "lag", Health.ILL, "shardId-000000000001 is up to 11m behind, which is more than 10m"
+    assert said(failing)["shards"].health is HealthCode.ILL
+    assert said(late, quiet)["lag"] == HealthCheck(
+        "lag", HealthCode.ILL, "shardId-000000000001 is up to 11m behind, which is more than 10m"
     )
 
 

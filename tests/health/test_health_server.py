@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.pipeline.health.server import HealthServer, LastLook
-from headrace.pipeline.health.verdict import Check, Health, Verdict
+from headrace.pipeline.health.verdict import HealthCheck, HealthCode, HealthVerdict
 
 EVERY = 30.0
 
@@ -20,18 +20,18 @@ class Looks:
     """A look whose answer a test chooses, and a clock that a test moves."""
 
     def __init__(self) -> None:
-        self.answer: Verdict | Exception = a_verdict(Health.WELL)
+        self.answer: HealthVerdict | Exception = a_verdict(HealthCode.WELL)
         self.now = 0.0
         self.last = LastLook(application="app", look=self._look, every=EVERY, monotonic=lambda: self.now)
 
-    def _look(self) -> Verdict:
+    def _look(self) -> HealthVerdict:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
 
-def a_verdict(health: Health) -> Verdict:
-    return Verdict("app", (Check("leader", health, "w1 leads"),))
+def a_verdict(health: HealthCode) -> HealthVerdict:
+    return HealthVerdict("app", (HealthCheck("leader", health, "w1 leads"),))
 
 
 @pytest.fixture
@@ -59,13 +59,15 @@ def asked(server: HealthServer, path: str) -> tuple[int, dict[str, Any]]:
     return answer.status, content
 
 
-@pytest.mark.parametrize(("health", "status"), [(Health.WELL, 200), (Health.ILL, 503), (Health.UNKNOWN, 503)])
+@pytest.mark.parametrize(
+    ("health", "status"), [(HealthCode.WELL, 200), (HealthCode.ILL, 503), (HealthCode.UNKNOWN, 503)]
+)
 def test_a_probe_is_answered_by_the_last_look(
-    looks: Looks, server: HealthServer, health: Health, status: int
+    looks: Looks, server: HealthServer, health: HealthCode, status: int
 ) -> None:
     looks.answer = a_verdict(health)
     looks.last.renew()
-    looks.answer = a_verdict(Health.WELL)
+    looks.answer = a_verdict(HealthCode.WELL)
     found, content = asked(server, "/health")
     assert (found, content["health"]) == (status, health.name.lower())
     assert content["checks"] == [{"name": "leader", "health": health.name.lower(), "sentence": "w1 leads"}]
@@ -84,7 +86,7 @@ def test_no_look_an_old_one_and_one_that_failed_are_not_well(looks: Looks, serve
 
 
 def test_the_server_itself_is_alive_whatever_the_application_does(looks: Looks, server: HealthServer) -> None:
-    looks.answer = a_verdict(Health.ILL)
+    looks.answer = a_verdict(HealthCode.ILL)
     looks.last.renew()
     assert asked(server, "/alive")[0] == 200
     assert asked(server, "/elsewhere")[0] == 404

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.pipeline.metrics import kcl_series, own_series
-from headrace.pipeline.metrics.series import Dimension, Kind, Level
+from headrace.pipeline.metrics.series import Dimension, Instrument, Level
 
 _DEPLOY = Path(__file__).parents[2] / "deploy"
 _SENT = {(series.operation, series.name): series for series in (*kcl_series.ALL, *own_series.ALL)}
@@ -50,7 +50,7 @@ def test_each_metric_that_is_named_is_sent_at_the_default_level(query: Query) ->
     assert dimensions == {dimension.value for dimension in series.dimensions} - {Dimension.STREAM.value}
     assert series.level is Level.SUMMARY
     assert statistic in _STATISTICS
-    assert not (series.kind is Kind.GAUGE and statistic == "Sum"), (
+    assert not (series.kind is Instrument.GAUGE and statistic == "Sum"), (
         "the sum of a gauge counts how often it was looked at"
     )
 

@@ -170,6 +170,22 @@ def test_the_lag_of_a_shard_that_stands_behind_grows_with_time_and_retention_lef
     metered.close()
 
 
+def test_at_rest_the_workers_sensor_tells_that_nothing_is_behind(metered: MeteredWorld) -> None:
+    metered.tick(3)
+    metered.world.produce(0, 1)
+    metered.run()
+    metered.sent().clear()
+    metered.tick(4)
+    at_rest = metered.of(kcl.APPLICATION_BEHIND)
+    assert at_rest.samples >= 1
+    assert at_rest.most == 0
+    metered.sent().clear()
+    # A record arrives: the look finds it, and asks for a run instead.
+    metered.world.produce(0, 1)
+    metered.tick(4)
+    assert kcl.APPLICATION_BEHIND not in {datum.series for datum in metered.sent()}
+
+
 @pytest.mark.parametrize("level", [MetricsLevel.SUMMARY, MetricsLevel.DETAILED])
 def test_the_level_decides_what_is_sent(level: MetricsLevel) -> None:
     metered = MeteredWorld(level=level)
