@@ -15,7 +15,7 @@ from headrace.pipeline.core.leases.change_kind import MOVES, ChangeKind
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.throughput import rate_now
 from headrace.pipeline.core.shards.stream import name_of_serialized
-from headrace.pipeline.duties.fleet.leader_tick import LeaderLook
+from headrace.pipeline.duties.fleet.leader_tick import TickLook
 from headrace.pipeline.duties.fleet.shard_sync import Round
 from headrace.pipeline.duties.policy.known_workers import KnownWorkers
 from headrace.pipeline.kcl.coverage import SeenHoles
@@ -76,7 +76,7 @@ class LeaderTickWatch:
     """How long each stream keeps records, by its name, as Kinesis last described it."""
     leases: LeaderLeaseWatch
 
-    def ticked(self, look: LeaderLook, *, took: float, now: datetime) -> None:
+    def ticked(self, look: TickLook, *, took: float, now: datetime) -> None:
         """`took`: milliseconds."""
         add, report = self.gathering.add, look.report
         add(kcl.ASSIGN_SUCCESS, report is not None and report.trouble is None)
@@ -112,7 +112,7 @@ class LeaderTickWatch:
         for stream, through in state.through.items():
             self.gathering.add(own.VALID_THROUGH_AGE, max(0.0, (now - through).total_seconds()), stream.name)
 
-    def _add_rows(self, look: LeaderLook, listing: Listing, fleet: KnownWorkers, now: datetime) -> None:
+    def _add_rows(self, look: TickLook, listing: Listing, fleet: KnownWorkers, now: datetime) -> None:
         add = self.gathering.add
         open_rows = [row for row in listing.leases if not row.has_ended]
         gone = fleet.dead | fleet.stopping

@@ -45,7 +45,7 @@ _SYNC_SHARE = 0.5
 
 
 @dataclass(slots=True)
-class LeaderLook:
+class TickLook:
     """What one tick has seen and done so far, for metrics. No decision goes by it."""
 
     fleet: KnownWorkers | None = None
@@ -77,7 +77,7 @@ class LeaderDuty:
     ids: Ids
     expiring: Expiring | None = None
     """What expires the lake table's snapshots where no run does; None: this leader doesn't."""
-    look: LeaderLook = field(default_factory=LeaderLook)
+    look: TickLook = field(default_factory=TickLook)
 
     def tick(self, memory: LeaderMemory) -> LeaderReport:
         report = self._tick(memory)
