@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.pipeline.aws.clients.clients import THROTTLED
 from headrace.pipeline.metrics import own_series as own
 from headrace.pipeline.metrics.gathering import Gathering
 
 
 def count_calls(client: Any, gathering: Gathering) -> None:
     """Each try counts, also one that is tried again. The requests of Spark's tasks aren't among them."""
+    # Here, because it imports boto3, which few commands need.
+    from headrace.pipeline.aws.clients.clients import THROTTLED
+
     service = client.meta.service_model.service_name
 
     def note(*, response: Any = None, operation: Any, **_: object) -> None:
