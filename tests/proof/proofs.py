@@ -173,7 +173,7 @@ class Family:
         return self.proving().run(window, anew=anew)
 
     def wrong(self, *, anew: bool = False) -> list[str]:
-        return [text for check in self.prove(anew=anew).checks for text in check.wrong]
+        return [text for check in self.prove(anew=anew).lake.checks for text in check.wrong]
 
     # --- damage -----------------------------------------------------------------------------------------------
 

@@ -90,7 +90,8 @@ def prove(
 
 
 def wrong(proof: Proof | TableProof) -> list[str]:
-    return [text for check in proof.checks for text in check.wrong]
+    table = proof.lake if isinstance(proof, Proof) else proof
+    return [text for check in table.checks for text in check.wrong]
 
 
 def unproved(table: TableProof) -> list[str]:

@@ -15,11 +15,11 @@ from headrace.pipeline.core.ledger.story import Step
 from headrace.pipeline.core.shards.sort_texts import order_text
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.proof.made.evidence import TargetEvidence, accounting_of
+from headrace.pipeline.proof.made.evidence import MadeEvidence, accounting_of
 from headrace.pipeline.proof.verdict import Unproved
 
 
-def never_parsed(evidence: TargetEvidence) -> Iterator[Unproved]:
+def never_parsed(evidence: MadeEvidence) -> Iterator[Unproved]:
     """One sentence for each shard. Shards of which the ledgers don't tell how many rows the lake table had are left
     out."""
     # The table of a window parses nothing, and where ledgers are lost the sums tell nothing.
@@ -36,7 +36,7 @@ def never_parsed(evidence: TargetEvidence) -> Iterator[Unproved]:
                 )
 
 
-def _is_unclear(key: ShardKey, evidence: TargetEvidence) -> bool:
+def _is_unclear(key: ShardKey, evidence: MadeEvidence) -> bool:
     return key in evidence.moved or bool(evidence.unpacked.get(key) or evidence.landed.derived.get(key))
 
 
