@@ -39,7 +39,7 @@ from headrace.pipeline.settings.model import SparkSettings
 from headrace.pipeline.settings.parse_block import ParseSettings, UniqueSettings
 from headrace.pipeline.typed.context import BatchContext
 from headrace.pipeline.typed.frames import Frames
-from headrace.pipeline.typed.spark import SparkParser
+from headrace.pipeline.typed.quarantine.spark import SparkRedriver
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.typed.wave import Parsing
 from tests.typed.parsings import A, Bed
@@ -185,7 +185,7 @@ def _in_protobuf() -> tuple[Callable[[dict[str, Any]], bytes], str]:
 def _parsing(bed: Bed, session: SparkSession) -> Parsing:
     before = bed.parsing(limits=WaveLimits(10_000_000, 2**32))
     frames = Frames(bed.settings, BatchContext("orders", "1", before.run))
-    parser = SparkParser(
+    parser = SparkRedriver(
         session=lambda _: session,
         frames=frames,
         source=bed.lake.handle(),

@@ -159,7 +159,7 @@ def _prove(folder: Path, name: str, session: SparkSession) -> TableProof:
         aside=proved(aside),
         source=IcebergSource(lake),
         lake=IcebergProof(lake, tasks),
-        comparer=ShufflingComparer(shuffled_on_spark(lambda _: session), sides),
+        compare=ShufflingComparer(shuffled_on_spark(lambda _: session), sides),
     )
     subject = MadeSubject(
         sides=sides_of(ports),

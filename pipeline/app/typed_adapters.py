@@ -55,7 +55,7 @@ class TypedAdapters(LakeAdapters):
             dropped_as=frames.dropped_as,
             set_aside=IcebergSource(quarantine),
             redriver=replace(parser, source=quarantine),
-            inferrer=parser if target.format is ParseFormat.JSON else None,
+            infer=parser.infer if target.format is ParseFormat.JSON else None,
             code=frames.code.text,
             check_settings=frames.check,
             typed=Thinned(

@@ -33,12 +33,6 @@ class Ids(Protocol):
         ...
 
 
-class Timer(Protocol):
-    def beating(
-        self, beat: Callable[[], object], every: timedelta, *, at_most: timedelta | None = None
-    ) -> AbstractContextManager[None]:
-        """While the `with` block runs, call `beat` once in each period `every`, until the block ends or `at_most` has passed.
-
-        A call that raises counts as a missed beat; the next one follows all the same.
-        """
-        ...
+Timer = Callable[[Callable[[], object], timedelta, timedelta | None], AbstractContextManager[None]]
+"""While the `with` block of `timer(beat, every, at_most)` runs, `beat` is called once in each period `every`, until the block ends or
+`at_most` has passed. A call that raises counts as a missed beat; the next one follows all the same."""

@@ -76,8 +76,10 @@ class LandingTable(Protocol):
         ...
 
 
-class RepairableTable(LandingTable, Protocol):
-    """What `headrace repair` needs as well. No run and no sensor uses it."""
+class LakeTable(LandingTable, Protocol):
+    """All that Headrace does with the lake table."""
+
+    # What `headrace repair` needs. No run and no sensor uses it.
 
     def evidence(self, streams: Iterable[StreamId]) -> TableEvidence:
         """All that the table still has for a repair. It reads the sequence numbers of all rows. `streams`: the streams that exist,
@@ -88,9 +90,7 @@ class RepairableTable(LandingTable, Protocol):
         """Commit exactly these positions, if the snapshot `on` still is the newest one."""
         ...
 
-
-class ExpirableTable(Protocol):
-    """What expiry needs of the lake table, besides the methods of LandingTable."""
+    # What expiry needs.
 
     def retained(self) -> History:
         """All snapshots and refs of the newest metadata."""
@@ -110,18 +110,12 @@ class ExpirableTable(Protocol):
         """
         ...
 
-
-class WatchedTable(Protocol):
-    """What the leader needs to see which applications land in the table."""
+    # What the leader needs, to see which applications land in the table.
 
     def landings(self, since: datetime) -> tuple[LandedBy, ...]:
         """Main's commits since this time that landed ranges, newest first, as far as the newest metadata has them; at most
         `MOST_COMMITS`. Their streams are told where several applications have landed."""
         ...
-
-
-class LakeTable(RepairableTable, ExpirableTable, WatchedTable, Protocol):
-    """All that Headrace does with the lake table."""
 
 
 # --- the lineage table ------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from headrace.pipeline.typed.json.facts import OBJECT, Fact
 from headrace.pipeline.typed.json.fit import Judge
 from headrace.pipeline.typed.json.growth import grow
 from headrace.pipeline.typed.json.task_facts import Looking
-from headrace.pipeline.typed.ports import Inferrer, Parser
+from headrace.pipeline.typed.ports import Surveyor
 from headrace.pipeline.typed.surveying import survey_by
 from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
 from headrace.pipeline.typed.tasks.duplicates import key_columns, small_columns
@@ -60,7 +60,7 @@ _BYTES_A_TASK = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkParser(Parser, Inferrer):
+class SparkParser(Surveyor):
     session: Callable[[OnWaiting], SparkSession]
     """Called for the first look: most looks at the positions find nothing to parse."""
     frames: Frames

@@ -120,7 +120,7 @@ class Compacting:
             for number, groups in enumerate(_portions(plan)):
                 if number:
                     self.clock.pause(_APART.total_seconds())
-                replaced = self.table.replace(self.rewriter().rewrite(groups))
+                replaced = self.table.replace(self.rewriter()(groups))
                 done += replaced.done
                 waiting += replaced.left
         except Exception as error:  # noqa: BLE001 - what is done is told, and the upkeep fails with this error at its end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Protocol
 
@@ -34,11 +34,9 @@ class LiveTable(Protocol):
         ...
 
 
-class Rewriter(Protocol):
-    def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
-        """Write the rows of each group into one new file that no commit names yet, in the order of shard and sequence number. A group
-        that fails has an error, and doesn't stop the others."""
-        ...
+Rewriter = Callable[["Sequence[FileGroup]"], "tuple[Rewritten, ...]"]
+"""Writes the rows of each group into one new file that no commit names yet, in the order of shard and sequence number. A group that fails
+has an error, and doesn't stop the others."""
 
 
 class TableFiles(Protocol):

@@ -35,7 +35,7 @@ from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.account import account, why_stop
 from headrace.pipeline.typed.known_files import KnownFiles
 from headrace.pipeline.typed.next_wave import plan_next
-from headrace.pipeline.typed.ports import Leaver, ParsePorts, SourceLook
+from headrace.pipeline.typed.ports import ParsePorts, Parser, SourceLook
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import Parsed, SurveyOrder, WaveLimits, WavePlan, Wishes
 from headrace.pipeline.windows.copy_plan import wishes_of
@@ -281,7 +281,7 @@ class Replacing:
                 f"the rows of the window {window.id} can't be replaced: {reasons[0]}. Nothing of this wave was replaced"
             )
 
-    def _leaving(self, leaver: Leaver, look: SourceLook, order: SurveyOrder) -> Leaving:
+    def _leaving(self, leaver: Parser, look: SourceLook, order: SurveyOrder) -> Leaving:
         self._check_deletes(f"{self.settings.table} or its quarantine table", look, order)
         return leaving_of(look.files, leaver.survey(order).pieces if order.files else ())
 
@@ -294,7 +294,7 @@ class Replacing:
                 "Nothing of this wave was replaced; let that engine run its rewrite_data_files"
             )
 
-    def _copied(self, leaver: Leaver, leaving: Leaving, plan: WavePlan, positions: Positions) -> Parsed:
+    def _copied(self, leaver: Parser, leaving: Leaving, plan: WavePlan, positions: Positions) -> Parsed:
         if not leaving.staying:
             return Parsed()
         streams = tuple(sorted({key.stream for key in positions.shards}))

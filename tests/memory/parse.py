@@ -21,8 +21,8 @@ from headrace.pipeline.typed.duplicates_plan import Comparison
 from headrace.pipeline.typed.ports import (
     Exchange,
     ParsedTable,
+    Parser,
     QuarantineTable,
-    Redriver,
     SourceLook,
     SourceTable,
     Surveyor,
@@ -272,7 +272,7 @@ class MemorySurveyor(Surveyor):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryParser(MemorySurveyor, Redriver):
+class MemoryParser(MemorySurveyor, Parser):
     """Parses rows of `source`. For a redrive, `source` has the rows of the quarantine table; for a replacement, also those of the typed
     table."""
 

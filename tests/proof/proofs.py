@@ -210,7 +210,7 @@ class Family:
         look = live.live()
         for day in sorted({each.day or "" for each in look.files}):
             group = FileGroup(day, tuple(each for each in look.files if each.day == day), look.schema)
-            rewritten = InProcess(self.lake.handle()).rewrite([group])
+            rewritten = InProcess(self.lake.handle())([group])
             assert live.replace(rewritten).done
 
     def drop_days(self, before: date) -> None:

@@ -74,7 +74,7 @@ def compact(bed: Bed) -> None:
     look = live.live()
     day = min(str(each.day) for each in look.files)
     group = FileGroup(day, tuple(each for each in look.files if each.day == day), look.schema)
-    assert live.replace(InProcessRewriter(bed.typed()).rewrite([group])).done
+    assert live.replace(InProcessRewriter(bed.typed())([group])).done
 
 
 def mend(bed: Bed) -> None:
@@ -154,16 +154,16 @@ def test_only_ranges_whose_sums_dont_agree_are_compared_row_by_row(whole: Bed):
     asked: list[tuple[list[int], int]] = []
 
     class Watched(ShufflingComparer):
-        def compare(self, sides: Sequence[Sequence[str]], wanted: Comparing) -> tuple[Pattern, ...]:
+        def __call__(self, sides: Sequence[Sequence[str]], wanted: Comparing) -> tuple[Pattern, ...]:
             spans = [bucket for of in wanted.buckets for bucket in of if bucket != NO_BUCKET]
             asked.append(([len(paths) for paths in sides], len(spans)))
-            return super().compare(sides, wanted)
+            return super().__call__(sides, wanted)
 
     def ports() -> TargetPorts:
         specs = [
             partial(proofs.side, each) for each in (whole.lake.handle(), whole.typed(), whole.quarantine())
         ]
-        return replace(proofs.typed_ports(whole), comparer=Watched(proofs.shuffled, specs))
+        return replace(proofs.typed_ports(whole), compare=Watched(proofs.shuffled, specs))
 
     assert wrong(proofs.prove(whole, ports, anew=True)[1]) == []
     assert asked == []

@@ -29,7 +29,7 @@ from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.check_wave import ParseChecking
 from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.duplicates_plan import Comparison
-from headrace.pipeline.typed.ports import ParsePorts, Redriver, Thinned
+from headrace.pipeline.typed.ports import ParsePorts, Parser, Thinned
 from headrace.pipeline.typed.quarantine.redrive import Redriving
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.source import IcebergSource
@@ -68,7 +68,7 @@ def good(number: int) -> bytes:
 
 
 @dataclass(kw_only=True)
-class InProcess(Redriver):
+class InProcess(Parser):
     """`keeps`: which rows come back, by their number in the wave; `again`: which come back twice. `source`: what it reads in the place of
     the lake table."""
 

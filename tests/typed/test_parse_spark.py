@@ -20,7 +20,7 @@ from headrace.pipeline.typed.context import BatchContext
 from headrace.pipeline.typed.filter_frame import FAILED, NOT_JSON
 from headrace.pipeline.typed.frames import Frames
 from headrace.pipeline.typed.json.text import NO_OBJECT
-from headrace.pipeline.typed.spark import SparkParser
+from headrace.pipeline.typed.quarantine.spark import SparkRedriver
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.typed.wave import Parsing
 from tests.lake.samples import NOON
@@ -43,7 +43,7 @@ def parsing(bed: Bed, spark: "SparkSession", **settings: Any) -> Parsing:
     bed.settings = replace(ParseSettings(name="orders", table="lake.orders", schema=SCHEMA), **settings)
     before = bed.parsing(limits=WaveLimits(1_000_000, 2**30))
     frames = Frames(bed.settings, BatchContext("orders", bed.settings.version, before.run))
-    parser = SparkParser(
+    parser = SparkRedriver(
         session=lambda _: spark,
         frames=frames,
         source=bed.lake.handle(),

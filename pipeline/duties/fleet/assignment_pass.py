@@ -83,7 +83,7 @@ def plan_pass(
             return AssignmentPlan(replace(remembered, passes=memory.passes, strangers=strangers), why_not=why)
         case MayAssign() as standing:
             pass
-    if not policy.strategy.assigns():
+    if policy.plan_moves is None:
         return AssignmentPlan(remembered, presumed_dead=standing.presumed_dead)
     # Not those whose holder is dead or whose next owner is gone: the strategy gives these leases to another worker.
     gone = fleet.dead | fleet.stopping
@@ -105,7 +105,7 @@ def plan_pass(
         cpu=cpu_of(fleet.rows, now),
         cpu_passes=memory.cpu_passes if _moved_lately(open_rows, now) else 0,
     )
-    moves = policy.strategy.plan_moves(scene, fleet.rows, run=memory.passes)
+    moves = policy.plan_moves(scene, fleet.rows, memory.passes)
     stirs = bool(scene.cpu) and any(move.kind in MOVES for move in moves)
     remembered = replace(remembered, cpu_passes=scene.cpu_passes + stirs)
     return AssignmentPlan(

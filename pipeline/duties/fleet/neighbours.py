@@ -13,7 +13,7 @@ from headrace.pipeline.core.landing.applications import LOOKED_BACK, notice_of, 
 from headrace.pipeline.core.leases.due import is_time
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.ports.base import Clock
-from headrace.pipeline.ports.landing import WatchedTable
+from headrace.pipeline.ports.landing import LakeTable
 from headrace.pipeline.ports.leases import WorkerStore
 
 LOOK_EVERY: Final = timedelta(minutes=5)
@@ -33,7 +33,7 @@ class Neighbours:
     """The application, as its commits name it."""
     leader: str
     """The worker whose row gets the notice."""
-    table: WatchedTable
+    table: LakeTable
     workers: WorkerStore
     clock: Clock
 

@@ -86,7 +86,7 @@ def leader_turn(
     memory = last_tick.get(cursor) or written
     try:
         # Four beats in the lock's time, so that a single slow or failing beat doesn't lose the lock.
-        with timer.beating(duty.beat_lock, times.leader_lock / 4, at_most=TICK_DEADLINE):
+        with timer(duty.beat_lock, times.leader_lock / 4, TICK_DEADLINE):
             report = duty.tick(memory)
         if isinstance(report.trouble, TablesMissing):
             raise report.trouble

@@ -17,7 +17,7 @@ from headrace.pipeline.core.order.parents import Family
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.core.shards.position import Positions, Start
 from headrace.pipeline.core.shards.shard import Shard
-from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, GapRules, plan_assign
+from headrace.pipeline.core.sharing.assign_plan import GapRules, plan_assign
 from headrace.pipeline.core.sharing.sync_plan import plan_shard_sync
 from headrace.pipeline.duties.policy.electing import Electing, LockState
 from headrace.pipeline.duties.policy.known_workers import KnownWorkers
@@ -29,6 +29,7 @@ from headrace.pipeline.duties.policy.policy import (
     Elected,
     LeaderLook,
     MayAssign,
+    PlanMoves,
     Policy,
     Presence,
     SignsOfLife,
@@ -52,10 +53,10 @@ def alone(
         other_workers=NoOtherWorkers(settings.times.lease_duration),
         signs_of_life=signs_of_life,
         rows=HeadraceRows(),
-        strategy=GapStrategy(rules_of(settings, signs_of_life)),
+        plan_moves=by_gap(rules_of(settings, signs_of_life)),
         own_leases=AssignedLeases(lock=lock, workers=workers, leases=leases, times=settings.times),
-        before_reading=NoForeignRanges(),
-        keeping=KeepsClaims(),
+        record_foreign_ranges=no_foreign_ranges,
+        may_keep=keeps_claims,
     )
 
 
@@ -169,17 +170,9 @@ class HeadraceRows:
         return plan_shard_sync(family, shards, rows, positions=positions, multi=multi, sentinel=sentinel)
 
 
-@dataclass(frozen=True, slots=True)
-class GapStrategy:
-    """`assignment.strategy: gap`."""
-
-    rules: GapRules
-
-    def assigns(self) -> bool:
-        return True
-
-    def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:
-        return plan_assign(scene, self.rules)
+def by_gap(rules: GapRules) -> PlanMoves:
+    """The plan of `assignment.strategy: gap`."""
+    return lambda scene, _workers, _passes: plan_assign(scene, rules)
 
 
 def rules_of(settings: Settings, signs_of_life: SignsOfLife) -> GapRules:
@@ -221,15 +214,11 @@ def held_of(leases: LeaseStore, me: str, keys: Collection[str]) -> tuple[Lease, 
     return tuple(row for row in rows if row.holder == me)
 
 
-class NoForeignRanges:
+def no_foreign_ranges(shards: ClaimedShards) -> tuple[TableState, list[str]]:
     """No other program reads these shards, so there is nothing to commit."""
-
-    def record_foreign_ranges(self, shards: ClaimedShards) -> tuple[TableState, list[str]]:
-        return shards.state, []
+    return shards.state, []
 
 
-class KeepsClaims:
+def keeps_claims(_lost_to: frozenset[str]) -> bool:
     """No other program goes by the rows' checkpoints, so they may be written late."""
-
-    def may_keep(self, lost_to: frozenset[str]) -> bool:
-        return True
+    return True

@@ -197,16 +197,9 @@ class RowPlan(Protocol):
         ...
 
 
-class AssignmentStrategy(Protocol):
-    """Decides which worker owns which lease."""
-
-    def assigns(self) -> bool:
-        """Whether the leader assigns leases at all."""
-        ...
-
-    def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:
-        """The changes that give leases to workers. `run`: the number of passes that this leader has made before."""
-        ...
+PlanMoves = Callable[[AssignmentInput, Iterable[Worker], int], list[Change]]
+"""Decides which worker owns which lease: the changes that give leases to workers. The number tells how many passes this leader has
+made before."""
 
 
 # --- how a worker gets its leases ---------------------------------------------------------------------------
@@ -269,26 +262,16 @@ class ClaimedShards:
     claim: str
 
 
-class BeforeReading(Protocol):
-    """What a wave commits before it reads, where another program reads the same shards."""
-
-    def record_foreign_ranges(self, shards: ClaimedShards) -> tuple[TableState, list[str]]:
-        """Commit the ranges that another program has read of these shards.
-
-        Returns the lake table's state after the commits, and sentences for a person.
-        """
-        ...
+RecordForeignRanges = Callable[[ClaimedShards], tuple[TableState, list[str]]]
+"""Commits, before a wave reads, the ranges that another program has read of these shards. Returns the lake table's state after the
+commits, and sentences for a person."""
 
 
 # --- from one wave to the next ------------------------------------------------------------------------------
 
-
-class Keeping(Protocol):
-    """Whether a run keeps the claims of shards that its next wave takes, and writes their checkpoints late."""
-
-    def may_keep(self, lost_to: frozenset[str]) -> bool:
-        """Asked before each wave. `lost_to`: the workers that hold leases which this run had claimed and lost."""
-        ...
+MayKeep = Callable[[frozenset[str]], bool]
+"""Whether a run keeps the claims of shards that its next wave takes, and writes their checkpoints late. Asked before each wave, with the
+workers that hold leases which this run had claimed and lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +280,8 @@ class Policy:
     other_workers: OtherWorkers
     signs_of_life: SignsOfLife
     rows: RowPlan
-    strategy: AssignmentStrategy
+    plan_moves: PlanMoves | None
+    """None: the leader assigns no lease, because workers take leases themselves."""
     own_leases: OwnLeases
-    before_reading: BeforeReading
-    keeping: Keeping
+    record_foreign_ranges: RecordForeignRanges
+    may_keep: MayKeep

@@ -118,7 +118,7 @@ class Attempt:
         self.claims.note_progress()
         self.beat()
         # A run for named shards keeps none: the run that reads all due shards of the worker may wait for them.
-        kept_rows = self.kept.begin_wave(log, self.policy.keeping.may_keep if keys is None else _keeps_none)
+        kept_rows = self.kept.begin_wave(log, self.policy.may_keep if keys is None else _keeps_none)
         streams = WaveStreams(log, self.ports.source, self.claims)
         lost = {p.lease_key for p in log.problems}
         candidates = [row for row in self._candidates(keys, kept_rows) if row.key not in lost]
@@ -249,7 +249,7 @@ class Attempt:
         return Planning(
             run_id=self.run_id,
             settings=self.settings,
-            before_reading=self.policy.before_reading,
+            record_foreign_ranges=self.policy.record_foreign_ranges,
             ports=self.ports,
             ends=self._ends,
         )

@@ -24,7 +24,7 @@ from headrace.pipeline.core.landing.expiry_plan import (
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import HeadraceError, Terminal
 from headrace.pipeline.ports.base import Clock
-from headrace.pipeline.ports.landing import ExpirableTable, TableState
+from headrace.pipeline.ports.landing import LakeTable, TableState
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
@@ -46,7 +46,7 @@ _TRIES = 5
 class Expiring:
     """It remembers how many snapshots the last plan left, and so when the next plan is due. Losing it costs a plan too many."""
 
-    table: ExpirableTable
+    table: LakeTable
     lineage: Callable[[], LineageTable]
     """Called once an expiry is due: most runs never need the lineage table."""
     settings: UpkeepSettings
@@ -144,7 +144,7 @@ class Expiring:
         return said
 
 
-def look_after(table: ExpirableTable, state: TableState, expiring: Expiring | None) -> Iterator[str]:
+def look_after(table: LakeTable, state: TableState, expiring: Expiring | None) -> Iterator[str]:
     """What the leader does for a table at rest, by the state that it has loaded for its shard sync. Yields sentences for people.
 
     Beside another engine, a table into which nothing lands would lose its positions behind that engine's snapshots.

@@ -14,7 +14,7 @@ row exact and releases it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import ceil
@@ -27,6 +27,7 @@ from headrace.pipeline.core.leases.late_row import as_landed, as_looked_at, caug
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.ledger.batch import Staged
 from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.duties.policy.policy import MayKeep
 from headrace.pipeline.duties.waves.claims import Claims
 from headrace.pipeline.duties.waves.report import Problem, WaveLog
 from headrace.pipeline.errors import HeadraceError
@@ -73,7 +74,7 @@ class KeptClaims:
 
     # -- before a wave, and in a pause -----------------------------------------------------------------------------
 
-    def begin_wave(self, log: WaveLog, may_keep: Callable[[frozenset[str]], bool]) -> Mapping[str, Lease]:
+    def begin_wave(self, log: WaveLog, may_keep: MayKeep) -> Mapping[str, Lease]:
         """Read the kept rows again, and release them if this wave may keep none. Returns those that are kept, by lease key.
 
         `may_keep` is asked after the look, which finds the workers that have taken rows from this run.

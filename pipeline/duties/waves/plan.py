@@ -27,7 +27,7 @@ from headrace.pipeline.core.order.start_of_reading import (
 from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.sharing.sync_plan import rows_of_stream
-from headrace.pipeline.duties.policy.policy import BeforeReading, ClaimedShards
+from headrace.pipeline.duties.policy.policy import ClaimedShards, RecordForeignRanges
 from headrace.pipeline.duties.streams.family import SinceOrigin, family_of
 from headrace.pipeline.duties.streams.origin import ensure_origin
 from headrace.pipeline.duties.streams.streams import how_to_read
@@ -45,7 +45,7 @@ from headrace.pipeline.settings.model import Settings
 class Planning:
     run_id: str
     settings: Settings
-    before_reading: BeforeReading
+    record_foreign_ranges: RecordForeignRanges
     ports: WavePorts
     ends: ShardEnds
 
@@ -72,7 +72,7 @@ class Planning:
                 run=self.run_id,
                 claim=claims.claim,
             )
-            state, notes = self.before_reading.record_foreign_ranges(shards)
+            state, notes = self.record_foreign_ranges(shards)
             claimed.log.notes.extend(notes)
         return state
 

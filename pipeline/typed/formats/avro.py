@@ -75,7 +75,7 @@ class AvroDecoder:
 
         def in_columns(payloads: list[bytes]) -> tuple[pa.Array[Any], Any]:
             lanes = Payloads(payloads, header)
-            rows = record.read(lanes, np.arange(len(payloads)))
+            rows = record(lanes, np.arange(len(payloads)))
             return rows, lanes.is_left | (lanes.place != lanes.end)
 
         a_byte = AvroValues(schema, named).limit(self.most_values).a_byte

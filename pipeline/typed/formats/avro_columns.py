@@ -41,7 +41,7 @@ class _Whole:
     high: int | None = None
     times: int = 1
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.signed(lanes)
         if self.low is not None:
             are_wrong = (numbers < self.low) | (numbers > self.high)
@@ -55,7 +55,7 @@ class _Whole:
 class _Boolean:
     arrow: pa.DataType
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.blocks(lanes, 1)[:, 0]
         payloads.leave(lanes, numbers > 1)
         return pa.array(numbers == 1)
@@ -67,7 +67,7 @@ class _Bytes:
     size: int | None = None
     """Of each; None where it comes first."""
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         fixed = self.size
         sizes = payloads.signed(lanes) if fixed is None else np.full(len(lanes), fixed, np.int64)
         return texts_or_bytes(payloads, lanes, sizes, self.arrow)
@@ -78,7 +78,7 @@ class _Symbols:
     arrow: pa.DataType
     names: Values
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.signed(lanes)
         are_wrong = (numbers < 0) | (numbers >= len(self.names))
         return names_at(payloads, lanes, numbers, are_wrong, self.names).cast(self.arrow)
@@ -91,7 +91,7 @@ class _Decimals:
     scale: int
     size: int | None = None
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         fixed = self.size
         sizes = payloads.signed(lanes) if fixed is None else np.full(len(lanes), fixed, np.int64)
         are_wrong = (sizes < 1) | (sizes > _WIDEST)
@@ -122,17 +122,17 @@ class _Optional:
     null: int
     """The place of null in the union."""
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.signed(lanes)
         payloads.leave(lanes, (numbers != 0) & (numbers != 1))
         is_there = numbers == 1 - self.null
         holders = lanes[is_there]
         if len(holders) == len(lanes):
-            return self.part.read(payloads, lanes)
+            return self.part(payloads, lanes)
         if not len(holders):
             return pa.array([None] * len(lanes), self.arrow)
         places = np.cumsum(is_there) - 1
-        return self.part.read(payloads, holders).take(pa.array(places, mask=~is_there))
+        return self.part(payloads, holders).take(pa.array(places, mask=~is_there))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,8 @@ class Record:
     arrow: Any
     parts: Sequence[tuple[SchemaPart, int]]
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
-        values_by_place = {place: part.read(payloads, lanes) for part, place in self.parts}
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
+        values_by_place = {place: part(payloads, lanes) for part, place in self.parts}
         arrays = [
             values_by_place[place] if place in values_by_place else pa.nulls(len(lanes), column.type)
             for place, column in enumerate(self.arrow)
@@ -156,7 +156,7 @@ class _Items:
     arrow: Any
     part: SchemaPart
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         owners, items = [np.zeros(0, np.int64)], [pa.array([], self.arrow.value_type)]
         lengths = np.zeros(len(lanes), np.int64)
         left = np.zeros(len(lanes), np.int64)
@@ -171,7 +171,7 @@ class _Items:
                 break
             if len(open_ones):
                 owners.append(open_ones)
-                items.append(self.part.read(payloads, lanes[open_ones]))
+                items.append(self.part(payloads, lanes[open_ones]))
                 left[open_ones] -= 1
                 lengths[open_ones] += 1
                 open_ones = open_ones[~payloads.is_left[lanes[open_ones]]]
@@ -199,14 +199,14 @@ class _Map:
     arrow: Any
     entries: _Items
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
-        return as_map(payloads, lanes, self.entries.read(payloads, lanes), self.arrow)
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
+        return as_map(payloads, lanes, self.entries(payloads, lanes), self.arrow)
 
 
 def record_part(schema: Any, named: Mapping[str, Any], columns: Sequence[pa.Field[Any]]) -> Record:
     """Raises NotInLanes. `columns`: those of the table's files."""
     places = {column.name: place for place, column in enumerate(columns)}
-    parts = []
+    parts: list[tuple[SchemaPart, int]] = []
     for field in schema["fields"]:
         if field["name"] not in places:
             raise NotInLanes
@@ -230,8 +230,8 @@ def _part(schema: Any, named: Mapping[str, Any], arrow: Any) -> SchemaPart:
             return _Items(arrow, _part(items, named, arrow.value_type))
         case {"type": "map", "values": values}:
             lists = entries_type(arrow)
-            parts = [(_Bytes(arrow.key_type), 0), (_part(values, named, arrow.item_type), 1)]
-            return _Map(arrow, _Items(lists, Record(lists.value_type, parts)))
+            key, value = _Bytes(arrow.key_type), _part(values, named, arrow.item_type)
+            return _Map(arrow, _Items(lists, Record(lists.value_type, [(key, 0), (value, 1)])))
         case {"type": dict() | list() as inner}:
             return _part(inner, named, arrow)
         case {"type": str() as name} if name in named:

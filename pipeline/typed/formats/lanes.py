@@ -5,9 +5,9 @@ A lane with something that isn't as the schema says, or that the columns can't h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +29,6 @@ Values = Any
 
 class NotInLanes(Exception):
     """The schema has a part that only the library reads."""
-
-
-class SchemaPart(Protocol):
-    """A part of a schema."""
-
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
-        """As many values as lanes."""
 
 
 class Payloads:
@@ -103,6 +96,10 @@ class Payloads:
         return np.ascontiguousarray(self.data[starts[:, None] + np.arange(size)])
 
 
+SchemaPart = Callable[[Payloads, Lanes], Values]
+"""Reads one part of a schema: as many values as lanes."""
+
+
 @dataclass(frozen=True, slots=True)
 class FixedNumbers:
     """Numbers of a fixed width, in the byte order of the format."""
@@ -111,7 +108,7 @@ class FixedNumbers:
     form: str
     """As numpy names it."""
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.blocks(lanes, int(self.form[-1])).view(self.form)[:, 0]
         return pa.array(numbers).cast(self.arrow)
 

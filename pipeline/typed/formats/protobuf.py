@@ -67,7 +67,7 @@ class ProtobufDecoder:
 
         def in_columns(payloads: list[bytes]) -> tuple[pa.Array[Any], Any]:
             lanes = Payloads(payloads, b"")
-            rows = message.read(lanes, np.arange(len(payloads)))
+            rows = message(lanes, np.arange(len(payloads)))
             return rows, lanes.is_left | (lanes.place != lanes.end)
 
         a_byte = limit_of(descriptor, {_TIMESTAMP, *_WRAPPED}, self.most_values).a_byte

@@ -51,7 +51,7 @@ class _Integer:
     has_sign_bit: bool = False
     """Whether the lowest bit is the sign."""
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.signed(lanes) if self.has_sign_bit else payloads.numbers(lanes).astype(np.int64)
         are_wrong = (numbers < self.low) | (numbers > self.high)
         payloads.leave(lanes, are_wrong)
@@ -67,7 +67,7 @@ class _Names:
     arrow: pa.DataType
     names: Values
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.numbers(lanes)
         are_wrong = numbers >= np.uint64(len(self.names))
         return names_at(payloads, lanes, numbers, are_wrong, self.names).cast(self.arrow)
@@ -77,7 +77,7 @@ class _Names:
 class _Bytes:
     arrow: pa.DataType
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         sizes = payloads.numbers(lanes, _OF_SIZE).astype(np.int64)
         return texts_or_bytes(payloads, lanes, sizes, self.arrow)
 
@@ -88,14 +88,14 @@ class _Within:
 
     part: Any
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         sizes = payloads.numbers(lanes, _OF_SIZE).astype(np.int64)
         around = payloads.end[lanes]
         are_wrong = sizes > around - payloads.place[lanes]
         payloads.leave(lanes, are_wrong)
         sizes[are_wrong] = 0
         payloads.end[lanes] = payloads.place[lanes] + sizes
-        values = self.part.read(payloads, lanes)
+        values = self.part(payloads, lanes)
         payloads.place[lanes] = payloads.end[lanes]
         payloads.end[lanes] = around
         return values
@@ -106,11 +106,11 @@ class _Packed:
     arrow: Any
     part: SchemaPart
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         pieces = _Pieces()
         open_ones = _open(payloads, lanes, np.arange(len(lanes)))
         while len(open_ones):
-            pieces.add(open_ones, self.part.read(payloads, lanes[open_ones]))
+            pieces.add(open_ones, self.part(payloads, lanes[open_ones]))
             open_ones = _open(payloads, lanes, open_ones)
         return pieces.lists(len(lanes), self.arrow)
 
@@ -182,7 +182,7 @@ class Message:
     numbers: frozenset[int]
     """Of the fields that the message has."""
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         pieces_by_place = [_Pieces() for _ in self.fields]
         open_ones = _open(payloads, lanes, np.arange(len(lanes)))
         while len(open_ones):
@@ -227,7 +227,7 @@ class Message:
                 payloads.is_left[lanes[owners]] = True
                 continue
             place, part = self.parts[tag]
-            pieces_by_place[place].add(owners, part.read(payloads, lanes[owners]))
+            pieces_by_place[place].add(owners, part(payloads, lanes[owners]))
         if not is_known.all():
             self._pass_by(payloads, lanes[ones[~is_known]], tags[~is_known])
 
@@ -252,8 +252,8 @@ class _Moments:
     arrow: pa.DataType
     part: Message
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
-        both: Any = self.part.read(payloads, lanes)
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
+        both: Any = self.part(payloads, lanes)
         seconds, nanos = (part.to_numpy(zero_copy_only=False) for part in both.flatten())
         are_wrong = (seconds < _SECONDS[0]) | (seconds > _SECONDS[1]) | (nanos >= _NANOS)
         payloads.leave(lanes, are_wrong)
@@ -267,8 +267,8 @@ class _Wrapped:
 
     part: Message
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
-        whole: Any = self.part.read(payloads, lanes)
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
+        whole: Any = self.part(payloads, lanes)
         return whole.field(0)
 
 

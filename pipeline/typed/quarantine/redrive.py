@@ -26,7 +26,7 @@ from headrace.pipeline.errors import Overtaken, WrongShape
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.duplicates_plan import Comparison
-from headrace.pipeline.typed.ports import ParsedTable, Redriver, SourceLook, SourceTable
+from headrace.pipeline.typed.ports import ParsedTable, Parser, SourceLook, SourceTable
 from headrace.pipeline.typed.quarantine.redrive_plan import (
     ALL,
     RedrivePlan,
@@ -77,7 +77,7 @@ class Redriving:
     settling: Settling
     source: SourceTable
     """The quarantine table."""
-    redriver: Redriver
+    redriver: Parser
     dropped_as: str
     """Why rows may not come back from the parser; empty where each comes back."""
     limits: WaveLimits
