@@ -117,30 +117,45 @@ class WorkerDuty:
         if alive:
             return replace(report, sentence=f"worker {self.worker_id}: run {alive[0]} is at work{suffix}")
         self._forget_dead_runs(row, mine, living, runs)
+        stirs = bool(beats or memory.claims)
+        return self._look_for_work(report, mine, runs, now, at_rest, stirs=stirs, suffix=suffix)
+
+    def _look_for_work(
+        self,
+        report: WorkerReport,
+        mine: tuple[Lease, ...],
+        runs: OwnRuns,
+        now: datetime,
+        at_rest: KnownRows,
+        *,
+        stirs: bool,
+        suffix: str,
+    ) -> WorkerReport:
+        """What no run of this worker is reading and has something to read. `stirs`: whether something happens to the rows, so
+        that the next tick has to read them anew."""
+        memory, living = report.memory, runs.living_claims(report.memory.claims)
         later = held_off(memory.backoff, now)
         rows = self._due_rows
         described = describe_streams(mine, self.stream)
         note_undescribed(mine, described.failed, me=self.worker_id, leases=self.leases, when=now)
         described.require_some()
         streams = described.known
-        suffix += described.suffix
         plan = rows.plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
         # If a failure isn't noted in the row, the row looks idle, and only `backoff` tells that the shard has to be tried again.
         failed = (Due(row.key, "it failed when last read") for row in plan.idle if row.key in memory.backoff)
-        due = (
-            *failed,
-            *plan.due,
-        )  # failed shards first: the run gets the names of the first hundred shards only
+        # Failed shards first: the run gets the names of the first hundred shards only.
+        due = (*failed, *plan.due)
         if not due and (memory.probed is not None or is_time(memory.last_probe, now, every=self.times.probe)):
             due, probed = rows.probe(plan, streams, memory.probed, at_most=PROBES_A_TICK)
             memory = replace(memory, probed=probed, last_probe=memory.last_probe if probed else now)
-        stirs = due or beats or memory.claims or described.failed
+        stirs = bool(stirs or due or described.failed)
         if not stirs and all(lease.checkpoint_owner is None for lease in mine):
             memory = replace(memory, known=at_rest.after(mine, now))
+        sentence = sentence_of(self.worker_id, plan, due=due, later=len(later))
         return replace(
             report,
             memory=memory,
-            sentence=sentence_of(self.worker_id, plan, due=due, later=len(later)) + suffix,
+            sentence=f"{sentence}{suffix}{described.suffix}",
             due=due,
             left_alone=tuple(sorted(later)),
             latest_run=runs.latest,
