@@ -1,4 +1,5 @@
-"""The real Clock, Ids and Timer (`headrace.pipeline.ports.base`). Duties and runs get time, random numbers and timers from here, so that tests can replace them."""
+"""The real Clock, Ids and Timer (`headrace.pipeline.ports.base`). Duties and runs get time, random numbers and timers
+from here, so that tests can replace them."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 
 def dice() -> float:
     """A random number in [0, 1)."""
-    # A function of the module and not `random.random` itself: pickle writes only this function's name into a Spark task, while a
-    # bound method would be pickled with its generator, and all tasks would draw the same numbers.
+    # A function of the module and not `random.random` itself: pickle writes only this function's name into a Spark
+    # task, while a bound method would be pickled with its generator, and all tasks would draw the same numbers.
     return random.random()
 
 
@@ -53,10 +54,12 @@ def thread_timer(beat: Callable[[], object], every: timedelta, at_most: timedelt
             try:
                 beat()
             except Exception as error:  # noqa: BLE001 - the work itself meets the same trouble, and reports it
-                # One missed beat does no harm. A run whose beats are all missed for the lease duration should count as dead.
+                # One missed beat does no harm. A run whose beats are all missed for the lease duration should count as
+                # dead.
                 log.warning("this run missed a beat in its worker's row, and tries the next one: %s", error)
 
-    # A daemon thread, because Python waits for other threads at exit: a beat that hangs must not keep a run's process alive.
+    # A daemon thread, because Python waits for other threads at exit: a beat that hangs must not keep a run's process
+    # alive.
     thread = threading.Thread(target=keep_beating, name="headrace-beat", daemon=True)
     thread.start()
     try:

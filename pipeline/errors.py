@@ -23,7 +23,8 @@
        |- PositionsDisagree a lease row and the lake table have different positions
        `- MissingPackage    this process, or a Spark worker, lacks a Python package
 
-A write whose condition no longer held, because another process wrote first, isn't an error: see `headrace.pipeline.core.leases.change.Refused`.
+A write whose condition no longer held, because another process wrote first, isn't an error: see
+`headrace.pipeline.core.leases.change.Refused`.
 """
 
 from collections.abc import Sequence

@@ -5,12 +5,14 @@
     a role of the driver's host (EC2, ECS, EKS)              the role of the task's host     that host
     anything else: environment, AWS_PROFILE, files, SSO ...  the keys themselves             the driver, for each job anew
 
-EKS gives a role by web identity: two variables name the role and a token's file. A profile may do the same (a CI's, for example), and that is
-no role of the host: a task reads no profile, so it gets the keys. A role of a host isn't handed over as keys, although it could be: keys last
-for ten minutes or an hour, and a compaction may take longer; and Spark's hosts often have a role of their own, with fewer rights.
+EKS gives a role by web identity: two variables name the role and a token's file. A profile may do the same (a CI's, for
+example), and that is no role of the host: a task reads no profile, so it gets the keys. A role of a host isn't handed
+over as keys, although it could be: keys last for ten minutes or an hour, and a compaction may take longer; and Spark's
+hosts often have a role of their own, with fewer rights.
 
-A local Spark server is shared by processes, and has the environment of the one that started it. So what that environment says of keys, profiles,
-regions and endpoints never counts for a task: with it, a task would read another project's stream.
+A local Spark server is shared by processes, and has the environment of the one that started it. So what that
+environment says of keys, profiles, regions and endpoints never counts for a task: with it, a task would read another
+project's stream.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class TaskIdentity:
 
     profile: str | None = None
     files: tuple[tuple[str, str], ...] = ()
-    """Of a profile: where the driver's environment says that the AWS files are. A host that has no such file uses its own ones."""
+    """Of a profile: where the driver's environment says that the AWS files are. A host that has no such file uses its
+    own ones."""
     keys: AwsKeys | None = None
 
     def session(self) -> Session:

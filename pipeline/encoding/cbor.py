@@ -1,7 +1,7 @@
 """The part of CBOR (RFC 8949) that AWS's protocols use: JSON's types, byte strings and tags.
 
-The bytes come from outside, so they are checked: too large lengths, deep nesting, text that isn't UTF-8, and bytes after the
-value are refused.
+The bytes come from outside, so they are checked: too large lengths, deep nesting, text that isn't UTF-8, and bytes
+after the value are refused.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ class CborReader:
         self.at = at
 
     def items(self, major: int) -> Iterator[None]:
-        """Read the head of a list or a map, then give a turn for each of its items, and read its end. The caller reads the item, for a
-        map its key and its value, in its turn."""
+        """Read the head of a list or a map, then give a turn for each of its items, and read its end. The caller reads
+        the item, for a map its key and its value, in its turn."""
         (lead,) = self._take(1)
         if lead >> 5 != major:
             raise NotCborError(f"an item of the kind {lead >> 5} is where the kind {major} is expected")

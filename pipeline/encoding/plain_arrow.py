@@ -1,7 +1,7 @@
 """Arrow arrays made of buffers, for what every staging task does.
 
-`pa.array` and `pa.scalar` convert values of Python, and import pandas for it where pandas is installed: a third of a CPU second in each new
-worker of Spark. numpy's arrays and equal values need no conversion.
+`pa.array` and `pa.scalar` convert values of Python, and import pandas for it where pandas is installed: a third of a
+CPU second in each new worker of Spark. numpy's arrays and equal values need no conversion.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _VIEW: Final = 16
-"""Bytes of a view in Arrow's columns of views: the item's length and first four bytes, the number of a buffer, and the place there."""
+"""Bytes of a view in Arrow's columns of views: the item's length and first four bytes, the number of a buffer, and the
+place there."""
 _WITHIN: Final = 12
 """An item of up to so many bytes is within its view."""
 
@@ -45,8 +46,8 @@ def same_text(text: str, count: int) -> Any:
 
 
 def views(memory: bytes | bytearray, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> Any:
-    """A column of the bytes that `memory` has from each place in `begin` to before the one in `end`. They stay where they are: the column
-    has only views of them."""
+    """A column of the bytes that `memory` has from each place in `begin` to before the one in `end`. They stay where
+    they are: the column has only views of them."""
     import pyarrow as pa
 
     lengths = end - begin

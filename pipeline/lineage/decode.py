@@ -1,7 +1,7 @@
 """From the columns of the lineage table to its ledgers, without a dictionary for each row.
 
-Of the ranges of one shard, one begins where another ended, and many have the same run, files and stream. Each such value is there once:
-a range takes about 700 bytes. With a dictionary for each row, and each value anew, it takes 5 KB.
+Of the ranges of one shard, one begins where another ended, and many have the same run, files and stream. Each such
+value is there once: a range takes about 700 bytes. With a dictionary for each row, and each value anew, it takes 5 KB.
 """
 
 from __future__ import annotations
@@ -198,7 +198,8 @@ def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
 
 
 def _joined(batch: pa.RecordBatch) -> list[int | None]:
-    """Of how many ranges each was made (`headrace.pipeline.lineage.join`). The lineage table itself has no such column."""
+    """Of how many ranges each was made (`headrace.pipeline.lineage.join`). The lineage table itself has no such
+    column."""
     return batch["joined"].to_pylist() if "joined" in batch.schema.names else [None] * len(batch)
 
 

@@ -36,8 +36,8 @@ COLUMNS = {
 
 
 def lineage_frame(entries: Iterable[LedgerEntry | Lost]) -> pd.DataFrame:
-    """One row for each range, in the order of the entries. Of a part of the history whose ledger is lost, the ranges that were
-    derived from rows are shown, with the first known snapshot after them."""
+    """One row for each range, in the order of the entries. Of a part of the history whose ledger is lost, the ranges
+    that were derived from rows are shown, with the first known snapshot after them."""
     import pandas as pd
 
     rows = [

@@ -1,9 +1,10 @@
-"""Ranges of the lineage table joined in their columns, before anything is made an object (`headrace.pipeline.core.ledger.filter.Joining`).
+"""Ranges of the lineage table joined in their columns, before anything is made an object
+(`headrace.pipeline.core.ledger.filter.Joining`).
 
 rows of a batch  ->  by shard, in the order of their commits  ->  runs of plain ranges that meet  ->  one row for each run
 
-What is left of all batches is joined once more. A range of another batch or file may lie between two that were joined: then a run begins before
-the row in front of it, and the caller is told to read the ranges one by one.
+What is left of all batches is joined once more. A range of another batch or file may lie between two that were joined:
+then a run begins before the row in front of it, and the caller is told to read the ranges one by one.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ _Accounts = Mapping[str, Accounting | None]
 
 
 def joined(batches: Iterable[pa.RecordBatch], joining: Joining) -> pa.Table | None:
-    """The rows of all batches; None where they can't be joined, because the batches don't have the ranges of a shard in their order."""
+    """The rows of all batches; None where they can't be joined, because the batches don't have the ranges of a shard in
+    their order."""
     tables: list[pa.Table] = []
     many = _MANY
     for batch in batches:
@@ -96,7 +98,8 @@ def _goes_on(steps: pa.Table, joining: Joining) -> _Column:
     alike &= _flags(pc.equal(_later(steps["kind"]), _earlier(steps["kind"])))
     for column in (day, has_rows):
         alike &= column[1:] == column[:-1]
-    # The row before has to be plain, too, and to be reached by the row before it: else something is told about it alone.
+    # The row before has to be plain, too, and to be reached by the row before it: else something is told about it
+    # alone.
     reached = plain & np.append(False, meets)
     inside = reached[1:] & reached[:-1] & alike
     newest = np.append(~_same_shard(steps), True)
@@ -123,7 +126,8 @@ def _plain(steps: pa.Table, joining: Joining) -> _Column:
 
 
 def _is_of_its_stream(steps: pa.Table) -> _Column:
-    """Whether the arrivals may be those of the stream (`headrace.pipeline.core.ledger.belonging`). Where they aren't known, nothing is told of them."""
+    """Whether the arrivals may be those of the stream (`headrace.pipeline.core.ledger.belonging`). Where they aren't
+    known, nothing is told of them."""
     created = pc.multiply(pc.subtract(steps["stream_epoch"], int(BEFORE.total_seconds())), 1_000_000)
     first, last, committed = (
         pc.cast(steps[name], pa.int64()) for name in ("first_arrival", "last_arrival", "snapshot_at")

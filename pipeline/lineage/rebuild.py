@@ -244,6 +244,7 @@ def _together(rows: StretchRows | None, row: StretchRows) -> StretchRows:
         min(arrivals, default=None),
         max(arrivals, default=None),
         last_sub,
-        # A record is counted by its first row. It has none if another program has read the first user records of an aggregate.
+        # A record is counted by its first row. It has none if another program has read the first user records of an
+        # aggregate.
         rows.records + row.records,
     )

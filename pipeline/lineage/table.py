@@ -4,9 +4,9 @@
       ^                                                                                    |
       '------------------- refused, or any answer that isn't a clear success --------------'
 
-The summary of each commit says how far the table goes. So a commit whose answer was lost needn't be looked for: the next look
-shows what is recorded, and only the rest is written. The compare-and-swap on the table's head keeps two recorders from writing
-the same ledger twice.
+The summary of each commit says how far the table goes. So a commit whose answer was lost needn't be looked for: the
+next look shows what is recorded, and only the rest is written. The compare-and-swap on the table's head keeps two
+recorders from writing the same ledger twice.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ from headrace.pipeline.lineage.schema import OF, PROPERTIES, SCHEMA, check_linea
 from headrace.pipeline.ports.lineage import LineageTable
 
 _TRIES = 20
-"""Commits of other recorders that may come first before this one gives up. After one of them, little is left to record."""
+"""Commits of other recorders that may come first before this one gives up. After one of them, little is left to
+record."""
 _MOST_ROWS = 10_000
-"""Rows of one commit, which takes about a second. A first recording of a long history is made in many such pieces, and one that is
-killed goes on at its last piece. The ledger of one snapshot is never divided.
+"""Rows of one commit, which takes about a second. A first recording of a long history is made in many such pieces, and
+one that is killed goes on at its last piece. The ledger of one snapshot is never divided.
 """
 _UNSURE_TRIES = 3
 """Errors without a clear answer in one recording before it raises CommitUnknown."""
@@ -108,8 +109,8 @@ class IcebergLineage(LineageTable):
                 return recorded
 
     def commit(self, decide: Callable[[Look, Table], Content | None]) -> tuple[Look, Recorded]:
-        """Commit what `decide` makes of the newest state of both tables; nothing where that is None. Returns that state, and
-        what is recorded now."""
+        """Commit what `decide` makes of the newest state of both tables; nothing where that is None. Returns that
+        state, and what is recorded now."""
         unsure: list[Exception] = []
         for _ in range(_TRIES):
             look = self._look()
@@ -148,7 +149,8 @@ class IcebergLineage(LineageTable):
             ) from unsure[-1]
 
     def fence(self) -> None:
-        """An empty commit, which says once more how far the table goes. Recordings that were prepared before are refused."""
+        """An empty commit, which says once more how far the table goes. Recordings that were prepared before are
+        refused."""
 
         def nothing(look: Look, table: Table) -> Content:
             return Content(as_arrow([], table), (), look.recorded)
@@ -164,7 +166,8 @@ class IcebergLineage(LineageTable):
     def stored(
         self, table: Table, cut: int | None, query: RangeFilter = ALL_RANGES
     ) -> Iterator[LedgerEntry | Lost]:
-        """What the table has of what is asked for, and maybe more, up to the snapshot with the sequence number `cut`."""
+        """What the table has of what is asked for, and maybe more, up to the snapshot with the sequence number
+        `cut`."""
         bounds = [bound for bound in (cut, query.upto) if bound is not None]
         with asking(f"the lineage table {self.identifier}"):
             return read_ledgers(table, replace(query, upto=min(bounds, default=None)))
@@ -195,7 +198,8 @@ class IcebergLineage(LineageTable):
                 if RECORDED in link.summary:
                     return read_recorded(link.summary[RECORDED], self.identifier)
         except ChainBroken:
-            # Another engine's expiry removed the snapshots that lead there. The rows tell the same, and take longer to read.
+            # Another engine's expiry removed the snapshots that lead there. The rows tell the same, and take longer to
+            # read.
             pass
         return recorded_of(self._scan(table, "entry", "snapshot_id", "snapshot_sequence"))
 

@@ -85,8 +85,8 @@ class ProofTable(Protocol):
 
 
 Compare = Callable[["Sequence[Sequence[str]]", "Comparing"], "tuple[Pattern, ...]"]
-"""How the rows of some spans stand beside each other, on Spark: compared are the data files of each table, by their paths. A file that is
-gone or isn't Parquet has no rows. Nothing changes a table."""
+"""How the rows of some spans stand beside each other, on Spark: compared are the data files of each table, by their
+paths. A file that is gone or isn't Parquet has no rows. Nothing changes a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
-"""The proof that the lake table holds what its ledgers state, and that the tables which were made of it account for each
-of its rows. It reads ledgers, rows and Kinesis's list of shards, changes nothing, and can run beside everything else.
+"""The proof that the lake table holds what its ledgers state, and that the tables which were made of it account for
+each of its rows. It reads ledgers, rows and Kinesis's list of shards, changes nothing, and can run beside everything
+else.
 
     look at the newest snapshot -> ledgers up to it -> rows, on Spark -> all checks -> remember what was read
 

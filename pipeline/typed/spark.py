@@ -109,7 +109,8 @@ class SparkParser(Surveyor):
         wishes: Wishes,
         comparison: Comparison | None,
     ) -> tuple[Parsed, int]:
-        """JSON payloads that make columns. The columns are committed before the rows: what a killed run has added, the next one finds."""
+        """JSON payloads that make columns. The columns are committed before the rows: what a killed run has added, the
+        next one finds."""
         freezes = self.frames.settings.columns is ColumnsFrom.INFERRED
         limits = self.frames.limits
         self.table.with_columns(columns_of(self.frames.fields()), may_have_more=True)
@@ -291,8 +292,8 @@ def _reported(reports: DataFrame) -> Parsed:
     return one_report(map(decode_parsed, told))
 
 
-# Functions inside of functions: Spark pickles such a function whole, with the values that it uses, and its imports run on the worker, from
-# the shipped zip.
+# Functions inside of functions: Spark pickles such a function whole, with the values that it uses, and its imports run
+# on the worker, from the shipped zip.
 
 
 def _reading(

@@ -4,8 +4,9 @@
       ^                                                                                     |
       '------------------------------- refused: another commit was faster ------------------'
 
-All that takes long is done before: the files are written, and their footers read. So a commit of a landing that comes in between
-loses at most one attempt. Each attempt looks anew, and has the positions of the very snapshot that it is built on.
+All that takes long is done before: the files are written, and their footers read. So a commit of a landing that comes
+in between loses at most one attempt. Each attempt looks anew, and has the positions of the very snapshot that it is
+built on.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ class IcebergLive(LiveTable):
         return () if snapshot is None else dropped
 
     def _commit(self, decide: _Decide) -> tuple[bool, int | None]:
-        """Whether there was something to commit, and the snapshot that did. Raises CommitUnknown where that isn't known."""
+        """Whether there was something to commit, and the snapshot that did. Raises CommitUnknown where that isn't
+        known."""
         self._lake.check_clock()
         is_tried = False
         for _ in range(_TRIES):

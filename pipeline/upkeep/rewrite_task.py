@@ -1,7 +1,8 @@
-"""The work of one Spark task of a compaction, as a plain function: read the files of a group, write their rows into one file.
+"""The work of one Spark task of a compaction, as a plain function: read the files of a group, write their rows into one
+file.
 
-Nothing here imports Spark or the catalog. The new file is read again, and a digest of its rows is compared with one of the rows that were
-read: what the two disagree on, the driver doesn't commit.
+Nothing here imports Spark or the catalog. The new file is read again, and a digest of its rows is compared with one of
+the rows that were read: what the two disagree on, the driver doesn't commit.
 """
 
 from __future__ import annotations

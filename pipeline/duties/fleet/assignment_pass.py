@@ -196,7 +196,8 @@ class Assigning:
         return PassResult(remembered, sightings_to_keep(fleet, listing.leases, plan.presumed_dead))
 
     def _ask_holders(self, written: Iterable[Change], listing: Listing) -> None:
-        """Ask the runs that read shards which are to be handed over to look at their rows now, instead of at their next tick."""
+        """Ask the runs that read shards which are to be handed over to look at their rows now, instead of at their next
+        tick."""
         begun = {change.key for change in written if change.kind is ChangeKind.INITIATE}
         holders = {row.holder for row in listing.leases if row.key in begun and row.holder is not None}
         for holder in sorted(holders):
@@ -208,8 +209,9 @@ class Assigning:
     ) -> tuple[Change, ...]:
         """The changes without those that take leases from dead workers which have just beaten again.
 
-        The lease's counter, which each take-over requires as it was read, doesn't tell: it stands still while a living run keeps
-        its claim from wave to wave. So the workers' rows are read once more, after the look and just before the writes.
+        The lease's counter, which each take-over requires as it was read, doesn't tell: it stands still while a living
+        run keeps its claim from wave to wave. So the workers' rows are read once more, after the look and just before
+        the writes.
         """
         dead = {row.key: row.holder for row in listing.leases if row.holder in fleet.dead}
         holders = sorted({holder for c in changes if (holder := dead.get(c.key)) is not None})

@@ -1,5 +1,5 @@
-"""The leader's clean-up: rows of ended shards, rows left over, and ENDs that nothing in the lake table needs any more. With it the
-statement `valid-through` begins, and goes on past quiet shards.
+"""The leader's clean-up: rows of ended shards, rows left over, and ENDs that nothing in the lake table needs any more.
+With it the statement `valid-through` begins, and goes on past quiet shards.
 
 due = memory.due(now, times)
 if due:
@@ -36,7 +36,8 @@ from headrace.pipeline.ports.reading import ShardSource, StreamFacts
 from headrace.pipeline.settings.model import Settings, TimeSettings
 
 ASKED_A_PASS = 100
-"""Shards that one pass asks Kinesis about, by one GetShardIterator each; the others wait for the next pass. A tick has 40 s."""
+"""Shards that one pass asks Kinesis about, by one GetShardIterator each; the others wait for the next pass. A tick has
+40 s."""
 
 _LOOK = "leader"
 """The run of empty ranges that tell of quiet shards, in the ledger."""
@@ -105,7 +106,8 @@ class Cleaning:
         state: TableState,
         has_time: Callable[[], bool] = lambda: True,
     ) -> CleanupReport:
-        """Clean up one stream. `listing`: all lease rows, of this stream and of others. `facts`: as Kinesis has just answered."""
+        """Clean up one stream. `listing`: all lease rows, of this stream and of others. `facts`: as Kinesis has just
+        answered."""
         stream = facts.stream
         rows = [row for row in rows_of_stream(stream, listing.leases) if is_of_this_life(stream, row)]
         shards = self.source.list_shards(stream)
@@ -132,8 +134,9 @@ class Cleaning:
         if not keys:
             return ()
         news = self.source.has_news(keys)
-        # A stream that was created again has no news for its former life. And where this process was frozen, records that came since
-        # `now` may have left the stream before it was asked: half of the retention was over already (`quiet_shards`).
+        # A stream that was created again has no news for its former life. And where this process was frozen, records
+        # that came since `now` may have left the stream before it was asked: half of the retention was over already
+        # (`quiet_shards`).
         after = self.source.describe(facts.stream.arn)
         if after.stream != facts.stream or after.asked - now > facts.retention / 2:
             return ()

@@ -3,7 +3,8 @@
     no run reads the shard     the lease moves at once
     a run reads it             a handover begins: the run finishes its wave, then the next owner reads on
 
-Each is one write, on the condition that the row is as it was read. What lands is decided by the lake table's commit, whoever owns the lease.
+Each is one write, on the condition that the row is as it was read. What lands is decided by the lake table's commit,
+whoever owns the lease.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     describe (a new life?) -> origin -> nothing changed since the last sync? done -> ListShards -> missing rows, holes
 
-Shards aren't listed again while the open rows cover all hash keys, and neither the rows nor the ENDs have changed since a sync
-that found no missing row and no hole: the row of a child is made when its parent ends, and the lake table tells that. Two cases
-don't show in the rows (see `sync_token`); the clean-up finds them, because it lists all streams every five minutes.
+Shards aren't listed again while the open rows cover all hash keys, and neither the rows nor the ENDs have changed since
+a sync that found no missing row and no hole: the row of a child is made when its parent ends, and the lake table tells
+that. Two cases don't show in the rows (see `sync_token`); the clean-up finds them, because it lists all streams every
+five minutes.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class Round:
     """One tick's part of a round of shard syncs over all streams."""
 
     state: TableState
-    """The lake table's state, loaded once for all streams: a stream's sync uses the stream's own origin and positions only."""
+    """The lake table's state, loaded once for all streams: a stream's sync uses the stream's own origin and positions
+    only."""
     resumed: Unfinished | None = None
     """Where the previous tick stopped, if it had no time for the whole round."""
     last_done: str = ""
@@ -95,7 +97,8 @@ class Round:
 
     @property
     def trouble(self) -> HeadraceError | None:
-        """The error of the tick, if no stream could be synced. If at least one could, the errors of the others are notes."""
+        """The error of the tick, if no stream could be synced. If at least one could, the errors of the others are
+        notes."""
         if not self.failed or self._any_synced:
             return None
         return min(self.failed.values(), key=lambda error: not isinstance(error, Transient))

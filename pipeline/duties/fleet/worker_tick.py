@@ -1,6 +1,8 @@
-"""One tick of a worker: beat, hand leases over, find out which shards are due, and ask Dagster for a run that reads them.
+"""One tick of a worker: beat, hand leases over, find out which shards are due, and ask Dagster for a run that reads
+them.
 
-beat -> the worker's rows -> stopping? give them up -> handovers -> is a run at work? then done -> due by the rows -> probes
+beat -> the worker's rows -> stopping? give them up -> handovers -> is a run at work? then done -> due by the rows ->
+probes
 """
 
 from __future__ import annotations
@@ -131,8 +133,8 @@ class WorkerDuty:
         stirs: bool,
         suffix: str,
     ) -> WorkerReport:
-        """What no run of this worker is reading and has something to read. `stirs`: whether something happens to the rows, so
-        that the next tick has to read them anew."""
+        """What no run of this worker is reading and has something to read. `stirs`: whether something happens to the
+        rows, so that the next tick has to read them anew."""
         memory, living = report.memory, runs.living_claims(report.memory.claims)
         later = held_off(memory.backoff, now)
         rows = self._due_rows
@@ -141,7 +143,8 @@ class WorkerDuty:
         described.require_some()
         streams = described.known
         plan = rows.plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
-        # If a failure isn't noted in the row, the row looks idle, and only `backoff` tells that the shard has to be tried again.
+        # If a failure isn't noted in the row, the row looks idle, and only `backoff` tells that the shard has to be
+        # tried again.
         failed = (Due(row.key, "it failed when last read") for row in plan.idle if row.key in memory.backoff)
         # Failed shards first: the run gets the names of the first hundred shards only.
         due = (*failed, *plan.due)
@@ -165,7 +168,8 @@ class WorkerDuty:
     def _read_rows(
         self, row: Worker, memory: WorkerMemory, now: datetime, at_rest: KnownRows
     ) -> tuple[WorkerMemory, tuple[Lease, ...], frozenset[str]]:
-        """The worker's rows, with the beats of all claims on them; and the workers that still hold some of these leases."""
+        """The worker's rows, with the beats of all claims on them; and the workers that still hold some of these
+        leases."""
         mine = self.policy.own_leases.own_rows(self.worker_id, memory.held, at_rest.rows)
         beats = {claim: str(count) for claim, count in row.run_beats.items()}
         previous = self._previous_holders(mine)
@@ -200,19 +204,22 @@ class WorkerDuty:
         return memory, (*mine, *taking.taken), f", {taking.sentence}" if taking.sentence else ""
 
     def _hand_over(self, mine: tuple[Lease, ...], living: frozenset[str]) -> tuple[tuple[Lease, ...], int]:
-        """Complete the handovers of shards that no run reads. A run completes the handovers of its own shards after its wave."""
+        """Complete the handovers of shards that no run reads. A run completes the handovers of its own shards after its
+        wave."""
         given = self._apply(plan_hand_over(mine, self.worker_id, living))
         return tuple(lease for lease in mine if lease.key not in given), len(given)
 
     def _complete_for_dead_runs(
         self, mine: tuple[Lease, ...], living: frozenset[str], previous: frozenset[str]
     ) -> tuple[Lease, ...]:
-        """Complete handovers to this worker where the run of the previous holder is dead and its sensor doesn't know of it."""
+        """Complete handovers to this worker where the run of the previous holder is dead and its sensor doesn't know of
+        it."""
         taken = self._apply(plan_take_over(mine, self.worker_id, living, ours=previous))
         return tuple(taken.get(lease.key, lease) for lease in mine)
 
     def _stop(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
-        """Give up all leases that no run is reading. The beat after it makes the leader look for leases without an owner."""
+        """Give up all leases that no run is reading. The beat after it makes the leader look for leases without an
+        owner."""
         memory, mine, _ = self._read_rows(row, memory, now, KnownRows())
         runs = self._own_runs()
         living = runs.living_claims(memory.claims)
@@ -250,7 +257,8 @@ class WorkerDuty:
     def _forget_dead_runs(
         self, row: Worker, mine: tuple[Lease, ...], living: frozenset[str], runs: OwnRuns
     ) -> None:
-        """Remove from the worker's row the beats of runs that are over and have no claim left. Else the row would only grow."""
+        """Remove from the worker's row the beats of runs that are over and have no claim left. Else the row would only
+        grow."""
         held = {claim for lease in mine for claim in claims_on(lease)}
         gone = [
             claim

@@ -139,8 +139,8 @@ class LeasesBeat:
     def beats_of_worker(
         self, me: str, rows: Iterable[Lease], living: Collection[str], *, now: datetime, since: timedelta
     ) -> list[Change]:
-        # A living run beats for the rows that it has claimed. If the worker beat for them too, a hung run's leases would look
-        # alive for ever (D8).
+        # A living run beats for the rows that it has claimed. If the worker beat for them too, a hung run's leases
+        # would look alive for ever (D8).
         return [
             change.beat(row, me, throughput_kbps=rate_at_beat(row, now, since=since))
             for row in rows
@@ -152,7 +152,8 @@ class LeasesBeat:
 
 
 class HeadraceRows:
-    """A lease row for each shard in scope of the stream's origin, made once a parent of the shard has ended in the lake table."""
+    """A lease row for each shard in scope of the stream's origin, made once a parent of the shard has ended in the lake
+    table."""
 
     def scope(self, origin: Start, listing: Listing) -> Start | None:
         return origin
@@ -199,8 +200,8 @@ class AssignedLeases:
         return LeaderLook(watch, memory, alarm)
 
     def own_rows(self, me: str, held: frozenset[str], known: Mapping[str, Lease]) -> tuple[Lease, ...]:
-        # The index is keyed by leaseOwner, which already names the next owner while a lease is handed over. The rows that
-        # this worker still has to hand over are therefore read by the keys that its last tick remembered.
+        # The index is keyed by leaseOwner, which already names the next owner while a lease is handed over. The rows
+        # that this worker still has to hand over are therefore read by the keys that its last tick remembered.
         rows = {row.key: row for row in self.leases.held_by(me, known).leases}
         rows |= {row.key: row for row in held_of(self.leases, me, held - rows.keys())}
         return tuple(rows.values())

@@ -1,9 +1,10 @@
-"""Which programs share the coordination tables with this deployment, and what follows from that: one method per decision.
+"""Which programs share the coordination tables with this deployment, and what follows from that: one method per
+decision.
 
-A duty asks the policy, and never asks the settings for a mode. A `Policy` is put together from parts. `own_tables.py` has the
-parts of a deployment whose tables no other program uses; read it first. The parts for shared tables are a package of their
-own, which duties don't import. A policy is made once for each tick and each run. Its parts keep nothing: they decide anew at
-each tick and at each wave, because other workers come and go.
+A duty asks the policy, and never asks the settings for a mode. A `Policy` is put together from parts. `own_tables.py`
+has the parts of a deployment whose tables no other program uses; read it first. The parts for shared tables are a
+package of their own, which duties don't import. A policy is made once for each tick and each run. Its parts keep
+nothing: they decide anew at each tick and at each wave, because other workers come and go.
 """
 
 from __future__ import annotations
@@ -198,8 +199,8 @@ class RowPlan(Protocol):
 
 
 PlanMoves = Callable[[AssignmentInput, Iterable[Worker], int], list[Change]]
-"""Decides which worker owns which lease: the changes that give leases to workers. The number tells how many passes this leader has
-made before."""
+"""Decides which worker owns which lease: the changes that give leases to workers. The number tells how many passes this
+leader has made before."""
 
 
 # --- how a worker gets its leases ---------------------------------------------------------------------------
@@ -236,8 +237,8 @@ class OwnLeases(Protocol):
         ...
 
     def own_rows(self, me: str, held: frozenset[str], known: Mapping[str, Lease]) -> tuple[Lease, ...]:
-        """The rows that this worker owns, or holds for their next owner. `held`: keys as the last tick knew them. `known`: rows,
-        by lease key, that needn't be read again as long as the worker owns them."""
+        """The rows that this worker owns, or holds for their next owner. `held`: keys as the last tick knew them.
+        `known`: rows, by lease key, that needn't be read again as long as the worker owns them."""
         ...
 
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
@@ -263,15 +264,15 @@ class ClaimedShards:
 
 
 RecordForeignRanges = Callable[[ClaimedShards], tuple[TableState, list[str]]]
-"""Commits, before a wave reads, the ranges that another program has read of these shards. Returns the lake table's state after the
-commits, and sentences for a person."""
+"""Commits, before a wave reads, the ranges that another program has read of these shards. Returns the lake table's
+state after the commits, and sentences for a person."""
 
 
 # --- from one wave to the next ------------------------------------------------------------------------------
 
 MayKeep = Callable[[frozenset[str]], bool]
-"""Whether a run keeps the claims of shards that its next wave takes, and writes their checkpoints late. Asked before each wave, with the
-workers that hold leases which this run had claimed and lost."""
+"""Whether a run keeps the claims of shards that its next wave takes, and writes their checkpoints late. Asked before
+each wave, with the workers that hold leases which this run had claimed and lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

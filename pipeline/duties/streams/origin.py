@@ -40,7 +40,8 @@ def ensure_origin(
 def plan_origin(
     state: TableState, facts: StreamFacts, *, stream: StreamSettings, leases: Iterable[Lease]
 ) -> Origin | None:
-    """The origin to commit; None where the stream has one. Raises OriginUnsafe where records could be skipped or repeated.
+    """The origin to commit; None where the stream has one. Raises OriginUnsafe where records could be skipped or
+    repeated.
 
     `leases`: all rows of the stream.
     """
@@ -73,8 +74,8 @@ def plan_origin(
 
 def _start(state: TableState, facts: StreamFacts, stream: StreamSettings) -> Start:
     if any(earlier.arn == facts.stream.arn for earlier in state.positions.origins):
-        # A later life of a stream that was read before. LATEST would skip the records before this moment, and a timestamp
-        # was meant for the first life.
+        # A later life of a stream that was read before. LATEST would skip the records before this moment, and a
+        # timestamp was meant for the first life.
         return TRIM
     match stream.initial_position:
         case InitialPosition.TRIM_HORIZON:

@@ -1,11 +1,11 @@
-"""One attempt of a run: wave after wave, all with the same claim. A run may be killed at each step; the next wave, or another
-run, goes on from what has been written.
+"""One attempt of a run: wave after wave, all with the same claim. A run may be killed at each step; the next wave, or
+another run, goes on from what has been written.
 
     (table, stage) -> claim -> the row, then the table -> stage -> (gaps) -> commit -> checkpoint -> (end of a shard:
     child leases, childShardIds, SHARD_END) -> release
 
-Reading always starts at the position in the lake table. `on_step` is called after each step: it makes Dagster's events, and
-tests and the simulator use it to see a wave, or to end it.
+Reading always starts at the position in the lake table. `on_step` is called after each step: it makes Dagster's events,
+and tests and the simulator use it to see a wave, or to end it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class Attempt:
         self.kept = KeptClaims(claims=self.claims, times=self.settings.times)
 
     def beat(self) -> bool:
-        """Show that this run lives, if it makes progress. A timer thread calls this beside the waves and the pauses between them.
+        """Show that this run lives, if it makes progress. A timer thread calls this beside the waves and the pauses
+        between them.
 
         A run that hangs stops beating, so that other runs may take its shards (D8, D11).
         """
@@ -88,13 +89,13 @@ class Attempt:
         return tuple(row.key for row in held if row.looked_at is None or row.behind_ms)
 
     def look(self) -> tuple[Problem, ...]:
-        """Called in a pause, where `kept.must_look` says so: give away what others wait for. Returns the rows that were lost. An
-        error doesn't end the run, because the next wave looks, too."""
+        """Called in a pause, where `kept.must_look` says so: give away what others wait for. Returns the rows that were
+        lost. An error doesn't end the run, because the next wave looks, too."""
         return self._between(self.kept.look)
 
     def let_go(self) -> tuple[Problem, ...]:
-        """Release all rows at the end of the run. Returns the rows that were lost, and those that couldn't be released: they become
-        free once the claim is dead."""
+        """Release all rows at the end of the run. Returns the rows that were lost, and those that couldn't be released:
+        they become free once the claim is dead."""
         return self._between(self.kept.let_go)
 
     def _between(self, act: Callable[[WaveLog], None]) -> tuple[Problem, ...]:
@@ -104,16 +105,17 @@ class Attempt:
         return tuple(log.problems)
 
     def ask_for(self, keys: Iterable[str]) -> None:
-        """Called before the first wave of a run for named shards: the run that has claimed one of them releases it while this run
-        opens its stage. An error ends nothing, because the first wave meets the same trouble and tells of it."""
+        """Called before the first wave of a run for named shards: the run that has claimed one of them releases it
+        while this run opens its stage. An error ends nothing, because the first wave meets the same trouble and tells
+        of it."""
         with suppress(HeadraceError):
             self.beat()  # other runs go by the beat of a run that waits
             if self.claims.want_claimed(keys):
                 self.ports.stage.open(self._hear_waiting)
 
     def wave(self, keys: Iterable[str] | None = None) -> WaveReport:
-        """One wave: claim, read, land, checkpoint, release. `keys`: the shards to read; None for what is due of all leases that
-        the worker owns."""
+        """One wave: claim, read, land, checkpoint, release. `keys`: the shards to read; None for what is due of all
+        leases that the worker owns."""
         log = WaveLog()
         self.claims.note_progress()
         self.beat()
@@ -157,8 +159,8 @@ class Attempt:
         return log.report(len(claimed))
 
     def between_waves(self, act: Callable[[], T]) -> T:
-        """Release all rows, and then call `act`. A run that hangs in `act` stops beating, as one that hangs in a wave does. The
-        time that `act` took doesn't count as time of the next wave (I40)."""
+        """Release all rows, and then call `act`. A run that hangs in `act` stops beating, as one that hangs in a wave
+        does. The time that `act` took doesn't count as time of the next wave (I40)."""
         self.let_go()
         self.claims.note_progress()
         try:
@@ -178,8 +180,8 @@ class Attempt:
         self.claims.take(log, streams.by_name, [row for row in claimable if row.key not in kept_keys])
 
     def _make_ready(self, log: WaveLog, claimable: Sequence[Lease]) -> None:
-        """Look at the lake table, and open the stage. Both come before the first claim: no other run can read a claimed shard,
-        Spark may take minutes to start, and nothing can land in a table of a wrong form."""
+        """Look at the lake table, and open the stage. Both come before the first claim: no other run can read a claimed
+        shard, Spark may take minutes to start, and nothing can land in a table of a wrong form."""
         began = self.claims.clock.monotonic()
         try:
             ensure_table(self.ports.table, self.ports.leases, name=self.settings.landing.table)
@@ -192,8 +194,8 @@ class Attempt:
         self.claims.note_progress()
 
     def _hear_waiting(self, sentence: str) -> None:
-        """A run that waits for Spark goes on beating for as long as the stage tells of the wait. It keeps no shard meanwhile (I41),
-        and no other run has to leave a shard to it."""
+        """A run that waits for Spark goes on beating for as long as the stage tells of the wait. It keeps no shard
+        meanwhile (I41), and no other run has to leave a shard to it."""
         self.claims.note_progress()
         self.kept.let_go(WaveLog())
         self.claims.unwant_all()
@@ -205,8 +207,8 @@ class Attempt:
         return [row for row in read_rows if not row.has_ended]
 
     def _read_and_land(self, claimed: Claimed) -> None:
-        """The steps between claim and release, each with the value of the step before it. The wave ends early if there is
-        nothing to read, or nothing to commit."""
+        """The steps between claim and release, each with the value of the step before it. The wave ends early if there
+        is nothing to read, or nothing to commit."""
         keys = self.claims.keys
         planned = self._planning.plan(claimed)
         if not planned.reads:

@@ -46,7 +46,8 @@ class LandingStep:
         return LandedWave(staged, committed)
 
     def _remember(self, wave: StagedWave, committed: Committed) -> None:
-        """Where this wave keeps claims, remember at once what has landed. Whatever fails from here on, the release tells it."""
+        """Where this wave keeps claims, remember at once what has landed. Whatever fails from here on, the release
+        tells it."""
         landed = {r.key for r in committed.landing.page.ranges if not r.upto.ended}
         for staged in wave.manifest.staged:
             if self.kept.keeps and staged.key in landed:
@@ -126,8 +127,9 @@ class LandingStep:
     def _listed_if_ended(
         self, streams: WaveStreams, ranges: Iterable[Range]
     ) -> dict[StreamId, tuple[Shard, ...]]:
-        """The shards of each stream in which a shard has ended: the children's rows need their hash keys and their other
-        parent. Where a stream can't be listed now, the next wave of these shards does what is left to do at their end."""
+        """The shards of each stream in which a shard has ended: the children's rows need their hash keys and their
+        other parent. Where a stream can't be listed now, the next wave of these shards does what is left to do at their
+        end."""
         by_stream: dict[StreamId, tuple[Shard, ...]] = {}
         for stream in sorted({recorded.key.stream for recorded in ranges if recorded.upto.ended}):
             listed = streams.isolate(stream, partial(self.ports.source.list_shards, stream))
@@ -157,14 +159,15 @@ def _problem(key: str, refused: RangeRefused) -> Problem:
 
 
 def _is_known_whole(staged: Staged) -> bool:
-    """Whether the wave has found that the record at the position has no more user records. Else each wave would read it again."""
+    """Whether the wave has found that the record at the position has no more user records. Else each wave would read it
+    again."""
     return staged.after is not None and staged.after.inside and not staged.upto.inside
 
 
 def _is_worth_a_range(staged: Staged, witness: datetime, older: timedelta) -> bool:
-    """Whether a range goes into the commit. Progress always does. A look that found no new record does only if the last witness
-    is `older`. A quarter of the retention leaves three more tries before a quiet shard looks like a loss of records; in a commit
-    that is made anyway, the statement `valid-through` goes on."""
+    """Whether a range goes into the commit. Progress always does. A look that found no new record does only if the last
+    witness is `older`. A quarter of the retention leaves three more tries before a quiet shard looks like a loss of
+    records; in a commit that is made anyway, the statement `valid-through` goes on."""
     if staged.moved or _is_known_whole(staged):
         return True
     return staged.upto.seen is not None and staged.upto.seen - witness > older

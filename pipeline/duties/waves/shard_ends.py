@@ -1,7 +1,7 @@
 """The writes on lease rows at the end of a shard: the children's rows, then childShardIds, then SHARD_END.
 
-In this order other programs that read the rows find the children before the end. If the run dies in between, the next wave
-makes the missing writes: the lake table has the END.
+In this order other programs that read the rows find the children before the end. If the run dies in between, the next
+wave makes the missing writes: the lake table has the END.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class ShardEnds:
     ) -> None:
         """Make the writes at the end of a shard whose position in the lake table is an END.
 
-        `listed`: the stream's shards, if they were listed already. A child that the listing doesn't show yet gets its row from
-        the leader's shard sync, because only a listing tells the other parent of a merge.
+        `listed`: the stream's shards, if they were listed already. A child that the listing doesn't show yet gets its
+        row from the leader's shard sync, because only a listing tells the other parent of a merge.
         """
         if listed is None:
             listed = self.source.list_shards(key.stream)
@@ -58,8 +58,8 @@ class ShardEnds:
             )
 
     def count_as_ended(self, log: WaveLog, key: ShardKey, by: str) -> None:
-        """Write SHARD_END into a row that was left over, or made again, after the lake table had forgotten the shard's END. The
-        leader then deletes the row. `by`: the descendant that has a position."""
+        """Write SHARD_END into a row that was left over, or made again, after the lake table had forgotten the shard's
+        END. The leader then deletes the row. `by`: the descendant that has a position."""
         row = self.claims.held[key]
         end = change.checkpoint(row, self.claims.me, self.claims.claim, upto=SHARD_END, throughput_kbps=0.0)
         if self.claims.write(log, key, end):

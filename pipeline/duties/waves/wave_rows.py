@@ -23,7 +23,8 @@ from headrace.pipeline.settings.model import Settings
 PROBES_A_WAVE = 1_000
 """Shards. Probing so many takes a wave a second or two."""
 _AT_ONCE = 100
-"""Shards. After so many the wave looks whether its time for probing is over: due rows wait until the probes have ended."""
+"""Shards. After so many the wave looks whether its time for probing is over: due rows wait until the probes have
+ended."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,8 +65,8 @@ class WaveRows:
         ):
             return set()  # the next wave is early enough for the next round
         if self._round_ended is None and self._probed_up_to is None:
-            # Short runs make one wave each. If all began with the first shard, they would never come to the last ones. crc32 is
-            # the same in every process, unlike Python's hash of a text (I31).
+            # Short runs make one wave each. If all began with the first shard, they would never come to the last ones.
+            # crc32 is the same in every process, unlike Python's hash of a text (I31).
             first = PROBES_A_WAVE * (
                 crc32(self.claim.encode()) % ceil(max(len(plan.idle), 1) / PROBES_A_WAVE)
             )

@@ -1,5 +1,5 @@
-"""Rows of a data file, with the columns of a table: found by field id, since a column or a part of one may have been renamed, and a file
-has none that was added after it was written."""
+"""Rows of a data file, with the columns of a table: found by field id, since a column or a part of one may have been
+renamed, and a file has none that was added after it was written."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
 """The user's own modules beside the settings file: what a callable imports from there, as one value that never changes.
 
     headrace.yaml   my_parsers.py ─► helpers.py      read once for each run: digest ─► the ledger
-                                                                             ├─► imported in this process, from these very sources
-                                                                             └─► a zip ─► Spark's workers import from it
+                                                                             ├─► imported in this process, from these
+                                                                             very sources └─► a zip ─► Spark's workers
+                                                                             import from it
 
-The folder isn't put on Python's path: only these modules are found there, and only by the code that a run has read. So a process that lives long
-takes up a changed module with its next run.
+The folder isn't put on Python's path: only these modules are found there, and only by the code that a run has read. So
+a process that lives long takes up a changed module with its next run.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ def _digest(files: Mapping[str, bytes]) -> str:
 
 
 def code_beside(folder: Path, module: str) -> UserCode | None:
-    """The module with all that it imports from the folder, as it is now; None where the folder has no such module. Raises BadSetting for a module
-    that has the name of another one that Python finds."""
+    """The module with all that it imports from the folder, as it is now; None where the folder has no such module.
+    Raises BadSetting for a module that has the name of another one that Python finds."""
     files: dict[str, bytes] = {}
     waiting, visited = [module.partition(".")[0]], set[str]()
     while waiting:
@@ -161,7 +162,8 @@ def imported(code: UserCode, module: str) -> ModuleType:
 
 
 class _Loader(ExecutionLoader):
-    """Loads from the sources that were read, and keeps no compiled form: Python tells an old one from a new one by the second only."""
+    """Loads from the sources that were read, and keeps no compiled form: Python tells an old one from a new one by the
+    second only."""
 
     def __init__(self, code: UserCode, path: str) -> None:
         self._code = code

@@ -1,7 +1,9 @@
-"""Shard iterators from one wave to the next: each saves a GetShardIterator request, which is half of the requests of a quiet shard.
+"""Shard iterators from one wave to the next: each saves a GetShardIterator request, which is half of the requests of a
+quiet shard.
 
-An iterator belongs to the record after which it stands. It is used only for a batch that begins after that very record, to its last
-user record, so a wave that didn't land, or a person who moved a position, makes it useless and never harmful.
+An iterator belongs to the record after which it stands. It is used only for a batch that begins after that very record,
+to its last user record, so a wave that didn't land, or a person who moved a position, makes it useless and never
+harmful.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The staged files of one commit, over all of its attempts.
 
-Before each attempt they are looked at: something else may have deleted them. What an attempt makes of them, the next one uses again
-after a refusal: the manifest entries, which are made from the Parquet footers, and the manifest. So a second attempt takes less time,
-in which fewer writers can come first.
+Before each attempt they are looked at: something else may have deleted them. What an attempt makes of them, the next
+one uses again after a refusal: the manifest entries, which are made from the Parquet footers, and the manifest. So a
+second attempt takes less time, in which fewer writers can come first.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class CommitFiles:
         also: tuple[StagedFile, ...] = (),
         taken: tuple[TakenFile, ...] = (),
     ) -> None:
-        """`files`: all that are proposed. An attempt may land a part of them. `also`, `taken`: files of another table that have to be there."""
+        """`files`: all that are proposed. An attempt may land a part of them. `also`, `taken`: files of another table
+        that have to be there."""
         self._checked = (*files, *also)
         self._taken = taken
         self._entries: dict[str, DataFile] = {}
@@ -63,8 +64,8 @@ class CommitFiles:
         """What the entries and the manifest depend on, beside the files."""
 
     def check(self, io: FileIO, *, now: datetime, storage: str) -> None:
-        """Refuse staged files that are old or gone: Iceberg would commit a file that doesn't exist, and then every scan fails. Refuse taken files
-        that are gone, or may go before what the commit decides is carried out."""
+        """Refuse staged files that are old or gone: Iceberg would commit a file that doesn't exist, and then every scan
+        fails. Refuse taken files that are gone, or may go before what the commit decides is carried out."""
         oldest = min((file.staged_at for file in self._checked), default=None)
         if oldest is not None and now - oldest > _STALE:
             raise Transient(
@@ -145,7 +146,8 @@ class Merging(_MergeAppendFiles):
 class Append(Merging):
     """pyiceberg's append, with a manifest that an earlier attempt may have written.
 
-    The entries of such a manifest have no snapshot id: readers take the id from the manifest list, as Iceberg's format says.
+    The entries of such a manifest have no snapshot id: readers take the id from the manifest list, as Iceberg's format
+    says.
     """
 
     def __init__(
@@ -177,7 +179,8 @@ class Append(Merging):
         return writer.to_manifest_file()
 
     def own(self, manifest: ManifestFile) -> ManifestFile:
-        """A copy of the manifest, as one that this snapshot adds. A copy, because pyiceberg writes the sequence number into it."""
+        """A copy of the manifest, as one that this snapshot adds. A copy, because pyiceberg writes the sequence number
+        into it."""
         mine = ManifestFile(*(manifest[place] for place in range(len(manifest))))
         mine[_ADDED_BY] = self.snapshot_id
         return mine

@@ -29,7 +29,8 @@ _BY_VALUES = (
 
 @dataclass(slots=True)
 class ManifestReader:
-    """Reads each manifest once: manifests never change. What it knows of manifests that the newest snapshot doesn't name is dropped."""
+    """Reads each manifest once: manifests never change. What it knows of manifests that the newest snapshot doesn't
+    name is dropped."""
 
     _entries: dict[str, list[ManifestEntry]] = field(default_factory=dict)
 
@@ -55,7 +56,8 @@ class ManifestReader:
 
 
 def found_in(table: Table, paths: Collection[str]) -> list[DataFile]:
-    """Those of the data files that the newest snapshot has, and of which no other engine has deleted rows by a delete file."""
+    """Those of the data files that the newest snapshot has, and of which no other engine has deleted rows by a delete
+    file."""
     if not paths:
         return []
     with asking(f"the storage of {'.'.join(table.name())}"):

@@ -1,5 +1,5 @@
-"""The evidence from which `headrace repair` rebuilds positions: the rows of the lake table, and every snapshot of Headrace that
-a metadata file still describes. It is read where the walk over the snapshots finds no positions any more.
+"""The evidence from which `headrace repair` rebuilds positions: the rows of the lake table, and every snapshot of
+Headrace that a metadata file still describes. It is read where the walk over the snapshots finds no positions any more.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from headrace.pipeline.lake.table.state_files import StateFiles
 from headrace.pipeline.lake.table.summary import ledger_in, positions_in
 
 _NEWEST = 50
-"""The most Headrace snapshots that are read, newest first. Each has all positions, so an older one knows more only about
-shards whose positions were removed long ago.
+"""The most Headrace snapshots that are read, newest first. Each has all positions, so an older one knows more only
+about shards whose positions were removed long ago.
 """
 _LONGEST = 129
 """The most digits of a sequence number, by Kinesis's API. Padded to one length, sequence numbers compare as text."""
@@ -67,8 +67,8 @@ def _states(remains: Remains) -> Iterator[KnownState]:
 
 
 def _over_picks(remains: Remains) -> tuple[Positions | None, tuple[Picked, ...], bool]:
-    """The newest positions that main leads to, the cherry-picks above them (oldest first), and whether the walk came to the
-    table's first snapshot without finding positions."""
+    """The newest positions that main leads to, the cherry-picks above them (oldest first), and whether the walk came to
+    the table's first snapshot without finding positions."""
     picked: list[Picked] = []
     try:
         for link in ancestors(remains.head, remains.known, iter(())):
@@ -82,8 +82,8 @@ def _over_picks(remains: Remains) -> tuple[Positions | None, tuple[Picked, ...],
 
 
 def _page_of_source(remains: Remains, pick: Link) -> LedgerPage | None:
-    """The ledger of the snapshot whose rows a cherry-pick brought. Empty if another engine wrote that snapshot; None if no
-    metadata file describes it."""
+    """The ledger of the snapshot whose rows a cherry-pick brought. Empty if another engine wrote that snapshot; None if
+    no metadata file describes it."""
     source = remains.known.get(int(pick.source or 0))
     if source is None:
         return None
@@ -97,8 +97,8 @@ def _streams(states: tuple[KnownState, ...]) -> dict[str, str]:
 
 
 def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRow], int]:
-    """The last row of each shard, and the number of rows of unknown streams. All user records of a Kinesis record land together, so
-    the last row is the end of a record.
+    """The last row of each shard, and the number of rows of unknown streams. All user records of a Kinesis record land
+    together, so the last row is the end of a record.
     """
     last: dict[ShardKey, LastRow] = {}
     strangers = 0
@@ -119,8 +119,8 @@ def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRo
 
 
 def with_landed_form(rows: pa.Table) -> pa.Table:
-    """The rows that a landing can have written. Another engine may insert rows without epoch or shard, or with any text as their
-    sequence number, also under the name of a stream."""
+    """The rows that a landing can have written. Another engine may insert rows without epoch or shard, or with any text
+    as their sequence number, also under the name of a stream."""
     numbers: Any = pc.match_substring_regex(rows["sequence_number"], f"^[0-9]{{1,{_LONGEST}}}$")
     keys: Any = pc.and_(rows["stream_epoch"].is_valid(), rows["shard_id"].is_valid())
     # Where the number is null, the filter drops the row.
@@ -140,8 +140,8 @@ def _batches(remains: Remains, columns: tuple[str, ...]) -> Iterator[pa.RecordBa
 
 
 def _last_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """For each shard in these rows: its highest place (sequence number and sub-sequence number), its latest arrival, and the number of
-    its rows."""
+    """For each shard in these rows: its highest place (sequence number and sub-sequence number), its latest arrival,
+    and the number of its rows."""
     # A scan gives texts of either of Arrow's types, and they are joined in one type only.
     number: Any = pc.utf8_lpad(rows["sequence_number"].cast(pa.string()), _LONGEST, padding="0")
     # The stubs of pyarrow's functions know no mixture of columns and numbers.

@@ -1,6 +1,7 @@
 """Avro payloads as columns: each part of a schema reads the same field of many payloads at once (`lanes`).
 
-What isn't as nearly all payloads are is left to the library: lists and maps that are much longer than others, and all that isn't as the schema says.
+What isn't as nearly all payloads are is left to the library: lists and maps that are much longer than others, and all
+that isn't as the schema says.
 """
 
 from __future__ import annotations
@@ -137,7 +138,8 @@ class _Optional:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`parts`: the fields in the order in which they were written, each with its place among the columns; None where it isn't one."""
+    """`parts`: the fields in the order in which they were written, each with its place among the columns; None where it
+    isn't one."""
 
     arrow: Any
     parts: Sequence[tuple[SchemaPart, int]]

@@ -1,6 +1,7 @@
 """Many payloads of Avro or Protobuf side by side: each is a lane, and one step reads the same field of all of them.
 
-A lane with something that isn't as the schema says, or that the columns can't hold, is left: it goes on with values that nobody uses.
+A lane with something that isn't as the schema says, or that the columns can't hold, is left: it goes on with values
+that nobody uses.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _LONGEST = 10
 """The most bytes of a number: the last one has a single bit."""
 
 FEWEST = 256
-"""Lanes that are worth a step of their own: fewer, such as those with more items in a list than others, are left to the library."""
+"""Lanes that are worth a step of their own: fewer, such as those with more items in a list than others, are left to the
+library."""
 _LAST_SHIFT = 63
 Lanes = Any
 """Places of lanes, as an array of numpy's."""

@@ -1,7 +1,8 @@
 """Protobuf messages as columns: the same field of many messages is read at once (`lanes`).
 
-What isn't as nearly all messages are is left to the library: lists that are much longer than others, a field twice that isn't repeated, two members
-of a oneof, a field in another form than its type has, and all that isn't as the descriptors say. Required fields are left to it, too.
+What isn't as nearly all messages are is left to the library: lists that are much longer than others, a field twice that
+isn't repeated, two members of a oneof, a field in another form than its type has, and all that isn't as the descriptors
+say. Required fields are left to it, too.
 """
 
 from __future__ import annotations
@@ -366,4 +367,5 @@ _BOUNDS: Mapping[int, tuple[int, int, bool]] = {
     17: (*_INT, True),
     18: (*_LONG, True),
 }
-"""Protobuf's numbers of types whose values are integers of one to ten bytes: the lowest and the highest, and whether the lowest bit is the sign."""
+"""Protobuf's numbers of types whose values are integers of one to ten bytes: the lowest and the highest, and whether
+the lowest bit is the sign."""

@@ -1,7 +1,8 @@
 """JSON payloads as rows of a typed table.
 
-Most payloads are decoded once, to structures that have the columns' own types, and each column is made of all of them together. What these types
-don't take is looked at again, alone: it may have what fits a column in another way, and otherwise the reason names the columns.
+Most payloads are decoded once, to structures that have the columns' own types, and each column is made of all of them
+together. What these types don't take is looked at again, alone: it may have what fits a column in another way, and
+otherwise the reason names the columns.
 """
 
 from __future__ import annotations
@@ -205,7 +206,8 @@ def _text_first(exact: Callable[[bytes], Any], payload: bytes) -> Any:
 
 
 def _is_text(content: bytes) -> bool:
-    """Of payloads that are read as JSON, each: no character reaches from one to the next, as each ends with a bracket."""
+    """Of payloads that are read as JSON, each: no character reaches from one to the next, as each ends with a
+    bracket."""
     if content.isascii():
         return True
     try:

@@ -1,7 +1,9 @@
-"""Which columns a typed table gets from what its JSON payloads have beyond them, and how the table comes to these columns.
+"""Which columns a typed table gets from what its JSON payloads have beyond them, and how the table comes to these
+columns.
 
-A column is never dropped, narrowed or given another type, except Iceberg's promotions of int to long and of float to double. What `grow`
-decides depends on how many payloads have a fact, and not on the order or the tasks in which they were read.
+A column is never dropped, narrowed or given another type, except Iceberg's promotions of int to long and of float to
+double. What `grow` decides depends on how many payloads have a fact, and not on the order or the tasks in which they
+were read.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ _GROUPS = ("object", "array", "string", "number", "boolean", TOO_LARGE)
 
 
 def grow(columns: Struct, facts: Mapping[Fact, int], limits: Limits) -> Struct:
-    """The columns with what the payloads have beyond them: what most payloads have comes first, and as much as the limits allow.
+    """The columns with what the payloads have beyond them: what most payloads have comes first, and as much as the
+    limits allow.
 
     `facts` may have been found beside fewer columns than there are now: what is there stays as it is.
     """

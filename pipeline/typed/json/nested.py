@@ -33,7 +33,8 @@ class ValueKind(Protocol):
 
     @property
     def wide(self) -> Any:
-        """The type by which msgspec reads each value that the column may have, such as any value for a column of texts."""
+        """The type by which msgspec reads each value that the column may have, such as any value for a column of
+        texts."""
 
     def array(self, values: Sequence[Any]) -> Values:
         """Raises UnfitValues. None is null."""

@@ -106,8 +106,8 @@ class Decimals:
 
     @property
     def _plain(self) -> str:
-        """A number, or a text with one, that Arrow reads and that needs no rounding. The value is a token of JSON, so that a quote at one end is one
-        at both."""
+        """A number, or a text with one, that Arrow reads and that needs no rounding. The value is a token of JSON, so
+        that a quote at one end is one at both."""
         before = f"[0-9]{{1,{self.precision - self.scale}}}" if self.precision > self.scale else "0"
         after = rf"(\.[0-9]{{1,{self.scale}}})?" if self.scale else ""
         return f'^"?-?{before}{after}"?$'

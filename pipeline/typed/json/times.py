@@ -1,6 +1,7 @@
 """Texts of JSON payloads as dates and times: a date, or a date and a time of day, as ISO 8601 writes them.
 
-A text without a full date doesn't fit, nor does one with the name of a region: whoever reads it would have to add what the payload doesn't say.
+A text without a full date doesn't fit, nor does one with the name of a region: whoever reads it would have to add what
+the payload doesn't say.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ _T = TypeVar("_T")
 def decoded(
     batches: Iterable[pa.RecordBatch], decoder: Decoder, columns: pa.Schema, *, keeps_payloads: bool
 ) -> Iterator[pa.RecordBatch]:
-    """`columns`: those of the typed table's files. Records that a filter leaves out aren't decoded. `keeps_payloads`: rows without a reason have
-    their payloads, too, because some may get a reason afterwards."""
+    """`columns`: those of the typed table's files. Records that a filter leaves out aren't decoded. `keeps_payloads`:
+    rows without a reason have their payloads, too, because some may get a reason afterwards."""
     read = decoder.reading(own_columns(columns))
     for batch in batches:
         start = 0
@@ -43,7 +43,8 @@ def decoded(
 
 
 def _without_collections(parts: Iterator[_T]) -> Iterator[_T]:
-    """The same, parts while Python doesn't look for cycles: values of payloads have none, and looking takes as long as decoding."""
+    """The same, parts while Python doesn't look for cycles: values of payloads have none, and looking takes as long as
+    decoding."""
     while True:
         was_on = gc.isenabled()
         gc.disable()

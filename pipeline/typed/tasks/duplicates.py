@@ -1,8 +1,8 @@
-"""The work of the Spark tasks that leave out duplicates, as plain functions: one reads the key columns of the typed table, the other marks the
-rows of a wave. In between Spark brings all rows with the same key together.
+"""The work of the Spark tasks that leave out duplicates, as plain functions: one reads the key columns of the typed
+table, the other marks the rows of a wave. In between Spark brings all rows with the same key together.
 
-Rows that are to be marked come sorted by their key columns (`key_0`, `key_1`, ...), then those of the table before those of the wave
-(`fresh`), then by `arrival`.
+Rows that are to be marked come sorted by their key columns (`key_0`, `key_1`, ...), then those of the table before
+those of the wave (`fresh`), then by `arrival`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def small_columns(columns: pa.Schema) -> pa.Schema:
 
 
 def small(kind: Any) -> Any:
-    """The same type with short offsets: Spark takes no others from a task. The files of a typed table have long ones."""
+    """The same type with short offsets: Spark takes no others from a task. The files of a typed table have long
+    ones."""
     types = pa.types
     if types.is_large_string(kind):
         return pa.string()
@@ -59,8 +60,8 @@ def small(kind: Any) -> Any:
 def earlier_rows(
     files: Iterable[str], spec: StagingSpec, columns: pa.Schema, *, since: datetime, until: datetime
 ) -> Iterator[pa.RecordBatch]:
-    """The keys and arrivals of the rows in these files that arrived between two moments. `columns`: the key columns and then `arrival_ts`, with
-    the field ids of the typed table. Rows without a value in one of them are left out."""
+    """The keys and arrivals of the rows in these files that arrived between two moments. `columns`: the key columns and
+    then `arrival_ts`, with the field ids of the typed table. Rows without a value in one of them are left out."""
     system, root = file_system(spec)
     place = StagePlace(system, root, spec, columns)
     names = [*key_names(len(columns) - 1), ARRIVAL]
@@ -88,7 +89,8 @@ def _may_have(file: Any, group: int, column: pa.Field[Any], since: datetime, unt
 
 
 def marked(batches: Iterable[pa.RecordBatch], *, keys: int, within: timedelta) -> Iterator[pa.RecordBatch]:
-    """The rows of the wave, with a further column that tells whether the row is a duplicate. `keys`: the number of key columns."""
+    """The rows of the wave, with a further column that tells whether the row is a duplicate. `keys`: the number of key
+    columns."""
     names, kept = key_names(keys), KeptOfKey(within // _MICROSECOND)
     before: pa.RecordBatch | None = None
     for batch in batches:
