@@ -36,7 +36,7 @@ class HeadraceError(Exception):
 
 
 class Transient(HeadraceError):
-    """The same call can succeed later."""
+    """An error after which the same call can succeed later."""
 
 
 class Throttled(Transient):
@@ -68,7 +68,7 @@ class ClockOff(Transient):
 
 
 class Terminal(HeadraceError):
-    """The same call can't succeed until a person has changed something."""
+    """An error after which the same call can't succeed until a person has changed something."""
 
 
 class BadSetting(Terminal):

@@ -53,7 +53,7 @@ class TaskIdentity:
 
     profile: str | None = None
     files: tuple[tuple[str, str], ...] = ()
-    """Of a profile: where the driver's environment says that the AWS files are. A host that has no such file uses its
+    """Where the driver's environment says that the AWS files with the profile are. A host that has no such file uses its
     own ones."""
     keys: AwsKeys | None = None
 

@@ -21,7 +21,7 @@ _WITHIN: Final = 12
 
 
 def of_numpy(values: np.ndarray[Any, Any], type_: pa.DataType) -> Any:
-    """The same numbers, not copied. `type_`: an Arrow type whose values lie in memory as numpy's do."""
+    """These numbers as an array of Arrow's, not copied. `type_`: an Arrow type whose values lie in memory as numpy's do."""
     import pyarrow as pa
 
     if values.dtype.itemsize * 8 != type_.bit_width or not values.flags.c_contiguous:

@@ -209,7 +209,7 @@ def columns_of(fields: Sequence[Mapping[str, Any]]) -> list[NestedField]:
 
 
 def arrow_schema(columns: Sequence[NestedField]) -> pa.Schema:
-    """Of columns that no table gives their ids."""
+    """The schema of columns that no table gives their ids."""
     return schema_to_pyarrow(assign_fresh_schema_ids(Schema(*columns)))
 
 

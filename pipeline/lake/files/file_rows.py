@@ -56,7 +56,7 @@ def _fitted(values: Any, kind: pa.DataType, target: Any) -> Any:
 
 
 def _viewed(values: Any, kind: Any) -> Any:
-    """The same values, whose fields have the names of this type."""
+    """These values with fields that have the names of this type."""
     return pa.chunked_array([chunk.view(kind) for chunk in values.chunks], kind)
 
 

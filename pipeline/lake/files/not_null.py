@@ -111,8 +111,8 @@ def _is_null(values: Any) -> Any:
 
 
 def _taken_apart(values: Any) -> tuple[Any, Any, Any]:
-    """Of lists or maps: how many entries each has, the keys of all of them (None for lists), and the values. Null has
-    no entries."""
+    """How many entries each of these lists or maps has, the keys of all of them (None for lists), and the values. Null
+    has no entries."""
     # A copy without nulls, so that no offset and no entry behind a null is left.
     valid = values.filter(pc.is_valid(values))
     lengths = np.zeros(len(values), dtype=np.int64)
@@ -125,7 +125,7 @@ def _taken_apart(values: Any) -> tuple[Any, Any, Any]:
 
 
 def fitted(values: Any, kind: Any) -> Any:
-    """The same values in a type whose parts may be NOT NULL. Arrow's own cast refuses a null in a part of a struct that
+    """These values in a type whose parts may be NOT NULL. Arrow's own cast refuses a null in a part of a struct that
     itself is null; no reader sees what is there instead.
 
     The parts of structs are found by their place. `values`: an array, which lacks no value.

@@ -62,7 +62,7 @@ class PreparedCommit:
     requirements: tuple[TableRequirement, ...]
 
     def also(self, *updates: TableUpdate) -> PreparedCommit:
-        """The same commit, with further changes of the table's metadata."""
+        """This commit with further changes of the table's metadata."""
         return replace(self, updates=(*self.updates, *updates))
 
     def send(self, table: Table) -> None:

@@ -82,7 +82,7 @@ class AvroDecoder:
         return side_by_side(in_columns, library, a_byte, self.most_values)
 
     def _header(self) -> bytes:
-        """Of a single object; empty where there is none."""
+        """The bytes with which a single object begins; empty where payloads are no single objects."""
         from fastavro.schema import fingerprint, to_parsing_canonical_form
 
         if not self.is_single_object:
@@ -188,7 +188,7 @@ def _parsed(schema: str) -> tuple[Any, dict[str, Any]]:
 
 
 def _to_read(schema: str) -> tuple[Any, dict[str, Any]]:
-    """As `_parsed`, for reading payloads."""
+    """What `_parsed` returns, in the form by which payloads are read."""
     from fastavro import parse_schema
 
     named: dict[str, Any] = {}

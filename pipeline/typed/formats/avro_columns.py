@@ -66,7 +66,7 @@ class _Boolean:
 class _Bytes:
     arrow: pa.DataType
     size: int | None = None
-    """Of each; None where it comes first."""
+    """The size of each value; None where the size comes before the value."""
 
     def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         fixed = self.size

@@ -108,7 +108,7 @@ class FixedNumbers:
 
     arrow: pa.DataType
     form: str
-    """As numpy names it."""
+    """The width and the byte order, as numpy names them."""
 
     def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.blocks(lanes, int(self.form[-1])).view(self.form)[:, 0]

@@ -63,7 +63,7 @@ class _Integer:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Of an enum, from the number 0 on."""
+    """The names of an enum, from the number 0 on."""
 
     arrow: pa.DataType
     names: Values
@@ -169,7 +169,7 @@ class _Field:
     entries: Any
     """The type of a map's entries, as a list of them; None where the field is no map."""
     default: Any
-    """Of a message that lacks the field; None where that is null."""
+    """The value for a message that lacks the field; None where that is null."""
     oneof: str | None
 
 
@@ -181,7 +181,7 @@ class Message:
     parts: Mapping[int, tuple[int, SchemaPart]]
     """By tag: the place of the column, and how its values are read."""
     numbers: frozenset[int]
-    """Of the fields that the message has."""
+    """The numbers of the fields that the message has."""
 
     def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         pieces_by_place = [_Pieces() for _ in self.fields]

@@ -31,7 +31,7 @@ _MOST_OF_TYPE = 60
 """Characters of a column's type: that of a struct names all its parts."""
 _MISFIT = "the payload has values that don't fit their columns"
 _TWICE = "the payload has a field twice, and one of its values doesn't fit its column"
-"""Of such a field the last value counts, and the others have to fit as well."""
+"""The last value of such a field counts, and the others have to fit as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +206,8 @@ def _text_first(exact: Callable[[bytes], Any], payload: bytes) -> Any:
 
 
 def _is_text(content: bytes) -> bool:
-    """Of payloads that are read as JSON, each: no character reaches from one to the next, as each ends with a
-    bracket."""
+    """Whether each of these payloads, which are read as JSON, is UTF-8: no character reaches from one to the next, as
+    each ends with a bracket."""
     if content.isascii():
         return True
     try:

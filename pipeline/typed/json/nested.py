@@ -120,7 +120,7 @@ class Objects:
 
 
 def _decoding(kind: Any) -> Callable[[bytes], Any]:
-    """Of an object that isn't null."""
+    """What decodes an object that isn't null."""
     return msgspec.json.Decoder(next(part for part in kind.__args__ if part is not type(None))).decode
 
 
@@ -174,7 +174,7 @@ class Lists:
 
 @dataclass(frozen=True, slots=True)
 class Maps:
-    """Of a name that an object has twice, the last value counts."""
+    """Maps. The last value counts of a name that an object has twice."""
 
     arrow: Any
     items: ValueKind

@@ -20,7 +20,8 @@ from headrace.pipeline.typed.json.columns import FLOAT_END
 from headrace.pipeline.typed.json.unfit import Unfit, Values, converted
 
 MOST_DIGITS, MOST_EXPONENT = 1000, 9999
-"""Of a number for a decimal column. Its text is looked at before any digit is made of it."""
+"""The most digits, and the largest exponent, of a number for a decimal column. Its text is looked at before any digit
+is made of it."""
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 WHOLE = frozenset(_BITS)
 _NO_NUMBERS = {
@@ -57,7 +58,7 @@ def whole(name: str, arrow: pa.DataType) -> Whole:
 class Real:
     arrow: pa.DataType
     is_float: bool
-    """Of 32 bits."""
+    """Whether the numbers have 32 bits."""
     exact: Any = field(init=False)
     wide: Any = field(init=False)
 
@@ -88,7 +89,7 @@ class Decimals:
     precision: int
     scale: int
     exact: Any = msgspec.Raw
-    """As it is written: 0.1 is no number of 64 bits."""
+    """The text of the number as it is written: 0.1 is no number of 64 bits."""
     wide: Any = msgspec.Raw
 
     def array(self, values: Sequence[Any]) -> Values:

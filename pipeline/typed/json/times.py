@@ -27,7 +27,7 @@ _TIME = re.compile(
 )
 _ZONE = re.compile(r"([+-])([0-9]{1,2}):?([0-9]{2})?")
 _FARTHEST = timedelta(hours=18)
-"""Of a zone from UTC."""
+"""The farthest that a zone may be from UTC."""
 _EPOCH, _FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)
 _MICRO = timedelta(microseconds=1)
 _DAY = "[0-9]{4}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"

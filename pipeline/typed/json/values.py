@@ -49,7 +49,7 @@ class JsonValues:
         return False
 
     def at_most(self, payload: bytes) -> float:
-        """Of one payload, or of several that were joined."""
+        """The most values that one payload can make, or several that were joined."""
         quick = self._an_object / _LEAST * len(payload)
         if quick <= self.most:
             return quick

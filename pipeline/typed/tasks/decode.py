@@ -43,7 +43,7 @@ def decoded(
 
 
 def _without_collections(parts: Iterator[_T]) -> Iterator[_T]:
-    """The same, parts while Python doesn't look for cycles: values of payloads have none, and looking takes as long as
+    """These parts, made while Python doesn't look for cycles: values of payloads have none, and looking takes as long as
     decoding."""
     while True:
         was_on = gc.isenabled()

@@ -32,7 +32,7 @@ def key_names(count: int) -> tuple[str, ...]:
 
 
 def key_columns(columns: pa.Schema, by: Sequence[str]) -> pa.Schema:
-    """Of the columns of a typed table's files those that `earlier_rows` reads."""
+    """Those columns of a typed table's files that `earlier_rows` reads."""
     return pa.schema(columns.field(name) for name in (*by, "arrival_ts"))
 
 
@@ -41,8 +41,7 @@ def small_columns(columns: pa.Schema) -> pa.Schema:
 
 
 def small(kind: Any) -> Any:
-    """The same type with short offsets: Spark takes no others from a task. The files of a typed table have long
-    ones."""
+    """This type with short offsets: Spark takes no others from a task. The files of a typed table have long ones."""
     types = pa.types
     if types.is_large_string(kind):
         return pa.string()

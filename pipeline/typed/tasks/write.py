@@ -48,7 +48,7 @@ class WriteSpec:
     """The columns of the typed table's files, with their field ids."""
     aside: StagingSpec
     aside_schema: pa.Schema
-    """The same of the quarantine table."""
+    """The schema of the quarantine table's files."""
     streams: tuple[StreamId, ...]
     version: str
 
