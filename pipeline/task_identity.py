@@ -66,9 +66,12 @@ class TaskIdentity:
         store: Any = session.get_component("config_store")
         if self.profile is not None:
             for name, path in self.files:
+                # The path is the driver's. This host may have its files elsewhere, under the names that AWS gives them.
                 if Path(path).expanduser().is_file():
                     store.set_config_provider(name, ConstantProvider(path))
             return session
+        # Nothing of this host may decide who asks: a stray profile or file would read another account's stream of the
+        # same name.
         store.set_config_provider("profile", ConstantProvider(None))
         for name in _FILES:
             store.set_config_provider(name, ConstantProvider(os.devnull))
@@ -76,6 +79,7 @@ class TaskIdentity:
             session.set_credentials(self.keys.access_key, self.keys.secret_key, self.keys.token)
         else:
             chain: Any = session.get_component("credential_provider")
+            # Keys in this process's environment come first in botocore's own order, and needn't be the host's role.
             chain.providers[:] = [each for each in chain.providers if each.METHOD in _ROLES_OF_HOSTS]
         return session
 
@@ -107,6 +111,7 @@ class DriverIdentity:
         try:
             if self._credentials is None:
                 self._credentials = Session().get_credentials()
+            # Keys of a host's role end after hours, and each host of tasks has a role of its own that lasts.
             if self._credentials is None or _is_of_host(self._credentials.method):
                 return ROLE_OF_THE_HOST
             return TaskIdentity(keys=frozen(self._credentials))

@@ -51,6 +51,7 @@ def decoded(body: Body) -> Any:
     """Read bytes that are exactly one value."""
     reader = CborReader(body)
     value = reader.value()
+    # Bytes behind the value would mean that its length was read wrongly.
     if reader.at != len(body):
         raise NotCborError(f"{len(body) - reader.at} bytes follow the value")
     return value
@@ -198,6 +199,7 @@ class CborReader:
         chunks: list[Any] = []
         while not self._broken_off():
             (lead,) = self._take(1)
+            # The format allows no string of indefinite length within another one.
             if lead >> 5 != major or lead & 0x1F == _INDEFINITE:
                 raise NotCborError("a string's chunk is of another kind")
             length = self._number(lead & 0x1F)

@@ -67,6 +67,7 @@ def rebuild(lineage: IcebergLineage, *, at_once: int = _FILE) -> Recorded:
         for part in lost_parts:
             written.add(part)
         with asking(f"the lineage table {lineage.identifier}"):
+            # All in one commit: a reader sees the old ledgers or the new ones, and never a part of them.
             replaced = [task.file for task in table.scan().plan_files()]
         files, counts = written.end()
         recorded = Recorded(*look.at_head(), counts.ranges, counts.snapshots, counts.gaps)

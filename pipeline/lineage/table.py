@@ -114,6 +114,7 @@ class IcebergLineage(LineageTable):
         unsure: list[Exception] = []
         for _ in range(_TRIES):
             look = self._look()
+            # A lake table without snapshots gets no lineage table. After a rollback to nothing its rows have to go.
             if look.head is None and look.recorded == Recorded():
                 return look, look.recorded
             table = look.table
@@ -183,6 +184,8 @@ class IcebergLineage(LineageTable):
                 return None
 
     def _look(self) -> Look:
+        # The lineage table first: read the other way round, a recording in between would look as if it were ahead of
+        # main.
         table, lake = self.find(), self.lake.open()
         if table is None:
             return Look(lake, None, Recorded(), tail_of(main_of(lake), Recorded(), dict))
@@ -218,6 +221,7 @@ class IcebergLineage(LineageTable):
         """What a new snapshot of main brings. A snapshot of another engine brings nothing."""
         if look.tail.broken and link is look.tail.new[0]:
             yield lost_below(link)
+        # By its rows a cherry-pick is a landing, and its own summary has no ledger.
         if link.picked:
             yield lost_pick(link)
         elif link.ours:
@@ -246,6 +250,8 @@ class IcebergLineage(LineageTable):
             return None
         with asking(f"the storage of {self.identifier}"):
             replaced, staying, removed = rewritten(table, look.tail.cut)
+        # The oldest ledgers first, so that the recorded snapshot always has all ledgers before it, whenever a process
+        # dies.
         rows: list[Row] = []
         upto: Link | None = None
         for upto in look.tail.new:
@@ -285,6 +291,7 @@ class IcebergLineage(LineageTable):
                 replaced=content.replaced,
             )
         old = old_snapshots(table)
+        # In the same commit: else the lineage table's own history would grow with each recording.
         expiry = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": old})
         return attempt.also(expiry) if old else attempt
 

@@ -52,6 +52,7 @@ class Deleting:
         plan = self._plan()
         if plan is None:
             return _FROZEN
+        # Before the deletion, which may fail: how long each file has been unnamed must not be forgotten.
         self.files.remember(plan.memory)
         deleted = self._delete(plan.due) if plan.due else ()
         return Deleted(deleted=deleted, waiting=plan.waiting)

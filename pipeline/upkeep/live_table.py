@@ -61,6 +61,7 @@ class IcebergLive(LiveTable):
 
         def decide(live: LiveFiles) -> _Changes | None:
             reasons = [(report, why_left(report, live)) for report in rewritten]
+            # Anew at each attempt: a landing that came first may have changed what may be replaced.
             waiting[:] = [Left(report.group, why) for report, why in reasons if why is not None]
             done[:] = [report for report, why in reasons if why is None]
             if not done:
@@ -70,6 +71,7 @@ class IcebergLive(LiveTable):
             return _Changes(added, removed, Operation.REPLACE)
 
         is_tried, snapshot = self._commit(decide)
+        # Nothing is lost: the rewritten files are no table's, and upkeep deletes them later.
         if is_tried and snapshot is None:
             waiting.extend(Left(report.group, f"{_TRIES} times another commit was faster") for report in done)
             done.clear()

@@ -88,6 +88,7 @@ class StoredFiles:
             for version in reversed(metadata)
             for known_snapshot in version.snapshots
         }
+        # The log's files count whether or not they still exist: a reader with the older metadata needs what they name.
         files = {self.table.metadata_location, *(entry.metadata_file for entry in metadata[0].metadata_log)}
         paths = {self._path(file) for file in files} | set(self._states_of(snapshots.values()))
         for snapshot in snapshots.values():
@@ -101,6 +102,7 @@ class StoredFiles:
     def of_others(self, listing: Sequence[StoredFile], named: NamedFiles) -> frozenset[str]:
         """The files of other tables in this table's folder. A table that was renamed keeps its folder, and the next
         table that is made under the old name gets the same folder from the catalog."""
+        # Only metadata files that this table doesn't name can be another table's, and only they tell which table.
         unnamed = [file for file in listing if file.version is not None and file.path not in named.all]
         new = [file for file in unnamed if file.path not in self._owners]
         system = self._system(self.table.location())
@@ -114,6 +116,7 @@ class StoredFiles:
                 of_tables.setdefault(str(owner), []).append(metadata_file)
         paths = {file.path for files in of_tables.values() for file in files}
         for foreign in of_tables.values():
+            # The newest one names all that the other table has, and its log names the older ones.
             paths |= self._named_by(max(foreign, key=lambda file: (file.version or 0, file.path)))
         return frozenset(paths)
 
@@ -136,6 +139,8 @@ class StoredFiles:
         )
 
         def one(file: StoredFile) -> str | None:
+            # A last look before the deletion, in case a plan was made from other names: a deleted file never comes
+            # back.
             if not self._is_ours(file.path):
                 raise ValueError(f"{file.path} isn't a file of Headrace in a folder of the table")
             try:
@@ -161,7 +166,9 @@ class StoredFiles:
         try:
             for manifest in snapshot.manifests(self.table.io):
                 paths_named |= {self._path(manifest.manifest_path)}
+                # A manifest never changes, and most of them are in each snapshot: each is read once in a look.
                 if manifest.manifest_path not in self._entries:
+                    # Entries of removed files, too: an older snapshot may still name such a file by this manifest only.
                     entries = manifest.fetch_manifest_entry(self.table.io, discard_deleted=False)
                     paths = frozenset(self._path(entry.data_file.file_path) for entry in entries)
                     self._entries[manifest.manifest_path] = paths

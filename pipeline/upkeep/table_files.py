@@ -111,6 +111,8 @@ class QuarantineFiles(IcebergFiles):
         self._settle = settle
 
     def fence(self) -> None:
+        # The typed table first: from then on no commit of it that was prepared before can decide about files of the
+        # quarantine table.
         self._typed.carry()
         self._settle()
         super().fence()

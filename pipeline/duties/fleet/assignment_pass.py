@@ -80,6 +80,7 @@ def plan_pass(
     remembered = AssignmentMemory(now, counters, handovers, memory.passes + 1)
     match policy.other_workers.judge(AssignmentView(open_rows, fleet, counters, lost)):
         case AssignmentPaused(why, strangers):
+            # A pass that assigned nothing isn't counted: KCL's strategies balance in the first pass of all.
             return AssignmentPlan(replace(remembered, passes=memory.passes, strangers=strangers), why_not=why)
         case MayAssign() as standing:
             pass
@@ -103,6 +104,8 @@ def plan_pass(
         lost=lost,
         now=now,
         cpu=cpu_of(fleet.rows, now),
+        # CPU is measured late. Each pass that moved leases doubles the tolerance, until leases have stayed in place for
+        # an hour: else they would move without end.
         cpu_passes=memory.cpu_passes if _moved_lately(open_rows, now) else 0,
     )
     moves = policy.plan_moves(scene, fleet.rows, memory.passes)

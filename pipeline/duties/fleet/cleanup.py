@@ -110,6 +110,7 @@ class Cleaning:
         answered."""
         stream = facts.stream
         rows = [row for row in rows_of_stream(stream, listing.leases) if is_of_this_life(stream, row)]
+        # All shards, not only those in scope: one that is left out looks as if Kinesis had forgotten it.
         shards = self.source.list_shards(stream)
         family = a_family(stream, shards, leases=rows, positions=state.positions)
         gone = self._gone(family, facts, shards, listing, state.positions) if due.garbage else frozenset()
@@ -122,6 +123,7 @@ class Cleaning:
         # Also with `coordination.cleanup: false`, which keeps rows: each snapshot carries all positions.
         drop = plan_drop(family, rows, state.positions, gone=gone, listed=shards)
         proofs = () if stream in state.through else self._proofs(family, shards, state.positions)
+        # It asks Kinesis about each quiet shard, and nothing is lost by waiting for the next clean-up.
         quiet = self._quiet(facts, state) if has_time() else ()
         return CleanupReport(
             written, self._commit(Proposal(quiet, drop=drop.ends, begun=drop.begun, proofs=proofs))

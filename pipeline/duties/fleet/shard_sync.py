@@ -89,6 +89,8 @@ class Round:
 
     def fail(self, tracked: Tracked, error: HeadraceError) -> None:
         self.failed[tracked.name] = error
+        # A row that this sync found missing and couldn't write isn't seen by the token: the next sync has to list the
+        # shards.
         self.memory[tracked.name] = replace(self.before(tracked), quiet_token=None)
 
     @property
@@ -144,6 +146,8 @@ class ShardSync:
         done = Round(
             self.table.load(), resumed, "" if resumed is None else resumed.last_done, memory=remembered
         )
+        # In the order of names, which the next tick knows as well: it goes on behind the last one, also in another
+        # process.
         rest = sorted((stream for stream in streams if stream.name > done.last_done), key=lambda s: s.name)
         for tracked in rest:
             is_unreachable = False
@@ -205,6 +209,7 @@ class ShardSync:
         mine = rows_of_stream(facts.stream, listing.leases)
         # First of all: the origin decides which shards are in scope, and so which rows are made.
         done.state = ensure_origin(self.table, done.state, facts, stream=tracked.settings, leases=mine)
+        # Only told here. What a rollback means for the children is a person's to decide.
         if lost := ends_lost(facts.stream, mine, done.state.positions):
             tally.notes.append(
                 f"the lease rows of {counted(len(lost), 'shard')} say that the shard has ended, and the lake table doesn't "

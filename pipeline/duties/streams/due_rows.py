@@ -81,6 +81,8 @@ class DueRows:
             for row in rest[:at_most]
             if (facts := streams[row.stream]) is not None
         }
+        # From the row's position and not from the table's: a probe is only a hint, and the run reads from the table's
+        # position.
         news = self.source.has_news({key: _resume_point(row) for key, row in by_shard.items()})
         due = tuple(Due(by_shard[key].key, "a probe found a new record") for key in sorted(news))
         return due, rest[at_most - 1].key if len(rest) > at_most else None
@@ -117,6 +119,7 @@ def describe_streams(
         except Unreachable:
             raise  # Kinesis doesn't answer: waiting for each of the other streams would take the whole tick
         except HeadraceError as error:
+            # One stream that can't be described, such as a deleted one, holds up nothing but its own shards.
             failed[lease.stream] = error
     return DescribedStreams(described, failed)
 

@@ -154,7 +154,9 @@ class Attempt:
         finally:
             self.kept.end_wave(log, keep=warm)
             self.on_step(WaveStep.RELEASED, claimed)
+        # After the release: the load is a hint for the leader, and no shard waits for a hint.
         self.load.report_when_due()
+        # This run doesn't try them again. The next one does, after a time that grows with each failure.
         self.failed.update({p.lease_key: p.why for p in log.problems if p.fatal})
         return log.report(len(claimed))
 
@@ -173,6 +175,7 @@ class Attempt:
         self.kept.release_others(log, claimable)
         if claimable:
             self._make_ready(log, claimable)
+        # Spark took its time: the rows may be others' by now, and kept rows must not keep others waiting for it.
         if log.waited >= _OLD:
             self.kept.let_go(log)
             claimable = self.claims.claimable(log, streams.by_name, self._read_again(claimable))

@@ -149,6 +149,7 @@ class Claims:
                 case error:
                     why = f"its row couldn't be claimed ({error}); nothing was read"
                     log.problems.append(Problem(row.key, why, fatal=isinstance(error, Terminal)))
+        # An error at all rows is the table's, and ends the wave. An error at some rows is a problem of those rows only.
         require_some(outcomes)
         self.note_progress()
 
@@ -159,6 +160,7 @@ class Claims:
         return row is not None and self._want(row)
 
     def _want(self, row: Lease) -> bool:
+        # A row has room for one waiting run, and the run that came first goes first.
         if self._other_living_run(row.wanted_by) is not None:
             return False
         self._waited_for.add(row.key)  # noted before the write, because the answer of the write may be lost
@@ -200,6 +202,7 @@ class Claims:
         for key in sorted(self._waited_for):
             with suppress(HeadraceError):
                 row = self.leases.get(key)
+                # Read anew: another run may have put its own claim in this place since.
                 if row is not None and row.wanted_by == self.claim:
                     self.leases.apply(change.unwant(row, self.claim))
         self._waited_for.clear()
@@ -257,6 +260,7 @@ class Claims:
                 if row.holder
                 else "no worker holds its lease"
             )
+        # The next owner waits for this row: a claim now would hold the handover up for a whole wave.
         if row.checkpoint_owner is not None:
             return f"its lease is being handed over to {row.owner}"
         return None

@@ -60,7 +60,10 @@ def record_gaps(
         batch = batches[line.key]
         if line.gap is not None:
             ranges.append(_skipped(batch, line.gap, run, claim))
+        # A question of its own, after the reader was told that the shard isn't there: on one answer alone no shard is
+        # ended for ever.
         elif _may_be_ended(line, batch, facts.asked) and source.is_gone(line.key):
+            # Once for all shards of the stream: a list of thousands of shards takes several requests.
             listed = source.list_shards(facts.stream) if listed is None else listed
             if not _is_left_out(line.key, listed):
                 continue  # A later wave asks again

@@ -98,6 +98,7 @@ class KeptClaims:
         """Read the kept rows. Release those that another run waits for or that are handed over, and forget those that
         were lost."""
         self.claims.note_progress()
+        # The time before the reading counts, so that a slow read doesn't put the next look off.
         self._looked_at = self.claims.clock.monotonic()
         if not self.claims.held:
             return
@@ -148,6 +149,8 @@ class KeptClaims:
         """Remember what was committed of a shard, instead of writing it into the shard's row."""
         before, now = self._late.get(key), self.claims.clock.monotonic()
         is_behind = before is not None and self.row(key).checkpoint != self.claims.held[key].checkpoint
+        # A row is late since the first commit that it doesn't show. Counted from the last one, the row of a busy shard
+        # would never be due.
         since = before.since if before is not None and is_behind else now
         self._late[key] = Late(as_landed(self.row(key), staged), since)
 
@@ -170,6 +173,7 @@ class KeptClaims:
             self.claims.note_progress()
 
     def _due_to_write(self) -> list[ShardKey]:
+        # Two ticks before its time: the look that writes the row may be a tick late, and so may the one after it.
         oldest = (self.times.checkpoint - 2 * self.times.worker_tick).total_seconds()
         now = self.claims.clock.monotonic()
         behind = sorted(
@@ -206,6 +210,7 @@ class KeptClaims:
     def end_wave(self, log: WaveLog, *, keep: Collection[str] = ()) -> None:
         """Keep the rows with these lease keys if the wave read them well, and release all others. A row that can't be
         released becomes free for other runs once this claim's beat has stood still."""
+        # First of all: a claim whose answer was lost may stand in its row (D7), and is released with the others.
         self.claims.hold_unanswered()
         troubled = {p.lease_key for p in log.problems}
         landed = {
@@ -220,6 +225,7 @@ class KeptClaims:
                 since = self.claims.clock.monotonic() if late is None else late.since
                 looked = as_looked_at(self.row(key), staged, self.claims.clock.now())
                 self._late[key] = Late(looked, since)
+                # A row that tells of a failure is released, because only a release takes the failure out of the row.
                 if self.keeps and row.key in keep and not row.has_ended and row.failure is None:
                     staying.add(key)
         self._release(log, [key for key in self.claims.held if key not in staying])

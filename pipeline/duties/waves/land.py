@@ -39,6 +39,7 @@ class LandingStep:
     ends: ShardEnds
 
     def land(self, staged: StagedWave) -> LandedWave:
+        # Before the commit: it may wait long for other writers, and rows that are nearly due would be late after it.
         self.kept.write_late()
         committed = self.ports.table.commit(self._proposal(staged))
         self.claims.note_progress()
@@ -69,6 +70,8 @@ class LandingStep:
                 log.problems.append(_problem(row.key, refused[staged.key]))
                 continue
             landed = ranges.get(staged.key)  # None: the wave found nothing that needs a range
+            # Without a list of the stream's shards the END stands in the table only. A later wave finds it there, and
+            # writes the rows.
             if landed is not None and staged.upto.ended and staged.key.stream in listed:
                 ended.append(staged)
             elif landed is not None and not landed.upto.ended and not self.kept.keeps:
@@ -95,6 +98,8 @@ class LandingStep:
         for staged in wave.manifest.staged:
             read = wave.reads[staged.key]
             retention = wave.claimed.streams.facts[staged.key.stream].retention
+            # A look that found no record is worth a snapshot of its own once in a long while. In a commit that is made
+            # anyway it costs next to nothing.
             worth = min(BEHIND_OTHERS, retention / 4) if is_made_anyway else retention / 4
             if _is_worth_a_range(staged, read.batch.witness, worth):
                 # A file may hold records of several shards, and is then named in the range of each of them.

@@ -86,6 +86,7 @@ class Run:
         try:
             self._until_nothing_comes()
         finally:
+            # After an error, too: else the worker's next run would wait until the claims of this one count as dead.
             self._tell_of(self.attempt.let_go())
         if not self._is_told_to_stop:
             self._expire_what_is_due()
@@ -99,6 +100,7 @@ class Run:
             if report.rows or report.goes_on:
                 last_news = self.clock.monotonic()
             else:
+                # A wait for Spark says nothing about the streams.
                 last_news += report.waited
             idle_for = self.clock.monotonic() - last_news
             if self._must_end() or idle_for >= self.settings.times.idle.total_seconds():
@@ -128,6 +130,7 @@ class Run:
             self._began += self.clock.monotonic() - began  # as the wait for Spark in a wave
             return self._until_none_waits(since)
         finally:
+            # A row that names a run which is over would keep its shard from other runs until that run counts as dead.
             self.attempt.claims.unwant_all()
 
     def _until_none_waits(self, since: datetime) -> dict[str, str]:
@@ -175,6 +178,7 @@ class Run:
         self.on_wave(report)
         self._shape = report.shape or self._shape
         self._waves_since += 1
+        # An expiry needs all rows released, so that no shard waits for a slow catalog.
         if not self.attempt.claims.held or self._waves_since >= _WAVES_APART:
             self._expire_what_is_due()
         if report.snapshot is not None and not self._has_landed:

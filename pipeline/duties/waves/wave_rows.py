@@ -45,6 +45,7 @@ class WaveRows:
         rows = tuple(rows)
         plan = self.due.plan(rows, streams, living, now=self.clock.now())
         keys = {due.lease_key for due in plan.due}
+        # A shard that had records a moment ago most likely has some again: reading it costs no more than a probe of it.
         keys |= {row.key for row in plan.idle if row.key in self.warm}
         cold = tuple(row for row in plan.idle if row.key not in self.warm)
         keys |= self._with_news(replace(plan, idle=cold), streams)
@@ -72,6 +73,7 @@ class WaveRows:
             )
             self._probed_up_to = plan.idle[first - 1].key if first else None
         with_news: set[str] = set()
+        # Half of the time between two waves: the due rows are claimed only once the probes have ended.
         enough = now + self.settings.wave.every.total_seconds() / 2
         for _ in range(0, PROBES_A_WAVE, _AT_ONCE):
             try:

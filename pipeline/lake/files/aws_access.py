@@ -70,6 +70,7 @@ def identity_of_s3(properties: Mapping[str, str], driver: Callable[[], TaskIdent
 
     The properties of the catalog come first, as pyiceberg has it; a REST catalog may have given them for this table.
     """
+    # First of all: keys that lie about must not be sent to a bucket that wants none.
     if properties.get("s3.anonymous", "").lower() == "true":
         return None
     if (key := _first(properties, _KEY)) and (secret := _first(properties, _SECRET)):
@@ -100,6 +101,7 @@ def keys_of(identity: TaskIdentity) -> dict[str, str | None]:
             raise BadSetting(_nobody(identity.profile, "has no profile of this name")) from error
         if held is None:
             raise BadSetting(_nobody(identity.profile, "has no credentials for this profile"))
+        # Others are read anew each time, because a person may have changed the file.
         if isinstance(held, RefreshableCredentials):
             _lasting[identity] = held
         keys = frozen(held)
@@ -123,6 +125,7 @@ def _keys_of_role(
         fetcher = AssumeRoleCredentialFetcher(
             sts, session.get_credentials(), role, extra_args={"RoleSessionName": name or "headrace"}
         )
+        # Kept, because each taking of a role is a request to STS, which limits them.
         held = _lasting[role, name] = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
     return frozen(held)
 

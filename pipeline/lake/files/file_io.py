@@ -36,6 +36,7 @@ def with_own_io(properties: Mapping[str, str], location: str, *, private: bool) 
     has chosen stays.
     """
     is_s3 = location.startswith("s3") or properties.get("type") == "glue"
+    # A FileIO that a person has chosen may be the only one that reaches the storage.
     if PY_IO_IMPL in properties or not (_is_local(location) or is_s3):
         return dict(properties)
     own = f"{HeadraceFileIO.__module__}.{HeadraceFileIO.__name__}"

@@ -54,6 +54,7 @@ def _of_equal_lengths(sequence: Any, sub: Any) -> Any:
     if not count or not isinstance(numbers, pa.StringArray) or numbers.null_count or sub.null_count:
         return None
     places: Any = pc.min_max(sub).as_py()
+    # User records of aggregates: their numbers within the aggregate differ.
     if places["min"] or places["max"]:
         return None
     memory: Any = numbers.buffers()
@@ -62,6 +63,7 @@ def _of_equal_lengths(sequence: Any, sub: Any) -> Any:
     if not 0 < digits <= _MOST_DIGITS or (np.diff(ends) != digits).any():
         return None
     texts = np.frombuffer(memory[2], np.uint8)[ends[0] : ends[-1]].reshape(-1, digits)
+    # Such a number counts fewer digits than it has, which only the slow way finds out.
     if (texts[:, 0] == ord("0")).any():
         return None
     form = f"{digits:03}:{'0' * digits}:{'0' * 19}".encode()

@@ -73,6 +73,7 @@ class TaskFiles:
             for day, day_rows in _by_day(rows):
                 self._file(day, self._place).add(key, day_rows)
             while sum(file.waiting_bytes for file in self._open.values()) >= ROW_GROUP:
+                # The largest first: row groups of a few rows would make footers and manifests grow.
                 max(self._open.values(), key=lambda file: file.waiting_bytes).write_group()
 
     def finish(self) -> tuple[StagedFile, ...]:
@@ -94,6 +95,7 @@ class TaskFiles:
             if len(self._open) >= _OPEN_FILES:
                 # The file that got no rows for longest. If its day comes again, it gets another file.
                 oldest = next(iter(self._open))
+                # Closed for good, as a Parquet file can't be gone on with.
                 self._staged.append(self._open.pop(oldest).finish(self._now()))
             file = DayFile(place, day, self._fresh())
             self._all.append(file)

@@ -122,6 +122,7 @@ def private_folder(name: str) -> Path:
 def _digest() -> str:
     """A name for the content. It is taken from the sources, because Python may spell the compiled form of one source in
     several ways."""
+    # With Python's version, because the zip has compiled code, which another version can't use.
     out = hashlib.sha256(MAGIC_NUMBER)
     for source in _sources():
         out.update(f"{_in_zip(source)}\0{hashlib.sha256(source.read_bytes()).hexdigest()}\n".encode())

@@ -82,6 +82,7 @@ def spark_session(
         with telling(on_waiting, f"Spark at {settings.master}"):
             return _classic(settings.master, {"spark.app.name": app, **settings.conf}, java_home)
     if remote.startswith("sc://"):
+        # A server that doesn't answer would make PySpark try for ten minutes without a word.
         with telling(on_waiting, f"Spark at {remote}"):
             _await_server(remote)
             return _connect(remote, {"spark.app.name": app, **settings.conf})
@@ -152,6 +153,7 @@ def own_folder(*, settings: Path | None = None, dagster_home: Path | None = None
     key = key_of_server(settings=settings, dagster_home=dagster_home)
     folder = _folder_of(key)
     if read(folder) == key:
+        # The time says when the folder was last used: folders that were not used for long are deleted.
         os.utime(folder)
     else:
         delete_old(folder.parent)

@@ -72,6 +72,7 @@ def main() -> None:
     sys.path[:] = without_zips_of_installed(sys.path)
     from pyspark import daemon
 
+    # Only shared workers get the engine before they fork: they have the server's version of it, and no other.
     is_shared = os.environ.get(_SESSION) == _SHARED
     for name in (*_NEEDED, *(_ENGINE if is_shared else ())):
         with suppress(ImportError):  # staging tells which package is missing

@@ -72,6 +72,7 @@ class SparkStage:
 
     def open(self, on_waiting: OnWaiting) -> None:
         session = self._session(on_waiting)
+        # A session that has run a job has its executors. A new one, after a server was started anew, hasn't.
         if session is self._opened:
             return
         self._running, gave_up = session, threading.Event()
@@ -107,6 +108,7 @@ class SparkStage:
             for task_batches, share in zip(packed, shares, strict=True)
         )
         work = _work(tasks, self._pages(), spec, self._threads)
+        # Noted before the job begins, so that `cancel` in another thread finds it.
         session = self._running = self._session(warn)
         try:
             with spark_errors(_meaning):

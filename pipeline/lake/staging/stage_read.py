@@ -171,6 +171,7 @@ class ShardReading:
         else:
             box.take(page)
             if page.rows:
+                # The next page of a shard is most likely as large. An empty page tells nothing about the one after it.
                 self._expected = page.rows, page.bytes
         return page
 
@@ -191,6 +192,8 @@ class ShardReading:
                 # gap.
                 self.over = True
                 return
+            # Before the page's rows are taken: the ledger tells of the lost records before it tells of later ones
+            # (I13).
             self._note_gap(forgotten)
         # Only an empty page tells that the shard had nothing newer and was still open: Kinesis may give a next iterator
         # with the last records of a closed shard, and tell the end in the next answer.

@@ -128,6 +128,7 @@ def prepare(
         producer.shown_as = operation
     else:
         producer = Append(staged_changes, table.io, properties, again or CommitFiles())
+    # Before anything is written: the names of the manifests have this id.
     producer.commit_uuid = own_id()
     # pyiceberg takes the codec that the table sets for data files in Avro. Of Iceberg's codecs it can't
     # write two, snappy and uncompressed.
@@ -155,6 +156,7 @@ def landing_marks(table: Table, snapshot: int, *, move_tag: bool) -> Iterator[Ta
     if move_tag:
         tag = {"ref-name": TAG, "type": SnapshotRefType.TAG, "snapshot-id": snapshot}
         yield SetSnapshotRefUpdate.model_validate(tag)
+    # Once in a table's life: from then on it would only make each request longer.
     if MARK not in table.properties:
         yield SetPropertiesUpdate(updates={MARK: "true"})
 

@@ -72,6 +72,7 @@ class CommitFiles:
                 f"files staged at {oldest.isoformat()} are older than {_STALE}, and upkeep may delete them at any "
                 "time. Nothing was committed; the next wave reads their records again"
             )
+        # The look counts, and not the age of the file: until then nothing had replaced it.
         oldest_look = min((file.seen_at for file in self._taken), default=now)
         if now - oldest_look > _STALE:
             raise Transient(
@@ -95,6 +96,7 @@ class CommitFiles:
 
     def entries(self, files: tuple[StagedFile, ...], table: TableMetadata) -> Iterator[DataFile]:
         """The manifest entries of those of the files that land."""
+        # Entries are written by all of these: where the table was changed since the last attempt, they are made anew.
         form = (table.location, table.format_version, table.schema(), table.spec(), table.properties)
         if form != self._form:
             self._form, self._entries, self._manifest = form, {}, None
@@ -114,7 +116,9 @@ class Merging(_MergeAppendFiles):
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Merge manifests by `plan_merges` instead of by pyiceberg's plan."""
+        # Manifests of delete files stay as they are: other engines have written them.
         data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
+        # The table's own `commit.manifest-merge.enabled` counts.
         if not self._merge_enabled:
             return manifests
         candidates = [

@@ -196,6 +196,8 @@ class IcebergTable(LakeTable):
 
     def commit(self, proposal: Proposal) -> Committed:
         began = self.clock.monotonic()
+        # A writer that has just won would win again while the others wait for their refusals. So it lets them come
+        # first.
         self.clock.pause(pause_before(self._last, now=began, dice=dice()))
         self.check_clock()
         tries = Tries(self.identifier)
@@ -228,6 +230,7 @@ class IcebergTable(LakeTable):
             if landing.is_empty:
                 return Committed(landing, None, base.state)
             replaced = found_in(base.table, proposal.gone)
+            # Another commit has replaced one of the files, or deleted rows of it: this commit would bring them back.
             if len(replaced) < len(proposal.gone):
                 return Committed(Landing.without_files(proposal, base.state.positions), None, base.state)
             moves = landing.positions != base.state.positions
@@ -242,6 +245,7 @@ class IcebergTable(LakeTable):
                 continue
             except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
                 tries.unsure.append(error)
+                # Made anew: the manifest belongs to a commit that may have landed, and two snapshots must not share it.
                 files = CommitFiles(proposal.files, proposal.also, proposal.taken)
                 continue
             ended = self.clock.monotonic()
@@ -270,6 +274,7 @@ class IcebergTable(LakeTable):
         self.check_clock()
         table = self.open()
         base = Base(table, TableState(Positions(), head_of(table), origin_allowed=False))
+        # The person has decided about the snapshot that the plan showed, and about no other.
         attempt = self.prepare(base, landing, move_tag=True) if base.state.snapshot == on else None
         if attempt is None or not self.sent(attempt, table):
             raise Transient(
@@ -312,6 +317,7 @@ class IcebergTable(LakeTable):
     def base_to_carry(self) -> Base:
         """The base of a commit that carries the positions on."""
         base = self.base()
+        # A snapshot that carries no positions would look like one of Headrace's all the same.
         if base.state.origin_allowed:
             raise ChainBroken(f"{self.identifier} has no positions that could be carried forward")
         return base

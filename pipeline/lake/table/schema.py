@@ -119,6 +119,7 @@ class TableLayout:
     @property
     def order(self) -> SortOrder:
         """Compaction by other engines follows this order and keeps a shard's rows together, in their order."""
+        # The shard before the number: numbers of different shards say nothing about each other.
         names = ("stream", "stream_epoch", "shard_id", SORT_KEY)
         schema = self.schema
         return SortOrder(

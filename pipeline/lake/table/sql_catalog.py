@@ -68,9 +68,12 @@ class KeepingSqlCatalog(SqlCatalog):
         pyiceberg loads the table once more first. Without that, the time in which another writer may come first is half
         as long.
         """
+        # The requirements hold for the base, and the swap below finds out whether the base still is the newest one: the
+        # two together are the compare-and-swap.
         for requirement in requirements:
             requirement.validate(table.metadata)
         changed = applied(updates, table.metadata, table.metadata_location)
+        # A metadata file that says the same would only make the history longer.
         if changed is table.metadata:
             return _answer(changed, table.metadata_location)
         version = self._parse_metadata_version(table.metadata_location) + 1
@@ -81,6 +84,7 @@ class KeepingSqlCatalog(SqlCatalog):
         output = self._load_file_io(changed.properties, location).new_output(location)
         ToOutputFile.table_metadata(changed, output, overwrite=True)
         self._swap(table.name(), table.metadata_location, location)
+        # Kept after the swap only: metadata of a refused commit is no table's.
         return _answer(self._keep(location, changed), location)
 
     def _swap(self, name: Any, old: str, new: str) -> None:

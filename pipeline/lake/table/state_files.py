@@ -139,6 +139,8 @@ class StateFiles:
                 f"the positions of {self.remedy.table} are in the file {path}, and the file is gone: it was deleted, or landing.state was "
                 f"changed. Nothing was committed; set landing.state back, put the file back from a backup, or {self.remedy.way}"
             ) from error
+        # Whoever may write into the folder can change a file. A position that no commit has decided would lose or
+        # double records.
         if hashlib.sha256(body).hexdigest() != file.hash:
             raise ChainBroken(
                 f"the file {path} was changed after it was written: its hash differs from the one in the snapshot. Nothing was "

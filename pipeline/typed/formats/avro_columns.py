@@ -47,6 +47,7 @@ class _Whole:
         if self.low is not None:
             are_wrong = (numbers < self.low) | (numbers > self.high)
             payloads.leave(lanes, are_wrong)
+            # Any number that fits will do: the lane is left, and the library reads it anew.
             numbers[are_wrong] = 0
         kind = pa.int32() if pa.types.is_date(self.arrow) else self.arrow
         return pa.array(numbers * self.times).cast(kind).cast(self.arrow)
@@ -99,6 +100,7 @@ class _Decimals:
         payloads.leave(lanes, are_wrong)
         sizes[are_wrong] = 0
         starts = payloads.step(lanes, sizes)
+        # Avro writes as few bytes as a number needs, and its first bit is the sign.
         fill = np.where(payloads.data[starts] >= 0x80, 0xFF, 0).astype(np.uint8)
         fill[sizes == 0] = 0
         # Arrow has the lowest byte first.
@@ -108,6 +110,7 @@ class _Decimals:
             rows[:, place] = np.where(is_its, payloads.data[starts + np.maximum(sizes - 1 - place, 0)], fill)
         kind = pa.decimal128(38, self.scale)
         values: Any = pa.Array.from_buffers(kind, len(lanes), [None, pa.py_buffer(rows.tobytes())])
+        # The bytes may hold more digits than the schema allows.
         most = pa.scalar((10**self.precision - 1), pa.decimal128(38, 0)).as_py().scaleb(-self.scale)
         fits: Any = pc.and_(
             pc.less_equal(values, pa.scalar(most, kind)), pc.greater_equal(values, pa.scalar(-most, kind))
@@ -125,6 +128,7 @@ class _Optional:
 
     def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.signed(lanes)
+        # The number of a union's branch comes first, and a damaged payload may name one that isn't there.
         payloads.leave(lanes, (numbers != 0) & (numbers != 1))
         is_there = numbers == 1 - self.null
         holders = lanes[is_there]

@@ -42,6 +42,7 @@ class Payloads:
         self.is_left = self.place > self.end
         if header:
             self.is_left |= [not payload.startswith(header) for payload in payloads]
+        # A payload that is shorter than the header has nothing to read, and none of its neighbour's bytes.
         np.minimum(self.place, self.end, out=self.place)
 
     def leave(self, lanes: Lanes, are_wrong: Any) -> None:
@@ -53,6 +54,7 @@ class Payloads:
         are_wrong = (sizes < 0) | (sizes > self.end[lanes] - place)
         if are_wrong.any():
             self.leave(lanes, are_wrong)
+            # The lane stands still from here on, so that a hostile size leads nowhere.
             sizes[are_wrong] = 0
         self.place[lanes] = place + sizes
         return place
@@ -73,11 +75,13 @@ class Payloads:
             if not len(longer):
                 break
             byte = self.data[place[longer] + shift // 7]
+            # The tenth byte has room for one bit of 64: more of them would be lost silently.
             if shift == _LAST_SHIFT:
                 self.leave(lanes, longer[byte > 1])
             numbers[longer] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
             sizes[longer] += 1
             longer = longer[byte >= 0x80]
+        # No number is this long, so that the payload is damaged or of another format.
         if len(longer):
             self.is_left[lanes[longer]] = True
         self.step(lanes, sizes)

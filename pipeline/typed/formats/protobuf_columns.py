@@ -91,6 +91,7 @@ class _Within:
 
     def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         sizes = payloads.numbers(lanes, _OF_SIZE).astype(np.int64)
+        # While the part is read, its end is the lane's end: so nothing in it can read beyond it.
         around = payloads.end[lanes]
         are_wrong = sizes > around - payloads.place[lanes]
         payloads.leave(lanes, are_wrong)
@@ -134,6 +135,7 @@ class _Pieces:
         self._arrays: list[Any] = []
 
     def add(self, owners: Any, values: Any) -> None:
+        # Packed numbers: several values of a repeated field come in one piece, and may come beside single ones.
         if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
             owners, values = np.repeat(owners, pc.list_value_length(values).to_numpy()), values.flatten()
         self._owners.append(owners)
@@ -145,9 +147,11 @@ class _Pieces:
             return pa.array([None] * count, arrow), np.zeros(count, np.int64)
         owners = np.concatenate(self._owners)
         times = np.bincount(owners, minlength=count)
+        # The last value of a field wins, as Protobuf wants it: a later place overwrites an earlier one.
         places = np.full(count, -1)
         places[owners] = np.arange(len(owners))
         values = pa.concat_arrays(self._arrays)
+        # Nearly always each lane has the field once, in the same place: then nothing has to be brought into order.
         if len(self._owners) == 1 and len(owners) == count:
             return values, times
         return values.take(pa.array(places, mask=places < 0)), times
@@ -158,6 +162,7 @@ class _Pieces:
         is_long = pa.types.is_large_list(arrow)
         ends = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64() if is_long else pa.int32())
         values = pa.concat_arrays([pa.array([], arrow.value_type), *self._arrays])
+        # By a sort that keeps the order of equals: the values of one list stay as they came.
         values = values.take(pa.array(np.argsort(owners, kind="stable")))
         arrays: Any = pa.LargeListArray if is_long else pa.ListArray
         return arrays.from_arrays(ends, values, arrow)
@@ -211,6 +216,7 @@ class Message:
                     values = pc.fill_null(values, pa.scalar(field.default, column.type))
                 arrays.append(values)
         for times in members.values():
+            # Of several members of a oneof the last one counts, which lanes don't tell: their order isn't kept.
             payloads.leave(lanes, times > 1)
         return pa.StructArray.from_arrays(arrays, fields=list(self.arrow))
 
@@ -218,6 +224,7 @@ class Message:
         self, payloads: Payloads, lanes: Lanes, ones: Any, tags: Any, pieces_by_place: list[_Pieces]
     ) -> None:
         is_known = np.zeros(len(ones), dtype=bool)
+        # Producers write fields in one order, so that at most places all lanes have the same tag.
         for tag in [int(tags[0])] if (tags == tags[0]).all() else np.unique(tags).tolist():
             if tag not in self.parts:
                 continue
@@ -236,6 +243,7 @@ class Message:
         """Fields that the descriptors lack."""
         forms, numbers = tags & np.uint64(7), tags >> np.uint64(3)
         can_be = np.isin(forms, [_INTEGER, _EIGHT, _SIZED, _FOUR]) & (numbers > 0)
+        # A known field in another form is a damaged payload, or one of another schema: the library decides.
         can_be &= ~np.isin(numbers, list(self.numbers))
         payloads.leave(lanes, ~can_be)
         for form, size in ((_EIGHT, 8), (_FOUR, 4)):
@@ -286,6 +294,7 @@ class MessageKinds:
         fields: list[_Field | None] = [None] * len(columns)
         parts: dict[int, tuple[int, SchemaPart]] = {}
         for described in descriptor.fields:
+            # Whether a required field is there only the library checks.
             if described.name not in places or described.is_required:
                 raise NotInLanes
             place = places[described.name]
@@ -295,6 +304,7 @@ class MessageKinds:
             part, form = self._part(described, of_one)
             parts[described.number << 3 | form] = place, part
             if described.is_repeated and form != _SIZED:
+                # Readers have to take both forms of repeated numbers, whatever the schema says of packing.
                 parts[described.number << 3 | _SIZED] = place, _Within(_Packed(arrow, part))
         arrow_type = pa.struct([pa.field(column.name, column.type) for column in columns])
         return Message(

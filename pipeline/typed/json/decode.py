@@ -72,6 +72,8 @@ class _Reader:
         ]
 
     def read(self, payloads: Payloads) -> Iterator[tuple[pa.Array[Any], Reasons]]:
+        # Joined, because one look at many payloads takes as long as a look at one: whether they may make too many
+        # values, and are text.
         content = b"".join([payload for payload in payloads if payload is not None])
         are_few = self._values.at_most(content) <= self._values.most
         if not are_few and len(payloads) > 1:
@@ -82,6 +84,7 @@ class _Reader:
             exact = partial(_text_first, exact)
         try:
             decoded = self._decoded(payloads, exact)
+        # No payload's fault alone, so that none goes to quarantine for it: the task fails, and is tried again.
         except MemoryError:
             raise
         # Whatever a library raises on hostile bytes: the payload goes to quarantine, and the others of the task land.
@@ -115,6 +118,8 @@ class _Reader:
             if payload is None:
                 rows.append(None)
                 continue
+            # Nearly all payloads end here, after one pass through msgspec. Whatever it refuses is looked at more
+            # closely.
             if exact is not None:
                 try:
                     rows.append(exact(payload))
@@ -127,6 +132,7 @@ class _Reader:
             if row is None and reasons[place] is None:
                 unfit.append(place)
         if unfit:
+            # Together and column by column, because payloads of one producer mostly fail at the same column.
             sentences = self._misfits([payloads[place] or b"" for place in unfit])
             for place, why in zip(unfit, sentences, strict=True):
                 reasons[place] = why
@@ -134,6 +140,8 @@ class _Reader:
 
     def _looked_at(self, payload: bytes) -> tuple[Any, str | None]:
         """The row of a payload that `exact` doesn't take, or a reason; neither where some columns don't fit."""
+        # In this order: a payload that is no JSON, or has too many values, may not get as far as a pass that builds
+        # them.
         if why := why_no_json(payload):
             return None, why
         if self._values.are_too_many(payload):
@@ -164,6 +172,7 @@ class _Reader:
             if places:
                 unfit[name] = places
         named = self._named(unfit)
+        # Where each last value fits, the one that doesn't was given before under the same name.
         return [named.get(place, NO_OBJECT if of is None else _TWICE) for place, of in enumerate(tokens)]
 
     def _tokens(self, payload: bytes) -> Mapping[str, msgspec.Raw] | None:

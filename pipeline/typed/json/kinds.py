@@ -49,6 +49,8 @@ class TextValues:
 
 
 def _text(value: Any) -> str | None:
+    # Arrow takes texts as they are. Other values keep the spelling that the payload has, which a value of Python would
+    # lose.
     if isinstance(value, str):
         return value
     token = bytes(value)

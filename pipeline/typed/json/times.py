@@ -144,6 +144,7 @@ def _offset(zone: str | None) -> timedelta:
         return timedelta()
     hours, minutes = int(match[2]), int(match[3] or 0)
     offset = timedelta(hours=hours, minutes=minutes)
+    # As Java has it, and with it Spark: no zone is farther from UTC.
     if minutes > 59 or offset > _FARTHEST:
         raise Unfit
     return -offset if match[1] == "-" else offset
