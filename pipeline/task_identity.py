@@ -53,8 +53,8 @@ class TaskIdentity:
 
     profile: str | None = None
     files: tuple[tuple[str, str], ...] = ()
-    """Where the driver's environment says that the AWS files with the profile are. A host that has no such file uses its
-    own ones."""
+    """Where the driver's environment says that the AWS files with the profile are. A host that has no such file uses
+    its own ones."""
     keys: AwsKeys | None = None
 
     def session(self) -> Session:

@@ -21,7 +21,8 @@ _WITHIN: Final = 12
 
 
 def of_numpy(values: np.ndarray[Any, Any], type_: pa.DataType) -> Any:
-    """These numbers as an array of Arrow's, not copied. `type_`: an Arrow type whose values lie in memory as numpy's do."""
+    """These numbers as an array of Arrow's, not copied. `type_`: an Arrow type whose values lie in memory as numpy's
+    do."""
     import pyarrow as pa
 
     # Arrow takes memory as it is, so that numbers of another width would be read as others.

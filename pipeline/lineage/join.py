@@ -88,6 +88,7 @@ def _moves(rows: pa.Table) -> _Column:
 
 def _goes_on(steps: pa.Table, joining: Joining) -> _Column:
     """Whether each row is joined to the row before."""
+    # A quarantine table's ranges may be joined whether or not they have rows: nobody asks which of them has some.
     has_rows = np.zeros(len(steps), dtype=bool) if joining.is_aside else _has_rows(steps)
     plain, day = _plain(steps, joining), np.zeros(len(steps), dtype=np.int64)
     if joining.by_day:
@@ -102,6 +103,7 @@ def _goes_on(steps: pa.Table, joining: Joining) -> _Column:
     # alone.
     reached = plain & np.append(False, meets)
     inside = reached[1:] & reached[:-1] & alike
+    # A reader looks at the end of a shard's newest range, and at what it says besides.
     newest = np.append(~_same_shard(steps), True)
     return np.append(False, inside) & ~newest
 
@@ -117,6 +119,7 @@ def _plain(steps: pa.Table, joining: Joining) -> _Column:
         if position.type.get_field_index("skipped_until") >= 0:
             is_plain = pc.and_(is_plain, pc.struct_field(position, "skipped_until").is_null())
     is_plain = pc.and_(is_plain, _is_forward(after, upto))
+    # The reasons why a shard could begin are told by its first range alone.
     is_plain = pc.and_(is_plain, pc.equal(pc.list_value_length(steps["parents"]), 0))
     is_plain = pc.and_(is_plain, pc.greater_equal(steps["rows"], 0))
     is_plain = pc.and_(is_plain, _is_of_its_stream(steps))
@@ -141,6 +144,7 @@ def _is_of_its_stream(steps: pa.Table) -> _Column:
 
 def _is_forward(after: _Column, upto: _Column) -> _Column:
     begin, end = (pc.struct_field(position, "sequence_number") for position in (after, upto))
+    # Texts of digits: the longer one is the greater, and equally long ones sort as text.
     begin_long, end_long = pc.binary_length(begin), pc.binary_length(end)
     is_higher = pc.or_(
         pc.greater(end_long, begin_long), pc.and_(pc.equal(end_long, begin_long), pc.greater(end, begin))
@@ -184,6 +188,7 @@ def _told(steps: pa.Table, accounts: _Accounts) -> list[Accounting | None]:
 
 def _accounts(steps: pa.Table) -> _Accounts:
     """What each accounting tells; None where that has to be looked at by itself."""
+    # Most ranges have the same text, so that each text is read once.
     texts = pc.unique(steps["why"].filter(_is_parsed(steps))).to_pylist()
     return {text: _plain_account(text) for text in texts}
 
@@ -241,6 +246,7 @@ def _with(rows: pa.Table, name: str, column: _Column) -> pa.Table:
 def _extreme(times: _Column, first: _Column, of: Any) -> _Column:
     """The least or greatest time of each run; null where no row of it has one."""
     limits = np.iinfo(np.int64)
+    # `reduceat` knows no null: a number that no time has takes its place.
     none = limits.max if of is np.minimum else limits.min
     micros = pc.fill_null(times.cast(pa.int64()), pa.scalar(none, pa.int64())).to_numpy()
     extremes = of.reduceat(micros, first)

@@ -84,6 +84,7 @@ def _miscount(cluster: Cluster, rows: int, row_places: Iterable[tuple[str, int]]
     for path, number in row_places:
         by_file[path] = by_file.get(path, 0) + number
     files = ", ".join(f"{number:,} in {file_name(path)}" for path, number in sorted(by_file.items())[:5])
+    # The names at landing help a person, though compaction may have moved the rows since.
     landed = ", ".join(name for name in cluster.steps[0].range.files[:3])
     more = (
         f" and {counted(len(cluster.steps) - 1, 'range')} that it overlaps with" if cluster.steps[1:] else ""

@@ -71,6 +71,7 @@ def listed_shards(
     unlisted: dict[StreamId, str] = {}
     for stream in sorted(look.state.positions.streams()):
         try:
+            # By its ARN, and then by its age: a stream that was made anew has the same ARN, and other shards.
             present = source().describe(stream.arn).stream
             shards = source().list_shards(stream) if present == stream else ()
         except HeadraceError as error:

@@ -64,6 +64,8 @@ class Proving:
         kept_from = first_kept_day(self.clock.now(), self.settings.retention, kept_before)
         ports = ProvedTable("the lake table", lambda: True, self.table, self.lineage)
         table_look = TableLook(name=ports.name, positions=look.state.positions, live=look.live)
+        # After the look: a shard that was listed before may have ended in the table since, and its children wouldn't be
+        # known.
         listed, unlisted = listed_shards(self.source, look)
         return LakeSubject(
             sides=(Side(ports, table_look, before, look.sequence, kept_from=kept_from),),

@@ -43,6 +43,7 @@ def new_rows(subject: Subject) -> Reading | None:
     proved = next(side.before.sequence for side in sides if side.before is not None)
     view = subject.view(sides, sides[0].look.story)
     plan = plan_rows(view, window=ALL, proved=proved, kept_from=subject.kept_from)
+    # Old and new ranges overlap: only all of their rows together can be compared.
     if plan.is_mixed:
         return None
     read_sides: list[Side] = []
@@ -51,6 +52,7 @@ def new_rows(subject: Subject) -> Reading | None:
         files = side.look.live.files
         counts = side.ports.rows.count([file for file in files if file.path not in read_before], plan.spans)
         live = frozenset(file.path for file in files)
+        # Files of a day were replaced. Where their records are the same, the sums of the day stay as they were.
         if changed_days(read_before, counts, live=live, kept_from=side.kept_from):
             return None
         unchanged = side.ports.rows.look_again([file for file in files if file.path in read_before])
@@ -86,6 +88,7 @@ def all_rows(subject: Subject) -> Reading | None:
     """All rows, in rounds: the ranges of a long history don't fit into memory one by one. None where each range has to
     be looked at by itself."""
     sides = tuple(side.joined(subject.most_ranges) for side in subject.sides)
+    # Before any row is read, because then all is read in another way.
     if subject.needs_each_range(sides):
         return None
     files = [file for side in sides for file in side.look.live.files]
@@ -144,6 +147,7 @@ class _Rounds:
             all_counts.extend(_without_parts([round_counts]))
         earlier = [rest.in_plan(plan) for rest in self._rest] or [() for _ in counts]
         split = [divided(plan, (*old, *new), days) for old, new in zip(earlier, counts, strict=True)]
+        # A range with records of two days is judged in the round of its last day, with what this round has counted.
         self._rest = [rest for _, _, rest in split]
         return self._subject.compared(self._sides, split[0][0], [ready for _, ready, _ in split])
 

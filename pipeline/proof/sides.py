@@ -34,6 +34,7 @@ class Side:
 
     def read(self, joining: Joining | None = None) -> Side:
         """This side with its ledgers."""
+        # A quarantine table comes into being with the first wave, after its typed table.
         if not self.look.exists:
             return self
         ledgers = ledgers_up_to(self.ports.lineage, self.sequence, self.before, joining)

@@ -81,6 +81,7 @@ class Frames:
             raise BadSetting(
                 f"the schema of the target {self.settings.name} is wrong {wrong}. Nothing was parsed; correct {self.settings.called('schema')}"
             ) from None
+        # At the schema, and not at the first row: a wave that can't compare duplicates must not begin.
         self._check_keys({each.name: each.type for each in columns})
         return [each.field for each in columns]
 
@@ -164,6 +165,7 @@ class Frames:
         """
         from pyspark.sql.types import StructType
 
+        # Nullable for the user's function, because what lacks a value goes to quarantine and fails no task.
         schema = StructType.fromJson(nullable({"type": "struct", "fields": list(fields)}))
         keeps = has_not_null(fields)
         own = ("decode_error", "landed", "json_error", IS_LEFT_OUT)
@@ -229,6 +231,7 @@ def _without_rows(records: DataFrame, schema: StructType, *, keeps_payloads: boo
         _bare_record(keeps_payloads=keeps_payloads),
         F.lit(None).cast(schema).alias("row"),
         F.col("decode_error").alias("reason"),
+        # As it landed, so that a redrive can inflate it anew.
         F.coalesce("landed", "data").alias("data"),
         *left_out,
     )

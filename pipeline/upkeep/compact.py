@@ -125,6 +125,7 @@ class Compacting:
                 if number:
                     self.clock.pause(_APART.total_seconds())
                 replaced = self.table.replace(self.rewriter()(groups))
+                # What is done stays done: an error at a later portion takes nothing back.
                 done += replaced.done
                 waiting += replaced.left
         except Exception as error:  # noqa: BLE001 - what is done is told, and the upkeep fails with this error at its end

@@ -55,10 +55,12 @@ class KnownWorkers:
     @property
     def ours(self) -> frozenset[str]:
         """Headrace's workers, as against those of another application that uses the same tables."""
+        # By the rows and not by the settings: other deployments of the application have workers, too.
         return frozenset(row.worker_id for row in self.rows if row.is_ours)
 
     def back_among(self, rows: Iterable[Worker]) -> frozenset[str]:
         """The workers that have beaten since this look. `rows`: worker rows that were read later."""
+        # By any change of the token: a worker that was started anew begins to count from zero.
         tokens = {name: sighting.token for name, sighting in self.seen.items()}
         return frozenset(r.worker_id for r in rows if _token(r) != tokens.get(r.worker_id))
 

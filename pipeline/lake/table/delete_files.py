@@ -79,6 +79,7 @@ class Deletes:
         if file.content is DataFileContent.EQUALITY_DELETES:
             self._by_values.append(entry)
         elif file.content is DataFileContent.POSITION_DELETES:
+            # A delete file that names its only data file, as deletion vectors do, is found by that name.
             if (named := _referenced(file)) is not None:
                 self._by_name.setdefault(named, []).append(entry)
             else:
@@ -101,6 +102,8 @@ class Deletes:
         for delete in self._by_values:
             deletes = delete.data_file
             is_near = not _has_partition(deletes) or _place(deletes) == _place(file)
+            # Deletes by values concern older rows only, and deletes by places those of the same commit, too: so
+            # Iceberg's format has it.
             if is_near and (delete.sequence_number or 0) > age:
                 yield deletes.file_path
 

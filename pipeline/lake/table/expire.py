@@ -32,6 +32,7 @@ _GC = "gc.enabled"
 def remove_snapshots(table: Table, history: History, snapshots: Sequence[int]) -> bool:
     """Send one request; False if it was refused. It removes nothing unless each ref still names the snapshot that
     `history` saw."""
+    # Each ref still names the snapshot that the plan saw: a tag that was set since may need a snapshot that is to go.
     requirements: tuple[TableRequirement, ...] = (
         AssertTableUUID(uuid=UUID(history.table)),
         *(

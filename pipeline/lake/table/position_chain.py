@@ -86,6 +86,7 @@ def ancestors(
                 known[number] = link
 
     current_id = head
+    # Back from the head, and not over all known snapshots: one that was rolled back is known as well.
     while current_id is not None:
         while current_id not in known:
             read_older(current_id)

@@ -57,6 +57,7 @@ def evidence_of(remains: Remains, streams: Iterable[StreamId]) -> TableEvidence:
 
 
 def _states(remains: Remains) -> Iterator[KnownState]:
+    # Also those that main doesn't lead to: where the chain is broken, they are evidence all the same.
     ours = sorted((link for link in remains.known.values() if link.ours), key=lambda link: -link.sequence)
     for link in ours[:_NEWEST]:
         try:
@@ -74,6 +75,7 @@ def _over_picks(remains: Remains) -> tuple[Positions | None, tuple[Picked, ...],
         for link in ancestors(remains.head, remains.known, iter(())):
             if link.picked:
                 picked.append(Picked(link.snapshot, _page_of_source(remains, link), link.parent))
+            # The first one on the way back: what is older, it has carried on.
             elif link.ours:
                 return positions_in(link.summary, remains.states), tuple(reversed(picked)), False
     except ChainBroken:
@@ -108,6 +110,7 @@ def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRo
             ours = with_landed_form(pa.Table.from_batches([batch]))
             strangers += len(batch) - len(ours)
             for row in _last_rows(ours):
+                # A name without an ARN: it was another engine's row, or the stream is long gone. A person decides.
                 if row["stream"] not in arns:
                     strangers += row["place_count"]
                     continue

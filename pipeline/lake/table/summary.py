@@ -43,7 +43,8 @@ THROUGH = "headrace.valid-through"
 """Up to when the table has all records of all streams, for people and other programs. Left out where that isn't
 known."""
 THROUGH_OF = "headrace.valid-through.streams"
-"""Up to when the table has all records of each stream. The next commit reads it and carries it on: [[ARN, epoch, time], ...]."""
+"""Up to when the table has all records of each stream. The next commit reads it and carries it on: [[ARN, epoch, time],
+...]."""
 
 LIMIT = 64 * 1024
 """The most bytes in a summary. Each commit writes a metadata file that repeats the summaries of all snapshots."""

@@ -61,6 +61,7 @@ def cut_shards(landed: Story, positions: Positions) -> tuple[frozenset[ShardKey]
     for key, steps in landed.steps.items():
         position = positions.of(key)
         if position is not None and any(_is_inside(position, step) for step in steps):
+            # In groups, because each group's ranges are in memory one by one.
             ranges += (count := counted_ranges(steps))
             if ranges > _AT_ONCE:
                 groups.append(set())

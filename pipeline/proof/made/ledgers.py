@@ -125,4 +125,5 @@ def _settled(decided: Sequence[Step], steps: Iterable[Step]) -> Iterator[tuple[S
             continue
         accounts = (accounting_of(decision) for decision in decided[start : place + 1])
         yield step, sum(account.quarantined for account in accounts if account is not None), stated
+        # From here on both tables' ranges begin anew, so that a difference is told once.
         start, stated = place + 1, 0

@@ -47,6 +47,7 @@ def _missing(landed: Sequence[Step], parsed: Sequence[Step]) -> Iterator[int]:
     before_landed = before_parsed = rows = 0
     for step in parsed:
         account = accounting_of(step)
+        # A shard with rows of another origin can't be added up.
         if step.range.kind is not Kind.PARSED or account is None:
             return
         rows += account.rows

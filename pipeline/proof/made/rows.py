@@ -163,6 +163,7 @@ def _may_be_dropped(cluster: Cluster, plan: CountPlan) -> int:
     any of the rows."""
     ends = plan.spans[cluster.shard].ends
     newest: dict[int, Step] = {}
+    # In the order of commits, so that the last one that decided about a span is the one that counts.
     for step in sorted(cluster.steps, key=lambda step: step.sequence):
         newest |= dict.fromkeys(spans_of(ends, step), step)
     accounts = (accounting_of(step) for step in set(newest.values()))

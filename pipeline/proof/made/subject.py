@@ -70,6 +70,7 @@ class MadeSubject(Subject):
         return (TargetRows(self.ports).source(plan, days),)
 
     def compared(self, sides: Sides, plan: CountPlan, counts: Sequence[tuple[FileCount, ...]]) -> Compared:
+        # Sums first: a range whose sums agree needs no row to be brought beside another.
         patterns = TargetRows(self.ports).patterns(plan, counts)
         return compared_rows(self._evidence(sides), plan, patterns)
 
@@ -100,6 +101,7 @@ class MadeSubject(Subject):
         those before."""
         positions = sides[0].look.positions
         steps = dict(self.landed.steps)
+        # Joined ranges tell rows only as a whole, and the typed table may stand inside of one.
         for keys in cut_shards(self.landed, positions) if len(sides) > 1 else ():
             landed_steps = self.landed_of(rest_asked(keys, positions)).steps
             steps |= {key: unparsed_rest(landed_steps.get(key, ()), positions.of(key)) for key in keys}

@@ -38,6 +38,7 @@ class Shadowing:
 
     def run(self, window: Window = ALL) -> Shadow:
         look = self.table.look()
+        # Before Spark starts: a stream that isn't there needs no job.
         stream = compared_stream(look.state.positions.streams(), self.stream)
         entries = self.lineage.entries(RangeFilter(stream=stream.name, upto=look.sequence))
         plan = plan_shadow(story_of(entries), stream, window)

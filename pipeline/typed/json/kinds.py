@@ -88,8 +88,8 @@ def _objects(types: Mapping[str, Any], columns: Sequence[pa.Field[Any]], *, is_w
 
 
 def _kind(spark: Any, arrow: Any, *, is_whole: bool) -> ValueKind:
-    """The kind of a column's part. Whether a part may be null is judged later, for all formats (`not_null`): here each may
-    be."""
+    """The kind of a column's part. Whether a part may be null is judged later, for all formats (`not_null`): here each
+    may be."""
     if isinstance(spark, str):
         return _scalar(spark, arrow)
     match spark["type"]:

@@ -116,8 +116,7 @@ class Objects:
                 arrays.append(kind.array(inner))
             except UnfitValues as error:
                 unfit[name] = error.places
-                # A second pass without the values that don't fit: they are few, and Arrow doesn't tell where it
-                # stopped.
+                # The others of the column are wanted all the same: they are read once more, with null in these places.
                 for place in error.places:
                     inner[place] = None
                 arrays.append(kind.array(inner))

@@ -43,8 +43,8 @@ def decoded(
 
 
 def _without_collections(parts: Iterator[_T]) -> Iterator[_T]:
-    """These parts, made while Python doesn't look for cycles: values of payloads have none, and looking takes as long as
-    decoding."""
+    """These parts, made while Python doesn't look for cycles: values of payloads have none, and looking takes as long
+    as decoding."""
     while True:
         was_on = gc.isenabled()
         gc.disable()

@@ -67,6 +67,7 @@ def earlier_rows(
     for path in files:
         with opened(place, path) as file:
             for group in range(file.num_row_groups):
+                # By the footer alone: most row groups of other days or hours needn't be read.
                 if not _may_have(file, group, columns.field("arrival_ts"), since, until):
                     continue
                 rows = rows_of(file, columns, group)
@@ -110,6 +111,7 @@ def marked(batches: Iterable[pa.RecordBatch], *, keys: int, within: timedelta) -
             if not goes_on[start]:
                 kept = KeptOfKey(kept.within)
             _mark(kept, start, fresh[start:end], arrivals[start:end], duplicate)
+        # One row is enough: the next batch goes on with its key or begins another one.
         before = batch.slice(batch.num_rows - 1)
         handed = [*_MARKED, *([IS_LEFT_OUT] if IS_LEFT_OUT in batch.schema.names else [])]
         told = pa.RecordBatch.from_arrays(
@@ -119,6 +121,7 @@ def marked(batches: Iterable[pa.RecordBatch], *, keys: int, within: timedelta) -
 
 
 def _mark(kept: KeptOfKey, start: int, fresh: Any, arrivals: Any, duplicate: Any) -> None:
+    # Rows that the table has come first, because they were there first whenever they arrived.
     first = int(np.argmax(fresh)) if fresh.any() else len(fresh)
     kept.there(arrivals[:first].tolist())
     for place, arrival in enumerate(arrivals[first:].tolist(), start + first):

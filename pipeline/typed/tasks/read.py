@@ -107,6 +107,7 @@ def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> Surve
     for path in files:
         parts: dict[RowShard, FilePart] = {}
         pieces += _pieces(path, place, bound_of, order, parts)
+        # Only the rows of aggregates were read, which say nothing about the file's other rows.
         if not order.aggregates:
             told[path] = tuple(parts[name] for name in sorted(parts))
     return Survey(tuple(pieces), told)
@@ -125,6 +126,7 @@ def _pieces(
     path: str, place: StagePlace, bound_of: Any, order: SurveyOrder, parts: dict[RowShard, FilePart]
 ) -> Iterator[Piece]:
     """`parts` gets all rows of the file."""
+    # Payloads are most of a file's bytes, and only an aggregate shows itself by its payload.
     names = {*_LOOKED_AT, "data"} if order.aggregates else _LOOKED_AT
     wanted = pa.schema(each for each in place.schema if each.name in names)
     with opened(place, path) as file:
