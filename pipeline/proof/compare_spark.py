@@ -53,6 +53,7 @@ def on_spark(session: Callable[[OnWaiting], SparkSession]) -> Shuffle:
 def _shuffled(session: SparkSession, tasks: int, read: Read, judge: Judge) -> list[bytes]:
     ship(session)
     rows = session.range(0, tasks, 1, tasks).mapInArrow(_reading(read), _DDL)
+    # By buckets of whole ranges: all rows of a range meet in one task, and no task has more than a few ranges.
     judged = rows.groupBy("bucket").applyInArrow(_judging(judge), _ANSWER).toArrow()
     answers: list[Any] = judged.column(0).to_pylist()
     return answers
@@ -79,6 +80,7 @@ class ShufflingComparer:
         ]
         if not files:
             return ()
+        # A task for each file, up to a number: the plan that goes to each of them names all files.
         tasks = min(len(files), self._most_tasks)
         answers = self._shuffle(tasks, _reader(files, tasks, scope), _judge(len(sides)))
         return tuple(pattern for answer in answers for pattern in decode_patterns(answer))

@@ -96,6 +96,7 @@ class TableProof:
 
     @property
     def holds(self) -> bool:
+        # What can't be proved isn't wrong: a recorded gap stays for ever, and the proof is to hold beside it.
         return not any(check.wrong for check in self.checks)
 
     def lines(self) -> Iterator[str]:

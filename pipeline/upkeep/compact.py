@@ -123,6 +123,7 @@ class Compacting:
         try:
             for number, groups in enumerate(_portions(plan)):
                 if number:
+                    # Between two commits, and not after the last one: a landing that lost an attempt gets its turn.
                     self.clock.pause(_APART.total_seconds())
                 replaced = self.table.replace(self.rewriter()(groups))
                 # What is done stays done: an error at a later portion takes nothing back.

@@ -42,6 +42,7 @@ def rewrite_group(
     files, root = file_system(spec.staging)
     place = StagePlace(files, root, spec.staging, spec.schema)
     tables = [_read(place, source.path) for source in group.files]
+    # Of the rows as they were read, before anything sorts or joins them: what goes wrong afterwards shows.
     before = _added_up([digest(rows) for rows in tables])
     table = _sorted(pa.concat_tables(tables))
     del tables
@@ -51,6 +52,7 @@ def rewrite_group(
         file.write_sorted(table, row_group=-(-len(table) // max(1, table.nbytes // ROW_GROUP)))
         del table
         staged = file.finish(now())
+        # Read back from the file that the table would get, and not taken from memory.
         after = digest(_read(place, staged.path, only=_KEY))
     except BaseException:
         file.discard()

@@ -40,6 +40,7 @@ class IcebergFiles(TableFiles):
                 foreign = files.of_others(listing, named)
         except ArrowException as error:
             raise Unreachable(f"the storage of {self._lake.identifier} can't be read now: {error}") from error
+        # A listing that lacks what readers need can't show what nobody needs.
         files.check(listing, named)
         return FilesLook(listing, named.all | foreign, is_frozen=is_frozen(files.table.metadata))
 

@@ -130,6 +130,7 @@ def _stored(at: datetime | None) -> int | None:
 def _order(position: Position | None) -> tuple[int, int, bool]:
     if position is None:
         return (-2, 0, False)
+    # A position without a record is further than none at all: it has decided where reading begins.
     return (-1 if position.sequence is None else position.sequence, position.sub, position.ended)
 
 

@@ -62,6 +62,7 @@ class HandingOver:
                 f"{shard} is being handed over from {row.checkpoint_owner} to {row.owner}. Nothing was written; wait until that is over"
             )
         worker = self.workers.get(to)
+        # A name with a slip would take the shard from everybody: no worker of that name ever reads it.
         if worker is None or not worker.is_ours:
             raise BadSetting(
                 f"there is no worker {to!r} of Headrace in the worker table, so {shard} stays. Nothing was written"
@@ -73,6 +74,7 @@ class HandingOver:
         now = self.clock.now()
         if row.holder is None:
             return assign(row, to, _WHY)
+        # Nobody reads the shard, so that it may move in one write.
         if row.run_claim is None:
             return move(row, to, _WHY, when=now)
         return initiate_handover(row, to, _WHY, when=now)

@@ -55,6 +55,7 @@ class SinceOrigin:
     def ended_before(self, key: ShardKey) -> bool:
         """Whether the shard is closed, and Kinesis has no record of it since the origin."""
         start = self.positions.origins[self.stream].start.at
+        # An origin without a time is the beginning of the stream, before which nothing can have ended.
         return start is not None and self.source.ended_before(key, start)
 
     def holds_all(self) -> bool:

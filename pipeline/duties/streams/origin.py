@@ -29,6 +29,7 @@ def ensure_origin(
     if origin is None:
         return state
     decided = table.commit(Proposal(origins=((facts.stream, origin),))).state
+    # The commit was refused, because the table has another life of the stream by now.
     if facts.stream not in decided.positions.origins:
         raise Transient(
             f"{facts.stream} was deleted and created again while its start was decided, and another process has decided "
@@ -50,6 +51,7 @@ def plan_origin(
         raise OriginUnsafe(why)
     if facts.stream in state.positions.origins:
         return None
+    # Positions of other streams show that the table's history is whole: then only this stream is new.
     has_positions = bool(state.positions.origins or state.positions.shards)
     if not state.origin_allowed and not has_positions:
         raise OriginUnsafe(
@@ -58,6 +60,7 @@ def plan_origin(
         )
     if (why := why_no_origin(facts.stream, leases, others_have_positions=has_positions)) is not None:
         raise OriginUnsafe(why)
+    # Digits in a checkpoint are a record that somebody has read: an origin would read from elsewhere.
     read = sorted(
         row.key
         for row in leases

@@ -97,6 +97,7 @@ class Tracking:
                 failures.append(error)
             else:
                 return
+        # A search may still find a stream that answers.
         if failures and not self.settings.discovery.is_asked_for:
             raise failures[0]
         if self.settings.discovery.is_asked_for:
@@ -104,6 +105,7 @@ class Tracking:
 
     def look(self, memory: StreamsMemory, listing: Listing, now: datetime) -> StreamsLook:
         memory, notes = self._find_when_due(memory, now)
+        # A stream that the settings name is read as they say, and not as one that was found.
         discovered = tuple(s for s in memory.found or () if self.settings.stream(s.name) is None)
         tracked = [Tracked(stream) for stream in self.settings.streams]
         tracked += [Tracked(unnamed(self.settings, stream.arn)) for stream in discovered]

@@ -73,6 +73,7 @@ class Expiring:
         """Expire for a few seconds. Returns a sentence for people, or None where nothing was to do. Never raises: an
         expiry that fails does no harm, and its caller has more important things to do. `shape`: of the table that made
         the caller think it due."""
+        # Both are of the last step: an error must not stand in the report of a later one that went well.
         self.has_more, self.trouble = False, None
         try:
             removed, further = self._expire()

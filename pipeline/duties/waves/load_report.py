@@ -48,6 +48,8 @@ class LoadReport:
 
     def _report(self) -> None:
         row, now = self.workers.get(self.worker_id), self.clock.now()
+        # Another run of the worker may have added an average a moment ago: the list has KCL's pace, whatever the number
+        # of runs.
         if not is_due(row, now):
             return
         metrics = plan_report(

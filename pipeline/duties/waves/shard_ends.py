@@ -44,6 +44,8 @@ class ShardEnds:
         for child in position.children:
             if child in by_id:
                 self._create(log, key, by_id[child])
+        # In this order: the children's rows, their names in the parent's row, and SHARD_END last. A kill in between
+        # leaves the shard unended in its row, and the next wave makes what is missing.
         if position.children and not self.claims.write(
             log, key, change.note_children(self.claims.held[key], frozenset(position.children))
         ):
@@ -75,6 +77,7 @@ class ShardEnds:
             multi=self.multi,
             positions=Positions(),
             sentinel=TRIM_HORIZON,
+            # To this worker, so that the run's next wave reads on without waiting for an assignment.
             owner=self.claims.me,
         )
         try:

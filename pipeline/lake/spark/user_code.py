@@ -78,6 +78,7 @@ class UserCode:
 
 def _digest(files: Mapping[str, bytes]) -> str:
     out = sha256()
+    # In one order on every host, so that the same code has the same name.
     for path, source in sorted(files.items()):
         out.update(f"{path}\0{sha256(source).hexdigest()}\n".encode())
     return out.hexdigest()[:16]
@@ -105,6 +106,7 @@ def code_beside(folder: Path, module: str) -> UserCode | None:
 def _sources_of(folder: Path, name: str) -> dict[str, bytes]:
     """The sources of a module or a package in the folder."""
     package, single = folder / name, folder / f"{name}.py"
+    # As Python itself decides: a package goes before a module of the same name.
     if not (package / "__init__.py").exists() and single.is_file():
         return {single.name: single.read_bytes()}
     if not package.is_dir():
@@ -142,6 +144,7 @@ def _other_place(folder: Path, name: str) -> str | None:
     loaded = sys.modules.get(name)
     file = getattr(loaded, "__file__", None)
     if loaded is not None and not isinstance(getattr(loaded, "__loader__", None), _Loader):
+        # A module of this very folder may be loaded already, and hides nothing.
         if file is None or not Path(file).resolve().is_relative_to(folder):
             return str(file or "a module of Python")
         return None

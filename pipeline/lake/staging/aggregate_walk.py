@@ -93,6 +93,7 @@ def user_records(body: bytes, bounds: _Numbers, marked: Iterable[int], shard: Ha
     kinds = tuple(_Parts([], []) for _ in (_KEY, _HASH_KEY, _RECORD))
     view, places = memoryview(body), bounds.tolist()
     for record in marked:
+        # An aggregate ends in a digest of its message: a payload that only begins like one is left as it is.
         message, digest, end = places[record] + len(MAGIC), places[record + 1] - DIGEST, places[record + 1]
         # An MD5 for security is refused on hosts in FIPS mode.
         if digest <= message or md5(view[message:digest], usedforsecurity=False).digest() != body[digest:end]:

@@ -42,6 +42,7 @@ def taken_apart(page: pa.RecordBatch, shard: HashRange | None) -> Iterator[pa.Re
     if not aggregates:
         yield page
         return
+    # Arrow has no filter for views, and the walk needs the data of all records one after the other.
     page, within = without_views(page), shard or EVERYTHING
     users = user_records(_data(page).to_pybytes(), _bounds(page), aggregates, within)
     odd = set(aggregates) - set(users.record.tolist())
@@ -77,6 +78,7 @@ def _in_bulk(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the records from `first` to before `end`. `reasons`: why a record stays whole."""
     users = users.of(first, end)
+    # A record that is no good aggregate has no user record, and stays one row.
     user_rows = np.bincount(users.record - first, minlength=end - first)
     counts = np.maximum(user_rows, 1)
     record = np.repeat(np.arange(first, end), counts)

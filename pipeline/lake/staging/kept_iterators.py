@@ -49,7 +49,9 @@ class KeptIterators:
                 self._kept[staged.key] = _Kept(after, staged.iterator, now)
 
     def _for(self, batch: Batch) -> str | None:
+        # Taken out: an iterator that a reading was given may be used up, whatever becomes of the reading.
         entry = self._kept.pop(batch.key, None)
+        # The place counts, and not the shard: after a rollback or a person's decision the batch begins elsewhere.
         if entry is None or batch.after is None or (batch.after.sequence, batch.after.sub) != entry.after:
             return None
         return entry.iterator if self.monotonic() - entry.since < _LIVES else None

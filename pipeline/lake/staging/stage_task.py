@@ -70,13 +70,16 @@ def stage_batches(
     except BaseException:
         task_files.discard()
         raise
+    # After the files are closed, because writing is a part of the load.
     loads = () if gauge is None else gauge.end()
     return Manifest(tuple(reading.staged for reading in readings), files, loads)
 
 
 def _read_all(readings: Sequence[ShardReading], box: Box, threads: int) -> None:
+    # Those that were read longest ago first: they are nearest to losing records.
     waiting = sorted(readings, key=lambda r: (r.batch.witness, r.batch.key))
     with ThreadPoolExecutor(max(1, min(threads, len(waiting))), "headrace-shard") as pool:
+        # In several rounds: what quiet shards leave of their shares goes to those that have more.
         while waiting and box.has_room:
             # All shares are computed before the first page is taken from the budget.
             shares = _shares(waiting, box)

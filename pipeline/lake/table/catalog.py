@@ -35,6 +35,7 @@ def embedded_catalog(home: Path, *, private: bool = True) -> dict[str, str]:
 
 
 def open_catalog(properties: Mapping[str, str], *, private: bool = True) -> Catalog:
+    # Before SQLite makes it: a moment with a file that all can read is enough to copy it.
     if private:
         _make_private_database(properties.get("uri", ""))
     for further in reversed(range(_OPENINGS)):
@@ -90,6 +91,7 @@ def asking(what: str) -> Iterator[None]:
             f"{what} isn't in the catalog. Nothing was committed. If the table was renamed or dropped, rename it back or restore it; "
             "the first tick of a new application makes its table"
         ) from error
+    # All of them may pass by themselves. What a person has to mend has an error of its own.
     except (OSError, SQLAlchemyError, RESTError, BotoCoreError, ClientError) as error:
         raise Unreachable(
             f"{what} can't be reached now: {error}. No position moved; the next tick or run tries again"

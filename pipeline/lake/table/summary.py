@@ -91,6 +91,7 @@ def summary_of(
 
 
 def _inline(positions: Positions, entries: Mapping[str, str]) -> dict[str, str] | None:
+    # Packing ten thousand positions takes longer than the rest of a commit, and they wouldn't fit.
     if len(positions.shards) > _SHARDS:
         return None
     values = {POSITIONS: write_positions(positions), **entries}
@@ -102,12 +103,14 @@ def _written(
 ) -> Pointer:
     """Write a delta against the full file that the base has, or a full file."""
     state = as_full(landing.positions) if base is None else plan_state(base.state, landing)
+    # The full file of the base goes on: only what has changed since is written.
     if base is not None and state.full is base.state.full:
         delta = states.write({POSITIONS: write_delta(state.delta), **values}, of=table)
         pointer = Pointer(base.full, state.digest, delta)
     else:
         full = states.write({POSITIONS: write_full(state.positions), **values}, of=table)
         pointer = Pointer(full, state.digest)
+    # Most likely the next commit of this process builds on this one.
     states.kept.keep(pointer, state)
     return pointer
 

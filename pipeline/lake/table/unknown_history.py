@@ -29,6 +29,7 @@ def check_never_ours(table: Table, current: Known, remedy: Remedy = OF_THE_LAKE_
 
 
 def _trace(table: Table, current: Known) -> str | None:
+    # Three traces, because other tools may remove each of them.
     if TAG in table.refs():
         return f"the tag {TAG}"
     if MARK in table.properties:
