@@ -220,7 +220,7 @@ def _same_shard(steps: pa.Table) -> _Column:
 
 
 def _days(steps: pa.Table) -> _Column:
-    """The day of each row, as `headrace.pipeline.core.ledger.arrivals.first_day` tells it."""
+    """The first day of each row, as `headrace.pipeline.core.ledger.arrivals.first_day` counts it."""
     micros = pc.fill_null(steps["first_arrival"].cast(pa.int64()), 0).to_numpy()
     return (micros - APPROXIMATE // type(APPROXIMATE)(microseconds=1)) // _DAY
 

@@ -101,10 +101,12 @@ class IcebergTable(LakeTable):
         aggregates: Aggregates = Aggregates.AUTO,
         identity: Callable[[], TaskIdentity] | None = None,
     ) -> None:
-        """`state`: folder (path or URI) outside the table's location, for large positions. `date_of_aws`: AWS's time
-        now, if known. `private`: only this user may read local files that the table creates. `kept`: shared by all that
-        open the table in one process. `aggregates`: the setting. `identity`: who Spark's tasks are to AWS; without it,
-        who this process is.
+        """A table that lies in a catalog under this name, whether it exists yet or not.
+
+        `state`: folder (path or URI) outside the table's location, for large positions. `date_of_aws`: AWS's time now,
+        if known. `private`: only this user may read local files that the table creates. `kept`: shared by all that open
+        the table in one process. `aggregates`: the setting. `identity`: who Spark's tasks are to AWS; without it, who
+        this process is.
         """
         self.identifier = identifier
         own_io = with_own_io(catalog, _place(state), private=private)

@@ -82,7 +82,7 @@ class AvroDecoder:
         return side_by_side(in_columns, library, a_byte, self.most_values)
 
     def _header(self) -> bytes:
-        """The bytes with which a single object begins; empty where payloads are no single objects."""
+        """The header of a single object; empty where payloads have none."""
         from fastavro.schema import fingerprint, to_parsing_canonical_form
 
         if not self.is_single_object:
@@ -188,7 +188,7 @@ def _parsed(schema: str) -> tuple[Any, dict[str, Any]]:
 
 
 def _to_read(schema: str) -> tuple[Any, dict[str, Any]]:
-    """What `_parsed` returns, in the form by which payloads are read."""
+    """The schema as `_parsed` gives it, for reading payloads."""
     from fastavro import parse_schema
 
     named: dict[str, Any] = {}
@@ -292,7 +292,7 @@ def _known_logical_only(schema: Any) -> Any:
 
 
 def _spark_type(schema: Any, named: Mapping[str, Any], above: tuple[str, ...]) -> Any:
-    """`above`: the names of the records around this type."""
+    """The type of Spark for a type of Avro. `above`: the names of the records around this type."""
     if isinstance(schema, list):
         others = [each for each in schema if each != "null"]
         if len(others) != 1:

@@ -67,7 +67,7 @@ class _Boolean:
 class _Bytes:
     arrow: pa.DataType
     size: int | None = None
-    """The size of each value; None where the size comes before the value."""
+    """The bytes of each value; None where its size comes first."""
 
     def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         fixed = self.size
@@ -142,8 +142,11 @@ class _Optional:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`parts`: the fields in the order in which they were written, each with its place among the columns; None where it
-    isn't one."""
+    """How records of Avro become a struct.
+
+    `parts`: the fields in the order in which they were written, each with its place among the columns; None where it
+    isn't one.
+    """
 
     arrow: Any
     parts: Sequence[tuple[SchemaPart, int]]

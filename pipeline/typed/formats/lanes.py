@@ -112,7 +112,7 @@ class FixedNumbers:
 
     arrow: pa.DataType
     form: str
-    """The width and the byte order, as numpy names them."""
+    """The type of the numbers, as numpy names it."""
 
     def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.blocks(lanes, int(self.form[-1])).view(self.form)[:, 0]

@@ -63,7 +63,7 @@ class _Integer:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The names of an enum, from the number 0 on."""
+    """The names of an enum by their numbers, from 0 on."""
 
     arrow: pa.DataType
     names: Values
@@ -174,7 +174,7 @@ class _Field:
     entries: Any
     """The type of a map's entries, as a list of them; None where the field is no map."""
     default: Any
-    """The value for a message that lacks the field; None where that is null."""
+    """The value where a message lacks the field; None where that is null."""
     oneof: str | None
 
 
@@ -283,7 +283,10 @@ class _Wrapped:
 
 @dataclass(frozen=True, slots=True)
 class MessageKinds:
-    """`moment`: the full name of the message that is a time. `wrapped`: those of messages that are one value."""
+    """Which messages become one value and no struct.
+
+    `moment`: the full name of the message that is a time. `wrapped`: those of messages that are one value.
+    """
 
     moment: str
     wrapped: frozenset[str]

@@ -91,7 +91,7 @@ class Decimals:
     precision: int
     scale: int
     exact: Any = msgspec.Raw
-    """The text of the number as it is written: 0.1 is no number of 64 bits."""
+    """The number as it is written: 0.1 is no number of 64 bits."""
     wide: Any = msgspec.Raw
 
     def array(self, values: Sequence[Any]) -> Values:
