@@ -213,7 +213,7 @@ def measured(case: Case, session: SparkSession, records: int, folder: Path) -> t
     before, own = cpu_now(), time.process_time()
     wave = parsing.wave()
     own, spark = time.process_time() - own, cpu_now() - before
-    if (wave.parsed, wave.quarantined) != (records, 0):
+    if (wave.landed, wave.aside) != (records, 0):
         sys.exit(f"{case.name}: {wave} of {records:,}")
     return replace(spark, run=own), (own + spark.jvm + spark.workers) / records * 1e6
 

@@ -83,6 +83,7 @@ class TargetWiring:
             dropped_as=parse_ports.dropped_as,
             deduplicating=_deduplicating(target, parse_ports),
             limits=WaveLimits(wave.records, wave.bytes),
+            clock=self.ports.clock,
             run=run_id,
             code=parse_ports.code,
             check_settings=parse_ports.check_settings,

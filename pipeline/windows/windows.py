@@ -109,27 +109,6 @@ class Windowing:
             self.windows.say(window, word, by=self.by)
 
 
-def note_done(windows: WindowStore, window: str, *, by: str) -> None:
-    """Note that all of a window was copied or replaced, unless that is noted already."""
-    if not any(kept_window.window.id == window and kept_window.is_done for kept_window in windows.all()):
-        windows.say(window, Word.DONE, by=by)
-
-
 def _origins(entries: Iterable[LedgerEntry | Lost]) -> dict[StreamId, Origin]:
     pages = (entry.page for entry in entries if isinstance(entry, LedgerEntry))
     return {stream: origin for page in pages for stream, origin in page.origins}
-
-
-def to_work_on(windows: WindowStore, window: str) -> ReplayWindow:
-    """A window of which the next wave may be committed. Raises Unknown for one that doesn't exist or is cancelled."""
-    match_ = next((kept_window for kept_window in windows.all() if kept_window.window.id == window), None)
-    if match_ is None:
-        raise Unknown(
-            f"there is no window {window!r}. Nothing was changed; `headrace window list` names all windows"
-        )
-    if match_.is_cancelled:
-        raise Unknown(
-            f"the window {window} is cancelled. What was committed before stays; "
-            f"`headrace window run {window} --resume` goes on"
-        )
-    return match_.window

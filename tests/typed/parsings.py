@@ -342,6 +342,7 @@ class Bed:
             redriver=replace(self.parser, source=self.quarantine),
             dropped_as="",
             limits=limits or WaveLimits(1_000_000, 2**30),
+            clock=self.clock,
             run=parsing.run,
             deduplicating=parsing.deduplicating,
             on_step=parsing.on_step,

@@ -113,7 +113,7 @@ def test_json_becomes_typed_columns_and_a_hostile_payload_costs_itself_only(
     bed.land(A, payloads)
     bed.land(B, {5: b"{}", 6: good(6)}, malformed=[6])
     wave = parsing(bed, spark).wave()
-    assert (wave.parsed, wave.quarantined) == (2, len(HOSTILE) + 1)
+    assert (wave.landed, wave.aside) == (2, len(HOSTILE) + 1)
     # Such as of statistics that are missing for the parts of structs, lists and maps.
     assert [each.getMessage() for each in caplog.records if each.name.startswith("pyiceberg")] == []
     bed.check()
@@ -136,7 +136,7 @@ def test_json_becomes_typed_columns_and_a_hostile_payload_costs_itself_only(
     # A column more: the table gets it, and older rows have null there.
     odd = b'{"id": 1, "amount": 12.345, "NAME": "x", "id": 2}'
     bed.land(A, {100: b'{"id": 1, "flag": true}', 101: odd})
-    assert parsing(bed, spark, schema=f"{SCHEMA}, flag BOOLEAN", version="2").wave().parsed == 2
+    assert parsing(bed, spark, schema=f"{SCHEMA}, flag BOOLEAN", version="2").wave().landed == 2
     rows = {row["sequence_number"]: row for row in read.rows(bed.typed()).to_pylist()}
     assert [row["flag"] for row in rows.values()].count(None) == 3
     row = rows["101"]
@@ -149,7 +149,7 @@ def test_a_filter_chooses_records_and_the_others_are_counted(spark: "SparkSessio
     wave = parsing(
         bed, spark, schema="id BIGINT", filter="get_json_object(CAST(data AS STRING), '$.kind') = 'a'"
     ).wave()
-    assert (wave.parsed, wave.dropped) == (5, {"filter": 5})
+    assert (wave.landed, wave.dropped) == (5, {"filter": 5})
     assert [number for _, number, _ in bed.parsed()] == [10, 12, 14, 16, 18]
 
 
@@ -185,7 +185,7 @@ def test_payloads_that_a_filter_cant_judge_go_to_quarantine(
     assert wave.dropped.get("filter", 0) == left_out
     assert reasons.count(FAILED) == failing
     assert reasons.count("the aggregate is cut off") == 1
-    assert wave.parsed + wave.quarantined + left_out == 7
+    assert wave.landed + wave.aside + left_out == 7
     if "json" in condition:
         assert reasons.count(NOT_JSON) == 2
 
@@ -227,11 +227,11 @@ def test_the_same_event_stays_once_by_keys_of_every_type(
     bed = Bed(tmp_path)
     bed.land(A, dict(enumerate([*payloads, payloads[0], b"bad"], start=10)))
     wave = parsing(bed, spark, **own).wave()
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (19, 1, {"duplicate": 1})
+    assert (wave.landed, wave.aside, wave.dropped) == (19, 1, {"duplicate": 1})
     bed.land(B, dict(enumerate([*payloads, b"bad"], start=100)), arrival=NOON + timedelta(minutes=59))
     wave = parsing(bed, spark, **own).wave()
     # What has a null in its key is compared with none.
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (9, 1, {"duplicate": 10})
+    assert (wave.landed, wave.aside, wave.dropped) == (9, 1, {"duplicate": 10})
     assert [number for _, number, _ in bed.parsed()] == [*range(10, 29), *range(110, 119)]
     bed.land(A, {200: payloads[0]})
     with pytest.raises(BadSetting, match="names tags, whose type is map"):
@@ -256,11 +256,11 @@ def test_the_same_event_stays_once_where_python_tasks_decode(
     bed.land(A, {10: one, 11: one[:-1], 12: one})
     bed.land(B, {5: b"?"}, malformed=[5])
     wave = parsing(bed, spark, **own).wave()
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (1, 2, {"duplicate": 1})
+    assert (wave.landed, wave.aside, wave.dropped) == (1, 2, {"duplicate": 1})
     bed.land(B, {20: one, 21: one[:-1]}, arrival=NOON + timedelta(minutes=59))
     bed.land(B, {22: one}, arrival=NOON + timedelta(minutes=61))
     wave = parsing(bed, spark, filter="length(data) < 10000", **own).wave()
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (1, 1, {"duplicate": 1})
+    assert (wave.landed, wave.aside, wave.dropped) == (1, 1, {"duplicate": 1})
     rows = {row["sequence_number"]: row for row in read.rows(bed.typed()).to_pylist()}
     assert rows.keys() == {"10", "22"}
     mine = (
@@ -317,7 +317,7 @@ def test_a_callable_makes_rows_sets_some_aside_and_drops_others(spark: "SparkSes
     bed.land(A, {1: b"one", 2: b"bad", 3: b"skip", 4: b"two"})
     made = parsing(bed, spark, **of_a_callable("upper", schema="name STRING, by STRING", version="7"))
     wave = made.wave()
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (2, 1, {"callable": 1})
+    assert (wave.landed, wave.aside, wave.dropped) == (2, 1, {"callable": 1})
     rows = sorted((row["name"], row["by"]) for row in read.rows(bed.typed()).to_pylist())
     assert rows == [("ONE", "7"), ("TWO", "7")]
     (aside,) = read.rows(bed.quarantine()).to_pylist()
@@ -394,11 +394,11 @@ def test_compressed_payloads_are_inflated_before_the_filter_and_the_parser(
         "the aggregate is cut off",
     ]
     if kind == "json":
-        assert (wave.parsed, wave.dropped) == (3, {"filter": 1})
+        assert (wave.landed, wave.dropped) == (3, {"filter": 1})
         assert aside["13"]["data"] == payloads[3]
         assert sorted(row["name"] for row in read.rows(bed.typed()).to_pylist()) == ["one", "plain", "two"]
     else:
-        assert (wave.parsed, wave.dropped) == (3, {"filter": 1, "callable": 1})
+        assert (wave.landed, wave.dropped) == (3, {"filter": 1, "callable": 1})
         assert aside["13"]["data"] == b"bad"
 
 
@@ -415,7 +415,7 @@ def test_avro_and_protobuf_become_typed_columns_with_and_without_a_filter(
     bed.land(A, {10: one, 11: one[:-1], 12: gzip.compress(one), 13: packed})
     bed.land(B, {5: b"?", 6: gzip.compress(one)[:-1]}, malformed=[5])
     wave = parsing(bed, spark, **own).wave()
-    assert (wave.parsed, wave.quarantined) == (2, 4)
+    assert (wave.landed, wave.aside) == (2, 4)
     bed.check()
     rows = read.rows(bed.typed()).to_pylist()
     assert {(row["sequence_number"], row["number"], row["customer"]) for row in rows} == {
@@ -428,7 +428,7 @@ def test_avro_and_protobuf_become_typed_columns_with_and_without_a_filter(
     assert "its end is missing" in aside["6"]["reason"]
     bed.land(A, {20: one, 21: one + b"x"})
     wave = parsing(bed, spark, filter=f"length(data) <= {len(one)}", **own).wave()
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (1, 0, {"filter": 1})
+    assert (wave.landed, wave.aside, wave.dropped) == (1, 0, {"filter": 1})
 
 
 def test_an_avro_schema_with_a_column_of_headrace_is_refused(spark: "SparkSession", tmp_path: Path):
@@ -449,7 +449,7 @@ def test_the_function_in_the_documentation_does_what_the_page_says(spark: "Spark
     settings: dict[str, Any] = {"callable": "my_parsers:readings", "schema": "sensor STRING, celsius DOUBLE"}
     settings["written"] = Written(str(tmp_path))
     wave = parsing(bed, spark, format=ParseFormat.CALLABLE, **settings).wave()
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (1, 2, {})
+    assert (wave.landed, wave.aside, wave.dropped) == (1, 2, {})
     (row,) = read.rows(bed.typed()).to_pylist()
     assert (row["sensor"], row["celsius"]) == ("sensor-7", 21.5)
     reasons = {row["reason"] for row in read.rows(bed.quarantine()).to_pylist()}

@@ -124,7 +124,7 @@ TYPED: Final = (
             "        planned = {planned_range.key: planned_range for planned_range in plan.wave.ranges}\n",
             (
                 "        planned = {planned_range.key: planned_range for planned_range in plan.wave.ranges}\n"
-                "        positions = self.table.load().positions\n"
+                "        positions = self.redriving.table.load().positions\n"
             ),
         ),
         among=typed_fleet(redrives=6.0),
