@@ -42,7 +42,7 @@ from headrace.pipeline.typed.frames import Frames
 from headrace.pipeline.typed.spark import SparkParser
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.typed.wave import Parsing
-from tests.typed.parsings import A, Bed
+from tests.typed.parsings import A, Bed, with_ports
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -193,7 +193,7 @@ def _parsing(bed: Bed, session: SparkSession) -> Parsing:
         quarantine=bed.quarantine(),
         tasks=2,
     )
-    return replace(before, parser=parser, dropped_as=frames.dropped_as, check_settings=frames.check)
+    return with_ports(before, parser=parser, dropped_as=frames.dropped_as, check_settings=frames.check)
 
 
 def measured(case: Case, session: SparkSession, records: int, folder: Path) -> tuple[Cpu, float]:

@@ -35,7 +35,7 @@ from headrace.pipeline.typed.files.looked import after, covers, looked_after, lo
 from headrace.pipeline.typed.known_files import KnownFiles
 from headrace.pipeline.typed.next_wave import plan_next
 from headrace.pipeline.typed.plan import plan_wishes
-from headrace.pipeline.typed.ports import ParsedTable, Parser, SourceLook, SourceTable
+from headrace.pipeline.typed.ports import ParsePorts, SourceLook
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import SourceFile, WaveLimits, WavePlan, Wishes
 from headrace.pipeline.typed.wave_engine import StagedWave, Waves, accounted_ranges
@@ -68,19 +68,11 @@ class _Basis:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsing(Waves[_Basis]):
     settings: ParseSettings
-    source: SourceTable
-    table: ParsedTable
+    ports: ParsePorts
     settling: Settling
-    parser: Parser
-    dropped_as: str
-    """Why rows may not come back from the parser; empty where each comes back."""
     limits: WaveLimits
     clock: Clock
     run: str
-    code: Callable[[], str] = str
-    """What parses the rows, for the ledger. Called after they were parsed."""
-    check_settings: Callable[[], None] = lambda: None
-    """Raises BadSetting for a schema or code that no wave could use."""
     checking: ParseChecking | None = None
     """Compares what is found with what the ledgers of the lake table state."""
     deduplicating: Deduplicating | None = None
@@ -94,18 +86,18 @@ class Parsing(Waves[_Basis]):
 
     def is_behind(self) -> bool:
         """Whether a wave would have something to do. It needs no Spark."""
-        if not self.source.exists():
+        if not self.ports.source.exists():
             return False
-        if not (self.table.exists() and self.settling.quarantine.exists()):
+        if not (self.ports.table.exists() and self.settling.quarantine.exists()):
             return True
-        wishes = self._wishes(self.source.look().positions)
+        wishes = self._wishes(self.ports.source.look().positions)
         return wishes.are_due or not self.settling.is_settled()
 
     def needs_before(self, day: date) -> bool:
         """Whether rows that arrived before this day (UTC) may still have to be parsed."""
-        if not self.table.exists():
+        if not self.ports.table.exists():
             return True
-        after = [lack.after for lack in self._wishes(self.source.look().positions).wanted]
+        after = [lack.after for lack in self._wishes(self.ports.source.look().positions).wanted]
         # A record may have arrived a little before the one that comes before it in the shard.
         return any(
             position is None or position.arrival is None or (position.arrival - APPROXIMATE).date() < day
@@ -124,37 +116,37 @@ class Parsing(Waves[_Basis]):
         """Expire snapshots of both tables, where there are too many. What a run has decided has been carried out by
         now."""
         # Without a lake table no wave has made them.
-        if not self.table.exists():
+        if not self.ports.table.exists():
             return
-        for table, expiring in zip((self.table, self.settling.quarantine), self.expiring, strict=False):
+        for table, expiring in zip((self.ports.table, self.settling.quarantine), self.expiring, strict=False):
             shape = table.load().shape
             if expiring.is_due(shape) and (sentence := expiring.step(shape)):
                 yield sentence
 
     def plan(self) -> _Basis | Wave:
         # First: settings that can't be used make no table, and are told of also where there is nothing to parse.
-        self.check_settings()
-        if not self.source.exists():
+        self.ports.check_settings()
+        if not self.ports.source.exists():
             return Wave(Does.PARSE, notes=(_NO_LAKE_TABLE,))
         # Made wherever it is missing: a typed table that was dropped is parsed anew.
-        self.table.ensure(create=not self.table.exists())
+        self.ports.table.ensure(create=not self.ports.table.exists())
         self.settling.quarantine.ensure(create=not self.settling.quarantine.exists())
         # Also what a killed run, or an older version of the code, has decided and not carried out.
         settled = self.settling.settle()
         basis = replace(self._basis(), settled=settled)
         if not basis.plan.ranges:
             return Wave(Does.PARSE, settled=settled, notes=basis.notes)
-        self.known.look_through_some(basis.files, self.parser)
+        self.known.look_through_some(basis.files, self.ports.parser)
         return basis
 
     def stage(self, plan: _Basis) -> StagedWave:
         basis, wave = plan, plan.plan
         comparison = self.deduplicating.plan(wave) if self.deduplicating else None
-        parsed, schema = self.parser.parse(wave, basis.wishes, comparison)
+        parsed, schema = self.ports.parser.parse(wave, basis.wishes, comparison)
         # Each row that was read has to come back, or to be dropped for a reason that the target has: else nothing is
         # committed.
         accounts = account(
-            wave, parsed, dropped_as=self.dropped_as, version=self.settings.version, schema=schema
+            wave, parsed, dropped_as=self.ports.dropped_as, version=self.settings.version, schema=schema
         )
         if why := why_stop(accounts.values(), self.settings.stop_above):
             raise WrongShape(
@@ -163,7 +155,7 @@ class Parsing(Waves[_Basis]):
                 "and run it again"
             )
         # After the parsing, when the user's modules have been read: this is the code that parsed.
-        code = self.code()
+        code = self.ports.code()
         ranges = tuple(accounted_ranges(Kind.PARSED, wave, accounts, parsed.files, run=self.run, code=code))
         # All or nothing: the files of the quarantine table have rows of several shards, too.
         proposal = Proposal(
@@ -181,7 +173,7 @@ class Parsing(Waves[_Basis]):
         )
         done = wave_of(Does.PARSE, wave.rows, accounts.values(), is_last=wave.is_last)
         done = replace(done, settled=basis.settled, notes=basis.notes)
-        return StagedWave(self.table, proposal, done, self.settling.after)
+        return StagedWave(self.ports.table, proposal, done, self.settling.after)
 
     def refusal(self, refused: Sequence[RangeRefused]) -> Overtaken:
         return Overtaken(
@@ -203,25 +195,25 @@ class Parsing(Waves[_Basis]):
         raise AssertionError("the last look ends in a plan or in an error")
 
     def _look(self) -> _Basis:
-        look = self.source.look()
-        state = self.table.load()
+        look = self.ports.source.look()
+        state = self.ports.table.load()
         target = state.positions
         wishes = plan_wishes(look.positions, target, takes=self._takes)
         looked = self._looked(look)
-        if self.table.load().snapshot != state.snapshot:
+        if self.ports.table.load().snapshot != state.snapshot:
             # What the ledgers say may rest on other positions.
             looked = None
         files = tuple(file for file in look.files if looked is None or not covers(looked, file))
-        plan = plan_next(wishes, files, surveyor=self.parser, limits=self.limits, known=self.known)
+        plan = plan_next(wishes, files, surveyor=self.ports.parser, limits=self.limits, known=self.known)
         return _Basis(look, target, looked, files, wishes, plan, wishes.notes)
 
     def _wishes(self, source: Positions) -> Wishes:
-        return plan_wishes(source, self.table.load().positions, takes=self._takes)
+        return plan_wishes(source, self.ports.table.load().positions, takes=self._takes)
 
     def _looked(self, look: SourceLook) -> FilesDone | None:
         """Which files of the lake table have nothing left for the typed table."""
         try:
-            return looked_in(self.table.pages(), stream=self.settings.stream, leads_to=look.leads_to)
+            return looked_in(self.ports.table.pages(), stream=self.settings.stream, leads_to=look.leads_to)
         except ChainBroken:
             # Another engine has cut the typed table's history. Then each file is looked into once more.
             return None

@@ -26,7 +26,7 @@ from headrace.pipeline.typed.wave import Parsing
 from tests.lake.samples import NOON
 from tests.typed.formats import test_decode_avro as avro
 from tests.typed.formats import test_decode_protobuf as protobuf
-from tests.typed.parsings import A, B, Bed, good
+from tests.typed.parsings import A, B, Bed, good, with_ports
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +51,7 @@ def parsing(bed: Bed, spark: "SparkSession", **settings: Any) -> Parsing:
         quarantine=bed.quarantine(),
         tasks=2,
     )
-    return replace(
+    return with_ports(
         before,
         parser=parser,
         dropped_as=frames.dropped_as,

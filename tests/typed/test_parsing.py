@@ -22,7 +22,7 @@ from headrace.pipeline.upkeep.live_table import IcebergLive
 from tests.lake.merge_on_read import delete_rows
 from tests.lake.samples import NOON, a_key
 from tests.lake.tables import before_next_swap
-from tests.typed.parsings import BAD, COLUMNS, A, B, Bed, Killed, good
+from tests.typed.parsings import BAD, COLUMNS, A, B, Bed, Killed, good, with_ports
 from tests.upkeep.compactions import InProcess as InProcessRewriter
 
 
@@ -321,7 +321,7 @@ def test_rows_that_are_missing_without_a_reason_are_refused(bed: Bed):
 def test_rows_that_a_filter_leaves_out_are_counted(bed: Bed):
     bed.land(A, {1: good(1), 2: good(2)})
     bed.parser.keeps = lambda number: number != 1
-    assert replace(bed.parsing(), dropped_as="filter").wave().dropped == {"filter": 1}
+    assert with_ports(bed.parsing(), dropped_as="filter").wave().dropped == {"filter": 1}
 
 
 def test_a_staged_file_that_is_gone_is_told_and_nothing_moves(bed: Bed):

@@ -31,7 +31,7 @@ from headrace.pipeline.windows.replace import check_replaceable
 from headrace.pipeline.windows.window import Word
 from tests.lake.merge_on_read import delete_rows
 from tests.lake.samples import NOON, a_key
-from tests.typed.parsings import BAD, A, B, Killed, good
+from tests.typed.parsings import BAD, A, B, Killed, good, with_ports
 from tests.upkeep.compactions import InProcess as InProcessRewriter
 from tests.windows.replacements import ReplaceBed
 
@@ -352,7 +352,7 @@ def test_a_cut_window_of_which_another_engine_has_deleted_a_record_is_refused_wh
     bed.land(A, {41: good(41), 42: good(42)})
     # The second row of the wave.
     bed.parser.keeps = lambda number: number != 1
-    assert replace(bed.parsing(), dropped_as="filtered").wave().dropped == {"filtered": 1}
+    assert with_ports(bed.parsing(), dropped_as="filtered").wave().dropped == {"filtered": 1}
     bed.parser.keeps = lambda _: True
     for numbers in ((43,), (44, 45)):
         bed.land(A, {number: good(number) for number in numbers})

@@ -27,7 +27,7 @@ from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
 from headrace.pipeline.typed.duplicates import Deduplicating
-from headrace.pipeline.typed.ports import ParsedTable, Redriver, SourceLook, SourceTable
+from headrace.pipeline.typed.ports import ParsePorts, SourceLook
 from headrace.pipeline.typed.quarantine.redrive_plan import (
     ALL,
     RedrivePlan,
@@ -51,20 +51,11 @@ file."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redriving:
     settings: ParseSettings
-    table: ParsedTable
+    ports: ParsePorts
     settling: Settling
-    source: SourceTable
-    """The quarantine table."""
-    redriver: Redriver
-    dropped_as: str
-    """Why rows may not come back from the parser; empty where each comes back."""
     limits: WaveLimits
     clock: Clock
     run: str
-    code: Callable[[], str] = str
-    """What parses the rows, for the ledger. Called after they were parsed."""
-    check_settings: Callable[[], None] = lambda: None
-    """Raises BadSetting for a schema or code that no portion could use."""
     deduplicating: Deduplicating | None = None
     """None where all rows stay, also those of the same event."""
     on_step: Callable[[str], None] = lambda _: None
@@ -73,8 +64,8 @@ class Redriving:
     def portions(self, selection: Selection = ALL, *, dry_run: bool = False) -> Iterator[Wave]:
         """Parse the selected rows again, portion after portion. Rows that come into quarantine meanwhile aren't parsed
         again."""
-        self.check_settings()
-        if not (self.table.exists() and self.settling.quarantine.exists()):
+        self.ports.check_settings()
+        if not (self.ports.table.exists() and self.settling.quarantine.exists()):
             return
         if not dry_run:
             # What a killed run has decided is carried out first: those rows aren't to be parsed again any more.
@@ -86,7 +77,9 @@ class Redriving:
             selection = replace(selection, reason=reason)
         look = self.look()
         order = plan_look(look.files, look.positions, selection)
-        pieces = worth_parsing(self.redriver.survey(order).pieces) if order.files and order.bounds else ()
+        pieces = (
+            worth_parsing(self.ports.redriver.survey(order).pieces) if order.files and order.bounds else ()
+        )
         yield from _Portions(
             redriving=self,
             reason=selection.reason,
@@ -99,7 +92,7 @@ class Redriving:
         ).waves()
 
     def look(self) -> SourceLook:
-        look = self.source.look()
+        look = self.ports.set_aside.look()
         deleted = next((file.path for file in look.files if file.deletes), None)
         if deleted:
             raise WrongShape(
@@ -152,12 +145,12 @@ class _Portions(Waves[RedrivePlan]):
         of = self.redriving
         streams = tuple(sorted({key.stream for key in self.look.positions.shards}))
         comparison = of.deduplicating.plan(plan.wave) if of.deduplicating else None
-        parsed, schema = of.redriver.parse(plan.wave, Wishes(streams=streams), comparison)
+        parsed, schema = of.ports.redriver.parse(plan.wave, Wishes(streams=streams), comparison)
         bounds = [planned.bound for planned in plan.wave.ranges]
-        copied = of.redriver.copy_unselected(plan.taken, bounds, streams) if plan.staying else Parsed()
+        copied = of.ports.redriver.copy_unselected(plan.taken, bounds, streams) if plan.staying else Parsed()
         version = of.settings.version
         accounts = account_redrive(
-            plan, parsed, copied, dropped_as=of.dropped_as, version=version, schema=schema
+            plan, parsed, copied, dropped_as=of.ports.dropped_as, version=version, schema=schema
         )
         proposal = None
         if not self.dry_run:
@@ -171,12 +164,12 @@ class _Portions(Waves[RedrivePlan]):
                 compared=comparison.positions if comparison else None,
             )
         done = wave_of(Does.REDRIVE, plan.wave.rows, accounts.values(), is_last=False)
-        return StagedWave(of.table, proposal, done, partial(self._follow, plan))
+        return StagedWave(of.ports.table, proposal, done, partial(self._follow, plan))
 
     def _ranges(
         self, plan: RedrivePlan, accounts: Mapping[ShardKey, Accounting], files: Sequence[StagedFile]
     ) -> Iterator[Range]:
-        code, positions = self.redriving.code(), self.look.positions
+        code, positions = self.redriving.ports.code(), self.look.positions
         planned = {planned_range.key: planned_range for planned_range in plan.wave.ranges}
         # The chains of all shards of the taken files begin where the quarantine table was when it was looked at: a
         # redrive that has taken one of these files meanwhile has moved one of the chains in the typed table, and then
