@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.json_output import add_json
-from headrace.pipeline.cli.options import add_config, load, moment_argument, window_of
+from headrace.pipeline.cli.options import add_config, add_window, load, window_of
 from headrace.pipeline.cli.person import person
 from headrace.pipeline.cli.telling import tell, tell_waves
 from headrace.pipeline.cli.told_dagster import tell_dagster
@@ -76,20 +76,7 @@ def _add_create(actions: "Subparsers") -> None:
         "--snapshot, --run, --shard. Nothing is copied or replaced before `headrace window run`.",
     )
     add_config(create)
-    create.add_argument(
-        "--from",
-        dest="since",
-        metavar="TIME",
-        type=moment_argument,
-        help="ranges with records that arrived at this time or later (such as 2026-01-31 or 2026-01-31T12:00; UTC)",
-    )
-    create.add_argument(
-        "--to",
-        dest="until",
-        metavar="TIME",
-        type=moment_argument,
-        help="ranges with records that arrived before this time",
-    )
+    add_window(create, ranges="ranges")
     create.add_argument(
         "--snapshot", type=int, metavar="ID", help="what this snapshot of the lake table landed"
     )

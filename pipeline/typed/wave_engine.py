@@ -31,10 +31,6 @@ from headrace.pipeline.typed.values import WavePlan
 _Plan = TypeVar("_Plan")
 
 
-def _as_it_is(wave: Wave) -> Wave:
-    return wave
-
-
 @dataclass(frozen=True, slots=True)
 class StagedWave:
     """A wave that lacks its commit."""
@@ -44,7 +40,7 @@ class StagedWave:
     """None where nothing is to be committed."""
     wave: Wave
     """What the wave has done once its commit is there."""
-    follow: Callable[[Wave], Wave] = _as_it_is
+    follow: Callable[[Wave], Wave] = lambda wave: wave
     """What is to be done after the commit. Returns what the wave did."""
 
 
@@ -75,7 +71,7 @@ class Waves(ABC, Generic[_Plan]):
     @abstractmethod
     def stage(self, plan: _Plan) -> StagedWave: ...
 
-    def check_wanted(self) -> None:
+    def check_wanted(self) -> object:
         """Called before the commit: raises an error where a person has cancelled the operation meanwhile."""
 
     @abstractmethod

@@ -41,10 +41,8 @@ class TargetWiring:
             settling=Settling(table=parse_ports.table, quarantine=parse_ports.quarantine, run=run_id),
             checking=ParseChecking(
                 name=target.name,
-                source=parse_ports.source,
-                table=parse_ports.table,
+                ports=parse_ports,
                 landings=self.ports.lineage("parse"),
-                lineage=parse_ports.lineage,
                 retention=self.settings.upkeep.retention,
                 clock=self.ports.clock,
                 accepts_difference=accepts_difference,

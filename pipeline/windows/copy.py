@@ -18,7 +18,7 @@ from headrace.pipeline.core.ledger.arrivals import Days
 from headrace.pipeline.core.ledger.belonging import what_to_do
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Range
-from headrace.pipeline.core.ledger.story import Story, story_of
+from headrace.pipeline.core.ledger.story import story_of
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
@@ -137,16 +137,12 @@ class Replaying(WindowWaves[WavePlan | _Stretches]):
             landed = story_of(self.ports.landed.entries(filter_of(window)))
             # Ranges may have landed since the first look: then it lacks their rows.
             look = self.ports.source.look()
-        self._check(window, look.positions, landed)
-        return look
-
-    def _check(self, window: ReplayWindow, source: Positions, landed: Story | None) -> None:
-        target = self.ports.table.load().positions
-        if reasons := list(why_not(window, source, target, landed)):
+        if reasons := list(why_not(window, look.positions, self.ports.table.load().positions, landed)):
             raise WrongShape(
                 f"the window {window.id} can't be copied: {reasons[0]}. Nothing was copied; "
                 "let the lake table land these records again, or make a new window"
             )
+        return look
 
     def _begin(self, window: ReplayWindow, source: Positions) -> None:
         """Bring the window's table to where the window begins. Where another run has done so meanwhile, this does
@@ -168,7 +164,7 @@ class Replaying(WindowWaves[WavePlan | _Stretches]):
             "and it goes on after the other run's records"
         )
 
-    def copied(self) -> int:
+    def rows_done(self) -> int:
         """Rows of the window's table that were copied, by its ledgers."""
         return sum(copied_range.rows for copied_range in self._ranges(Kind.COPIED))
 
@@ -191,7 +187,7 @@ class Replaying(WindowWaves[WavePlan | _Stretches]):
             )
 
     def notes_at_end(self, window: ReplayWindow) -> Iterator[str]:
-        copied = self.copied()
+        copied = self.rows_done()
         # The ledgers state rows for whole ranges only, so of a window that cuts one the number isn't known.
         if window.is_whole and copied != window.rows:
             why = (

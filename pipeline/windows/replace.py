@@ -22,7 +22,7 @@ from headrace.pipeline.core.ledger.author import Author
 from headrace.pipeline.core.ledger.batch import StagedFile, TakenFile
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.generation import chain_of, next_link
-from headrace.pipeline.core.ledger.ledger import DONE_ANEW, Kind, LedgerEntry, Range
+from headrace.pipeline.core.ledger.ledger import DONE_ANEW, Kind, Range
 from headrace.pipeline.core.ledger.story import Story, story_of
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
@@ -49,7 +49,7 @@ from headrace.pipeline.windows.replace_plan import (
     for_quarantine,
     is_carried_out,
     leaving_of,
-    replays_of,
+    replayed_ranges,
     survey_order_of,
     whole_order,
     why_not_replaced,
@@ -171,16 +171,13 @@ class Replacing(WindowWaves[_Replacement]):
             )
         return parsed, accounts
 
-    def replaced(self) -> int:
+    def rows_done(self) -> int:
         """Rows of the lake table that were parsed again for the window, by the ledgers of the typed table."""
         return sum(read_accounting(replayed.account).rows for replayed in self._replaced_ranges())
 
     def _replaced_ranges(self) -> Iterator[Range]:
-        if not self.ports.table.exists():
-            return
-        for entry in self.ports.lineage.entries(RangeFilter(kinds=DONE_ANEW)):
-            if isinstance(entry, LedgerEntry):
-                yield from replays_of(entry.page, self.id).ranges
+        if self.ports.table.exists():
+            yield from replayed_ranges(self.ports.lineage.entries(RangeFilter(kinds=DONE_ANEW)), self.id)
 
     def notes_at_end(self, window: ReplayWindow) -> Iterator[str]:
         """What other tables still have, and which part of them has to be made anew."""

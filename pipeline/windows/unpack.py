@@ -37,7 +37,7 @@ from headrace.pipeline.typed.wave_engine import StagedWave
 from headrace.pipeline.windows.days import days_of, within
 from headrace.pipeline.windows.make import twice_in
 from headrace.pipeline.windows.ports import UnpackPorts
-from headrace.pipeline.windows.replace_plan import replays_of
+from headrace.pipeline.windows.replace_plan import replayed_ranges
 from headrace.pipeline.windows.unpack_plan import (
     LandedPart,
     account_unpacked,
@@ -178,11 +178,9 @@ class Unpacking(WindowWaves[_Apart]):
             "and it goes on with what is left"
         )
 
-    def unpacked(self) -> int:
+    def rows_done(self) -> int:
         """Aggregates that were taken apart for the window, by the ledgers of the lake table."""
-        entries = self.ports.lineage.entries(RangeFilter(kinds=DONE_ANEW))
-        pages = (entry.page for entry in entries if isinstance(entry, LedgerEntry))
-        ranges = (replayed for page in pages for replayed in replays_of(page, self.id).ranges)
+        ranges = replayed_ranges(self.ports.lineage.entries(RangeFilter(kinds=DONE_ANEW)), self.id)
         return sum(read_accounting(replayed.account).removed[0] for replayed in ranges)
 
     def _entries(self, window: ReplayWindow) -> Iterator[LedgerEntry | Lost]:
@@ -233,7 +231,7 @@ class Unpacking(WindowWaves[_Apart]):
 
     def _to_be_made_anew(self, window: ReplayWindow) -> Iterator[str]:
         """Which tables still have rows that were made of whole aggregates."""
-        if not self.unpacked():
+        if not self.rows_done():
             return
         for name, table in self.ports.typed.items():
             positions = table.load().positions if table.exists() else None

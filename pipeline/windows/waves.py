@@ -14,7 +14,8 @@ from headrace.pipeline.typed.known_files import KnownFiles
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.typed.wave_engine import Waves
 from headrace.pipeline.windows.ports import WindowStore
-from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word
+from headrace.pipeline.windows.window import ReplayWindow, Word
+from headrace.pipeline.windows.windows import find_window
 
 _Plan = TypeVar("_Plan")
 
@@ -33,7 +34,7 @@ class WindowWaves(Waves[_Plan]):
 
     def window(self) -> ReplayWindow:
         """The window, if the next wave of it may be committed. Raises Unknown where it doesn't exist or is cancelled."""
-        kept_window = self._kept()
+        kept_window = find_window(self.windows, self.id, nothing=". Nothing was changed")
         if kept_window.is_cancelled:
             raise Unknown(
                 f"the window {self.id} is cancelled. What was committed before stays; "
@@ -41,21 +42,12 @@ class WindowWaves(Waves[_Plan]):
             )
         return kept_window.window
 
-    def _kept(self) -> KeptWindow:
-        for kept_window in self.windows.all():
-            if kept_window.window.id == self.id:
-                return kept_window
-        raise Unknown(
-            f"there is no window {self.id!r}. Nothing was changed; `headrace window list` names all windows"
-        )
-
-    def check_wanted(self) -> None:
-        # A person may have cancelled the window while the wave was staged.
-        self.window()
+    # A person may have cancelled the window while the wave was staged.
+    check_wanted = window
 
     def end(self, wave: Wave) -> Wave:
         # Also of a window that was cancelled after its last commit.
-        kept_window = self._kept()
+        kept_window = find_window(self.windows, self.id)
         if not (wave.is_last and self.is_done(kept_window.window)):
             return replace(wave, is_last=False)
         if not kept_window.is_done:
@@ -65,6 +57,11 @@ class WindowWaves(Waves[_Plan]):
     def is_done(self, window: ReplayWindow) -> bool:
         """Asked after the last wave: whether nothing has come back meanwhile."""
         return True
+
+    @abstractmethod
+    def rows_done(self) -> int:
+        """How many rows of the window were copied or parsed again so far, or how many of its aggregates were taken
+        apart, by the ledgers."""
 
     @abstractmethod
     def notes_at_end(self, window: ReplayWindow) -> Iterable[str]:

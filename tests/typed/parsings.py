@@ -299,13 +299,11 @@ class Bed:
             lineage=IcebergLineage(typed),
         )
 
-    def checking(self, table: IcebergTyped) -> ParseChecking:
+    def checking(self, ports: ParsePorts) -> ParseChecking:
         return ParseChecking(
             name=self.settings.name,
-            source=IcebergSource(self.lake.handle()),
-            table=table,
+            ports=ports,
             landings=IcebergLineage(self.lake.handle()),
-            lineage=IcebergLineage(table),
             retention=self.retention,
             clock=self.clock,
         )
@@ -326,7 +324,7 @@ class Bed:
             clock=self.clock,
             run=run,
             deduplicating=self.deduplicating(self.typed()),
-            checking=self.checking(self.typed()),
+            checking=self.checking(ports),
             on_step=on_step,
         )
 

@@ -116,7 +116,7 @@ def test_exactly_the_rows_of_the_window_are_those_of_todays_parser(bed: ReplaceB
     after = bed.typed().load().positions
     assert {k: p for k, p in after.shards.items() if k in before.shards} == before.shards
     assert set(after.shards) - set(before.shards) == {chain_of(A), chain_of(B)}
-    assert bed.replacing(window).replaced() == 3
+    assert bed.replacing(window).rows_done() == 3
     assert bed.replace(window) == ["nothing left to replace"]
     # The same once more gives the same rows.
     bed.replace(bed.window(TWO_TO_FOUR))
