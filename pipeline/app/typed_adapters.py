@@ -17,7 +17,6 @@ from headrace.pipeline.windows.ports import ReplayPorts, UnpackPorts, WindowStor
 
 if TYPE_CHECKING:
     from headrace.pipeline.lake.table.lake_table import IcebergTable
-    from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
 
 
 class TypedAdapters(LakeAdapters):
@@ -29,14 +28,12 @@ class TypedAdapters(LakeAdapters):
         from headrace.pipeline.typed.frames import Frames
         from headrace.pipeline.typed.quarantine.spark import SparkRedriver
         from headrace.pipeline.typed.source import IcebergSource
+        from headrace.pipeline.upkeep.table_files import IcebergFiles, LineageFiles, QuarantineFiles
 
         writer = f"parse {target.name}"
         worker = self.settings.workers[0]
-        lake, table, quarantine = (
-            self.table(writer),
-            self.typed(target, writer),
-            self.quarantine(target, writer),
-        )
+        lake = self.table(writer)
+        table, quarantine = self.typed(target, writer), self.quarantine(target, writer)
         frames = Frames(target, BatchContext(target.name, target.version, run))
         parser = SparkRedriver(
             session=partial(self.sessions.for_user_code, worker.id, lambda: frames.code.user),
@@ -63,20 +60,14 @@ class TypedAdapters(LakeAdapters):
                 leaver=replace(parser, source=table),
             ),
             lineage=IcebergLineage(table),
-            kept=self._kept_tables(table, quarantine),
-        )
-
-    def _kept_tables(self, table: IcebergTyped, quarantine: IcebergQuarantine) -> tuple[KeptTable, ...]:
-        from headrace.pipeline.lineage.table import IcebergLineage
-        from headrace.pipeline.upkeep.table_files import IcebergFiles, LineageFiles, QuarantineFiles
-
-        return (
-            self._kept_table(table, lambda _: (IcebergFiles(table), LineageFiles(IcebergLineage(table)))),
-            self._kept_table(
-                quarantine,
-                lambda settle: (
-                    QuarantineFiles(quarantine, table, settle),
-                    LineageFiles(IcebergLineage(quarantine)),
+            kept=(
+                self._kept_table(table, lambda _: (IcebergFiles(table), LineageFiles(IcebergLineage(table)))),
+                self._kept_table(
+                    quarantine,
+                    lambda settle: (
+                        QuarantineFiles(quarantine, table, settle),
+                        LineageFiles(IcebergLineage(quarantine)),
+                    ),
                 ),
             ),
         )

@@ -81,14 +81,8 @@ def run(args: argparse.Namespace) -> int:
     finally:
         wiring.ports.close()
         if args.json:
-            print_json(
-                {
-                    "dry_run": args.dry_run,
-                    "targets": [
-                        _target_json(asked_target, done[asked_target.name]) for asked_target in targets
-                    ],
-                }
-            )
+            facts = [_target_json(target, done[target.name]) for target in targets]
+            print_json({"dry_run": args.dry_run, "targets": facts})
     return 0
 
 

@@ -51,25 +51,28 @@ class Wave:
         # A redrive without a commit has something to tell, and so has a reading that found no record.
         if self.snapshot is None and (nothing := _NOTHING.get(self.does)):
             return nothing
-        rows = counted(self.rows, "row")
+        rows, landed, aside = counted(self.rows, "row"), f"{self.landed:,}", f"{self.aside:,}"
         dropped = "".join(f", {count:,} dropped by {why}" for why, count in self.dropped.items())
         match self.does:
             case Does.PARSE:
-                return f"{counted(self.landed, 'row')} parsed, {self.aside:,} set aside{dropped}"
+                return f"{counted(self.landed, 'row')} parsed, {aside} set aside{dropped}"
             case Does.REDRIVE:
                 dry = "dry run, nothing was committed: " if self.snapshot is None else ""
-                mended = f"{self.landed:,} mended{dropped}, {self.aside:,} still set aside"
-                return f"{dry}{rows} parsed again: {mended}"
+                return f"{dry}{rows} parsed again: {landed} mended{dropped}, {aside} still set aside"
             case Does.COPY:
                 return f"{rows} copied"
             case Does.READ:
                 return f"{rows} read from the stream"
             case Does.REPLACE:
-                parsed = f"{self.landed:,} parsed, {self.aside:,} set aside{dropped}"
-                return f"{rows} parsed again: {parsed}, in the place of {counted(self.removed, 'older row')}"
+                return (
+                    f"{rows} parsed again: {landed} parsed, {aside} set aside{dropped}, "
+                    f"in the place of {counted(self.removed, 'older row')}"
+                )
             case Does.UNPACK:
-                made = f"{counted(self.landed, 'row')} in the place of {self.rows:,}"
-                return f"{counted(self.rows, 'aggregate')} taken apart: {made}"
+                return (
+                    f"{counted(self.rows, 'aggregate')} taken apart: "
+                    f"{counted(self.landed, 'row')} in the place of {self.rows:,}"
+                )
 
 
 _NOTHING = {

@@ -19,7 +19,7 @@ from headrace.pipeline.core.landing.landing import Proposal, RangeRefused
 from headrace.pipeline.core.landing.valid_through_text import time_text
 from headrace.pipeline.core.ledger.accounting import Accounting, read_accounting
 from headrace.pipeline.core.ledger.author import Author
-from headrace.pipeline.core.ledger.batch import StagedFile, TakenFile
+from headrace.pipeline.core.ledger.batch import TakenFile
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.generation import chain_of, next_link
 from headrace.pipeline.core.ledger.ledger import DONE_ANEW, Kind, Range
@@ -108,7 +108,10 @@ class Replacing(WindowWaves[_Replacement]):
         story = story_of(self.landings.entries(filter_of(window)))
         # For each wave: a person may move a position back at any time.
         check_once(window, story)
-        self._check(window, look.positions, typed_look.positions)
+        if reasons := list(why_not_replaced(window, look.positions, typed_look.positions)):
+            raise WrongShape(
+                f"the rows of the window {window.id} can't be replaced: {reasons[0]}. Nothing of this wave was replaced"
+            )
         if not is_carried_out(window, typed_look.positions, aside_look.positions):
             raise self._too_late("the quarantine table is still to follow it")
         rows = plan_next(
@@ -147,9 +150,12 @@ class Replacing(WindowWaves[_Replacement]):
             ),
             *self._generations(plan.aside_look.positions, generations),
         )
+        # Files with rows that stay, maybe of shards of which the commit has no range: they land with it as a whole.
+        shards = frozenset(planned.key for planned in plan.rows.ranges)
+        whole = (replace(staged, shards=shards) for staged in copied.aside)
         proposal = Proposal(
             ranges,
-            (*parsed.files, *_of(plan.rows, copied.aside)),
+            (*parsed.files, *whole),
             whole=True,
             also=(*parsed.aside, *kept_aside.aside),
             taken=tuple(TakenFile(file.path, plan.aside_look.at) for file in aside.files),
@@ -226,12 +232,6 @@ class Replacing(WindowWaves[_Replacement]):
                 return look, story
             before = story
 
-    def _check(self, window: ReplayWindow, source: Positions, target: Positions) -> None:
-        if reasons := list(why_not_replaced(window, source, target)):
-            raise WrongShape(
-                f"the rows of the window {window.id} can't be replaced: {reasons[0]}. Nothing of this wave was replaced"
-            )
-
     def _leaving(self, leaver: Leaver, look: SourceLook, order: SurveyOrder) -> Leaving:
         self._check_deletes(f"{self.settings.table} or its quarantine table", look, order)
         return leaving_of(look.files, leaver.survey(order).pieces if order.files else ())
@@ -271,10 +271,3 @@ class Replacing(WindowWaves[_Replacement]):
             "Nothing of this wave was replaced, and no row is lost or doubled; run the window again, "
             "and it goes on with what is left"
         )
-
-
-def _of(plan: WavePlan, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
-    """Files with rows that stay, maybe of shards of which the commit has no range: they land with the commit as a
-    whole."""
-    shards = frozenset(planned.key for planned in plan.ranges)
-    return tuple(replace(staged, shards=shards) for staged in files)

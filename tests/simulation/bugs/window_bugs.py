@@ -34,7 +34,7 @@ WINDOWS: Final = (
         "the rows of a replaced file that lie outside of the window don't come back",
         (
             "windows.replace",
-            "            (*parsed.files, *_of(plan.rows, copied.aside)),\n",
+            "            (*parsed.files, *whole),\n",
             "            parsed.files,\n",
         ),
         seeds=_SEEDS,
