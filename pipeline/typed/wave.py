@@ -157,6 +157,14 @@ class Parsing(Waves[_Basis]):
         # After the parsing, when the user's modules have been read: this is the code that parsed.
         code = self.ports.code()
         ranges = tuple(accounted_ranges(Kind.PARSED, wave, accounts, parsed.files, run=self.run, code=code))
+        looked = looked_after(
+            self.known.described(basis.files),
+            after(wave, basis.target),
+            snapshot=basis.look.snapshot,
+            sequence=basis.look.sequence,
+            stream=self.settings.stream,
+            before=basis.looked,
+        )
         # All or nothing: the files of the quarantine table have rows of several shards, too.
         proposal = Proposal(
             ranges,
@@ -167,7 +175,7 @@ class Parsing(Waves[_Basis]):
             # Rows that were compared with the table land only where no other rows have come since: they may be the
             # same events.
             compared=comparison.positions if comparison else None,
-            looked=self._looked_after(basis),
+            looked=looked,
             # Which files are done was found by these positions: a table that is behind them mustn't say so.
             rests_on=basis.target,
         )
@@ -217,16 +225,6 @@ class Parsing(Waves[_Basis]):
         except ChainBroken:
             # Another engine has cut the typed table's history. Then each file is looked into once more.
             return None
-
-    def _looked_after(self, basis: _Basis) -> FilesDone | None:
-        return looked_after(
-            self.known.described(basis.files),
-            after(basis.plan, basis.target),
-            snapshot=basis.look.snapshot,
-            sequence=basis.look.sequence,
-            stream=self.settings.stream,
-            before=basis.looked,
-        )
 
     def _takes(self, stream: StreamId) -> bool:
         return self.settings.stream in (None, stream.name)
