@@ -32,11 +32,8 @@ class TypedAdapters(LakeAdapters):
 
         writer = f"parse {target.name}"
         worker = self.settings.workers[0]
-        lake, table, quarantine = (
-            self.table(writer),
-            self.typed(target, writer),
-            self.quarantine(target, writer),
-        )
+        lake = self.table(writer)
+        table, quarantine = self.typed(target, writer), self.quarantine(target, writer)
         frames = Frames(target, BatchContext(target.name, target.version, run))
         parser = SparkRedriver(
             session=partial(self.sessions.for_user_code, worker.id, lambda: frames.code.user),

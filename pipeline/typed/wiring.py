@@ -46,17 +46,12 @@ class TargetWiring:
         parse_ports, wave = self.ports_of(target, run_id), self.settings.wave
         return Parsing(
             settings=target,
-            source=parse_ports.source,
-            table=parse_ports.table,
+            ports=parse_ports,
             settling=Settling(table=parse_ports.table, quarantine=parse_ports.quarantine, run=run_id),
-            parser=parse_ports.parser,
-            dropped_as=parse_ports.dropped_as,
             checking=ParseChecking(
                 name=target.name,
-                source=parse_ports.source,
-                table=parse_ports.table,
+                ports=parse_ports,
                 landings=self.lineage("parse"),
-                lineage=parse_ports.lineage,
                 retention=self.settings.upkeep.retention,
                 clock=self.clock,
                 accepts_difference=accepts_difference,
@@ -66,8 +61,6 @@ class TargetWiring:
             clock=self.clock,
             expiring=tuple(map(self.expiring_of, parse_ports.kept)),
             run=run_id,
-            code=parse_ports.code,
-            check_settings=parse_ports.check_settings,
         )
 
     def inferring(self, target: ParseSettings) -> Inferring:
@@ -86,16 +79,12 @@ class TargetWiring:
         parse_ports, wave = self.ports_of(target, run_id), self.settings.wave
         return Redriving(
             settings=target,
-            table=parse_ports.table,
+            ports=parse_ports,
             settling=Settling(table=parse_ports.table, quarantine=parse_ports.quarantine, run=run_id),
-            source=parse_ports.set_aside,
-            redriver=parse_ports.redriver,
-            dropped_as=parse_ports.dropped_as,
             deduplicating=_deduplicating(target, parse_ports),
             limits=WaveLimits(wave.records, wave.bytes),
+            clock=self.clock,
             run=run_id,
-            code=parse_ports.code,
-            check_settings=parse_ports.check_settings,
         )
 
     def expiring_of(self, kept_table: KeptTable) -> Expiring:

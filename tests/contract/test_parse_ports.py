@@ -21,7 +21,7 @@ from headrace.pipeline.typed.account import account, aside_name
 from headrace.pipeline.typed.known_files import KnownFiles
 from headrace.pipeline.typed.next_wave import plan_next
 from headrace.pipeline.typed.plan import plan_wishes
-from headrace.pipeline.typed.ports import Parser, SourceTable
+from headrace.pipeline.typed.ports import ParsePorts, Parser, SourceTable, Thinned
 from headrace.pipeline.typed.quarantine.redrive_plan import Selection, plan_look, plan_redrive
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.source import IcebergSource
@@ -202,13 +202,21 @@ def planned(made: Made) -> tuple[WavePlan, Wishes]:
 
 
 def wave(made: Made) -> None:
-    Parsing(
-        settings=SETTINGS,
+    ports = ParsePorts(
         source=made.source,
         table=made.table,
-        settling=Settling(table=made.table, quarantine=made.quarantine, run="run"),
+        quarantine=made.quarantine,
         parser=made.parser,
         dropped_as="",
+        set_aside=made.set_aside,
+        redriver=made.redriver,
+        typed=Thinned(table=made.typed, leaver=made.leaver),
+        lineage=None,  # type: ignore[arg-type] # a wave without a check doesn't read it
+    )
+    Parsing(
+        settings=SETTINGS,
+        ports=ports,
+        settling=Settling(table=made.table, quarantine=made.quarantine, run="run"),
         limits=ALL,
         clock=made.clock,
         run="run",

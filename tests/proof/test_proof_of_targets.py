@@ -33,7 +33,7 @@ from tests.proof.target_proofs import (
     unproved,
     wrong,
 )
-from tests.typed.parsings import BAD, A, B, Bed, Killed, good
+from tests.typed.parsings import BAD, A, B, Bed, Killed, good, with_ports
 from tests.upkeep.compactions import InProcess as InProcessRewriter
 from tests.windows.windows import WindowBed
 
@@ -106,7 +106,7 @@ def test_rows_that_have_landed_and_are_not_parsed_yet_are_told_and_are_no_mistak
 def test_dropped_rows_are_accounted_for_by_their_number(bed: Bed):
     bed.parser.keeps = lambda number: number != 1
     bed.land(B, {14: good(14), 15: good(15), 16: good(16)})
-    replace(bed.parsing(), dropped_as="filter").wave()
+    with_ports(bed.parsing(), dropped_as="filter").wave()
     told = prove(bed)
     assert (wrong(told), told.counts) == ([], "9 rows parsed, 2 in quarantine, 1 dropped")
     with removed(bed.typed(), 14):

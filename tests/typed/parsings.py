@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -57,6 +57,8 @@ A, B = a_key(0), a_key(1)
 SETTINGS = ParseSettings(name="orders", table="lake.orders", schema="id BIGINT, name STRING")
 COLUMNS = [NestedField(1, "id", LongType()), NestedField(2, "name", StringType())]
 BAD = b"{"
+
+_Duty = TypeVar("_Duty", Parsing, Redriving)
 
 
 class Killed(Exception):
@@ -205,6 +207,11 @@ class InProcess(Parser):
             return None, self.reason
 
 
+def with_ports(duty: _Duty, **ports: Any) -> _Duty:
+    """The duty with other ports."""
+    return replace(duty, ports=replace(duty.ports, **ports))
+
+
 class Bed:
     """The tables, and the waves that fill them."""
 
@@ -292,13 +299,11 @@ class Bed:
             lineage=IcebergLineage(typed),
         )
 
-    def checking(self, table: IcebergTyped) -> ParseChecking:
+    def checking(self, ports: ParsePorts) -> ParseChecking:
         return ParseChecking(
             name=self.settings.name,
-            source=IcebergSource(self.lake.handle()),
-            table=table,
+            ports=ports,
             landings=IcebergLineage(self.lake.handle()),
-            lineage=IcebergLineage(table),
             retention=self.retention,
             clock=self.clock,
         )
@@ -310,19 +315,16 @@ class Bed:
             if arrow == kill:
                 raise Killed(arrow)
 
-        table = self.typed()
+        ports = self.ports()
         return Parsing(
             settings=self.settings,
-            source=IcebergSource(self.lake.handle()),
-            table=table,
-            settling=Settling(table=table, quarantine=self.quarantine(), run=run),
-            parser=self.parser,
-            dropped_as="",
+            ports=ports,
+            settling=Settling(table=ports.table, quarantine=ports.quarantine, run=run),
             limits=limits or WaveLimits(1_000_000, 2**30),
             clock=self.clock,
             run=run,
-            deduplicating=self.deduplicating(table),
-            checking=self.checking(table),
+            deduplicating=self.deduplicating(self.typed()),
+            checking=self.checking(ports),
             on_step=on_step,
         )
 
@@ -336,12 +338,10 @@ class Bed:
         parsing = self.parsing(kill=kill)
         return Redriving(
             settings=self.settings,
-            table=parsing.table,
+            ports=parsing.ports,
             settling=parsing.settling,
-            source=IcebergSource(self.quarantine()),
-            redriver=replace(self.parser, source=self.quarantine),
-            dropped_as="",
             limits=limits or WaveLimits(1_000_000, 2**30),
+            clock=self.clock,
             run=parsing.run,
             deduplicating=parsing.deduplicating,
             on_step=parsing.on_step,

@@ -10,7 +10,7 @@ from headrace.pipeline.typed.frames import Frames
 from headrace.pipeline.typed.quarantine.spark import SparkRedriver
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.typed.wave import Parsing
-from tests.typed.parsings import Bed
+from tests.typed.parsings import Bed, with_ports
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +33,7 @@ def parsing(bed: Bed, spark: "SparkSession", **settings: Any) -> Parsing:
         quarantine=bed.quarantine(),
         tasks=2,
     )
-    return replace(
+    return with_ports(
         before,
         parser=parser,
         dropped_as=frames.dropped_as,

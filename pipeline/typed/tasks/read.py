@@ -8,7 +8,7 @@ look counted is a second witness for what the second one reads.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,8 +89,21 @@ def rows_ddl(*, with_payload: bool) -> str:
 
 def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> Survey:
     """The wanted rows in some of the order's files."""
-    place = source_place(spec)
-    wanted = {row_shard(each.key): each for each in order.bounds}
+    place, bound_of = source_place(spec), wanted_bounds(order)
+    pieces: list[Piece] = []
+    told: dict[str, tuple[FilePart, ...]] = {}
+    for path in files:
+        parts: dict[RowShard, FilePart] = {}
+        pieces += _pieces(path, place, bound_of, order, parts)
+        # Only the rows of aggregates were read, which say nothing about the file's other rows.
+        if not order.aggregates:
+            told[path] = tuple(parts[name] for name in sorted(parts))
+    return Survey(tuple(pieces), told)
+
+
+def wanted_bounds(order: SurveyOrder) -> Callable[[RowShard], Bound | None]:
+    """Tells of a shard which of its rows are wanted; None where none are."""
+    wanted = {row_shard(bound.key): bound for bound in order.bounds}
     closed = {row_shard(key) for key in order.closed}
     streams = {(stream.name, stream.epoch): stream for stream in order.streams}
 
@@ -102,15 +115,7 @@ def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> Surve
         # A shard that nobody knows any more: it came and went while the typed table wasn't brought up.
         return Bound(ShardKey(streams[shard[:2]], shard[2]))
 
-    pieces: list[Piece] = []
-    told: dict[str, tuple[FilePart, ...]] = {}
-    for path in files:
-        parts: dict[RowShard, FilePart] = {}
-        pieces += _pieces(path, place, bound_of, order, parts)
-        # Only the rows of aggregates were read, which say nothing about the file's other rows.
-        if not order.aggregates:
-            told[path] = tuple(parts[name] for name in sorted(parts))
-    return Survey(tuple(pieces), told)
+    return bound_of
 
 
 def source_place(spec: StagingSpec) -> StagePlace:
