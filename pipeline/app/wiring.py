@@ -292,7 +292,7 @@ class Wiring:
             failing=hints.failing,
         )
         # Four beats in each lease duration, so that a run that misses three in a row still counts as alive.
-        beats = self.ports.timer.beating(attempt.beat, self.settings.times.lease_duration / 4)
+        beats = self.ports.timer(attempt.beat, self.settings.times.lease_duration / 4, None)
         with self.metering.running(), beats:
             yield run
 
@@ -347,7 +347,13 @@ class Wiring:
 
     @property
     def targets(self) -> TargetWiring:
-        return TargetWiring(self.settings, self.ports, self.metering.parsed)
+        return TargetWiring(
+            settings=self.settings,
+            clock=self.ports.clock,
+            ports_of=self.ports.parsing,
+            lineage=self.ports.lineage,
+            on_wave=self.metering.parsed,
+        )
 
     @property
     def windows(self) -> WindowWiring:

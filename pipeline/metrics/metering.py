@@ -32,7 +32,7 @@ from headrace.pipeline.ports.leases import LeaseStore, WorkerStore
 from headrace.pipeline.ports.reading import ShardSource, StreamFacts
 from headrace.pipeline.settings.choices import Mode
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.typed.wave import ParsedWave
+from headrace.pipeline.typed.done_wave import Wave
 
 OnWave = Callable[[WaveReport], None]
 OfLeases = Callable[[LeaseStore], LeaseStore]
@@ -79,7 +79,7 @@ class Meters(Protocol):
 
     def workers_of_run(self, workers: WorkerStore) -> WorkerStore: ...
 
-    def parsed(self, target: str, wave: ParsedWave) -> None:
+    def parsed(self, target: str, wave: Wave) -> None:
         """A wave of a typed table has ended."""
         ...
 
@@ -109,7 +109,7 @@ class NoMetering:
     def workers_of_run(self, workers: WorkerStore) -> WorkerStore:
         return workers
 
-    def parsed(self, target: str, wave: ParsedWave) -> None: ...
+    def parsed(self, target: str, wave: Wave) -> None: ...
 
     def client(self, client: Any) -> None: ...
 
@@ -209,11 +209,11 @@ class Metering:
 
     # -- the rest --------------------------------------------------------------------------------------------------
 
-    def parsed(self, target: str, wave: ParsedWave) -> None:
+    def parsed(self, target: str, wave: Wave) -> None:
         self.publishing.begin()
         gathering = self.publishing.gathering
-        gathering.add(own.ROWS_PARSED, wave.parsed, target)
-        gathering.add(own.ROWS_QUARANTINED, wave.quarantined, target)
+        gathering.add(own.ROWS_PARSED, wave.landed, target)
+        gathering.add(own.ROWS_QUARANTINED, wave.aside, target)
 
     def client(self, client: Any) -> None:
         count_calls(client, self.publishing.gathering)

@@ -14,7 +14,7 @@ from headrace.pipeline.metrics.of_calls import count_calls
 from headrace.pipeline.metrics.series import Level
 from headrace.pipeline.settings.metrics_block import DIMENSIONS
 from headrace.pipeline.settings.model import AwsSettings
-from headrace.pipeline.typed.wave import ParsedWave
+from headrace.pipeline.typed.done_wave import Does, Wave
 from tests.metrics.http_answers import Answer, answering
 from tests.metrics.metered_world import MeteredWorld
 from tests.typed.parsings import BAD, A, Bed, good
@@ -38,15 +38,15 @@ def test_each_try_of_a_request_counts_and_each_refusal_for_too_many() -> None:
 def test_a_wave_of_a_typed_table_tells_what_it_parsed_and_set_aside(tmp_path: Path) -> None:
     bed = Bed(tmp_path)
     bed.land(A, {1: good(1), 2: BAD, 3: good(3)})
-    told: list[ParsedWave] = []
+    told: list[Wave] = []
     parsing = replace(bed.parsing(), on_wave=told.append)
     list(parsing.waves())
-    assert [(wave.parsed, wave.quarantined) for wave in told] == [(2, 1)]
+    assert [(wave.landed, wave.aside) for wave in told] == [(2, 1)]
 
 
 def test_rows_that_were_parsed_and_set_aside_are_sent_by_target() -> None:
     metered = MeteredWorld()
-    metered.wiring.targets.on_wave("orders", ParsedWave(parsed=7, quarantined=2, snapshot=1))
+    metered.wiring.targets.on_wave("orders", Wave(Does.PARSE, rows=9, landed=7, snapshot=1))
     assert metered.of(own.ROWS_PARSED, Target="orders").total == 7
     assert metered.of(own.ROWS_QUARANTINED, Target="orders").total == 2
     metered.close()
