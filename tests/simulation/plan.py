@@ -3,6 +3,7 @@ mixes occur."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -182,7 +183,8 @@ class Plan:
         )
 
 
-def a_plan(seed: int) -> Plan:
+def a_plan(seed: int, fitted: Callable[[Plan], Plan] | None = None) -> Plan:
+    """The plan of a seed. `fitted`: sets the fields in which a planted bug shows."""
     rng = Random(f"plan {seed}")
     density = rng.choice((0.15, 0.3, 0.5))
     mix = {name: _between(rng, *span) for name, span in RATES.items() if rng.random() < density}
@@ -214,7 +216,7 @@ def a_plan(seed: int) -> Plan:
     plan = aggregated(plan, Random(f"aggregated {seed}"))
     plan = typed(plan, Random(f"typed {seed}"))
     plan = windowed(plan, Random(f"windowed {seed}"))
-    return with_kinds(plan)
+    return with_kinds(plan) if fitted is None else with_kinds(fitted(plan), fitted)
 
 
 def widened(plan: Plan, rng: Random) -> Plan:

@@ -99,6 +99,8 @@ ONCE_UNSEEN: Final = (
         among={
             "position": "TRIM_HORIZON",
             "adopted": True,
+            "streams": 1,
+            "keeps": 0.0,
             "shards": 6,
             "puts_every": 2.0,
             "retention": 70.0,

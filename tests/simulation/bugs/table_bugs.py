@@ -100,7 +100,6 @@ TABLE: Final = (
         "old-life-lands",
         "the stream's epoch isn't read again after the last page (D12)",
         ("duties.waves.wave_streams", "if now is not None and now.stream != stream:", "if False:"),
-        seeds=200,
         among={"troubles": {"recreate": 60.0}},
     ),
     a_bug(

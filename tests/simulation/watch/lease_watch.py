@@ -368,7 +368,7 @@ class WatchedLeases:
                 row.key,
             )
         if not why and read.at_tip:
-            losses.judge_looked(shard, read.upto.witness or at)
+            losses.judge_looked(shard, read.upto.witness or at, planned=by.loaded)
 
     def _judge_forgotten(self, before: Lease, taken_out: float, by: Process) -> None:
         """The rows of a former stream stay until the wait that the settings name has passed."""

@@ -131,6 +131,8 @@ class WatchedTable(MemoryTable):
     def _note_set(self, to: int | None) -> None:
         self._world.losses.sure = False
         self._world.kept.note_rollback()
+        # A person takes files away and brings files back, as commits do.
+        self._world.typed.commits.note(LAKE, None)
         self.rollback(to)
 
     def compact(self) -> None:
