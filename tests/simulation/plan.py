@@ -214,6 +214,7 @@ def a_plan(seed: int, fitted: Callable[[Plan], Plan] | None = None) -> Plan:
     plan = tidied(plan, Random(f"tidied {seed}"))
     plan = untold(plan, Random(f"untold {seed}"))
     plan = aggregated(plan, Random(f"aggregated {seed}"))
+    plan = misled(plan, Random(f"misled {seed}"))
     plan = typed(plan, Random(f"typed {seed}"))
     plan = windowed(plan, Random(f"windowed {seed}"))
     return with_kinds(plan) if fitted is None else with_kinds(fitted(plan), fitted)
@@ -328,6 +329,15 @@ def untold(plan: Plan, rng: Random) -> Plan:
     """Let Kinesis tell ends of shards only after their last records, drawn from a random generator of its own."""
     if rng.random() < 0.2:
         return replace(plan, mix=replace(plan.mix, end_untold=_between(rng, 0.1, 1.0)))
+    return plan
+
+
+def misled(plan: Plan, rng: Random) -> Plan:
+    """Let tasks read where another stream of the same name answers, drawn from a random generator of its own."""
+    if rng.random() < 0.1:
+        # A shard that failed often isn't tried again for up to ten minutes.
+        mix = replace(plan.mix, elsewhere=_between(rng, 0.01, 0.2))
+        return replace(plan, mix=mix, settle_seconds=max(plan.settle_seconds, 1000.0))
     return plan
 
 
