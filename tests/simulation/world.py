@@ -93,6 +93,8 @@ class World:
         # Sequence numbers get one digit longer after some records, so that their order as text would be wrong.
         self.source._next = 10**21 - self.rng.randrange(5, 200)
         self.kept = KeptWatch(self)
+        self.late_claims: set[tuple[str, str]] = set()
+        """Claims of runs and the keys of rows that were claimed by a request which arrived late."""
         self.thieves: set[str] = set()
         """KCL workers that take leases although no setting provides for them."""
         self.foreign: dict[ShardKey, int] = {}
