@@ -36,7 +36,10 @@ def test_metrics_that_are_asked_for_are_wired(tmp_path: Path) -> None:
     )
     assert dimensions_in(settings.metrics.dimensions) == {"ShardId", "StreamName"}
     assert settings.metrics.every == timedelta(seconds=10)
-    assert isinstance(wire(settings).metering, Metering)
+    wired = wire(settings)
+    assert isinstance(wired.metering, Metering)
+    # Clients of AWS are counted.
+    assert wired.ports.on_client == wired.metering.client  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
