@@ -96,7 +96,12 @@ class Publishing:
         if self._process != os.getpid():
             return
         last = threading.Thread(target=self.flush, name="headrace-metrics-last", daemon=True)
-        last.start()
+        try:
+            last.start()
+        except RuntimeError:
+            # Newer Pythons start no thread once the process is ending. The client's own limits then bound the wait.
+            self.flush()
+            return
         last.join(self._at_the_end)
         if last.is_alive():
             self._tell(

@@ -83,6 +83,24 @@ def test_the_end_of_a_run_waits_for_no_one_who_does_not_answer(
     assert "may be lost; no record is touched" in told[0]
 
 
+def test_where_no_thread_can_be_started_any_more_the_end_of_the_process_sends_all_the_same(
+    told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.12 and newer start none while they end."""
+    sink = MemorySink()
+    publishing = a_publishing(sink, told)
+    publishing.begin()
+    publishing.gathering.add(kcl.LEADS, 1)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    publishing.finish()
+    publishing.close()
+    assert [datum.statistics.total for datum in sink.sent] == [1]
+
+
 def test_values_are_sent_without_anybody_asking_for_it(told: list[str], hung: threading.Event) -> None:
     class Noticed:
         def send(self, data: Sequence[Datum]) -> Refusal | None:
