@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import is_
 
 from headrace.pipeline.console.sequence import arrived, shard_created
 from headrace.pipeline.console.values import Kin, StreamSeen
@@ -21,6 +22,26 @@ def label_of(lease: Lease) -> str:
 def key_of(label: str, shard_id: str) -> str:
     """The lease key of a shard."""
     return f"{label}:{shard_id}" if label else shard_id
+
+
+@dataclass(slots=True)
+class KnownFamily:
+    """The family of the newest look. It is made anew only where shards or their ends have changed."""
+
+    _streams: tuple[StreamSeen, ...] = ()
+    _leases: tuple[tuple[str, bool, bool], ...] | None = None
+    _members: tuple[Kin, ...] = ()
+
+    def of(self, leases: Sequence[Lease], streams: tuple[StreamSeen, ...]) -> tuple[Kin, ...]:
+        # What a lease row says of its shard's parents, children and hash keys is written when the lease is made, and
+        # when it ends; its first checkpoint tells when the shard was made.
+        marks = tuple((lease.key, lease.has_ended, lease.checkpoint.sequence[:1].isdigit()) for lease in leases)
+        # By identity: comparing thousands of shards would cost as much as the family.
+        is_same = len(streams) == len(self._streams) and all(map(is_, streams, self._streams))
+        if not is_same or marks != self._leases:
+            self._members = family_of(leases, streams)
+            self._streams, self._leases = streams, marks
+        return self._members
 
 
 def family_of(leases: Sequence[Lease], streams: Iterable[StreamSeen]) -> tuple[Kin, ...]:

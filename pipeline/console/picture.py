@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from headrace.pipeline.console.family import family_of
+from headrace.pipeline.console.family import KnownFamily
 from headrace.pipeline.console.forecast import risk_of
 from headrace.pipeline.console.lag import lag_of, position_time
 from headrace.pipeline.console.people import leader_of, workers_of
@@ -30,6 +30,7 @@ class Seen:
     """Lease key -> what Kinesis said of its lag."""
     stillness: Stillness = field(default_factory=Stillness)
     growth: Growth = field(default_factory=Growth)
+    family: KnownFamily = field(default_factory=KnownFamily)
     monotonic: float = 0.0
 
     @property
@@ -67,7 +68,7 @@ def _shards(seen: Seen) -> Iterator[ShardView]:
     leases = {lease.key: lease for lease in seen.observation.last.leases}
     marks = Marks.of(seen.observation)
     retentions = {stream.label: stream.retention for stream in seen.streams}
-    for kin in family_of(seen.observation.last.leases, seen.streams):
+    for kin in seen.family.of(seen.observation.last.leases, seen.streams):
         lease = leases.get(kin.key)
         if lease is None:
             state = without_lease(kin, leases)

@@ -47,7 +47,8 @@ class Growth:
         for key, lag in lags.items():
             moment, before = self._bases.setdefault(key, (now, lag))
             if now - moment >= _BASE_AFTER:
-                self._paces[key] = (lag - before) / (now - moment)
+                # A record grows older by the clock and no faster; a greater jump is a checkpoint that was set back.
+                self._paces[key] = min((lag - before) / (now - moment), 1.0)
             if now - moment >= _BASE_UNTIL:
                 self._bases[key] = (now, lag)
 

@@ -16,6 +16,7 @@ from threading import Lock
 from typing import Final
 
 from headrace.pipeline.console.events import events_between
+from headrace.pipeline.console.family import KnownFamily
 from headrace.pipeline.console.pace import LookCost, next_look_after
 from headrace.pipeline.console.people import states_that_move
 from headrace.pipeline.console.picture import Seen, picture_of
@@ -74,6 +75,7 @@ class Watch:
     _kept: deque[tuple[float, TablesRead]] = field(default_factory=deque)
     _stillness: Stillness = field(default_factory=Stillness)
     _growth: Growth = field(default_factory=Growth)
+    _family: KnownFamily = field(default_factory=KnownFamily)
     _events: deque[Event] = field(default_factory=lambda: deque(maxlen=_EVENTS))
     _last: TablesRead | None = None
     _due: float = 0.0
@@ -130,6 +132,7 @@ class Watch:
             behind=self.peeking.look(observation.open_ones, streams, tables.read_at) if self.peeking else {},
             stillness=self._stillness,
             growth=self._growth,
+            family=self._family,
             monotonic=now,
         )
         picture = picture_of(seen)

@@ -20,6 +20,7 @@ function takeLook(answer) {
   if (answer.fixed) {
     state.states = answer.states;
     state.shards = answer.fixed.map((row) => Object.fromEntries(FIXED.map((name, place) => [name, row[place]])));
+    state.shards.forEach((shard, place) => { shard.place = place; });
     state.byKey = new Map(state.shards.map((shard) => [shard.key, shard]));
     state.family = answer.family;
   }

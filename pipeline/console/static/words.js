@@ -38,6 +38,7 @@ function lagWords(shard) {
 }
 
 function lossWords(shard) {
+  if (!shard.risk) return "";
   if (shard.losesAt === null || shard.losesAt === undefined) return shard.risk >= 2 ? "may be near" : "";
   const seconds = (shard.losesAt - now()) / 1000;
   return seconds <= 60 ? "now" : `in ${duration(seconds)}`;
