@@ -50,7 +50,9 @@ def add(subparsers: "Subparsers") -> None:
         default=timedelta(seconds=10),
         help="time between two looks while a page is open (default: 10s); longer where a look costs much",
     )
-    parser.add_argument("--dagster", metavar="URL", type=_url, help="address of Dagster's UI, for links to runs")
+    parser.add_argument(
+        "--dagster", metavar="URL", type=_url, help="address of Dagster's UI, for links to runs"
+    )
     parser.add_argument("--port", type=port_number, default=PORT, help=f"port of the page (default: {PORT})")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument(
@@ -65,7 +67,11 @@ def add(subparsers: "Subparsers") -> None:
         help="write everything as one HTML file that needs no server, and end; with --for, of two looks that are compared",
     )
     parser.add_argument(
-        "--for", dest="period", metavar="TIME", type=duration, help="with --once: time between the two looks (30s)"
+        "--for",
+        dest="period",
+        metavar="TIME",
+        type=duration,
+        help="with --once: time between the two looks (30s)",
     )
 
 
@@ -145,7 +151,9 @@ def _refuse_unused(args: argparse.Namespace) -> None:
     from headrace.pipeline.errors import BadSetting
 
     if args.stream is not None and args.table is None:
-        raise BadSetting("--stream goes with --table: the settings name their streams themselves; nothing was started")
+        raise BadSetting(
+            "--stream goes with --table: the settings name their streams themselves; nothing was started"
+        )
     if args.period is not None and args.once is None:
         raise BadSetting("--for goes with --once: a page compares its looks by itself; nothing was started")
 

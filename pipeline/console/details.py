@@ -49,7 +49,10 @@ def facts_of(shard: ShardView, lease: Lease | None) -> list[Fact]:
         ("Record at the checkpoint", _moment(shard.position_at)),
         ("Lag", shard.lag.sentence or "unknown: there is no lease"),
         ("At risk", shard.risk.sentence or "nothing known to be"),
-        ("Throughput", "unknown: the lease row has none" if shard.kbps is None else f"{shard.kbps:,.1f} KB/s"),
+        (
+            "Throughput",
+            "unknown: the lease row has none" if shard.kbps is None else f"{shard.kbps:,.1f} KB/s",
+        ),
         ("Hash keys", "unknown" if kin.hashes is None else f"{kin.hashes.start} to {kin.hashes.end}"),
         ("Parents", ", ".join(map(partition_of, kin.parents)) or "none known"),
         ("Made", _moment(kin.born)),

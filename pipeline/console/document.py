@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -22,7 +21,18 @@ from headrace.pipeline.core.shards.shard import MAX_HASH_KEY
 from headrace.pipeline.core.words.words import clean
 
 FORMAT: Final = 1
-FIXED: Final = ("key", "name", "stream", "generation", "hash_from", "hash_to", "parents", "born", "closed", "is_closed")
+FIXED: Final = (
+    "key",
+    "name",
+    "stream",
+    "generation",
+    "hash_from",
+    "hash_to",
+    "parents",
+    "born",
+    "closed",
+    "is_closed",
+)
 MOVING: Final = (
     "state",
     "level",
@@ -78,7 +88,9 @@ class Documents:
     def _take(self, picture: Picture, number: int) -> None:
         places = {shard.kin.key: place for place, shard in enumerate(picture.shards)}
         # A worker keeps its number for as long as the console runs, so that its shards don't change with others' names.
-        for name in sorted({name for shard in picture.shards for name in (shard.owner, shard.next_owner) if name}):
+        for name in sorted(
+            {name for shard in picture.shards for name in (shard.owner, shard.next_owner) if name}
+        ):
             self._workers.setdefault(name, len(self._workers))
         streams = {stream.label: place for place, stream in enumerate(picture.streams)}
         self._fixed = [_fixed(shard, streams, places) for shard in picture.shards]
@@ -94,7 +106,8 @@ class Documents:
         self._family, self._rows, self._number = family, rows, number
 
     def _moving(self, shard: ShardView, at: datetime) -> Row:
-        loses_in = shard.risk.loses_in
+        # Of a shard at no risk the moment would move at each look, and the page doesn't show it.
+        loses_in = shard.risk.loses_in if shard.risk.level > Level.GOOD else None
         return [
             _STATES[shard.state],
             int(shard.level),
@@ -161,7 +174,9 @@ class Documents:
             "streams": [
                 {
                     "name": clean(stream.name or picture.table),
-                    "retention": None if stream.retention is None else round(stream.retention.total_seconds()),
+                    "retention": None
+                    if stream.retention is None
+                    else round(stream.retention.total_seconds()),
                     "is_listed": stream.shards is not None,
                     "created": _milliseconds(stream.created),
                 }
@@ -225,10 +240,6 @@ def _fixed(shard: ShardView, streams: dict[str, int], places: dict[str, int]) ->
 
 def _states() -> list[dict[str, Any]]:
     return [{"code": code, "name": state.name, "words": state.words} for code, state in STATES.items()]
-
-
-def level_words() -> Sequence[str]:
-    return [level.name.lower() for level in Level]
 
 
 def _seconds(period: timedelta | None) -> int | None:

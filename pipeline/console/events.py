@@ -39,7 +39,10 @@ def _of_leases(before: TablesRead, after: TablesRead) -> Iterator[Event]:
             yield Event(at, "new", f"{name}: a lease was made{_parents(lease)}", lease.key)
         elif lease.has_ended and not old.has_ended:
             yield Event(at, "ended", f"{name}: read to its end by {lease.holder or 'its worker'}", lease.key)
-        elif not lease.has_ended and (old.owner, old.checkpoint_owner) != (lease.owner, lease.checkpoint_owner):
+        elif not lease.has_ended and (old.owner, old.checkpoint_owner) != (
+            lease.owner,
+            lease.checkpoint_owner,
+        ):
             yield Event(at, *_moved(name, old, lease), lease.key)
     for key in earlier:
         yield Event(at, "gone", f"{partition_of(key)}: its lease was deleted", key)
@@ -51,7 +54,10 @@ def _parents(lease: Lease) -> str:
 
 def _moved(name: str, old: Lease, new: Lease) -> tuple[str, str]:
     if new.checkpoint_owner is not None:
-        return "handover", f"{name}: {new.checkpoint_owner} begins to hand it over to {new.owner or 'no worker yet'}"
+        return (
+            "handover",
+            f"{name}: {new.checkpoint_owner} begins to hand it over to {new.owner or 'no worker yet'}",
+        )
     if new.owner is None:
         return "released", f"{name}: {old.holder or 'its worker'} gave it up"
     if old.checkpoint_owner is not None and old.owner == new.owner:

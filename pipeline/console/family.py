@@ -35,7 +35,9 @@ class KnownFamily:
     def of(self, leases: Sequence[Lease], streams: tuple[StreamSeen, ...]) -> tuple[Kin, ...]:
         # What a lease row says of its shard's parents, children and hash keys is written when the lease is made, and
         # when it ends; its first checkpoint tells when the shard was made.
-        marks = tuple((lease.key, lease.has_ended, lease.checkpoint.sequence[:1].isdigit()) for lease in leases)
+        marks = tuple(
+            (lease.key, lease.has_ended, lease.checkpoint.sequence[:1].isdigit()) for lease in leases
+        )
         # By identity: comparing thousands of shards would cost as much as the family.
         is_same = len(streams) == len(self._streams) and all(map(is_, streams, self._streams))
         if not is_same or marks != self._leases:
@@ -68,7 +70,12 @@ def family_of(leases: Sequence[Lease], streams: Iterable[StreamSeen]) -> tuple[K
 
 
 def _order(member: Kin) -> tuple[str, int, int, str]:
-    return (member.stream, member.generation, -1 if member.hashes is None else member.hashes.start, member.key)
+    return (
+        member.stream,
+        member.generation,
+        -1 if member.hashes is None else member.hashes.start,
+        member.key,
+    )
 
 
 def _of_lease(lease: Lease, listings: Mapping[str, StreamSeen]) -> Kin:

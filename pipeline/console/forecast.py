@@ -57,7 +57,9 @@ def _by_a_bound(left: timedelta, retention: timedelta) -> Risk:
     if left > HALF * retention:
         # A bound: the shard's real lag is at most this.
         return Risk()
-    leave = "have left the stream already" if left <= timedelta(0) else f"leave the stream in {in_words(left)}"
+    leave = (
+        "have left the stream already" if left <= timedelta(0) else f"leave the stream in {in_words(left)}"
+    )
     return Risk(
         Level.WARN,
         None,

@@ -43,7 +43,7 @@ def require_loopback(host: str, *, allowed: bool) -> None:
 def why_refused(host: str | None, site: str | None, *, served_as: frozenset[str]) -> str | None:
     """Why a request isn't answered; None where it is. `host`, `site`: its headers Host and Sec-Fetch-Site. `served_as`: the
     names that are right besides those of this machine."""
-    if _name(host or "") not in LOOPBACK | served_as:
+    if _name((host or "").lower()) not in LOOPBACK | served_as:
         return (
             "This console answers only requests to 127.0.0.1 or localhost. A request under another name may come from a "
             "page of another site (DNS rebinding), so it was refused. Open the address that the command has printed."

@@ -37,7 +37,11 @@ def lag_of(lease: Lease, behind: Behind | None, now: datetime) -> Lag:
 
 def _told_by_headrace(lease: Lease, behind_ms: int, now: datetime) -> Lag:
     behind = timedelta(milliseconds=behind_ms)
-    when = "" if lease.looked_at is None else f", which had read up to {in_words(max(now - lease.looked_at, _NONE))} ago,"
+    when = (
+        ""
+        if lease.looked_at is None
+        else f", which had read up to {in_words(max(now - lease.looked_at, _NONE))} ago,"
+    )
     left = "at its newest record" if not behind else f"{in_words(behind)} behind its newest record"
     return Lag(LagKind.MEASURED, behind, f"the last wave{when} left the shard {left}")
 
@@ -54,7 +58,9 @@ def _by_the_checkpoint(lease: Lease, now: datetime) -> Lag:
         )
     word = lease.checkpoint.sequence
     if lease.checkpoint.is_digits:
-        return Lag(sentence="the checkpoint's sequence number has a form that tells no time (--peek asks Kinesis)")
+        return Lag(
+            sentence="the checkpoint's sequence number has a form that tells no time (--peek asks Kinesis)"
+        )
     reasons = {
         "TRIM_HORIZON": "nothing was checkpointed yet: reading begins at the oldest record (--peek asks Kinesis)",
         "LATEST": "nothing was checkpointed yet: reading begins at whatever is the newest record when it begins, so that "

@@ -20,16 +20,18 @@ def write_once(console: Console, out: Path) -> str:
     """Write the file, and return a sentence."""
     report = console.watch.report(at_once=True)
     if report.picture is None:
-        raise Unreachable(f"{report.trouble.sentence if report.trouble else 'there is no picture yet'}; no file was written")
+        raise Unreachable(
+            f"{report.trouble.sentence if report.trouble else 'there is no picture yet'}; no file was written"
+        )
     look = console.documents.of(report)
     urgent_first = sorted(report.picture.shards, key=lambda shard: -shard.level)
     lake = console.lake if len(urgent_first) <= MOST_READ_OF_THE_LAKE else None
-    pages = {
-        shard.kin.key: details_of(report, shard.kin.key, lake) for shard in urgent_first[:MOST_PAGES]
-    }
+    pages = {shard.kin.key: details_of(report, shard.kin.key, lake) for shard in urgent_first[:MOST_PAGES]}
     text = whole_page({"look": look, "shards": pages})
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise BadSetting(f"{out} can't be written ({error.strerror}); name another file with --once") from error
+        raise BadSetting(
+            f"{out} can't be written ({error.strerror}); name another file with --once"
+        ) from error
     return f"written: {out} ({len(text.encode()) / 1e6:.1f} MB); {report.picture.conclusion}"

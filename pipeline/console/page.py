@@ -30,11 +30,12 @@ def whole_page(data: Mapping[str, Any]) -> str:
     """The page with its style, its code and its data in one file. The file's policy lets nothing else run or load."""
     page = static("console.html")
     style = static("console.css")
-    scripts = [static(name) for name in TYPES if name.endswith(".js")]
+    names = [name for name in TYPES if name.endswith(".js")]
+    scripts = [static(name) for name in names]
     # Between tags of HTML, `<` would end the script early.
     stored = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     page = page.replace('<link rel="stylesheet" href="console.css">', f"<style>{style}</style>")
-    for name, script in zip((name for name in TYPES if name.endswith(".js")), scripts, strict=True):
+    for name in names:
         page = page.replace(f'<script src="{name}" defer></script>', "")
     hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
     policy = f"default-src 'none'; script-src {hashes}; style-src 'sha256-{_hash(style)}'; img-src data:; base-uri 'none'"
@@ -42,7 +43,9 @@ def whole_page(data: Mapping[str, Any]) -> str:
         "<head>", f'<head>\n<meta http-equiv="Content-Security-Policy" content="{policy}">', 1
     )
     stored_data = f'<script type="application/json" id="stored">{stored}</script>'
-    return page.replace("</body>", stored_data + "".join(f"<script>{script}</script>" for script in scripts) + "</body>")
+    return page.replace(
+        "</body>", stored_data + "".join(f"<script>{script}</script>" for script in scripts) + "</body>"
+    )
 
 
 def _hash(text: str) -> str:

@@ -39,7 +39,9 @@ class KinesisPeek:
     def requests(self) -> int:
         return self._meter.taken()
 
-    def look(self, leases: Sequence[Lease], streams: Sequence[StreamSeen], now: datetime) -> Mapping[str, Behind]:
+    def look(
+        self, leases: Sequence[Lease], streams: Sequence[StreamSeen], now: datetime
+    ) -> Mapping[str, Behind]:
         names = {stream.label: stream.name for stream in streams if stream.shards is not None}
         rows = {
             lease.key: lease

@@ -34,7 +34,10 @@ def workers_of(observation: Observation, stillness: Stillness, now: float) -> tu
     workers = {worker.worker_id: worker for worker in observation.workers}
     shares = observation.balance.workers
     ideal = len(observation.open_ones) / max(1, len(shares))
-    return tuple(_worker(share, workers[share.name], observation, stillness.of(share.name, now), ideal) for share in shares)
+    return tuple(
+        _worker(share, workers[share.name], observation, stillness.of(share.name, now), ideal)
+        for share in shares
+    )
 
 
 def _worker(
@@ -62,9 +65,14 @@ def _condition(worker: WorkerSeen, share: Share, observation: Observation) -> tu
     if worker.moved:
         return Level.GOOD, "alive"
     if watched < DEAD_AFTER:
-        return Level.GOOD, f"not seen to move in {in_words(watched)}, which is too short a time to call it dead"
+        return (
+            Level.GOOD,
+            f"not seen to move in {in_words(watched)}, which is too short a time to call it dead",
+        )
     held = f"; {counted(share.leases, 'open lease')} unread" if share.leases else ""
-    return (Level.BAD if share.leases else Level.NOTE), f"has not moved for {in_words(watched)}: dead or frozen{held}"
+    return (
+        Level.BAD if share.leases else Level.NOTE
+    ), f"has not moved for {in_words(watched)}: dead or frozen{held}"
 
 
 def leader_of(observation: Observation, stillness: Stillness, now: float) -> LeaderView:
@@ -88,7 +96,10 @@ def leader_of(observation: Observation, stillness: Stillness, now: float) -> Lea
 
 def _lock(owner: str, still: timedelta | None, promised: timedelta) -> tuple[Level, str]:
     if still is None or not still:
-        return Level.GOOD, f"{owner} holds the lock, which is valid for {in_words(promised)} after each renewal"
+        return (
+            Level.GOOD,
+            f"{owner} holds the lock, which is valid for {in_words(promised)} after each renewal",
+        )
     if still <= promised:
         return Level.GOOD, f"{owner} holds the lock; last seen to be renewed {in_words(still)} ago"
     return Level.BAD, (

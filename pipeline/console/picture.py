@@ -125,4 +125,6 @@ def _backlog(lag: Lag, lease: Lease) -> float | None:
         return None
     if not lag.behind:
         return 0.0
-    return None if lease.throughput_kbps is None else lag.behind.total_seconds() * lease.throughput_kbps * 1024
+    return (
+        None if lease.throughput_kbps is None else lag.behind.total_seconds() * lease.throughput_kbps * 1024
+    )

@@ -44,7 +44,9 @@ class LookedAtStreams(Protocol):
 class Peeking(Protocol):
     """Asks Kinesis how far behind checkpoints are."""
 
-    def look(self, leases: Sequence[Lease], streams: Sequence[StreamSeen], now: datetime) -> Mapping[str, Behind]:
+    def look(
+        self, leases: Sequence[Lease], streams: Sequence[StreamSeen], now: datetime
+    ) -> Mapping[str, Behind]:
         """Lease key -> the newest answer. Each call asks for some of the leases, in turns."""
         ...
 

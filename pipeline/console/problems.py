@@ -17,7 +17,10 @@ _NAMED: Final = 3
 
 
 def problems_of(
-    findings: Iterable[Finding], shards: Sequence[ShardView], leader: LeaderView, streams: Iterable[StreamSeen]
+    findings: Iterable[Finding],
+    shards: Sequence[ShardView],
+    leader: LeaderView,
+    streams: Iterable[StreamSeen],
 ) -> tuple[Problem, ...]:
     problems = [
         *_leader(leader),

@@ -1,14 +1,15 @@
 """The console over HTTP: the page, what a look shows, and one shard.
 
-    GET /                     the page; /console.css, /console.js, ... its files
-    GET /api/look             a look, made now if one is due: ?family=NAME&since=NUMBER for what changed only
-    GET /api/shard?key=KEY    one shard
+GET /                     the page; /console.css, /console.js, ... its files
+GET /api/look             a look, made now if one is due: ?family=NAME&since=NUMBER for what changed only
+GET /api/shard?key=KEY    one shard
 """
 
 from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -34,6 +35,7 @@ from headrace.pipeline.console.watch import Watch
 log = logging.getLogger("headrace.console")
 _COMPRESSED_FROM = 1_000
 _LONGEST_KEY = 1_024
+_MOST_DIGITS = 16
 
 
 @dataclass(slots=True)
@@ -72,7 +74,6 @@ def app_of(console: Console, *, served_as: frozenset[str] = frozenset()) -> Star
             Middleware(_Guarded, served_as=served_as),
             Middleware(GZipMiddleware, minimum_size=_COMPRESSED_FROM, compresslevel=5),
         ],
-        exception_handlers={500: _bug, Exception: _bug},
     )
 
 
@@ -94,9 +95,7 @@ class _Guarded:
             await send(message)
 
         request = Request(scope)
-        why = why_refused(
-            request.headers.get("host"), _asking_site(request), served_as=self._served_as
-        )
+        why = why_refused(request.headers.get("host"), _asking_site(request), served_as=self._served_as)
         answer = None if why is None else PlainTextResponse(why, status_code=403)
         await (answer or self._app)(scope, receive, send_with_headers)
 
@@ -112,28 +111,29 @@ async def _static(name: str, _: Request) -> Response:
 
 async def _look(console: Console, request: Request) -> Response:
     since = request.query_params.get("since", "0")
-    number = int(since) if since.isascii() and since.isdigit() and len(since) < 16 else 0
-    # In a thread: a look waits for AWS, and pages that ask meanwhile get the picture before it.
-    return _json(await run_in_threadpool(console.look, request.query_params.get("family", ""), number))
+    number = int(since) if since.isascii() and since.isdigit() and len(since) < _MOST_DIGITS else 0
+    return await _answered(partial(console.look, request.query_params.get("family", ""), number))
 
 
 async def _shard(console: Console, request: Request) -> Response:
-    key = request.query_params.get("key", "")[:_LONGEST_KEY]
-    details = await run_in_threadpool(console.shard, key)
-    if details is None:
-        return _json({"trouble": "There is no such shard in the newest look. It may have left the stream."}, status=404)
-    return _json(details)
+    return await _answered(partial(console.shard, request.query_params.get("key", "")[:_LONGEST_KEY]))
 
 
-async def _bug(request: Request, error: Exception) -> Response:
-    log.error("the console failed to answer %s", request.url.path, exc_info=error)
-    return _json(
-        {"trouble": f"The console failed to answer ({type(error).__name__}); its terminal shows where. Nothing was written."},
-        status=500,
-    )
+async def _answered(ask: Callable[[], dict[str, Any] | None]) -> Response:
+    """The answer, made in a thread: a look waits for AWS, and pages that ask meanwhile get the picture before it."""
+    try:
+        answer = await run_in_threadpool(ask)
+    except Exception as error:
+        # A mistake of the console: the page shows a sentence, and goes on with what it has.
+        log.exception("the console failed to answer")
+        sentence = f"The console failed to answer ({type(error).__name__}); its terminal shows where. Nothing was written."
+        return _json({"trouble": sentence}, status=500)
+    if answer is None:
+        return _json(
+            {"trouble": "There is no such shard in the newest look. It may have left the stream."}, status=404
+        )
+    return _json(answer)
 
 
 def _json(answer: dict[str, Any], *, status: int = 200) -> Response:
     return Response(json.dumps(answer, separators=(",", ":")), status, media_type="application/json")
-
-

@@ -113,6 +113,7 @@ class KinesisStreams:
 
     def _unlisted(self, label: str) -> StreamSeen:
         return StreamSeen(
-            label, name_of_serialized(label), trouble=f"only {MOST_STREAMS} streams are listed, and this one isn't among them"
+            label,
+            name_of_serialized(label),
+            trouble=f"only {MOST_STREAMS} streams are listed, and this one isn't among them",
         )
-

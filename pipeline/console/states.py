@@ -43,8 +43,13 @@ STATES: Final[Mapping[str, State]] = {
         "no longer renewed",
         "The owner renews its other leases, but not this one: its reader hangs, or the worker has given up on it.",
     ),
-    "failing": State("failing", "The worker can't read or land the shard, and has written why into the lease row."),
-    "waiting": State("waits for parents", "The shard is read once the shards that it came from have been read to their ends."),
+    "failing": State(
+        "failing", "The worker can't read or land the shard, and has written why into the lease row."
+    ),
+    "waiting": State(
+        "waits for parents",
+        "The shard is read once the shards that it came from have been read to their ends.",
+    ),
     "ended": State("read to its end", "The shard was split or merged, and all its records were read."),
     "no-lease": State(
         "no lease",
@@ -141,7 +146,9 @@ def _by_owner(lease: Lease, marks: Marks) -> Judged:
     if holder in marks.still and is_sure:
         return Judged("silent", Level.BAD, f"its worker {holder} has not moved for {watched}")
     if lease.key in marks.dropped and is_sure:
-        return Judged("dropped", Level.BAD, f"{holder} renews other leases, and hasn't renewed this one for {watched}")
+        return Judged(
+            "dropped", Level.BAD, f"{holder} renews other leases, and hasn't renewed this one for {watched}"
+        )
     if marks.moved.get(holder) is None:
         return Judged("assigned", Level.GOOD, f"assigned to {holder}")
     return Judged("reading", Level.GOOD, f"read by {holder}")

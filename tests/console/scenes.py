@@ -44,9 +44,7 @@ class SceneShard:
         return f"shardId-{self.index:012d}"
 
     def number(self, ordinal: int, at: datetime) -> int:
-        return number_at(
-            sequence_base(int(self.born.timestamp()), self.index), ordinal, int(at.timestamp())
-        )
+        return number_at(sequence_base(int(self.born.timestamp()), self.index), ordinal, int(at.timestamp()))
 
     def listed(self) -> Shard:
         last = None if self.closed is None else self.number(END_ORDINAL, self.closed)
@@ -68,6 +66,8 @@ class Scene:
     clock: MemoryClock
     stream: StreamSeen
     behind: dict[str, Behind] = field(default_factory=dict)
+    unread: dict[str, datetime] = field(default_factory=dict)
+    """Lease key -> arrival of the oldest unread record, which grows older while nobody reads it."""
     trouble: HeadraceError | None = None
     cost_of_look: LookCost = field(default_factory=lambda: LookCost(0.0, units=2.0, scans=3))
     place: str = "eu-west-1 at https://dynamodb.eu-west-1.amazonaws.com"
@@ -85,8 +85,10 @@ class Scene:
     def of(self, leases: Sequence[Lease]) -> tuple[StreamSeen, ...]:
         return (self.stream,)
 
-    def look(self, leases: Sequence[Lease], streams: Sequence[StreamSeen], now: datetime) -> Mapping[str, Behind]:
-        return self.behind
+    def look(
+        self, leases: Sequence[Lease], streams: Sequence[StreamSeen], now: datetime
+    ) -> Mapping[str, Behind]:
+        return self.behind | {key: Behind(now - at, now) for key, at in self.unread.items()}
 
     def requests(self) -> int:
         return 1
@@ -123,7 +125,9 @@ class Scene:
             held = replace(held, version=f"{held.version}'")
         self.tables = replace(self.tables, leases=leases, workers=workers, lock=held)
 
-    def console(self, *, peeking: bool = True, lake: Lake | None = None, dagster: str | None = None) -> Console:
+    def console(
+        self, *, peeking: bool = True, lake: Lake | None = None, dagster: str | None = None
+    ) -> Console:
         watch = Watch(
             tables=self,
             streams=self,
@@ -189,7 +193,13 @@ def _family(open_shards: int, now: datetime) -> list[SceneShard]:
     """Splits until there are so many open shards. A merge of the last two, and a split of the result, are part of it."""
     shards = [SceneShard(0, HashRange(0, MAX_HASH_KEY), now - timedelta(days=3))]
     is_open = [0]
-    ages = [timedelta(days=1), timedelta(hours=9), timedelta(hours=3), timedelta(minutes=50), timedelta(minutes=12)]
+    ages = [
+        timedelta(days=1),
+        timedelta(hours=9),
+        timedelta(hours=3),
+        timedelta(minutes=50),
+        timedelta(minutes=12),
+    ]
     step = 0
     while len(is_open) < open_shards:
         at = now - ages[min(step, len(ages) - 1)]
@@ -234,7 +244,7 @@ def an_unread(scene: Scene, key: str, hours: float) -> None:
     shard = next(shard for shard in scene.shards if shard.shard_id == key)
     at = now - timedelta(hours=hours)
     scene.change(key, checkpoint=Checkpoint(str(shard.number(9, at))))
-    scene.behind[key] = Behind(now - at, now)
+    scene.unread[key] = at
 
 
 def an_orphan(scene: Scene) -> str:
