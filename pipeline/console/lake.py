@@ -68,7 +68,7 @@ class LakeOfApplication:
         parsed = quarantined = 0
         for entry in name.of(IcebergLineage(typed).entries(name.filter())):
             for recorded in () if isinstance(entry, Lost) else ranges_in(entry):
-                of_range = _account(recorded)
+                of_range = rows_changed(recorded)
                 parsed += of_range[0]
                 quarantined += of_range[1]
         return Parsed(target.table, parsed, quarantined)
@@ -88,7 +88,7 @@ def _range(at: datetime, recorded: Range) -> LandedRange:
     )
 
 
-def _account(recorded: Range) -> tuple[int, int]:
+def rows_changed(recorded: Range) -> tuple[int, int]:
     """By how many rows this range changed the typed table and its quarantine table."""
     if recorded.kind not in _COUNTED or not recorded.account:
         return 0, 0
