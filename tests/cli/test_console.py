@@ -86,7 +86,13 @@ def test_what_cannot_be_meant_is_refused(words: list[str], part: str, capsys: py
 
 @pytest.mark.parametrize(
     "words",
-    [["--peek", "201"], ["--peek", "-1"], ["--every", "1s"], ["--dagster", "javascript:alert(1)"], ["--port", "0"]],
+    [
+        ["--peek", "201"],
+        ["--peek", "-1"],
+        ["--every", "1s"],
+        ["--dagster", "javascript:alert(1)"],
+        ["--port", "0"],
+    ],
 )
 def test_arguments_out_of_their_limits_are_refused(words: list[str]):
     with pytest.raises(SystemExit) as refused:

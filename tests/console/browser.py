@@ -52,7 +52,10 @@ def browser() -> Iterator[Browser]:
 @contextmanager
 def opened(browser: Browser, console: Console, *, theme: str = "light", width: int = 1280) -> Iterator[Page]:
     """The console's page. The block fails if the page's code has, or if its policy refused something."""
-    with served_beside(app_of(console), bound("127.0.0.1", 0)) as address, a_page(browser, theme=theme, width=width) as page:
+    with (
+        served_beside(app_of(console), bound("127.0.0.1", 0)) as address,
+        a_page(browser, theme=theme, width=width) as page,
+    ):
         page.goto(address)
         page.wait_for_selector(".tile")
         yield page
@@ -76,7 +79,8 @@ def a_page(browser: Browser, *, theme: str = "light", width: int = 1280) -> Iter
     )
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.on(
-        "console", lambda message: troubles.append(message.text) if message.type in {"error", "warning"} else None
+        "console",
+        lambda message: troubles.append(message.text) if message.type in {"error", "warning"} else None,
     )
     try:
         yield page

@@ -44,7 +44,9 @@ def problems(page: Page, level: str) -> set[str]:
 
 def test_planted_damage_is_red_and_a_click_leads_to_the_shard(browser: Browser):
     with opened(browser, looked_at(damaged())) as page:
-        assert {"leader-stuck", "retention-at-risk", "orphan-leases", "workers-still"} <= problems(page, "bad")
+        assert {"leader-stuck", "retention-at-risk", "orphan-leases", "workers-still"} <= problems(
+            page, "bad"
+        )
         assert page.locator("#status").inner_text().endswith("need a person")
         assert page.locator("#leader.level-bad").count() == 1
         page.locator("#problems li[data-code=orphan-leases] button").click()
@@ -53,7 +55,9 @@ def test_planted_damage_is_red_and_a_click_leads_to_the_shard(browser: Browser):
         assert "doesn't list its shard any more" in page.locator("#shard-body").inner_text()
         page.keyboard.press("Escape")
         assert page.locator("#shard").is_hidden()
-        assert page.evaluate("document.activeElement.closest('li').dataset.code") == "orphan-leases", "focus comes back"
+        assert page.evaluate("document.activeElement.closest('li').dataset.code") == "orphan-leases", (
+            "focus comes back"
+        )
 
 
 def test_a_person_clicks_through_the_whole_page(browser: Browser):
@@ -105,7 +109,10 @@ def test_the_keyboard_leads_from_shard_to_shard_and_each_one_is_told(browser: Br
         page.locator("#heat").focus()
         page.keyboard.press("ArrowRight")
         page.keyboard.press("ArrowDown")
-        assert "read by" in page.locator("#told").inner_text() or "assigned" in page.locator("#told").inner_text()
+        assert (
+            "read by" in page.locator("#told").inner_text()
+            or "assigned" in page.locator("#told").inner_text()
+        )
 
 
 def test_a_handover_appears_while_it_happens(browser: Browser):
@@ -114,8 +121,8 @@ def test_a_handover_appears_while_it_happens(browser: Browser):
         scene.change(KEY, owner="east-1", checkpoint_owner="east-2")
         scene.later(10)
         again(page)
-        page.wait_for_function("document.querySelector('#events').innerText.includes('begins to hand it over')")
-        page.wait_for_function("document.querySelector('#list').innerText.includes('handed over')")
+        page.locator("#events li", has_text="begins to hand it over").wait_for()
+        page.locator("#list tr", has_text="handed over").wait_for()
 
 
 def test_an_error_of_aws_is_a_sentence_and_the_page_goes_on_with_the_last_look(browser: Browser):

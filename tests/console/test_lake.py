@@ -36,9 +36,7 @@ class Shop:
     def land(self, after: int | None, numbers: Iterable[int], *, shard: int = 0) -> None:
         numbers = list(numbers)
         key = a_key(shard)
-        file = a_file(
-            self.table.staging_spec(), {key: numbers}, arrival=NOON, staged_at=self.lake.clock.at
-        )
+        file = a_file(self.table.staging_spec(), {key: numbers}, arrival=NOON, staged_at=self.lake.clock.at)
         landed = a_range(key, after, numbers[-1], rows=len(numbers), files=[file])
         landed = replace(landed, first_arrival=NOON, last_arrival=NOON + timedelta(minutes=1))
         assert not self.table.commit(Proposal((landed,), (file,))).landing.refused
@@ -55,7 +53,10 @@ def test_a_shards_page_has_its_ranges_with_files_and_runs_and_not_those_of_other
     shop.land(2, [3])
     landed = shop.of(Lease(a_key(0).shard_id))
     assert (landed.rows, landed.left_out) == (3, 0)
-    assert [(found.rows, found.upto, len(found.files)) for found in landed.ranges] == [(1, "3", 1), (2, "2", 1)]
+    assert [(found.rows, found.upto, len(found.files)) for found in landed.ranges] == [
+        (1, "3", 1),
+        (2, "2", 1),
+    ]
     assert landed.position == "3"
     assert all(found.run for found in landed.ranges)
 

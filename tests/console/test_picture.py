@@ -142,4 +142,6 @@ def test_a_backlog_is_told_only_where_lag_and_throughput_are():
     assert shard(picture, FIRST).backlog is None
     kbps = shard(picture, SECOND).kbps
     assert kbps is not None
-    assert shard(picture, SECOND).backlog == (3600 + 180) * kbps * 1024, "an hour, and the looks of three minutes"
+    assert shard(picture, SECOND).backlog == (3600 + 180) * kbps * 1024, (
+        "an hour, and the looks of three minutes"
+    )
