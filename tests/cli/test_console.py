@@ -4,6 +4,7 @@ import json
 import re
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +12,9 @@ from headrace.pipeline.cli import STOPPED, main
 from headrace.pipeline.console.serve import bound
 from headrace.pipeline.local.endpoint import LocalAws
 from tests.cli.kcl_tables import KclTables
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
 
 
 def where(kcl: KclTables, aws: LocalAws) -> list[str]:
@@ -54,6 +58,25 @@ def test_once_with_two_looks_tells_who_is_alive(kcl: KclTables, aws: LocalAws, t
     assert look["watched"] in (2, 3, 4, 5)  # type: ignore[index]
 
 
+def test_the_application_of_the_settings_is_shown_with_its_stream_and_its_lake_table(
+    kcl: KclTables, aws: LocalAws, kinesis: "KinesisClient", tmp_path: Path
+):
+    kinesis.create_stream(StreamName=kcl.lease_table, ShardCount=2)
+    kcl.fill_one_table("east-1", "east-2")
+    config, out = tmp_path / "headrace.yaml", tmp_path / "look.html"
+    config.write_text(
+        f"application: {kcl.lease_table}\nstreams: [{{name: {kcl.lease_table}}}]\nlanding: {{home: {tmp_path / 'data'}}}\n"
+        f"aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}\n"
+    )
+    assert main(["console", "--config", str(config), "--once", str(out)]) == 0
+    data = stored(out.read_text(encoding="utf-8"))
+    assert data["look"]["application"] == kcl.lease_table  # type: ignore[index]
+    (stream,) = data["look"]["streams"]  # type: ignore[index]
+    assert (stream["name"], stream["is_listed"]) == (kcl.lease_table, True)
+    page = data["shards"]["shardId-000000000000"]  # type: ignore[index]
+    assert page["landed"]["ranges"] == [], "nothing has landed yet, and that is no trouble"
+
+
 def test_a_port_that_is_taken_ends_with_2_and_a_sentence(
     kcl: KclTables, aws: LocalAws, capsys: pytest.CaptureFixture[str]
 ):
@@ -74,7 +97,7 @@ def test_a_table_that_is_missing_writes_no_file(aws: LocalAws, tmp_path: Path, c
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["--table", "t-x", "--host", "0.0.0.0"], "no password"),  # noqa: S104 -- it is refused
+        (["--table", "t-x", "--host", "0.0.0.0"], "no password"),
         (["--stream", "s"], "--stream goes with --table"),
         (["--table", "t-x", "--for", "30s"], "--for goes with --once"),
     ],

@@ -66,7 +66,7 @@ def test_a_person_clicks_through_the_whole_page(browser: Browser):
     with opened(browser, console) as page:
         # The river: a click on a band opens the shard.
         place = page.evaluate(
-            f"(() => {{ const b = river.bands.find(({{shard}}) => shard.key === 'shardId-000000000001');"
+            "(() => { const b = river.bands.find(({shard}) => shard.key === 'shardId-000000000001');"
             " const r = river.canvas.getBoundingClientRect();"
             " return [r.left + (b.left + b.right) / 2, r.top + (b.top + b.bottom) / 2]; })()"
         )

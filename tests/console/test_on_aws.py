@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.pipeline.console.server import Console
-from headrace.pipeline.console.values import Level, LagKind, Picture
+from headrace.pipeline.console.values import LagKind, Level, Picture
 from headrace.pipeline.console.wiring import Shown, console_of
 from headrace.pipeline.inspect.read import TableNames
 from headrace.pipeline.local.endpoint import LocalAws

@@ -135,7 +135,7 @@ def test_another_host_needs_an_explicit_flag():
     for host in ("127.0.0.1", "localhost", "::1"):
         require_loopback(host, allowed=False)
     with pytest.raises(BadSetting) as refused:
-        require_loopback("0.0.0.0", allowed=False)  # noqa: S104 -- it is refused
+        require_loopback("0.0.0.0", allowed=False)
     assert "no password" in str(refused.value)
     require_loopback("10.0.0.1", allowed=True)
     assert why_refused("10.0.0.1:3030", None, served_as=frozenset({"10.0.0.1"})) is None

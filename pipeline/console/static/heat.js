@@ -43,7 +43,7 @@ function heatLayout(groups, width) {
     const column = width / columns;
     const label = hasLabels ? Math.min(LABEL, column * 0.5, longest) : 0;
     const across = Math.max(1, Math.floor((column - label - 12) / (size + GAP)));
-    const heights = groups.map((group) => Math.max(1, Math.ceil(group.shards.length / across)) * (size + GAP) + (row - size - GAP) + 4);
+    const heights = groups.map((group) => Math.max(row, Math.ceil(group.shards.length / across) * (size + GAP)) + 4);
     const target = heights.reduce((sum, height) => sum + height, 0) / columns;
     if (target <= TALL || size === SIZES[SIZES.length - 1]) return placed(groups, heights, { size, columns, column, label, across, target });
   }

@@ -16,7 +16,8 @@ function sumOf(shards, field) {
 function showTiles() {
   const look = state.look;
   const open = state.shards.filter((shard) => !isOver(shard));
-  const behind = open.filter((shard) => lagOf(shard) !== null);
+  // What an orphan lease lags behind is gone.
+  const behind = open.filter((shard) => lagOf(shard) !== null && stateOf(shard).code !== "orphan");
   const worst = behind.reduce((most, shard) => most === null || lagOf(shard) > lagOf(most) ? shard : most, null);
   const [kbps, withKbps] = sumOf(open, "kbps"), [backlog, withBacklog] = sumOf(open, "backlog");
   const losing = open.filter((shard) => shard.losesAt && shard.risk > 0).sort((a, b) => a.losesAt - b.losesAt)[0];

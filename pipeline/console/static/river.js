@@ -154,6 +154,7 @@ function drawTicks(pen, x, span, end, height, colours) {
     last = place;
     pen.strokeStyle = colours.quiet;
     pen.globalAlpha = 0.35;
+    pen.lineWidth = 1;
     pen.beginPath(); pen.moveTo(place, EDGE); pen.lineTo(place, height - FOOT + 2); pen.stroke();
     pen.globalAlpha = 1;
     pen.fillText(`${duration(age)} ago`, place, height - 7);
