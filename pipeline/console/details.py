@@ -53,6 +53,7 @@ def facts_of(shard: ShardView, lease: Lease | None) -> list[Fact]:
             "Throughput",
             "unknown: the lease row has none" if shard.kbps is None else f"{shard.kbps:,.1f} KB/s",
         ),
+        ("Backlog", _backlog(shard.backlog)),
         ("Hash keys", "unknown" if kin.hashes is None else f"{kin.hashes.start} to {kin.hashes.end}"),
         ("Parents", ", ".join(map(partition_of, kin.parents)) or "none known"),
         ("Made", _moment(kin.born)),
@@ -71,6 +72,12 @@ def _of_lease(lease: Lease) -> list[Fact]:
     if lease.failure is not None:
         facts.append(("Failing since", f"{_moment(lease.failure.since)}: {lease.failure.why}"))
     return facts
+
+
+def _backlog(unread: float | None) -> str:
+    if unread is None:
+        return "unknown: that needs a measured lag and a throughput"
+    return f"about {unread / 1e6:,.1f} MB: lag times throughput" if unread else "nothing"
 
 
 def _moment(moment: datetime | None) -> str:

@@ -40,9 +40,9 @@ MOVING: Final = (
     "next_owner",
     "position",
     "lag",
+    "since",
     "lag_kind",
     "kbps",
-    "backlog",
     "risk",
     "loses_at",
 )
@@ -114,13 +114,13 @@ class Documents:
             None if shard.owner is None else self._workers[shard.owner],
             None if shard.next_owner is None else self._workers[shard.next_owner],
             _milliseconds(shard.position_at),
-            # A bound grows by the clock: the page reckons it from the position.
+            # A lag that grows by the clock is told as the moment from which it is counted.
             None
-            if shard.lag.behind is None or shard.lag.kind is LagKind.AT_MOST
+            if shard.lag.behind is None or shard.lag.since is not None
             else round(shard.lag.behind.total_seconds()),
+            _milliseconds(shard.lag.since),
             _KINDS[shard.lag.kind],
             None if shard.kbps is None else round(shard.kbps, 1),
-            None if shard.backlog is None else round(shard.backlog),
             int(shard.risk.level),
             None if loses_in is None else _minute(at + loses_in),
         ]

@@ -10,6 +10,8 @@ from headrace.pipeline.console.values import Behind, Lag, LagKind
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.inspect.findings import in_words
 
+FRESH: Final = timedelta(seconds=30)
+"""How long an answer that nothing newer is there counts as true."""
 _NONE: Final = timedelta(0)
 
 
@@ -22,17 +24,31 @@ def lag_of(lease: Lease, behind: Behind | None, now: datetime) -> Lag:
     if lease.has_ended:
         return Lag(LagKind.MEASURED, _NONE, "the shard was read to its end")
     if behind is not None:
-        ago = in_words(max(now - behind.asked_at, _NONE))
-        return Lag(
-            LagKind.MEASURED,
-            behind.behind,
-            f"Kinesis said {ago} ago that the checkpoint was {in_words(behind.behind)} behind the newest record"
-            if behind.behind
-            else f"Kinesis said {ago} ago that nothing newer than the checkpoint was there",
-        )
+        return _told_by_kinesis(behind, now)
     if lease.behind_ms is not None:
         return _told_by_headrace(lease, lease.behind_ms, now)
     return _by_the_checkpoint(lease, now)
+
+
+def _told_by_kinesis(behind: Behind, now: datetime) -> Lag:
+    ago = max(now - behind.asked_at, _NONE)
+    since = behind.unread_since
+    if since is not None:
+        lag = max(now - since, _NONE)
+        return Lag(
+            LagKind.MEASURED,
+            lag,
+            f"the oldest record after the checkpoint arrived {in_words(lag)} ago, as Kinesis said {in_words(ago)} ago",
+            since,
+        )
+    if ago <= FRESH:
+        return Lag(LagKind.MEASURED, _NONE, f"Kinesis said {in_words(ago)} ago that nothing newer was there")
+    return Lag(
+        LagKind.AT_MOST,
+        ago,
+        f"Kinesis said {in_words(ago)} ago that nothing newer was there; a record that came since may be unread",
+        behind.asked_at,
+    )
 
 
 def _told_by_headrace(lease: Lease, behind_ms: int, now: datetime) -> Lag:
@@ -55,6 +71,7 @@ def _by_the_checkpoint(lease: Lease, now: datetime) -> Lag:
             at_most,
             f"the record at the checkpoint arrived {in_words(at_most)} ago, by its sequence number; whether a newer "
             "record waits isn't known (--peek asks Kinesis)",
+            position,
         )
     word = lease.checkpoint.sequence
     if lease.checkpoint.is_digits:

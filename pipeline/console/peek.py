@@ -11,8 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from botocore.exceptions import ClientError
-
 from headrace.pipeline.aws.clients.clients import asking_aws
 from headrace.pipeline.console.family import label_of
 from headrace.pipeline.console.metered import RequestMeter
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 _AT_ONCE: Final = 8
-_REFUSED: Final = frozenset({"ResourceNotFoundException", "InvalidArgumentException"})
 
 
 class KinesisPeek:
@@ -33,6 +30,7 @@ class KinesisPeek:
         self._client = client
         self._meter = RequestMeter(client)
         self._most = most
+        self.trouble: str | None = None
         self._answers: dict[str, tuple[str, Behind | None]] = {}
         """Lease key -> the checkpoint that was asked about, and the answer. The oldest comes first."""
 
@@ -42,46 +40,43 @@ class KinesisPeek:
     def look(
         self, leases: Sequence[Lease], streams: Sequence[StreamSeen], now: datetime
     ) -> Mapping[str, Behind]:
-        names = {stream.label: stream.name for stream in streams if stream.shards is not None}
+        self.trouble = None
+        arns = {stream.label: stream.arn for stream in streams if stream.arn is not None}
         rows = {
             lease.key: lease
             for lease in leases
-            if label_of(lease) in names and not lease.has_ended and _start(lease) is not None
+            if label_of(lease) in arns and not lease.has_ended and _start(lease) is not None
         }
         self._answers = {key: answer for key, answer in self._answers.items() if key in rows}
         new = [key for key in rows if key not in self._answers]
         turn = [*new, *self._answers][: self._most]
         with ThreadPoolExecutor(_AT_ONCE, "headrace-peek") as pool:
-            answers = pool.map(lambda key: self._asked(rows[key], names[label_of(rows[key])], now), turn)
+            answers = pool.map(lambda key: self._asked(rows[key], arns[label_of(rows[key])], now), turn)
             for key, answer in zip(turn, answers, strict=True):
                 self._answers.pop(key, None)
                 self._answers[key] = (rows[key].checkpoint.sequence, answer)
         return {
             key: behind
             for key, (checkpoint, behind) in self._answers.items()
-            # An answer about an earlier checkpoint is an upper bound at best.
-            if behind is not None and (rows[key].checkpoint.sequence == checkpoint or not behind.behind)
+            # An answer about an earlier checkpoint says nothing of this one.
+            if behind is not None and rows[key].checkpoint.sequence == checkpoint
         }
 
-    def _asked(self, lease: Lease, name: str, now: datetime) -> Behind | None:
+    def _asked(self, lease: Lease, arn: str, now: datetime) -> Behind | None:
         try:
-            with asking_aws(f"shard {lease.key}", passing=_REFUSED):
+            with asking_aws(f"shard {lease.key}"):
                 iterator = self._client.get_shard_iterator(
-                    StreamName=name, ShardId=lease.shard_id, **(_start(lease) or {})
+                    StreamARN=arn, ShardId=lease.shard_id, **(_start(lease) or {})
                 )["ShardIterator"]
-                answer: Any = self._client.get_records(ShardIterator=iterator, Limit=1)
-        except (HeadraceError, ClientError):
-            # The lag is unknown then, and the page says so. What keeps the console from asking for the list of shards as
-            # well is told there.
+                answer: Any = self._client.get_records(ShardIterator=iterator, StreamARN=arn, Limit=1)
+        except HeadraceError as error:
+            self.trouble = f"how far behind shards are couldn't be asked: {error}"
             return None
-        if not answer["Records"] and not answer.get("MillisBehindLatest"):
-            return Behind(timedelta(0), now)
-        milliseconds = answer.get("MillisBehindLatest")
-        arrivals = [record["ApproximateArrivalTimestamp"] for record in answer["Records"]]
-        # The oldest unread record's age is the lag; Kinesis tells how far behind the *following* place is.
-        if arrivals:
-            return Behind(max(now - arrivals[0], timedelta(0)), now)
-        return Behind(timedelta(milliseconds=milliseconds or 0), now)
+        if answer["Records"]:
+            return Behind(answer["Records"][0]["ApproximateArrivalTimestamp"], now)
+        # Kinesis may answer without a record although one follows, and tells then how far behind the place is.
+        milliseconds = answer.get("MillisBehindLatest") or 0
+        return Behind(now - timedelta(milliseconds=milliseconds) if milliseconds else None, now)
 
 
 def _start(lease: Lease) -> dict[str, Any] | None:

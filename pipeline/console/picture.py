@@ -28,6 +28,8 @@ class Seen:
     streams: tuple[StreamSeen, ...] = ()
     behind: Mapping[str, Behind] = field(default_factory=dict)
     """Lease key -> what Kinesis said of its lag."""
+    peek_trouble: str | None = None
+    """Why Kinesis couldn't be asked for some lags."""
     stillness: Stillness = field(default_factory=Stillness)
     growth: Growth = field(default_factory=Growth)
     family: KnownFamily = field(default_factory=KnownFamily)
@@ -58,7 +60,9 @@ def picture_of(seen: Seen) -> Picture:
         spread=observation.balance.spread,
         open_leases=len(observation.open_ones),
         unowned=len(observation.unowned),
-        problems=problems_of(findings, shards, leader, seen.streams),
+        problems=problems_of(
+            findings, shards, leader, (*(s.trouble for s in seen.streams), seen.peek_trouble)
+        ),
         conclusion=conclusion(observation, findings),
         watched=observation.watched,
     )

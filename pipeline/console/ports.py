@@ -52,6 +52,11 @@ class Peeking(Protocol):
 
     def requests(self) -> int: ...
 
+    @property
+    def trouble(self) -> str | None:
+        """Why shards couldn't be asked for at the last look; None where all could."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class LandedRange:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from headrace.pipeline.console.values import LeaderView, Level, Problem, ShardView, StreamSeen
+from headrace.pipeline.console.values import LeaderView, Level, Problem, ShardView
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.inspect.finding import Finding
@@ -20,14 +20,15 @@ def problems_of(
     findings: Iterable[Finding],
     shards: Sequence[ShardView],
     leader: LeaderView,
-    streams: Iterable[StreamSeen],
+    troubles: Iterable[str | None],
 ) -> tuple[Problem, ...]:
+    """`troubles`: why something of a stream isn't known."""
     problems = [
         *_leader(leader),
         *_at_risk(shards),
         *_orphans(shards),
         *(_of_finding(finding) for finding in findings if finding.code not in _OF_THE_LEADER),
-        *_streams(streams),
+        *(Problem("stream-unknown", Level.WARN, trouble) for trouble in troubles if trouble is not None),
     ]
     return tuple(sorted(problems, key=lambda problem: -problem.level))
 
@@ -75,9 +76,3 @@ def _orphans(shards: Sequence[ShardView]) -> Iterator[Problem]:
             f"ends ({names}): what was unread is lost. If this isn't the application's stream, name the right one",
             keys,
         )
-
-
-def _streams(streams: Iterable[StreamSeen]) -> Iterator[Problem]:
-    for stream in streams:
-        if stream.trouble is not None:
-            yield Problem("stream-unknown", Level.WARN, stream.trouble)

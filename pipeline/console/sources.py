@@ -109,6 +109,7 @@ class KinesisStreams:
             asked_about=keys | {key_of(label, shard.shard_id) for shard in shards},
             retention=facts.retention,
             created=facts.stream.created,
+            arn=facts.stream.arn,
         )
 
     def _unlisted(self, label: str) -> StreamSeen:

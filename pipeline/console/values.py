@@ -29,11 +29,13 @@ class LagKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a shard's checkpoint is behind the newest record of the shard."""
+    """How old the oldest record after a shard's checkpoint is, or how old it can be at most."""
 
     kind: LagKind = LagKind.UNKNOWN
     behind: timedelta | None = None
     sentence: str = ""
+    since: datetime | None = None
+    """The moment from which the lag, or its bound, is counted: it grows by the clock. None: `behind` doesn't grow by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,10 @@ class Risk:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """How far behind the newest record a checkpoint was when Kinesis was asked."""
+    """What Kinesis answered when it was asked for the record after a checkpoint."""
 
-    behind: timedelta
+    unread_since: datetime | None
+    """When the oldest unread record arrived; None where there was none."""
     asked_at: datetime
 
 
@@ -67,6 +70,7 @@ class StreamSeen:
     """Keys of the leases that were in the table before the list was asked for: of a newer lease, an old list says nothing."""
     retention: timedelta | None = None
     created: datetime | None = None
+    arn: str | None = None
     trouble: str | None = None
     """Why Kinesis's answer is missing or old."""
 

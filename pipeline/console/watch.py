@@ -124,12 +124,14 @@ class Watch:
             else observation_of(first[1], tables, watched=watched, cluster_by=self.cluster_by)
         )
         streams = self.streams.of(tables.leases)
+        behind = self.peeking.look(observation.open_ones, streams, tables.read_at) if self.peeking else {}
         self._stillness.look(states_that_move(observation), now)
         seen = Seen(
             observation=observation,
             place=self.tables.place,
             streams=streams,
-            behind=self.peeking.look(observation.open_ones, streams, tables.read_at) if self.peeking else {},
+            behind=behind,
+            peek_trouble=self.peeking.trouble if self.peeking else None,
             stillness=self._stillness,
             growth=self._growth,
             family=self._family,

@@ -65,18 +65,20 @@ class Scene:
     tables: TablesRead
     clock: MemoryClock
     stream: StreamSeen
-    behind: dict[str, Behind] = field(default_factory=dict)
-    unread: dict[str, datetime] = field(default_factory=dict)
-    """Lease key -> arrival of the oldest unread record, which grows older while nobody reads it."""
-    trouble: HeadraceError | None = None
+    unread: dict[str, datetime | None] = field(default_factory=dict)
+    """Lease key -> arrival of the oldest unread record, which grows older while nobody reads it; None: there is none."""
+    fails: HeadraceError | None = None
+    """Raised by each read of the tables."""
+    trouble: str | None = None
+    """Why Kinesis couldn't be asked for lags."""
     cost_of_look: LookCost = field(default_factory=lambda: LookCost(0.0, units=2.0, scans=3))
     place: str = "eu-west-1 at https://dynamodb.eu-west-1.amazonaws.com"
 
     # -- the ports -------------------------------------------------------------------------------------------------
 
     def read(self) -> TablesRead:
-        if self.trouble is not None:
-            raise self.trouble
+        if self.fails is not None:
+            raise self.fails
         return replace(self.tables, read_at=self.clock.now())
 
     def cost(self) -> LookCost:
@@ -88,7 +90,7 @@ class Scene:
     def look(
         self, leases: Sequence[Lease], streams: Sequence[StreamSeen], now: datetime
     ) -> Mapping[str, Behind]:
-        return self.behind | {key: Behind(now - at, now) for key, at in self.unread.items()}
+        return {key: Behind(since, now) for key, since in self.unread.items()}
 
     def requests(self) -> int:
         return 1
@@ -143,7 +145,8 @@ def a_scene(open_shards: int = 4, workers: int = 2, *, now: datetime = NOW) -> S
     shards = _family(open_shards, now)
     closed_by = {parent for shard in shards for parent in shard.parents}
     names = [f"east-{number}" for number in range(1, workers + 1)]
-    leases, behind = [], {}
+    leases: list[Lease] = []
+    unread: dict[str, datetime | None] = {}
     reader = 0
     for shard in shards:
         has_ended = shard.index in closed_by
@@ -163,7 +166,7 @@ def a_scene(open_shards: int = 4, workers: int = 2, *, now: datetime = NOW) -> S
             )
         )
         if not has_ended:
-            behind[shard.shard_id] = Behind(lag if shard.index % 3 else timedelta(0), now)
+            unread[shard.shard_id] = now - lag if shard.index % 3 else None
     lock = LockRow(names[0], "v", timedelta(seconds=120))
     tables = TablesRead(
         read_at=now,
@@ -186,7 +189,7 @@ def a_scene(open_shards: int = 4, workers: int = 2, *, now: datetime = NOW) -> S
         retention=RETENTION,
         created=shards[0].born,
     )
-    return Scene(shards, tables, MemoryClock(now), stream, behind)
+    return Scene(shards, tables, MemoryClock(now), stream, unread)
 
 
 def _family(open_shards: int, now: datetime) -> list[SceneShard]:

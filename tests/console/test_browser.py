@@ -128,14 +128,14 @@ def test_a_handover_appears_while_it_happens(browser: Browser):
 def test_an_error_of_aws_is_a_sentence_and_the_page_goes_on_with_the_last_look(browser: Browser):
     scene = a_scene(4)
     with opened(browser, scene.console()) as page:
-        scene.trouble = Throttled("table orders-app: throttled after 3 attempts")
+        scene.fails = Throttled("table orders-app: throttled after 3 attempts")
         scene.later(10)
         again(page)
         page.wait_for_selector("#trouble:not([hidden])")
         assert "throttled after 3 attempts" in page.locator("#trouble").inner_text()
         assert "last good look" in page.locator("#trouble").inner_text()
         assert page.locator("#list tbody tr").count() == 4
-        scene.trouble = None
+        scene.fails = None
         scene.later(10)
         again(page)
         page.wait_for_selector("#trouble", state="hidden")

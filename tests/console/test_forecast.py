@@ -28,9 +28,18 @@ def a_lease(**fields):
     return replace(scene.lease("shardId-000000000004"), **fields)
 
 
-def test_kinesis_answer_counts_before_everything_else():
-    lag = lag_of(a_lease(behind_ms=9), Behind(timedelta(seconds=80), NOW), NOW)
-    assert (lag.kind, lag.behind) == (LagKind.MEASURED, timedelta(seconds=80))
+def test_the_oldest_unread_record_that_kinesis_has_counts_before_everything_else():
+    arrived = NOW - timedelta(seconds=80)
+    lag = lag_of(a_lease(behind_ms=9), Behind(arrived, NOW - timedelta(minutes=20)), NOW)
+    assert (lag.kind, lag.behind, lag.since) == (LagKind.MEASURED, timedelta(seconds=80), arrived)
+
+
+def test_an_answer_that_nothing_newer_is_there_is_a_bound_once_it_is_old():
+    fresh = lag_of(a_lease(), Behind(None, NOW - timedelta(seconds=30)), NOW)
+    assert (fresh.kind, fresh.behind) == (LagKind.MEASURED, timedelta(0))
+    asked_at = NOW - timedelta(minutes=20)
+    old = lag_of(a_lease(), Behind(None, asked_at), NOW)
+    assert (old.kind, old.behind, old.since) == (LagKind.AT_MOST, timedelta(minutes=20), asked_at)
 
 
 def test_a_row_of_headrace_tells_what_the_last_wave_left():

@@ -109,6 +109,33 @@ def test_a_peek_tells_the_lag_and_keeps_no_payload(app: App):
     assert report.picture.by_key()["shardId-000000000002"].lag.kind is LagKind.UNKNOWN
 
 
+def test_a_peek_that_aws_refuses_is_told_and_leaves_the_lag_unknown(app: App):
+    app.aws.inject(
+        "error",
+        operation="GetShardIterator",
+        resource=app.stream,
+        code="AccessDeniedException",
+        status=400,
+        count=5,
+    )
+    picture = app.picture(peek=5)
+    assert picture.by_key()["shardId-000000000001"].lag.kind is LagKind.UNKNOWN
+    assert any("couldn't be asked" in problem.sentence for problem in picture.problems)
+
+
+def test_rows_of_kcl_1_without_hash_keys_are_shown(app: App):
+    plain = ("leaseKey", "leaseOwner", "leaseCounter", "checkpoint", "ownerSwitchesSinceCheckpoint")
+    old = KclTables(app.tables.client)
+    rows = [a_lease(f"shardId-00000000000{n}", owner="east-1") for n in range(3)]
+    old.put([{name: row[name] for name in plain} for row in rows])
+    picture = app.picture(tables=TableNames.of(old.lease_table))
+    assert [shard.owner for shard in picture.shards] == ["east-1"] * 3
+    assert all(shard.kin.hashes is not None for shard in picture.shards), "by Kinesis's list"
+    alone = app.picture(tables=TableNames.of(old.lease_table), stream=None)
+    assert all(shard.kin.hashes is None for shard in alone.shards)
+    assert alone.layout == "only leases, as KCL 2.x"
+
+
 def test_a_checkpoint_at_the_tip_has_no_lag(app: App):
     number = app.kinesis.put_record(StreamName=app.stream, Data=b"x", PartitionKey="b", ExplicitHashKey="5")
     app.tables.put(

@@ -144,4 +144,4 @@ def test_another_host_needs_an_explicit_flag():
 def test_a_port_that_is_taken_is_refused_with_its_number():
     with bound("127.0.0.1", 0) as listener, pytest.raises(BadSetting) as taken:
         bound("127.0.0.1", listener.getsockname()[1])
-    assert str(listener and taken.value).startswith("port ")
+    assert "is taken" in str(taken.value)

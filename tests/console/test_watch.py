@@ -26,7 +26,7 @@ class Counted(Scene):
 
 def counted() -> Counted:
     scene = a_scene(4)
-    return Counted(scene.shards, scene.tables, scene.clock, scene.stream, scene.behind)
+    return Counted(scene.shards, scene.tables, scene.clock, scene.stream, scene.unread)
 
 
 # --- when ---------------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def test_the_last_good_picture_stays_while_aws_fails_and_the_sentence_is_told():
     good = console.watch.report()
     scene.later(20)
     began = scene.clock.now()
-    scene.trouble = Throttled("table orders-app: throttled after 3 attempts")
+    scene.fails = Throttled("table orders-app: throttled after 3 attempts")
     failed = console.watch.report()
     assert failed.picture is good.picture
     assert failed.trouble is not None
@@ -93,7 +93,7 @@ def test_the_last_good_picture_stays_while_aws_fails_and_the_sentence_is_told():
     again = console.watch.report()
     assert again.trouble is not None
     assert again.trouble.since == began, "the trouble began with the first failure"
-    scene.trouble = None
+    scene.fails = None
     scene.later(20)
     recovered = console.watch.report()
     assert recovered.trouble is None
@@ -102,7 +102,7 @@ def test_the_last_good_picture_stays_while_aws_fails_and_the_sentence_is_told():
 
 def test_a_first_look_that_fails_shows_the_sentence_and_no_picture():
     scene = a_scene(4)
-    scene.trouble = Throttled("no credentials")
+    scene.fails = Throttled("no credentials")
     document = scene.console().look("", 0)
     assert document["trouble"]["sentence"] == "no credentials"
     assert "at" not in document

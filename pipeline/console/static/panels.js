@@ -8,9 +8,9 @@ function tile(name, value, words, level = "plain") {
   return element("dl", { class: `tile ${level}` }, element("dt", {}, name), element("dd", { title: String(value) }, String(value)), element("p", {}, words));
 }
 
-function sumOf(shards, field) {
-  const known = shards.filter((shard) => shard[field] !== null && shard[field] !== undefined);
-  return [known.reduce((sum, shard) => sum + shard[field], 0), known.length];
+function sumOf(shards, value) {
+  const known = shards.map(value).filter((one) => one !== null && one !== undefined);
+  return [known.reduce((sum, one) => sum + one, 0), known.length];
 }
 
 function showTiles() {
@@ -19,7 +19,7 @@ function showTiles() {
   // What an orphan lease lags behind is gone.
   const behind = open.filter((shard) => lagOf(shard) !== null && stateOf(shard).code !== "orphan");
   const worst = behind.reduce((most, shard) => most === null || lagOf(shard) > lagOf(most) ? shard : most, null);
-  const [kbps, withKbps] = sumOf(open, "kbps"), [backlog, withBacklog] = sumOf(open, "backlog");
+  const [kbps, withKbps] = sumOf(open, (shard) => shard.kbps), [backlog, withBacklog] = sumOf(open, backlogOf);
   const losing = open.filter((shard) => shard.losesAt && shard.risk > 0).sort((a, b) => a.losesAt - b.losesAt)[0];
   const unsure = open.filter((shard) => shard.risk >= 2 && !shard.losesAt).length;
   document.getElementById("tiles").replaceChildren(
@@ -119,7 +119,7 @@ function showList() {
     button.addEventListener("click", () => openShard(shard.key));
     return element("tr", {}, element("th", { scope: "row" }, button), element("td", { class: `level-${LEVELS[shard.level]}` }, stateOf(shard).name), element("td", {}, ownerOf(shard) || "–"),
       element("td", { class: "number" }, isOver(shard) ? "–" : lagWords(shard)), element("td", { class: "number" }, shard.kbps === null ? "–" : number(shard.kbps)),
-      element("td", { class: "number" }, shard.backlog === null ? "–" : size(shard.backlog)), element("td", { class: `level-${LEVELS[shard.risk]}` }, lossWords(shard)));
+      element("td", { class: "number" }, backlogOf(shard) === null ? "–" : size(backlogOf(shard))), element("td", { class: `level-${LEVELS[shard.risk]}` }, lossWords(shard)));
   });
   const body = document.querySelector("#list tbody");
   const focused = body.contains(document.activeElement) ? document.activeElement.textContent : null;

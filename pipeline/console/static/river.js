@@ -49,8 +49,9 @@ function bandsOf(shards, width, height, end) {
 
 function unreadFrom(shard, end) {
   if (isOver(shard)) return null;
-  if (shard.lagKind === MEASURED) return shard.lag ? end - shard.lag * 1000 : null;
-  return shard.lagKind === AT_MOST ? shard.position : 0;
+  if (shard.lagKind === UNKNOWN) return 0;
+  if (shard.since) return shard.since;
+  return shard.lag ? end - shard.lag * 1000 : null;
 }
 
 function bandPath(pen, band, places) {
@@ -196,7 +197,7 @@ function riverStep(key, shard) {
   if (!shard) return shards.find((other) => !isOver(other)) || shards[0] || null;
   if (key === "ArrowLeft") return state.shards[shard.parents[0]] || shard;
   if (key === "ArrowRight") return shards.find((other) => other.parents.includes(shard.place)) || shard;
-  const row = shards.filter((other) => isOver(other) === isOver(shard)).sort((a, b) => a.from - b.from || a.generation - b.generation);
+  const row = shards.filter((other) => isOver(other) === isOver(shard)).sort((a, b) => (a.from || 0) - (b.from || 0) || a.generation - b.generation);
   return row[row.indexOf(shard) + (key === "ArrowDown" ? 1 : -1)] || shard;
 }
 

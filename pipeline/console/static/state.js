@@ -2,7 +2,7 @@
 "use strict";
 
 const FIXED = ["key", "name", "stream", "generation", "from", "to", "parents", "born", "closed", "isClosed"];
-const MOVING = ["state", "level", "owner", "nextOwner", "position", "lag", "lagKind", "kbps", "backlog", "risk", "losesAt"];
+const MOVING = ["state", "level", "owner", "nextOwner", "position", "lag", "since", "lagKind", "kbps", "risk", "losesAt"];
 const MEASURED = 0, AT_MOST = 1, UNKNOWN = 2;
 const LEVELS = ["good", "note", "warn", "bad"];
 
@@ -40,9 +40,15 @@ function now() {
 
 // Seconds that a shard is behind; a bound where that is all that is known; null where nothing is.
 function lagOf(shard) {
-  if (shard.lag !== null && shard.lag !== undefined) return shard.lag;
-  if (shard.lagKind === AT_MOST && shard.position) return Math.max(0, (state.look.at - shard.position) / 1000);
-  return null;
+  if (shard.since) return Math.max(0, (state.look.at - shard.since) / 1000);
+  return shard.lag === undefined ? null : shard.lag;
+}
+
+// Unread bytes, an estimate: the lag times the throughput.
+function backlogOf(shard) {
+  if (isOver(shard) || shard.lagKind !== MEASURED) return null;
+  const lag = lagOf(shard);
+  return lag === 0 ? 0 : lag === null || shard.kbps === null ? null : lag * shard.kbps * 1024;
 }
 
 function stateOf(shard) { return state.states[shard.state]; }

@@ -50,7 +50,7 @@ function stepOf(shard, colour) {
     const lag = lagOf(shard);
     return lag === null ? null : STEPS.filter((step) => lag > step).length;
   }
-  const value = colour === "kbps" ? shard.kbps : shard.backlog;
+  const value = colour === "kbps" ? shard.kbps : backlogOf(shard);
   if (value === null || value === undefined) return null;
   const [low, factor] = colour === "kbps" ? [1, 5] : [1e5, 10];
   return value < low ? 0 : Math.min(5, 1 + Math.floor(Math.log(value / low) / Math.log(factor)));
