@@ -1,8 +1,13 @@
 """`headrace console`: one file, a port that is taken, and what is refused before anything starts."""
 
 import json
+import os
 import re
+import signal
 import socket
+import subprocess
+import sys
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +17,7 @@ from headrace.pipeline.cli import STOPPED, main
 from headrace.pipeline.console.serve import bound
 from headrace.pipeline.local.endpoint import LocalAws
 from tests.cli.kcl_tables import KclTables
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -92,6 +98,26 @@ def test_a_table_that_is_missing_writes_no_file(aws: LocalAws, tmp_path: Path, c
     assert main(["console", *words, "--once", str(out)]) != 0
     assert "there is no table no-such-table" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_the_command_serves_until_it_is_interrupted_and_ends_with_0(kcl: KclTables, aws: LocalAws):
+    kcl.fill_one_table("east-1", "east-2")
+    command = [sys.executable, "-m", "headrace.pipeline.cli", *where(kcl, aws), "--port", str(free_port())]
+    environment = {**os.environ, **aws.environment}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, text=True
+    ) as served:
+        try:
+            assert served.stdout is not None
+            line = served.stdout.readline()
+            (address,) = re.findall(r"http://127\.0\.0\.1:\d+", line)
+            with urllib.request.urlopen(f"{address}/api/look", timeout=60) as answer:
+                assert json.load(answer)["open"] == 2
+            served.send_signal(signal.SIGINT)
+            rest = served.stdout.read()
+            assert (served.wait(), rest) == (0, "")
+        finally:
+            served.kill()
 
 
 @pytest.mark.parametrize(
