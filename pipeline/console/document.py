@@ -87,14 +87,10 @@ class Documents:
 
     def _take(self, picture: Picture, number: int) -> None:
         places = {shard.kin.key: place for place, shard in enumerate(picture.shards)}
-        # A worker keeps its number for as long as the console runs, so that its shards don't change with others' names.
-        for name in sorted(
-            {name for shard in picture.shards for name in (shard.owner, shard.next_owner) if name}
-        ):
-            self._workers.setdefault(name, len(self._workers))
         streams = {stream.label: place for place, stream in enumerate(picture.streams)}
         self._fixed = [_fixed(shard, streams, places) for shard in picture.shards]
         family = hashlib.sha256(json.dumps(self._fixed).encode()).hexdigest()[:16]
+        self._number_workers(picture, anew=family != self._family)
         rows = [self._moving(shard, picture.at) for shard in picture.shards]
         if family != self._family:
             self._changed = [number] * len(rows)
@@ -104,6 +100,15 @@ class Documents:
                 for row, before, changed in zip(rows, self._rows, self._changed, strict=True)
             ]
         self._family, self._rows, self._number = family, rows, number
+
+    def _number_workers(self, picture: Picture, *, anew: bool) -> None:
+        """A worker keeps its number while the family is the same, so that its shards don't change with others' names."""
+        if anew:
+            self._workers = {}
+        for name in sorted(
+            {name for shard in picture.shards for name in (shard.owner, shard.next_owner) if name}
+        ):
+            self._workers.setdefault(name, len(self._workers))
 
     def _moving(self, shard: ShardView, at: datetime) -> Row:
         # Of a shard at no risk the moment would move at each look, and the page doesn't show it.

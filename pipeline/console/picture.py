@@ -13,7 +13,18 @@ from headrace.pipeline.console.people import leader_of, workers_of
 from headrace.pipeline.console.problems import problems_of
 from headrace.pipeline.console.states import Marks, judged, without_lease
 from headrace.pipeline.console.stillness import Growth, Stillness
-from headrace.pipeline.console.values import Behind, Kin, Lag, LagKind, Picture, Risk, ShardView, StreamSeen
+from headrace.pipeline.console.values import (
+    Behind,
+    Kin,
+    Lag,
+    LagKind,
+    Level,
+    Picture,
+    Problem,
+    Risk,
+    ShardView,
+    StreamSeen,
+)
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.inspect.findings import conclusion, findings_of
 from headrace.pipeline.inspect.observation import Observation
@@ -60,12 +71,19 @@ def picture_of(seen: Seen) -> Picture:
         spread=observation.balance.spread,
         open_leases=len(observation.open_ones),
         unowned=len(observation.unowned),
-        problems=problems_of(
-            findings, shards, leader, (*(s.trouble for s in seen.streams), seen.peek_trouble)
-        ),
+        problems=problems_of(findings, shards, leader, _troubles(seen)),
         conclusion=conclusion(observation, findings),
         watched=observation.watched,
     )
+
+
+def _troubles(seen: Seen) -> Iterator[Problem]:
+    for stream in seen.streams:
+        if stream.trouble is not None:
+            # Nobody has named the stream: that is no fault.
+            yield Problem("stream-unknown", Level.WARN if stream.name else Level.NOTE, stream.trouble)
+    if seen.peek_trouble is not None:
+        yield Problem("lags-unknown", Level.WARN, seen.peek_trouble)
 
 
 def _shards(seen: Seen) -> Iterator[ShardView]:

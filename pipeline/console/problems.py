@@ -20,15 +20,15 @@ def problems_of(
     findings: Iterable[Finding],
     shards: Sequence[ShardView],
     leader: LeaderView,
-    troubles: Iterable[str | None],
+    troubles: Iterable[Problem] = (),
 ) -> tuple[Problem, ...]:
-    """`troubles`: why something of a stream isn't known."""
+    """`troubles`: what isn't known of a stream, and why."""
     problems = [
         *_leader(leader),
         *_at_risk(shards),
         *_orphans(shards),
         *(_of_finding(finding) for finding in findings if finding.code not in _OF_THE_LEADER),
-        *(Problem("stream-unknown", Level.WARN, trouble) for trouble in troubles if trouble is not None),
+        *troubles,
     ]
     return tuple(sorted(problems, key=lambda problem: -problem.level))
 

@@ -1,6 +1,7 @@
 """Renews the pictures of the console in the documents: python -m tests.console.pictures. It needs Chromium."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page
@@ -16,14 +17,21 @@ _WIDTH = 1120
 def a_fleet(open_shards: int, workers: int, *, with_damage: bool) -> Console:
     scene = a_scene(open_shards, workers)
     console = scene.console()
+    planted: set[str] = set()
     if with_damage:
         keys = [lease.key for lease in scene.tables.leases if not lease.has_ended]
         an_unread(scene, keys[6], 21.0)
         an_unread(scene, keys[9], 5.0)
+        planted = {keys[6], keys[9]}
         an_orphan(scene)
         a_new_lease(scene, keys[4])
     for _ in range(6):
         console.watch.report()
+        # The other shards keep their distance, as those of living workers do.
+        scene.unread = {
+            key: since if since is None or key in planted else since + timedelta(seconds=30)
+            for key, since in scene.unread.items()
+        }
         scene.later(30, lock=not with_damage, without=("east-2",) if with_damage else ())
     return console
 

@@ -75,6 +75,19 @@ function showProblems() {
   document.getElementById("problems").replaceChildren(...items);
 }
 
+// The greatest lag and the whole backlog of each worker, as far as they are known.
+function loadsOf() {
+  const loads = new Map();
+  for (const shard of state.shards) {
+    if (isOver(shard) || stateOf(shard).code === "orphan") continue;
+    const owner = ownerOf(shard), load = loads.get(owner) || { worst: null, backlog: null };
+    if (lagOf(shard) !== null && (load.worst === null || lagOf(shard) > lagOf(load.worst))) load.worst = shard;
+    if (backlogOf(shard) !== null) load.backlog = (load.backlog || 0) + backlogOf(shard);
+    loads.set(owner, load);
+  }
+  return loads;
+}
+
 function showPeople() {
   const look = state.look;
   const leader = document.getElementById("leader");
@@ -83,13 +96,16 @@ function showPeople() {
   document.getElementById("balance").textContent = look.workers.length
     ? `${plural(look.open, "open lease")} on ${plural(look.workers.length, "worker")}: ${number(look.ideal)} each would be even. The most and the fewest differ by ${look.spread}${look.spread <= 1 ? ", which is as even as it can be" : ""}.`
     : "No worker has a lease or a row.";
+  const loads = loadsOf(), nothing = { worst: null, backlog: null };
   const most = Math.max(look.ideal, ...look.workers.map((worker) => worker.leases), 1);
   const urgent = [...look.workers].sort((a, b) => b.level - a.level || Math.abs(b.over) - Math.abs(a.over) || a.name.localeCompare(b.name, "en", { numeric: true }));
   const rows = urgent.slice(0, MOST_WORKERS).map((worker) => {
     const load = element("span", { class: "load", "aria-hidden": "true" }, element("i"), element("b", { title: "even share" }));
     load.firstChild.style.width = `${100 * worker.leases / most}%`;
     load.lastChild.style.left = `${100 * look.ideal / most}%`;
+    const { worst, backlog } = loads.get(worker.name) || nothing;
     return element("tr", {}, element("th", { scope: "row" }, worker.name), element("td", {}, number(worker.leases), load),
+      element("td", { class: "number" }, worst ? lagWords(worst) : "–"), element("td", { class: "number" }, backlog === null ? "–" : size(backlog)),
       element("td", { class: "number" }, number(worker.kbps)), element("td", { class: `level-${LEVELS[worker.level]}` }, worker.sentence));
   });
   document.querySelector("#workers tbody").replaceChildren(...rows);
