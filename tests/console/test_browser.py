@@ -6,10 +6,13 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from headrace.pipeline.console.once import write_once
-from headrace.pipeline.console.server import Console
+from headrace.pipeline.console.ports import Landed, LandedRange, Parsed
+from headrace.pipeline.console.serve import bound, served_beside
+from headrace.pipeline.console.server import Console, app_of
+from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.errors import Throttled
 from tests.console.browser import browser, opened, opened_file
-from tests.console.scenes import Scene, a_scene, an_orphan, an_unread
+from tests.console.scenes import NOW, Scene, a_scene, an_orphan, an_unread
 
 __all__ = ["browser"]
 
@@ -93,6 +96,38 @@ def test_a_person_clicks_through_the_whole_page(browser: Browser):
         assert page.locator("#list tbody tr").first.inner_text() != before
 
 
+class ALake:
+    """A lake table in memory: one range of each shard, and a typed table."""
+
+    def of(self, lease: Lease) -> Landed:
+        landed = LandedRange(NOW, "landed", 1_200, 64_000, "49", "run-17", ("a.parquet", "b.parquet"))
+        return Landed("lake.orders", "49", (landed,), 3, 5_000, (Parsed("lake.typed", 1_190, 10),))
+
+
+def test_a_shards_page_leads_into_dagster_and_tells_what_was_parsed(browser: Browser):
+    console = a_scene(4).console(lake=ALake(), dagster="http://127.0.0.1:3000")
+    with opened(browser, console) as page:
+        page.locator("#list button.link", has_text=KEY).click()
+        page.wait_for_selector("#shard-body table")
+        text = page.locator("#shard-body").inner_text()
+        assert "5,000 rows, up to 49" in text
+        assert "lake.typed: 1,190 rows parsed, 10 in quarantine" in text
+        assert "3 older ranges" in text
+        link = page.locator("#shard-body a")
+        assert link.get_attribute("href") == "http://127.0.0.1:3000/runs/run-17"
+        assert link.get_attribute("rel") == "noopener"
+        page.locator("#shard-body summary").click()
+        assert "b.parquet" in page.locator("#shard-body").inner_text()
+
+
+def test_a_link_to_a_shard_opens_it(browser: Browser):
+    with opened(browser, a_scene(4).console()) as page:
+        page.goto(f"{page.url}#shard={KEY}")
+        page.reload()
+        page.wait_for_selector("#shard-body dl")
+        assert page.locator("#shard-title").inner_text() == KEY
+
+
 def test_the_keyboard_leads_from_shard_to_shard_and_each_one_is_told(browser: Browser):
     with opened(browser, a_scene(4).console()) as page:
         page.locator("#river").focus()
@@ -139,6 +174,24 @@ def test_an_error_of_aws_is_a_sentence_and_the_page_goes_on_with_the_last_look(b
         scene.later(10)
         again(page)
         page.wait_for_selector("#trouble", state="hidden")
+
+
+def test_a_mistake_of_the_console_and_its_end_are_told_apart(browser: Browser):
+    scene = a_scene(4)
+    console = scene.console()
+    with served_beside(app_of(console), bound("127.0.0.1", 0)) as address:
+        page = browser.new_page()
+        page.goto(address)
+        page.wait_for_selector(".tile")
+        console.watch.streams = None  # type: ignore[assignment] # a mistake of the console
+        scene.later(10)
+        again(page)
+        page.locator("#trouble", has_text="failed to answer").wait_for()
+        assert "doesn't answer" not in page.locator("#trouble").inner_text()
+    again(page)
+    page.locator("#trouble", has_text="Its command may have ended").wait_for()
+    assert page.locator("#list tbody tr").count() == 4, "the last look stays"
+    page.close()
 
 
 def test_names_with_markup_are_shown_as_they_are(browser: Browser):

@@ -35,7 +35,7 @@ async function lookAgain() {
     state.failure = null;
     showAll(state.number !== before);
   } catch (error) {
-    state.failure = `The console doesn't answer (${error.message}). Its command may have ended.`;
+    state.failure = error.isAnswer ? error.message : `The console doesn't answer (${error.message}). Its command may have ended.`;
     state.look = state.look || {};
     showStatus();
   }

@@ -60,7 +60,7 @@ async function ask() {
   const query = new URLSearchParams({ family: state.family, since: String(state.number) });
   const answer = await fetch(`api/look?${query}`);
   const body = await answer.json();
-  if (!answer.ok) throw new Error(body.trouble || `the console answered ${answer.status}`);
+  if (!answer.ok) throw Object.assign(new Error(body.trouble || `The console answered ${answer.status}.`), { isAnswer: true });
   return body;
 }
 
