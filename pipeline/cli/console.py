@@ -76,7 +76,7 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.console.guards import require_loopback
+    from headrace.pipeline.console.guards import ServedAs, require_loopback
     from headrace.pipeline.console.wiring import console_of
 
     _refuse_unused(args)
@@ -93,9 +93,10 @@ def run(args: argparse.Namespace) -> int:
     except BaseException:
         listener.close()
         raise
-    served_as = frozenset({args.host, *(_own_names() if args.allow_other_hosts else ())})
+    others = args.allow_other_hosts
+    served_as = ServedAs(frozenset({args.host, *(_own_names() if others else ())}), any_address=others)
     tell(f"headrace: the console is at {address_of(listener)} - press Ctrl-C to stop")
-    serve(app_of(console, served_as=served_as), listener)
+    serve(app_of(console, served_as), listener)
     return 0
 
 

@@ -8,6 +8,8 @@ has let point to 127.0.0.1 (DNS rebinding), sends that other name and is refused
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Final
 
 from headrace.pipeline.errors import BadSetting
@@ -40,10 +42,24 @@ def require_loopback(host: str, *, allowed: bool) -> None:
     )
 
 
-def why_refused(host: str | None, site: str | None, *, served_as: frozenset[str]) -> str | None:
-    """Why a request isn't answered; None where it is. `host`, `site`: its headers Host and Sec-Fetch-Site. `served_as`: the
-    names that are right besides those of this machine."""
-    if _name((host or "").lower()) not in LOOPBACK | served_as:
+@dataclass(frozen=True, slots=True)
+class ServedAs:
+    """By which names a console may be asked for, besides those of this machine."""
+
+    names: frozenset[str] = frozenset()
+    any_address: bool = False
+    """Whether a request may name any IP address: an attacker's page can only bring a name."""
+
+    def has(self, name: str) -> bool:
+        return name in LOOPBACK | self.names or (self.any_address and _is_address(name))
+
+
+THIS_MACHINE: Final = ServedAs()
+
+
+def why_refused(host: str | None, site: str | None, served_as: ServedAs) -> str | None:
+    """Why a request isn't answered; None where it is. `host`, `site`: its headers Host and Sec-Fetch-Site."""
+    if not served_as.has(_name((host or "").lower())):
         return (
             "This console answers only requests to 127.0.0.1 or localhost. A request under another name may come from a "
             "page of another site (DNS rebinding), so it was refused. Open the address that the command has printed."
@@ -58,3 +74,11 @@ def _name(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.rpartition(":")[0] if ":" in host else host
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 from collections.abc import Iterator
@@ -13,8 +14,15 @@ from starlette.applications import Starlette
 from headrace.pipeline.errors import BadSetting
 
 
-def taken_port(host: str, port: int) -> BadSetting:
-    return BadSetting(f"port {port} of {host} is taken: name a free port with --port; nothing was started")
+def _why_not(host: str, port: int, error: OSError) -> BadSetting:
+    if error.errno == errno.EADDRINUSE:
+        return BadSetting(
+            f"port {port} of {host} is taken: name a free port with --port; nothing was started"
+        )
+    return BadSetting(
+        f"nothing can listen on port {port} of {host} ({error.strerror or error}): name another one with --host and --port; "
+        "nothing was started"
+    )
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -28,7 +36,7 @@ def bound(host: str, port: int) -> socket.socket:
         listener.listen()
     except OSError as error:
         listener.close()
-        raise taken_port(host, port) from error
+        raise _why_not(host, port, error) from error
     return listener
 
 

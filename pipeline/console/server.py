@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.pipeline.console.details import details_of
 from headrace.pipeline.console.document import Documents
-from headrace.pipeline.console.guards import HEADERS, why_refused
+from headrace.pipeline.console.guards import HEADERS, THIS_MACHINE, ServedAs, why_refused
 from headrace.pipeline.console.page import TYPES, static
 from headrace.pipeline.console.ports import Lake
 from headrace.pipeline.console.watch import Watch
@@ -60,8 +60,7 @@ class Console:
         return details_of(self.watch.report(), key, self.lake)
 
 
-def app_of(console: Console, *, served_as: frozenset[str] = frozenset()) -> Starlette:
-    """`served_as`: names under which the console is reached besides those of this machine."""
+def app_of(console: Console, served_as: ServedAs = THIS_MACHINE) -> Starlette:
     pages = [Route(f"/{name}", partial(_static, name)) for name in TYPES]
     return Starlette(
         routes=[
@@ -80,7 +79,7 @@ def app_of(console: Console, *, served_as: frozenset[str] = frozenset()) -> Star
 class _Guarded:
     """Refuses requests that come by another name, and adds the headers."""
 
-    def __init__(self, app: ASGIApp, *, served_as: frozenset[str]) -> None:
+    def __init__(self, app: ASGIApp, *, served_as: ServedAs) -> None:
         self._app = app
         self._served_as = served_as
 
@@ -95,7 +94,7 @@ class _Guarded:
             await send(message)
 
         request = Request(scope)
-        why = why_refused(request.headers.get("host"), _asking_site(request), served_as=self._served_as)
+        why = why_refused(request.headers.get("host"), _asking_site(request), self._served_as)
         answer = None if why is None else PlainTextResponse(why, status_code=403)
         await (answer or self._app)(scope, receive, send_with_headers)
 

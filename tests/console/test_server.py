@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.pipeline.console.guards import HEADERS, require_loopback, why_refused
+from headrace.pipeline.console.guards import HEADERS, THIS_MACHINE, ServedAs, require_loopback, why_refused
 from headrace.pipeline.console.page import TYPES
 from headrace.pipeline.console.serve import bound, served_beside
 from headrace.pipeline.console.server import Console, app_of
@@ -138,10 +138,24 @@ def test_another_host_needs_an_explicit_flag():
         require_loopback("0.0.0.0", allowed=False)
     assert "no password" in str(refused.value)
     require_loopback("10.0.0.1", allowed=True)
-    assert why_refused("10.0.0.1:3030", None, served_as=frozenset({"10.0.0.1"})) is None
+
+
+def test_a_console_for_other_machines_takes_its_own_names_and_addresses_and_no_others():
+    served_as = ServedAs(frozenset({"box"}), any_address=True)
+    for host in ("box", "BOX:3030", "10.0.0.1:3030", "[fe80::1]:3030", "localhost"):
+        assert why_refused(host, None, served_as) is None
+    for other in ("evil.example", "10.0.0.1.evil.example", "", None):
+        assert why_refused(other, None, served_as)
+    assert why_refused("10.0.0.1", None, THIS_MACHINE), "by default not even an address"
 
 
 def test_a_port_that_is_taken_is_refused_with_its_number():
     with bound("127.0.0.1", 0) as listener, pytest.raises(BadSetting) as taken:
         bound("127.0.0.1", listener.getsockname()[1])
     assert "is taken" in str(taken.value)
+
+
+def test_an_address_that_is_not_of_this_machine_is_refused_with_the_reason():
+    with pytest.raises(BadSetting) as refused:
+        bound("192.0.2.1", 0)
+    assert "nothing can listen on port 0 of 192.0.2.1" in str(refused.value)
