@@ -136,7 +136,16 @@ function drawName(pen, band) {
   pen.textBaseline = "middle";
   const name = shard.name.replace(/^shardId-0*(?=\d)/, "shard ");
   const owner = ownerOf(shard);
-  pen.fillText(owner && right - left > 130 ? `${name}  ·  ${owner}` : name, left + Math.min(CURVE, (right - left) / 2) + 4, (top + bottom) / 2);
+  const text = owner && right - left > 130 ? `${name}  ·  ${owner}` : name;
+  const place = [left + Math.min(CURVE, (right - left) / 2) + 4, (top + bottom) / 2];
+  // A rim in the ground's colour, because a name may lie on any colour.
+  pen.strokeStyle = css("--panel");
+  pen.lineWidth = 3;
+  pen.lineJoin = "round";
+  pen.globalAlpha = 0.75;
+  pen.strokeText(text, ...place);
+  pen.globalAlpha = 1;
+  pen.fillText(text, ...place);
   pen.restore();
 }
 
