@@ -105,14 +105,10 @@ def _once(args: argparse.Namespace) -> int:
     from headrace.pipeline.console.once import write_once
     from headrace.pipeline.console.wiring import console_of
 
-    shown = _shown(args)
-    if args.period is None:
-        tell(write_once(console_of(shown), args.once))
-        return 0
-    # The second look is due exactly when the page is written.
-    console = console_of(replace(shown, every=args.period))
-    _first_look(console)
-    SystemClock().pause(args.period.total_seconds())
+    console = console_of(_shown(args))
+    if args.period is not None:
+        _first_look(console)
+        SystemClock().pause(args.period.total_seconds())
     tell(write_once(console, args.once))
     return 0
 

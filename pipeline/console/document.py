@@ -59,7 +59,6 @@ class Documents:
     dagster: str | None = None
     """Where Dagster's UI is, for links to runs."""
     has_lake: bool = False
-    every: timedelta = timedelta(seconds=10)
     _number: int = 0
     _family: str = ""
     _fixed: list[Row] = field(default_factory=list)

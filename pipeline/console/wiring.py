@@ -56,7 +56,7 @@ def console_of(shown: Shown) -> Console:
         from headrace.pipeline.console.lake import LakeOfApplication
 
         lake = LakeOfApplication(Adapters(shown.settings))
-    documents = Documents(shown.application, shown.dagster, lake is not None, shown.every)
+    documents = Documents(shown.application, shown.dagster, lake is not None)
     return Console.of(watch, documents, lake)
 
 
