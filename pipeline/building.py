@@ -12,9 +12,10 @@ import dagster as dg
 from headrace.assets.follow import build_follow
 from headrace.assets.lineage import build_lineage
 from headrace.assets.names import resource_key, slug
+from headrace.assets.outside import outside
 from headrace.assets.parsed import build_parsed
 from headrace.assets.prove import build_prove
-from headrace.assets.records import build_records, streams_outside
+from headrace.assets.records import build_records
 from headrace.assets.redrive import build_redrive
 from headrace.assets.replay import build_replay
 from headrace.assets.upkeep import build_upkeep
@@ -74,7 +75,7 @@ def build_definitions(
             records,
             build_lineage(settings),
             *(build_parsed(wiring, target) for target in settings.parse),
-            *_outside(settings),
+            *outside(settings),
         ],
         jobs=[job, *other_jobs],
         schedules=[schedule],
@@ -90,18 +91,3 @@ def build_definitions(
             resource_key(settings, "spark"): SparkResource.of(settings, shared),
         },
     )
-
-
-def _outside(settings: Settings) -> list[dg.AssetSpec]:
-    """The streams and the coordination tables as external assets: Dagster shows them in its graph, and never materializes them."""
-    tables = [
-        dg.AssetSpec(
-            ["dynamodb", slug(name)], description=f"The {what} in DynamoDB table {name}.", kinds={"dynamodb"}
-        )
-        for name, what in (
-            (settings.lease_table, "lease rows"),
-            (settings.worker_table, "workers' beats"),
-            (settings.state_table, "leader's lock"),
-        )
-    ]
-    return [*streams_outside(settings), *tables]

@@ -16,6 +16,7 @@ from headrace.pipeline.ports.landing import LakeTable
 from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, WorkerStore
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.staging import Stage
+from headrace.pipeline.ports.table_facts import TableFacts
 from headrace.pipeline.proof.ports import ProofPorts
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles
 from headrace.pipeline.windows.ports import WindowPorts
@@ -41,6 +42,10 @@ class Ports(WindowPorts, ProofPorts, Protocol):
         """`writer`: the name of the duty or run that commits, for the table's history."""
         # Before each commit the table compares this host's clock with the newest Date that `source(writer)` got from Kinesis. So a
         # duty has to ask for both by the same name.
+        ...
+
+    def table_facts(self, name: str) -> TableFacts | None:
+        """The facts of the lake table, or of another table in its catalog; None where there is no such table."""
         ...
 
     def files(self, user: str) -> TableFiles: ...

@@ -1,6 +1,7 @@
 """The allowed words of settings that allow a few words only."""
 
 from enum import StrEnum
+from typing import Final
 
 
 class StreamsMode(StrEnum):
@@ -109,3 +110,23 @@ class Compression(StrEnum):
     """A payload that begins as gzip or zstd does is inflated, and another one is taken as it is."""
     GZIP = "gzip"
     ZSTD = "zstd"
+
+
+CHECKS: Final = frozenset(
+    {
+        "hash_keys_covered",
+        "keeps_up",
+        "lag",
+        "last_proof",
+        "no_duplicates",
+        "no_gaps",
+        "parents_before_children",
+        "quarantine_rate",
+        "recorded",
+        "retention_at_risk",
+        "shards_read",
+        "upkeep",
+        "watermark_age",
+    }
+)
+"""The names of the checks on Dagster's assets (`headrace.pipeline.checking`)."""

@@ -11,6 +11,7 @@ from headrace.assets.names import parsed_key
 from headrace.pipeline.clock import SystemIds, SystemTimer
 from headrace.pipeline.core.ledger.arrivals import ALL
 from headrace.pipeline.ports.lineage import LineageTable
+from headrace.pipeline.ports.table_facts import TableFacts
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.ports import ParsePorts
 from headrace.pipeline.windows.ports import ReplayPorts, WindowStore
@@ -46,6 +47,9 @@ class PortsOfBed:
 
     def parsing(self, _target: ParseSettings, _run: str) -> ParsePorts:
         return self.bed.ports()
+
+    def table_facts(self, _name: str) -> TableFacts | None:
+        return None
 
     def close(self) -> None:
         """Nothing was started."""

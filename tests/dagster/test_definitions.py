@@ -6,7 +6,7 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
-from headrace.assets.names import lineage_key
+from headrace.assets.names import leases_key, lineage_key
 from headrace.pipeline.building import build_definitions
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.settings.model import Settings, StreamSettings, TimeSettings, WorkerSettings
@@ -22,19 +22,19 @@ def test_the_asset_records_is_partitioned_by_shard_and_depends_on_the_stream(mak
     node = world.defs.resolve_asset_graph().get(world.records)
 
     assert node.partitions_def == dg.DynamicPartitionsDefinition(name=f"{world.settings.application}_shards")
-    assert node.parent_keys == {dg.AssetKey(["kinesis", "orders"])}
+    assert node.parent_keys == {dg.AssetKey(["kinesis", "orders"]), leases_key(world.settings)}
     assert node.kinds == {"kinesis", "pyspark", "iceberg"}
 
 
-def test_stream_and_coordination_tables_are_external_assets(make_world: MakeWorld):
+def test_stream_coordination_tables_and_reports_of_jobs_are_external_assets(make_world: MakeWorld):
     world = make_world()
     graph = world.defs.resolve_asset_graph()
 
     outside = {key.to_user_string() for key in graph.external_asset_keys}
 
     app = world.settings.application
-    tables = (app, f"{app}_WorkerMetricStats", f"{app}_CoordinatorState")
-    assert outside == {"kinesis/orders", *(f"dynamodb/{table}" for table in tables)}
+    own = ("leases", "workers", "leader", "upkeep", "proof")
+    assert outside == {"kinesis/orders", *(f"{app}/{name}" for name in own)}
     assert graph.materializable_asset_keys == {
         world.records,
         lineage_key(world.settings),

@@ -16,6 +16,7 @@ import dagster as dg
 from headrace.assets.names import partitions_name, records_key
 from headrace.pipeline.clock import SystemClock, SystemIds, SystemTimer
 from headrace.pipeline.duties.waves.report import OnStep
+from headrace.pipeline.ports.table_facts import TableFacts
 from headrace.pipeline.settings.model import Settings, TimeSettings
 from tests.dagster.partition_status import partition_statuses
 from tests.duties.world import World
@@ -67,6 +68,11 @@ class Ports:
 
     def table(self, _writer: str) -> Any:
         return self.world.table
+
+    def table_facts(self, name: str) -> TableFacts | None:
+        if name != self.world.settings.landing.table:
+            return None
+        return TableFacts(name=name, location="memory://lake/orders", rows=len(self.world.landed()), files=1, bytes=1200)
 
     def files(self, _user: str) -> Any:
         return self.world.files

@@ -120,6 +120,9 @@ _SAMPLES = {
     "upkeep.orphans_after": "2d",
     "upkeep.keep_runs": "2d",
     "upkeep.retention": "30d",
+    "dagster.owners.0": "team:data",
+    "dagster.complete_from": "2026-01-31T00:00:00Z",
+    "dagster.checks.blocking.0": "no_gaps",
     "aws.endpoint": "http://127.0.0.1:4567",
     "workers.0.spark.remote": "sc://one:1",
     "parse.0.name": "orders",
@@ -185,6 +188,8 @@ def test_every_setting_can_be_set_by_its_variable(key: str, hint: object):
         }
     if key.startswith("former_streams_delete"):
         environ["HEADRACE__FORMER_STREAMS"] = "provided"
+    if key == "dagster.freshness.warn":
+        environ["HEADRACE__DAGSTER__FRESHNESS__FAIL"] = "1h"
     if key == "landing.catalog":
         environ["HEADRACE__LANDING__STATE"] = "s3://b/state"
     if key.startswith("parse."):
