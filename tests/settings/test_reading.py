@@ -120,6 +120,7 @@ _SAMPLES = {
     "upkeep.orphans_after": "2d",
     "upkeep.keep_runs": "2d",
     "upkeep.retention": "30d",
+    "dagster.group": "shop",
     "dagster.owners.0": "team:data",
     "dagster.complete_from": "2026-01-31T00:00:00Z",
     "dagster.checks.blocking.0": "no_gaps",
