@@ -9,6 +9,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from headrace.assets.checks import build_checks
 from headrace.assets.follow import build_follow
 from headrace.assets.lineage import build_lineage
 from headrace.assets.names import resource_key, slug
@@ -32,6 +33,7 @@ from headrace.resources.spark import SparkResource
 from headrace.resources.stream import StreamResource
 from headrace.sensors.leader import build_leader
 from headrace.sensors.parsed import build_parse_sensor
+from headrace.sensors.watch import build_watch
 from headrace.sensors.worker import build_worker
 
 
@@ -57,7 +59,8 @@ def build_definitions(
     records = build_records(wiring, on_step)
     job = dg.define_asset_job(
         f"{slug(settings.application)}_consume",
-        selection=[records],
+        # Without the checks on the asset, which a sensor evaluates.
+        selection=dg.AssetSelection.assets(records).without_checks(),
         description="Land what is new of the shards that are its partitions. The workers' sensors ask for its runs.",
         executor_def=dg.in_process_executor,
     )
@@ -77,11 +80,13 @@ def build_definitions(
             *(build_parsed(wiring, target) for target in settings.parse),
             *outside(settings),
         ],
+        asset_checks=[build_checks(wiring)],
         jobs=[job, *other_jobs],
         schedules=[schedule],
         sensors=[
             build_leader(wiring, instance, [job.name, *(other.name for other in other_jobs)]),
             *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
+            build_watch(wiring, instance),
             *(build_parse_sensor(wiring, instance, parse_job) for parse_job in follow),
         ],
         resources={

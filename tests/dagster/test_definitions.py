@@ -55,7 +55,7 @@ def test_sensors_run_from_the_start_with_the_intervals_that_the_settings_say(mak
 
     assert all(sensor.default_status is dg.DefaultSensorStatus.RUNNING for sensor in sensors)
     asked = {sensor.name: sensor.minimum_interval_seconds for sensor in sensors}
-    assert asked == {f"{app}_leader": 29, f"{app}_worker_w1": 9, f"{app}_worker_w2": 9}
+    assert asked == {f"{app}_leader": 29, f"{app}_worker_w1": 9, f"{app}_worker_w2": 9, f"{app}_watch": 59}
 
 
 @pytest.mark.parametrize(("tick", "asked"), [(5.0, 4), (1.0, 1), (0.5, 1), (7.5, 6), (60.0, 59)])

@@ -1,0 +1,143 @@
+"""The sensor that watches the application: checks, observations and complete hours, and how few events they are."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import pytest
+
+from headrace.assets.names import hours_key, records_key, stream_key
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.leases.failure import Failure
+from headrace.pipeline.settings.dagster_block import CheckSettings, DagsterSettings
+from tests.dagster.fixtures import MakeWorld
+from tests.dagster.world import DagsterWorld, key
+
+
+class Ahead(SystemClock):
+    """The host's clock, and how far the test has moved it."""
+
+    by = timedelta(0)
+
+    def now(self) -> datetime:
+        return super().now() + self.by
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.by.total_seconds()
+
+
+@dataclass
+class Watched:
+    world: DagsterWorld
+    clock: Ahead
+
+    def tick(self, after: timedelta = timedelta(minutes=1)) -> dg.SensorResult:
+        self.clock.by += after
+        result = self.world.tick("watch")
+        for event in result.asset_events:
+            self.world.instance.report_runless_asset_event(event)
+        return result
+
+    def checks(self, result: dg.SensorResult) -> dict[str, bool]:
+        events = [event for event in result.asset_events if isinstance(event, dg.AssetCheckEvaluation)]
+        return {event.check_name: event.passed for event in events}
+
+    def observed(self, result: dg.SensorResult) -> dict[dg.AssetKey, dg.AssetObservation]:
+        return {e.asset_key: e for e in result.asset_events if isinstance(e, dg.AssetObservation)}
+
+
+@pytest.fixture
+def watched(make_world: MakeWorld) -> Watched:
+    world = make_world()
+    clock = Ahead()
+    world.ports.clock = clock
+    world.settings = replace(
+        world.settings,
+        dagster=DagsterSettings(
+            complete_from=datetime.now(UTC) - timedelta(hours=3), checks=CheckSettings(blocking=("no_gaps",))
+        ),
+    )
+    world.world.settings = world.settings
+    world.settle()
+    world.world.produce(0)
+    assert world.read().success
+    return Watched(world, clock)
+
+
+def test_each_check_is_told_at_first_and_then_only_after_a_change_or_some_hours(watched: Watched):
+    first = watched.checks(watched.tick())
+    assert len(first) == 11
+    assert all(first.values()), first
+    assert watched.checks(watched.tick()) == {}
+    assert watched.checks(watched.tick(timedelta(hours=6))) != {}
+
+
+def test_a_check_that_fails_is_told_at_once_and_each_hour_and_again_when_it_holds(watched: Watched):
+    watched.tick()
+    store = watched.world.world.leases
+    row = store.get(key(1))
+    assert row is not None
+    store._rows[key(1)] = replace(row, failure=Failure(datetime.now(UTC), "access denied"))
+    result = watched.tick()
+    assert watched.checks(result) == {"shards_read": False}
+    (event,) = (e for e in result.asset_events if isinstance(e, dg.AssetCheckEvaluation))
+    assert event.metadata["offenders"].value.records[0].data["what"] == key(1)  # type: ignore[union-attr]
+    assert "1 of 11 checks fail (shards_read: 1 shard can't be read" in result.skip_reason.skip_message
+    assert watched.checks(watched.tick()) == {}
+    again = watched.checks(watched.tick(timedelta(hours=1)))
+    assert again["shards_read"] is False
+    store._rows[key(1)] = row
+    assert watched.checks(watched.tick())["shards_read"] is True
+
+
+def test_a_lease_that_is_gone_leaves_hash_keys_that_nobody_reads(watched: Watched):
+    watched.tick()
+    del watched.world.world.leases._rows[key(1)]
+    assert watched.checks(watched.tick())["hash_keys_covered"] is False
+
+
+def test_the_stream_is_observed_with_lag_and_shards_each_five_minutes_while_something_moves(watched: Watched):
+    seen = watched.observed(watched.tick())[stream_key("orders")].metadata
+    app = watched.world.settings.application
+    assert seen[f"{app}: open shards"].value == 2
+    assert seen[f"{app}: lag (seconds)"].value == 0.0
+    assert watched.observed(watched.tick()) == {}
+    assert watched.observed(watched.tick(timedelta(minutes=6))) == {}, "nothing has moved"
+    assert watched.observed(watched.tick(timedelta(hours=1))) != {}
+
+
+def test_the_observation_of_the_lake_table_has_its_totals(watched: Watched):
+    seen = watched.observed(watched.tick())[records_key(watched.world.settings)].metadata
+    assert seen["dagster/row_count"].value == 10
+
+
+def test_a_day_at_rest_leaves_few_events(watched: Watched):
+    events = [event for _ in range(24 * 60) for event in watched.tick().asset_events]
+    assert len(events) < 150
+
+
+def test_a_person_evaluates_all_checks_from_the_ui(watched: Watched):
+    job = watched.world.defs.resolve_implicit_global_asset_job_def()
+    keys = watched.world.defs.resolve_asset_graph().asset_check_keys
+    result = job.get_subset(asset_check_selection=set(keys)).execute_in_process(instance=watched.world.instance)
+    assert result.success
+    found = {event.check_name: event for event in result.get_asset_check_evaluations()}
+    assert len(found) == 11
+    assert found["no_gaps"].blocking
+    assert not found["lag"].blocking
+
+
+def test_runs_that_land_records_evaluate_no_check(watched: Watched):
+    assert [node.name for node in watched.world.job.nodes] == ["__".join(watched.world.records.path)]
+
+
+def test_hours_are_told_as_complete_once_the_table_states_it(watched: Watched):
+    settings, world = watched.world.settings, watched.world
+    result = watched.tick()
+    hours = [e.partition for e in result.asset_events if isinstance(e, dg.AssetMaterialization)]
+    assert len(hours) == len(set(hours))
+    assert world.instance.get_materialized_partitions(hours_key(settings)) == set(hours)
+    again = [e for e in watched.tick().asset_events if isinstance(e, dg.AssetMaterialization)]
+    assert again == []
+    if hours:
+        assert "told as complete" in result.skip_reason.skip_message
