@@ -1,7 +1,8 @@
 """The sensor that watches the application: each minute it looks at the lease rows and the tables' metadata, and tells
 Dagster what has changed.
 
-    checks          an evaluation where a check has changed, each hour while it fails, and each six hours
+    checks          an evaluation where a check has changed, where a new run has changed its table, each hour while it
+                    fails, and each six hours
     observations    lag, rate and shards of each stream, each five minutes while something moves, else each hour
     hours           a materialization of each hour of which the lake table has all records
 
@@ -9,16 +10,17 @@ It asks for no run and starts no Spark. Events of runs are bounded by the clock,
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from headrace.assets.checks import evaluation_of, look_at
+from headrace.assets.checks import evaluation_of, key_of, look_at
 from headrace.assets.names import hours_key, slug
 from headrace.assets.observations import observations
 from headrace.assets.outside import hours_of
+from headrace.assets.planned import tell_check
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.checking.hours import HoursTold, floor, hours_to_tell
 from headrace.pipeline.checking.judge import verdicts
@@ -38,7 +40,7 @@ _AGAIN = timedelta(hours=6)
 _MOVING, _AT_REST = timedelta(minutes=5), timedelta(hours=1)
 _LONGEST_RETENTION = timedelta(days=365)
 
-Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
+Event = dg.AssetMaterialization | dg.AssetObservation
 
 
 def build_watch(wiring: Wiring, kept_instance: KeptInstance) -> dg.SensorDefinition:
@@ -62,14 +64,30 @@ def build_watch(wiring: Wiring, kept_instance: KeptInstance) -> dg.SensorDefinit
     return watch
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What was told of a check."""
+
+    holds: bool
+    run: str | None
+    """The run of the table's latest materialization."""
+    at: float
+    """By the monotonic clock."""
+
+    def is_news(self, before: "_Told | None") -> bool:
+        if before is None or (self.holds, self.run) != (before.holds, before.run):
+            return True
+        again = _AGAIN if self.holds else _FAILING_AGAIN
+        return self.at - before.at >= again.total_seconds()
+
+
 @dataclass(slots=True)
 class _Watching:
     """What the sensor remembers in this process. Losing it costs a round of events."""
 
     wiring: Wiring
     looking: Looking = field(init=False)
-    _told: dict[tuple[str, str, str], tuple[bool, float]] = field(default_factory=dict)
-    """By check: whether it held when it was last told, and when that was."""
+    _told: dict[dg.AssetCheckKey, "_Told"] = field(default_factory=dict)
     _observed_at: float = float("-inf")
     _snapshot: int | None = None
     """The snapshot of the lake table at the last observation."""
@@ -83,29 +101,34 @@ class _Watching:
         settings = self.wiring.settings
         look = look_at(self.wiring, self.looking, instance)
         found = verdicts(look, settings.dagster.checks, settings.upkeep, self.looking.lags_before)
-        events: list[Event] = [evaluation_of(settings, verdict) for verdict in found if self._is_news(verdict)]
+        self._tell_checks(found, instance)
+        events: list[Event] = []
         if self._is_time_to_observe(look):
             events += observations(settings, look)
         hours, cursor = self._hours(look, instance, cursor)
         events += hours
         return events, _sentence(look, found, hours), cursor
 
-    def _is_news(self, verdict: Verdict) -> bool:
-        key, now = (verdict.about, verdict.target, verdict.check), self.wiring.ports.clock.monotonic()
-        held, at = self._told.get(key, (None, float("-inf")))
-        again = _AGAIN if verdict.holds else _FAILING_AGAIN
-        if held is verdict.holds and now - at < again.total_seconds():
-            return False
-        self._told[key] = verdict.holds, now
-        return True
+    def _tell_checks(self, found: Sequence[Verdict], instance: dg.DagsterInstance) -> None:
+        keys = [key_of(self.wiring.settings, verdict) for verdict in found]
+        newest = instance.get_latest_materialization_events([key.asset_key for key in keys])
+        for key, verdict in zip(keys, found, strict=True):
+            event = newest.get(key.asset_key)
+            now = _Told(verdict.holds, None if event is None else event.run_id, self._now)
+            if now.is_news(self._told.get(key)):
+                tell_check(instance, evaluation_of(self.wiring.settings, verdict), now.run)
+                self._told[key] = now
+
+    @property
+    def _now(self) -> float:
+        return self.wiring.ports.clock.monotonic()
 
     def _is_time_to_observe(self, look: Look) -> bool:
-        now = self.wiring.ports.clock.monotonic()
         snapshot = None if look.facts is None else look.facts.snapshot
         every = _MOVING if snapshot != self._snapshot or any(lag_of(row, look) for row in look.leases) else _AT_REST
-        if now - self._observed_at < every.total_seconds():
+        if self._now - self._observed_at < every.total_seconds():
             return False
-        self._observed_at, self._snapshot = now, snapshot
+        self._observed_at, self._snapshot = self._now, snapshot
         return True
 
     def _hours(

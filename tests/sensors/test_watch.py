@@ -1,17 +1,21 @@
 """The sensor that watches the application: checks, observations and complete hours, and how few events they are."""
 
-from dataclasses import dataclass, replace
+import asyncio
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import pytest
+from dagster._core.loader import LoadingContextForTest
 
+from headrace.assets import planned
 from headrace.assets.names import hours_key, records_key, stream_key
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.leases.failure import Failure
 from headrace.pipeline.settings.dagster_block import CheckSettings, DagsterSettings
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import DagsterWorld, key
+from tests.lake.tables import patch
 
 
 class Ahead(SystemClock):
@@ -30,24 +34,27 @@ class Ahead(SystemClock):
 class Watched:
     world: DagsterWorld
     clock: Ahead
+    told: list[dg.AssetCheckEvaluation] = field(default_factory=list)
+    """The evaluations of the last tick."""
 
     def tick(self, after: timedelta = timedelta(minutes=1)) -> dg.SensorResult:
         self.clock.by += after
+        self.told = []
         result = self.world.tick("watch")
         for event in result.asset_events:
             self.world.instance.report_runless_asset_event(event)
         return result
 
-    def checks(self, result: dg.SensorResult) -> dict[str, bool]:
-        events = [event for event in result.asset_events if isinstance(event, dg.AssetCheckEvaluation)]
-        return {event.check_name: event.passed for event in events}
+    def checks(self, _result: dg.SensorResult) -> dict[str, bool]:
+        """The checks that the tick has told of."""
+        return {event.check_name: event.passed for event in self.told}
 
     def observed(self, result: dg.SensorResult) -> dict[dg.AssetKey, dg.AssetObservation]:
         return {e.asset_key: e for e in result.asset_events if isinstance(e, dg.AssetObservation)}
 
 
 @pytest.fixture
-def watched(make_world: MakeWorld) -> Watched:
+def watched(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> Watched:
     world = make_world()
     clock = Ahead()
     world.ports.clock = clock
@@ -61,7 +68,15 @@ def watched(make_world: MakeWorld) -> Watched:
     world.settle()
     world.world.produce(0)
     assert world.read().success
-    return Watched(world, clock)
+    watched = Watched(world, clock)
+    write = planned.tell_check
+
+    def noting(instance: dg.DagsterInstance, evaluation: dg.AssetCheckEvaluation, run: str | None) -> None:
+        watched.told.append(evaluation)
+        write(instance, evaluation, run)
+
+    monkeypatch.setattr("headrace.sensors.watch.tell_check", noting)
+    return watched
 
 
 def test_each_check_is_told_at_first_and_then_only_after_a_change_or_some_hours(watched: Watched):
@@ -72,6 +87,27 @@ def test_each_check_is_told_at_first_and_then_only_after_a_change_or_some_hours(
     assert watched.checks(watched.tick(timedelta(hours=6))) != {}
 
 
+def test_a_check_counts_as_evaluated_also_after_a_further_materialization_of_the_same_run(watched: Watched):
+    """Else Dagster would show each check as not evaluated for as long as records flow."""
+    world = watched.world
+    watched.tick()
+    made = world.instance.get_latest_materialization_event(world.records)
+    assert made is not None
+    world.instance.report_dagster_event(made.get_dagster_event(), made.run_id)
+    check = dg.AssetCheckKey(world.records, "lag")
+    (record,) = world.instance.event_log_storage.get_asset_check_execution_history(check, limit=5)
+    assert asyncio.run(record.targets_latest_materialization(LoadingContextForTest(world.instance)))
+
+
+def test_a_new_run_that_changes_the_table_has_its_checks_told_once(watched: Watched):
+    watched.tick()
+    watched.world.world.produce(0)
+    assert watched.world.read().success
+    told = watched.checks(watched.tick())
+    assert len(told) == 10
+    assert watched.checks(watched.tick()) == {}
+
+
 def test_a_check_that_fails_is_told_at_once_and_each_hour_and_again_when_it_holds(watched: Watched):
     watched.tick()
     store = watched.world.world.leases
@@ -80,7 +116,7 @@ def test_a_check_that_fails_is_told_at_once_and_each_hour_and_again_when_it_hold
     store._rows[key(1)] = replace(row, failure=Failure(datetime.now(UTC), "access denied"))
     result = watched.tick()
     assert watched.checks(result) == {"shards_read": False}
-    (event,) = (e for e in result.asset_events if isinstance(e, dg.AssetCheckEvaluation))
+    (event,) = watched.told
     assert event.metadata["offenders"].value.records[0].data["what"] == key(1)  # type: ignore[union-attr]
     assert "1 of 11 checks fail (shards_read: 1 shard can't be read" in result.skip_reason.skip_message
     assert watched.checks(watched.tick()) == {}
@@ -111,9 +147,12 @@ def test_the_observation_of_the_lake_table_has_its_totals(watched: Watched):
     assert seen["dagster/row_count"].value == 10
 
 
-def test_a_day_at_rest_leaves_few_events(watched: Watched):
-    events = [event for _ in range(24 * 60) for event in watched.tick().asset_events]
-    assert len(events) < 150
+def test_six_hours_at_rest_leave_few_events(watched: Watched):
+    first = len(watched.tick().asset_events) + len(watched.told)
+    events = 0
+    for _ in range(6 * 12):
+        events += len(watched.tick(timedelta(minutes=5)).asset_events) + len(watched.told)
+    assert events <= first + 12 + 6
 
 
 def test_a_person_evaluates_all_checks_from_the_ui(watched: Watched):
@@ -131,13 +170,21 @@ def test_runs_that_land_records_evaluate_no_check(watched: Watched):
     assert [node.name for node in watched.world.job.nodes] == ["__".join(watched.world.records.path)]
 
 
-def test_hours_are_told_as_complete_once_the_table_states_it(watched: Watched):
-    settings, world = watched.world.settings, watched.world
+def state_through(watched: Watched, through: datetime) -> None:
+    """The lake table states that it has all records that arrived before this."""
+    table = watched.world.world.table
+    state = replace(table.load(), through={watched.world.world.stream: through})
+    patch(table, "load", lambda: state)
+
+
+def test_an_hour_is_told_once_when_the_table_has_all_its_records(watched: Watched):
+    world, now = watched.world, datetime.now(UTC)
+    state_through(watched, now)
     result = watched.tick()
-    hours = [e.partition for e in result.asset_events if isinstance(e, dg.AssetMaterialization)]
-    assert len(hours) == len(set(hours))
-    assert world.instance.get_materialized_partitions(hours_key(settings)) == set(hours)
-    again = [e for e in watched.tick().asset_events if isinstance(e, dg.AssetMaterialization)]
-    assert again == []
-    if hours:
-        assert "told as complete" in result.skip_reason.skip_message
+    told = [e.partition for e in result.asset_events if isinstance(e, dg.AssetMaterialization)]
+    assert told == [(now - timedelta(hours=n)).strftime("%Y-%m-%d-%H:00") for n in (3, 2, 1)]
+    assert world.instance.get_materialized_partitions(hours_key(world.settings)) == set(told)
+    assert "3 hours told as complete" in str(result.skip_reason)
+    for cursor in (result.cursor, None):
+        world.cursors = dict.fromkeys(world.cursors, cursor)
+        assert not [e for e in watched.tick().asset_events if isinstance(e, dg.AssetMaterialization)]
