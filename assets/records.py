@@ -14,6 +14,7 @@ import dagster as dg
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import leases_key, partitions_name, records_key, resource_key
 from headrace.assets.outside import streams_outside
+from headrace.assets.progress import Progress
 from headrace.assets.record_columns import RECORD_COLUMNS
 from headrace.assets.records_config import CONFIG_SCHEMA, RecordsConfig, read_config
 from headrace.assets.reporter import Reporter
@@ -111,6 +112,7 @@ class _Execution:
                 failing=frozenset((*hints.recovering, *hints.left_alone)),
             ),
         )
+        self._progress = Progress(SystemClock())
         self._reporter = Reporter(
             context=context,
             partitions=partitions_name(wiring.settings),
@@ -128,6 +130,9 @@ class _Execution:
             # Dagster's own exception for a run that is terminated is no Exception.
             self._reporter.settle()
             raise
+        if (line := self._progress.ended()) is not None:
+            self._context.log.info(line)
+        self._reporter.tell_run(self._progress.metadata())
         if ending.error is not None:
             if ending.is_passing:
                 self._context.instance.add_run_tags(self._context.run.run_id, {PASSING_TAG: "true"})
@@ -165,7 +170,8 @@ class _Execution:
             self._on_reported_step(step, keys)
 
     def _on_wave(self, report: WaveReport) -> None:
-        self._context.log.info(str(report))
+        if (line := self._progress.waved(report)) is not None:
+            self._context.log.info(line)
         for note in report.notes:
             self._context.log.warning(note)
         for problem in report.problems:

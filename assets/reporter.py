@@ -132,6 +132,12 @@ class Reporter:
             )
             self._writing.append(self._thread.submit(self.context.log_event, event))
 
+    def tell_run(self, metadata: dict[str, dg.MetadataValue]) -> None:
+        """Tell of the run as a whole, on the asset and not on one of its partitions."""
+        if metadata:
+            event = dg.AssetObservation(asset_key=self.context.asset_key, metadata=metadata)
+            self._writing.append(self._thread.submit(self.context.log_event, event))
+
     def settle(self) -> None:
         """Wait until all events are written, where the run fails unexpectedly: Dagster goes by their order."""
         try:
