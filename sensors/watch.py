@@ -33,6 +33,7 @@ from headrace.pipeline.core.words.words import counted, time_in_words
 from headrace.pipeline.errors import HeadraceError
 from headrace.resources.instance import KeptInstance
 from headrace.sensors.interval import interval
+from headrace.sensors.results import state_in, with_sentence
 
 EVERY = timedelta(minutes=1)
 _FAILING_AGAIN = timedelta(hours=1)
@@ -56,10 +57,10 @@ def build_watch(wiring: Wiring, kept_instance: KeptInstance) -> dg.SensorDefinit
     def watch(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         instance = kept_instance.of(context).instance
         try:
-            events, sentence, cursor = watching.tick(instance, context.cursor)
+            events, sentence, cursor = watching.tick(instance, state_in(context.cursor))
         except HeadraceError as error:
             return dg.SensorResult(skip_reason=f"watch: nothing was checked: {error}", cursor=context.cursor)
-        return dg.SensorResult(skip_reason=sentence, cursor=cursor, asset_events=events)
+        return dg.SensorResult(skip_reason=sentence, cursor=with_sentence(cursor, sentence), asset_events=events)
 
     return watch
 

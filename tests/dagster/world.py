@@ -18,6 +18,7 @@ from headrace.pipeline.clock import SystemClock, SystemIds, SystemTimer
 from headrace.pipeline.duties.waves.report import OnStep
 from headrace.pipeline.ports.table_facts import TableFacts
 from headrace.pipeline.settings.model import Settings, TimeSettings
+from headrace.sensors.results import state_in
 from tests.dagster.partition_status import partition_statuses
 from tests.duties.world import World
 from tests.memory.clock import MemoryClock
@@ -184,7 +185,7 @@ class DagsterWorld:
     def later(self, by: timedelta) -> None:
         """Let time pass: every sensor's last look was longer ago."""
         for slot, text in self.cursors.items():
-            said = json.loads(text or "{}")
+            said = json.loads(state_in(text) or "{}")
             for name in ("look", "probe", "sync", "assign"):
                 if name in said:
                     said[name] -= by.total_seconds()
