@@ -247,8 +247,7 @@ class DagsterWorld:
 def why_failed(result: dg.ExecuteInProcessResult) -> str:
     """The message of the run's failure."""
     assert not result.success
-    data = result.failure_data_for_node(result.job_def.nodes[0].name)
-    assert data is not None
+    (data,) = (event.step_failure_data for event in result.all_events if event.is_step_failure)
     assert data.user_failure_data is not None
     return data.user_failure_data.description or ""
 

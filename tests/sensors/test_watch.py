@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -12,6 +13,7 @@ from headrace.assets import planned
 from headrace.assets.names import hours_key, records_key, stream_key
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.leases.failure import Failure
+from headrace.pipeline.errors import Throttled
 from headrace.pipeline.settings.dagster_block import CheckSettings, DagsterSettings
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import DagsterWorld, key
@@ -164,6 +166,53 @@ def test_a_person_evaluates_all_checks_from_the_ui(watched: Watched):
     assert len(found) == 11
     assert found["no_gaps"].blocking
     assert not found["lag"].blocking
+
+
+def test_where_nothing_can_be_looked_at_each_check_says_so_and_the_tick_keeps_its_cursor(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    def refuses() -> None:
+        raise Throttled("DynamoDB throttles")
+
+    cursor = watched.tick().cursor
+    monkeypatch.setattr(watched.world.world.leases, "scan", refuses)
+    result = watched.tick()
+    assert str(result.skip_reason).count("nothing was checked: DynamoDB throttles") == 1
+    assert (result.cursor, watched.told) == (cursor, [])
+    job = watched.world.defs.resolve_implicit_global_asset_job_def()
+    keys = watched.world.defs.resolve_asset_graph().asset_check_keys
+    run = job.get_subset(asset_check_selection=set(keys)).execute_in_process(instance=watched.world.instance)
+    assert run.success
+    assert {event.passed for event in run.get_asset_check_evaluations()} == {False}
+
+
+def test_an_asset_after_the_records_is_started_by_a_landing_and_not_by_checks_or_observations(
+    watched: Watched,
+):
+    world = watched.world
+
+    @dg.asset(
+        deps=[world.records],
+        automation_condition=dg.AutomationCondition.any_deps_updated() & ~dg.AutomationCondition.in_progress(),
+    )
+    def report() -> None: ...
+
+    defs = dg.Definitions.merge(world.defs, dg.Definitions(assets=[report]))
+    cursor: Any = None
+
+    def asks() -> int:
+        nonlocal cursor
+        result = dg.evaluate_automation_conditions(defs, world.instance, cursor=cursor)
+        cursor = result.cursor
+        return result.total_requested
+
+    asks()
+    watched.tick()
+    assert (asks(), asks()) == (0, 0)
+    world.world.produce(1)
+    assert world.read().success
+    watched.tick()
+    assert (asks(), asks()) == (1, 0)
 
 
 def test_runs_that_land_records_evaluate_no_check(watched: Watched):
