@@ -34,6 +34,9 @@ _ROLES_OF_HOSTS: Final = frozenset({_WEB_IDENTITY, "container-role", "iam-role"}
 """botocore's names of the ways in which a host has a role."""
 _OF_WEB_IDENTITY: Final = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN")
 """The variables by which EKS gives it. What one of them lacks, botocore takes from the profile."""
+_GIVING_KEYS: Final = ("sts", "sso", "sso-oidc")
+"""The services that a profile's credentials may come from, such as STS for a role."""
+_ENDPOINT: Final = "AWS_ENDPOINT_URL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,9 @@ class TaskIdentity:
 
     profile: str | None = None
     files: tuple[tuple[str, str], ...] = ()
-    """Of a profile: where the driver's environment says that the AWS files are. A host that has no such file uses its own ones."""
+    """For a profile: where the driver's environment says that the AWS files are. A host that has no such file uses its own ones."""
+    endpoints: tuple[tuple[str, str], ...] = ()
+    """For a profile: what the driver's environment says of the endpoints of the services that give credentials."""
     keys: AwsKeys | None = None
 
     def session(self) -> Session:
@@ -59,7 +64,7 @@ class TaskIdentity:
         from botocore.configprovider import ConstantProvider
         from botocore.session import Session
 
-        session = Session(profile=self.profile)
+        session = Session() if self.profile is None else self._session_of_profile()
         store: Any = session.get_component("config_store")
         if self.profile is not None:
             for name, path in self.files:
@@ -76,6 +81,38 @@ class TaskIdentity:
             chain.providers[:] = [each for each in chain.providers if each.METHOD in _ROLES_OF_HOSTS]
         return session
 
+    def _session_of_profile(self) -> Session:
+        from botocore.config import Config
+        from botocore.session import Session
+
+        own = Config(ignore_configured_endpoint_urls=True)  # type: ignore[call-arg] # the stubs lack it
+        endpoint_of = self._endpoint_of
+
+        class SessionOfProfile(Session):
+            """A profile with a role makes a client of STS by itself, which asks the environment of its process for the endpoint."""
+
+            def create_client(self, service_name: str, *args: Any, **kwargs: Any) -> Any:
+                if service_name in _GIVING_KEYS:
+                    config: Config | None = kwargs.get("config")
+                    kwargs["config"] = own if config is None else config.merge(own)
+                    kwargs["endpoint_url"] = endpoint_of(self, service_name)
+                return super().create_client(service_name, *args, **kwargs)
+
+        return SessionOfProfile(profile=self.profile)
+
+    def _endpoint_of(self, session: Session, service: str) -> str | None:
+        """The endpoint that botocore would take with the driver's environment and the files of the profile; None: AWS's own."""
+        variables = dict(self.endpoints)
+        name = service.replace("-", "_")
+        profile: dict[str, Any] = session.get_scoped_config()
+        services = session.full_config.get("services", {}).get(profile.get("services"), {})
+        return (
+            variables.get(f"{_ENDPOINT}_{name.upper()}")
+            or variables.get(_ENDPOINT)
+            or services.get(name, {}).get("endpoint_url")
+            or profile.get("endpoint_url")
+        )
+
 
 ROLE_OF_THE_HOST: Final = TaskIdentity()
 
@@ -83,14 +120,16 @@ ROLE_OF_THE_HOST: Final = TaskIdentity()
 def named(profile: str, environ: Mapping[str, str] = os.environ) -> TaskIdentity:
     """The identity of a profile that the settings name."""
     files = tuple((name, environ[variable]) for name, variable in _FILES.items() if variable in environ)
-    return TaskIdentity(profile=profile, files=files)
+    names = (_ENDPOINT, *(f"{_ENDPOINT}_{service.replace('-', '_').upper()}" for service in _GIVING_KEYS))
+    endpoints = tuple((name, environ[name]) for name in names if environ.get(name))
+    return TaskIdentity(profile=profile, files=files, endpoints=endpoints)
 
 
 class DriverIdentity:
     """The identity of this process, to be handed over. Its credentials refresh themselves."""
 
     def __init__(self, profile: str | None = None) -> None:
-        """`profile`: the setting aws.profile."""
+        """The identity by which a driver with these settings asks AWS. `profile`: the setting aws.profile."""
         self._profile = profile
         self._credentials: Any = None
 

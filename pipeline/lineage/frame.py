@@ -78,7 +78,7 @@ ACCOUNTS = {
 
 
 def parsed_frame(entries: Iterable[LedgerEntry | Lost]) -> pd.DataFrame:
-    """The ledger of a typed table: `why` is spread over columns of its own where it is an accounting."""
+    """The ledger of a typed table as a data frame. Where `why` has an accounting, its numbers are columns of their own."""
     frame = lineage_frame(entries)
     accounts = [read_accounting(why) if why.startswith("{") else Accounting(0, 0) for why in frame["why"]]
     values: dict[str, Any] = {

@@ -54,7 +54,7 @@ def _reaches(story: Story) -> Iterator[tuple[date, date]]:
 
 
 def arrivals_on(days: Days) -> tuple[datetime, datetime]:
-    """Between which moments the first record of a range arrived whose `first_day` is one of these."""
+    """The moments between which a range's first record arrived, if its `first_day` is one of these days."""
     first = _midnight(days.first) + APPROXIMATE if days.first > date.min else _midnight(date.min)
     # date.max has no day after it, and date.min none before: adding would overflow.
     last = _midnight(days.last + _ONE_DAY) + APPROXIMATE if days.last < date.max else _midnight(date.max)
@@ -66,7 +66,7 @@ def _midnight(day: date) -> datetime:
 
 
 def ranges_one_by_one(joined: Story, apart: Story, days: Days) -> Story:
-    """The joined ranges, and in the place of those of the days each range by itself (`apart`)."""
+    """The story with its ranges of these days one by one, as `apart` has them; its other ranges stay joined."""
     steps: dict[ShardKey, tuple[Step, ...]] = {}
     for key, shard_steps in joined.steps.items():
         rest = [step for step in shard_steps if not _came_on(step, days)]

@@ -30,7 +30,7 @@ class HandingOver:
     clock: Clock
 
     def hand_over(self, row: Lease, to: str) -> str:
-        """Returns what happens now, as a sentence."""
+        """Give the shard to the worker `to`, now or after the wave that reads it. Returns a sentence that says what happens."""
         shard = partition_of(row.key)
         if row.holder == to and row.checkpoint_owner is None:
             return f"{shard} is {to}'s already"

@@ -85,7 +85,7 @@ def wrong_accounts(story: Story) -> Iterator[Wrong]:
 
 
 def wrong_replacements(story: Story) -> Iterator[Wrong]:
-    """The replacements without a raised generation, or with numbers of older rows that can't be."""
+    """The replacements whose commit didn't raise the generation of the shard, and those that count older rows in a way that can't be."""
     # By the snapshot, too: only a generation that the same commit has raised refuses a second replacement.
     raised = {
         (step.snapshot, shard_of(key))

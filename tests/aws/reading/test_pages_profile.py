@@ -167,6 +167,31 @@ def test_a_profile_is_looked_up_in_the_files_that_the_driver_names(
     assert credentials.access_key == "streaming"
 
 
+@pytest.mark.parametrize("by", ["variable", "variable of the service", "profile", "services of the profile"])
+@pytest.mark.usefixtures("files_of_the_host")
+def test_a_profiles_role_is_asked_for_where_the_driver_would_ask(
+    aws: LocalAws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, by: str
+) -> None:
+    """The environment of the task's host may name the endpoint of another project's stand-in."""
+    config = "[profile role]\nrole_arn = arn:aws:iam::123456789012:role/r\nsource_profile = streaming\nregion = eu-west-1\n"
+    if by == "variable":
+        monkeypatch.setenv("AWS_ENDPOINT_URL", aws.endpoint)
+    elif by == "variable of the service":
+        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:2")
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", aws.endpoint)
+    elif by == "profile":
+        config += f"endpoint_url = {aws.endpoint}\n"
+    else:
+        config += f"services = here\n[services here]\nsts =\n  endpoint_url = {aws.endpoint}\n"
+    (tmp_path / "config").write_text(config)
+    identity = named("role")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "http://127.0.0.1:1")
+    credentials = identity.session().get_credentials()
+    assert credentials is not None
+    assert str(credentials.get_frozen_credentials().access_key).startswith("ASIA")
+
+
 @pytest.mark.usefixtures("files_of_the_host")
 def test_after_a_refusal_of_keys_the_host_s_files_are_read_again(batch: Batch, tmp_path: Path) -> None:
     """A worker of Spark lives for many runs, and the keys of a file may be replaced meanwhile."""

@@ -51,7 +51,7 @@ class ServerKey:
         return _hash(json.dumps(asdict(self), sort_keys=True))
 
     def differences(self, candidate: ServerKey) -> tuple[str, ...]:
-        """What another key of the same project has otherwise, in words."""
+        """The names of what is not the same in another key of the same project, for people."""
         words = {"engine": "Headrace's version", "python": "Python", "packages": "the installed packages"}
         names = sorted({*self.environment, *candidate.environment})
         return (
