@@ -59,7 +59,9 @@ def check_specs(settings: Settings) -> list[dg.AssetCheckSpec]:
 def build_checks(wiring: Wiring) -> dg.AssetChecksDefinition:
     settings = wiring.settings
 
-    @dg.multi_asset_check(name=f"{slug(settings.application)}_checks", specs=check_specs(settings), can_subset=True)
+    @dg.multi_asset_check(
+        name=f"{slug(settings.application)}_checks", specs=check_specs(settings), can_subset=True
+    )
     def checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         asked = context.selected_asset_check_keys
         looking = Looking(settings, wiring.ports.clock)
@@ -106,7 +108,9 @@ def _last_proof(settings: Settings, instance: dg.DagsterInstance) -> tuple[datet
     proved_at = None if held is None else datetime.fromtimestamp(held.timestamp, UTC)
     if observed and (held is None or observed[0].timestamp > held.timestamp):
         seen = observed[0].asset_observation
-        return proved_at, str(seen.metadata["in short"].value) if seen and "in short" in seen.metadata else "no"
+        return proved_at, str(
+            seen.metadata["in short"].value
+        ) if seen and "in short" in seen.metadata else "no"
     return proved_at, ""
 
 

@@ -2,7 +2,6 @@
 over time."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
 
 import dagster as dg
 
@@ -12,8 +11,8 @@ from headrace.assets.reporter import VALID_THROUGH
 from headrace.assets.shown import totals_of
 from headrace.pipeline.checking.lag import lag_of, stream_of
 from headrace.pipeline.checking.look import Look
-from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.landing.valid_through import overall
+from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.settings.model import Settings
 
 

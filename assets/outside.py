@@ -69,7 +69,12 @@ def _coordination(settings: Settings) -> list[dg.AssetSpec]:
     streams = [spec.key for spec in streams_outside(settings)]
     tables = (
         (workers_key(settings), settings.worker_table, "the workers' beats", []),
-        (leader_key(settings), settings.state_table, "the lock of the leader, who assigns shards to workers", []),
+        (
+            leader_key(settings),
+            settings.state_table,
+            "the lock of the leader, who assigns shards to workers",
+            [],
+        ),
         (
             leases_key(settings),
             settings.lease_table,
@@ -156,5 +161,3 @@ def hours_of(settings: Settings) -> dg.HourlyPartitionsDefinition | None:
     return dg.HourlyPartitionsDefinition(
         start_date=since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     )
-
-

@@ -5,7 +5,9 @@ from headrace.pipeline.ports.table_facts import Column
 
 RECORD_COLUMNS = (
     Column("stream", "string", "Name of the Kinesis stream"),
-    Column("stream_epoch", "long", "When the stream was created, in seconds: a stream made again is another one"),
+    Column(
+        "stream_epoch", "long", "When the stream was created, in seconds: a stream made again is another one"
+    ),
     Column("shard_id", "string", "Unique within stream and stream_epoch only"),
     Column("sequence_number", "string", "Decimal digits; compare as a number"),
     Column("sub_sequence_number", "long", "Place within a KPL aggregate"),
@@ -14,5 +16,9 @@ RECORD_COLUMNS = (
     Column("arrival_ts", "timestamptz", "When Kinesis received the record"),
     Column("data", "binary", "The payload, untouched"),
     Column("decode_error", "string", "Why a record couldn't be taken apart; data then holds it whole"),
-    Column("sort_key", "string", "Sorts a shard's records: digits of the sequence number, it, the sub-sequence number"),
+    Column(
+        "sort_key",
+        "string",
+        "Sorts a shard's records: digits of the sequence number, it, the sub-sequence number",
+    ),
 )

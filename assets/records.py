@@ -18,7 +18,16 @@ from headrace.assets.progress import Progress
 from headrace.assets.record_columns import RECORD_COLUMNS
 from headrace.assets.records_config import CONFIG_SCHEMA, RecordsConfig, read_config
 from headrace.assets.reporter import Reporter
-from headrace.assets.shown import Layer, code_version, freshness, list_of, schema_of, shown, table_name, totals
+from headrace.assets.shown import (
+    Layer,
+    code_version,
+    freshness,
+    list_of,
+    schema_of,
+    shown,
+    table_name,
+    totals,
+)
 from headrace.pipeline.app.wiring import Hints, Wiring
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.shards.partition import lease_key_of, partition_of

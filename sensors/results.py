@@ -10,7 +10,6 @@ from headrace.pipeline.duties.fleet.sensor_turn import Turn
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.instance import KnownInstance
 
-
 _BAR = " | "
 _MOST_SAID = 200
 """Characters of a sentence that a cursor keeps: Dagster copies the cursor into the row of each tick."""
@@ -52,6 +51,4 @@ def result(
         return dg.SensorResult(
             run_requests=run_requests, cursor=cursor, dynamic_partitions_requests=partitions
         )
-    return dg.SensorResult(
-        skip_reason=turn.sentence, cursor=cursor, dynamic_partitions_requests=partitions
-    )
+    return dg.SensorResult(skip_reason=turn.sentence, cursor=cursor, dynamic_partitions_requests=partitions)

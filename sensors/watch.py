@@ -60,7 +60,9 @@ def build_watch(wiring: Wiring, kept_instance: KeptInstance) -> dg.SensorDefinit
             events, sentence, cursor = watching.tick(instance, state_in(context.cursor))
         except HeadraceError as error:
             return dg.SensorResult(skip_reason=f"watch: nothing was checked: {error}", cursor=context.cursor)
-        return dg.SensorResult(skip_reason=sentence, cursor=with_sentence(cursor, sentence), asset_events=events)
+        return dg.SensorResult(
+            skip_reason=sentence, cursor=with_sentence(cursor, sentence), asset_events=events
+        )
 
     return watch
 
@@ -96,9 +98,7 @@ class _Watching:
     def __post_init__(self) -> None:
         self.looking = Looking(self.wiring.settings, self.wiring.ports.clock)
 
-    def tick(
-        self, instance: dg.DagsterInstance, cursor: str | None
-    ) -> tuple[list[Event], str, str | None]:
+    def tick(self, instance: dg.DagsterInstance, cursor: str | None) -> tuple[list[Event], str, str | None]:
         settings = self.wiring.settings
         look = look_at(self.wiring, self.looking, instance)
         found = verdicts(look, settings.dagster.checks, settings.upkeep, self.looking.lags_before)
@@ -126,7 +126,11 @@ class _Watching:
 
     def _is_time_to_observe(self, look: Look) -> bool:
         snapshot = None if look.facts is None else look.facts.snapshot
-        every = _MOVING if snapshot != self._snapshot or any(lag_of(row, look) for row in look.leases) else _AT_REST
+        every = (
+            _MOVING
+            if snapshot != self._snapshot or any(lag_of(row, look) for row in look.leases)
+            else _AT_REST
+        )
         if self._now - self._observed_at < every.total_seconds():
             return False
         self._observed_at, self._snapshot = self._now, snapshot
@@ -155,7 +159,9 @@ class _Watching:
             )
             for begin in begins
         ]
-        return list(events), json.dumps({"upto": told.upto.isoformat(timespec="minutes"), "moved": told.moved})
+        return list(events), json.dumps(
+            {"upto": told.upto.isoformat(timespec="minutes"), "moved": told.moved}
+        )
 
 
 def _read(cursor: str | None) -> HoursTold | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
+from headrace.pipeline.checking.hash_keys import unread
 from headrace.pipeline.checking.lag import Lag, lags, risks
 from headrace.pipeline.checking.look import Look, TargetLook
 from headrace.pipeline.checking.verdict import About, Offender, Verdict
@@ -12,7 +13,6 @@ from headrace.pipeline.core.shards.partition import partition_of, read_name
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted, time_in_words
-from headrace.pipeline.inspect.cover import uncovered
 from headrace.pipeline.settings.dagster_block import CheckSettings
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
@@ -82,7 +82,9 @@ def no_duplicates(look: Look) -> Verdict:
 
 def parents_before_children(look: Look) -> Verdict:
     offenders = [
-        Offender(f"{child.stream.name}/{child.shard_id}", f"has records while its parent {parent} hasn't ended")
+        Offender(
+            f"{child.stream.name}/{child.shard_id}", f"has records while its parent {parent} hasn't ended"
+        )
         for child, parent in _early_children(look)
     ]
     return Verdict(
@@ -102,7 +104,9 @@ def _early_children(look: Look) -> Iterator[tuple[ShardKey, str]]:
     by_name = {(key.stream.name, key.shard_id): key for key in _present(look.positions)}
     for row in look.leases:
         name = read_name(row.key)
-        for stream in {key.stream.name for key in look.positions.shards} if name.stream is None else {name.stream}:
+        for stream in (
+            {key.stream.name for key in look.positions.shards} if name.stream is None else {name.stream}
+        ):
             child = by_name.get((stream, row.shard_id))
             if child is None or look.positions.shards[child].sequence is None:
                 continue
@@ -120,8 +124,8 @@ def _present(positions: Positions) -> Iterator[ShardKey]:
 
 def hash_keys_covered(look: Look) -> Verdict:
     offenders = [
-        Offender(gap.stream or "the stream", f"no open lease for hash keys {gap.gap.start} to {gap.gap.end}")
-        for gap in (uncovered(look.leases) if look.leases else ())
+        Offender(stream or "the stream", f"no open lease for hash keys {gap.start} to {gap.end}")
+        for stream, gap in unread(look.leases)
     ]
     return Verdict(
         check="hash_keys_covered",
@@ -188,7 +192,10 @@ def shards_read(look: Look) -> Verdict:
     return Verdict(
         check="shards_read",
         sentence=_told(
-            offenders, "shard can't be read or landed", "no shard fails", more="shards can't be read or landed"
+            offenders,
+            "shard can't be read or landed",
+            "no shard fails",
+            more="shards can't be read or landed",
         ),
         offenders=tuple(offenders),
     )
@@ -313,8 +320,12 @@ def _quarantine_rate(target: TargetLook, limits: CheckSettings) -> Verdict:
         check="quarantine_rate",
         about=About.QUARANTINE,
         target=target.name,
-        sentence=told if aside + parsed else f"nothing came in the last hour; {counted(total, 'record')} in all",
-        offenders=(Offender(target.quarantine, f"{told}; allowed: {limits.quarantined:.1%}"),) if is_bad else (),
+        sentence=told
+        if aside + parsed
+        else f"nothing came in the last hour; {counted(total, 'record')} in all",
+        offenders=(Offender(target.quarantine, f"{told}; allowed: {limits.quarantined:.1%}"),)
+        if is_bad
+        else (),
     )
 
 
@@ -324,7 +335,9 @@ def _told(
     if not offenders:
         return good
     sentence = counted(len(offenders), one, more)
-    return f"{sentence}: {offenders[0].name} {offenders[0].what}" if first or len(offenders) == 1 else sentence
+    return (
+        f"{sentence}: {offenders[0].name} {offenders[0].what}" if first or len(offenders) == 1 else sentence
+    )
 
 
 def _in_words(period: timedelta) -> str:

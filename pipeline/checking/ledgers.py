@@ -32,7 +32,7 @@ class LedgersRead:
     """The sequence number of the newest snapshot whose ledger was read."""
     ends: dict[ShardKey, Position] = field(default_factory=dict)
     """Where the last range of each shard ended."""
-    chains: Chains = Chains()
+    chains: Chains = field(default_factory=Chains)
 
 
 def read_on(read: LedgersRead, entries: Iterable[LedgerEntry | Lost]) -> LedgersRead:

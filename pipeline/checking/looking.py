@@ -12,8 +12,8 @@ from itertools import islice
 from headrace.pipeline.checking.lag import Lag, lags
 from headrace.pipeline.checking.ledgers import LedgersRead, read_on
 from headrace.pipeline.checking.look import Look, TargetLook
-from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.shards.partition import read_name
 from headrace.pipeline.core.shards.position import TRIM, Position, Positions, Start
 from headrace.pipeline.core.shards.stream import ShardKey
@@ -63,9 +63,7 @@ class Looking:
     _asked: str = ""
     """The lease key of the last shard that Kinesis was asked about."""
 
-    def look(
-        self, ports: LookPorts, *, proved_at: datetime | None = None, disproved: str = ""
-    ) -> Look:
+    def look(self, ports: LookPorts, *, proved_at: datetime | None = None, disproved: str = "") -> Look:
         """`proved_at`, `disproved`: what is known of the last proof."""
         rows = ports.leases.scan().leases
         exists = ports.table.exists()
@@ -135,9 +133,7 @@ class Looking:
                 self._retention[facts.stream.name if self.settings.multi else ""] = facts.retention
         return self._retention
 
-    def _waiting(
-        self, rows: Iterable[Lease], positions: Positions, source: ShardSource
-    ) -> frozenset[str]:
+    def _waiting(self, rows: Iterable[Lease], positions: Positions, source: ShardSource) -> frozenset[str]:
         """Shards whose last look was long ago, and that have news: no run has read them."""
         now = self.clock.monotonic()
         if now - self._asked_at < _ASK_EVERY.total_seconds():

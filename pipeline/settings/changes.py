@@ -178,7 +178,8 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "dagster.owners.N": _RELOAD,
     "dagster.tags": _RELOAD,
     "dagster.complete_from": SettingChange(
-        Takes.RELOAD, "Hours that are complete already are materialized in the next ticks, some hundred in each."
+        Takes.RELOAD,
+        "Hours that are complete already are materialized in the next ticks, some hundred in each.",
     ),
     "dagster.freshness.warn": _RELOAD,
     "dagster.freshness.fail": _RELOAD,

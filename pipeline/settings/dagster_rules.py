@@ -55,6 +55,4 @@ def _checks(settings: Settings) -> Iterator[Broken]:
         )
     for n, name in enumerate(checks.blocking):
         if name not in CHECKS:
-            yield Broken(
-                f"dagster.checks.blocking.{n}", f"is {name!r}; allowed: {', '.join(sorted(CHECKS))}"
-            )
+            yield Broken(f"dagster.checks.blocking.{n}", f"is {name!r}; allowed: {', '.join(sorted(CHECKS))}")

@@ -10,8 +10,8 @@ import pytest
 
 from headrace.assets.names import parsed_key, quarantine_key, records_key
 from headrace.pipeline.clock import SystemIds, SystemTimer
-from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.lake.table.facts import facts_of
+from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.ports.table_facts import TableFacts
 from headrace.pipeline.settings.model import Settings, StreamSettings
@@ -113,7 +113,11 @@ def test_the_columns_of_a_typed_table_lead_back_to_the_record(deployment: Deploy
     assert {"shard_id", "id"} <= {column.name for column in schema.columns}
     assert lineage.deps_by_column["shard_id"] == [dg.TableColumnDep(records, "shard_id")]
     assert lineage.deps_by_column["id"] == [dg.TableColumnDep(records, "data")]
-    assert metadata["dagster/table_name"].value == metadata["dagster/relation_identifier"].value == SETTINGS.table
+    assert (
+        metadata["dagster/table_name"].value
+        == metadata["dagster/relation_identifier"].value
+        == SETTINGS.table
+    )
     assert metadata["dagster/uri"].value.endswith(SETTINGS.table.replace(".", "/"))
 
 
@@ -181,7 +185,9 @@ def test_the_redrive_job_moves_records_that_can_be_parsed_now(deployment: Deploy
     (done,) = [event for event in result.all_events if event.is_successful_output]
     told = {name: value.value for name, value in done.step_output_data.metadata.items()}
     assert told == {"parsed again": 2, "mended": 1, "left quarantine": 1, "still set aside": 1, "portions": 1}
-    for made, key in zip(result.get_asset_materialization_events(), (parsed_key, quarantine_key), strict=True):
+    for made, key in zip(
+        result.get_asset_materialization_events(), (parsed_key, quarantine_key), strict=True
+    ):
         assert made.asset_key == key(APPLICATION, SETTINGS)
         assert {name: value.value for name, value in made.materialization.metadata.items()} == told
     bed.check()

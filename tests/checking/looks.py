@@ -50,7 +50,9 @@ def positions() -> dict[ShardKey, Position]:
 
 
 def facts(name: str = "lake.orders", *, rows: int = 1000, files: int = 3, lately: int = 0) -> TableFacts:
-    return TableFacts(name=name, location=f"/lake/{name}", rows=rows, files=files, bytes=9000, added_lately=lately)
+    return TableFacts(
+        name=name, location=f"/lake/{name}", rows=rows, files=files, bytes=9000, added_lately=lately
+    )
 
 
 def healthy(at: datetime = NOW) -> Look:

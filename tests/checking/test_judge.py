@@ -75,7 +75,9 @@ def test_a_check_fails_on_its_damage_alone_and_names_what_is_wrong(check: str):
 
 def test_a_recorded_loss_fails_for_a_week_and_is_only_counted_afterwards():
     def lost(ago: timedelta) -> Look:
-        return replace(healthy(), chains=Chains(skips=(("orders/1", NOW - ago, "records up to 20 are lost"),)))
+        return replace(
+            healthy(), chains=Chains(skips=(("orders/1", NOW - ago, "records up to 20 are lost"),))
+        )
 
     assert failing(lost(DAY)) == {"no_gaps"}
     assert failing(lost(8 * DAY)) == set()

@@ -30,7 +30,9 @@ def test_a_missing_range_is_a_break_and_one_that_landed_before_is_an_overlap():
 
 def test_a_person_may_move_a_position_back_and_that_is_remembered():
     back = a_range(A, 10, 3, kind=Kind.REPOSITION)
-    read = read_on(LedgersRead(), [entry(1, a_range(A, None, 10)), entry(2, back), entry(3, a_range(A, 3, 9))])
+    read = read_on(
+        LedgersRead(), [entry(1, a_range(A, None, 10)), entry(2, back), entry(3, a_range(A, 3, 9))]
+    )
     assert (read.chains.breaks, read.chains.overlaps, read.chains.moved) == ((), (), 2)
 
 

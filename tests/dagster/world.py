@@ -73,7 +73,9 @@ class Ports:
     def table_facts(self, name: str) -> TableFacts | None:
         if name != self.world.settings.landing.table:
             return None
-        return TableFacts(name=name, location="memory://lake/orders", rows=len(self.world.landed()), files=1, bytes=1200)
+        return TableFacts(
+            name=name, location="memory://lake/orders", rows=len(self.world.landed()), files=1, bytes=1200
+        )
 
     def files(self, _user: str) -> Any:
         return self.world.files

@@ -160,7 +160,9 @@ def test_six_hours_at_rest_leave_few_events(watched: Watched):
 def test_a_person_evaluates_all_checks_from_the_ui(watched: Watched):
     job = watched.world.defs.resolve_implicit_global_asset_job_def()
     keys = watched.world.defs.resolve_asset_graph().asset_check_keys
-    result = job.get_subset(asset_check_selection=set(keys)).execute_in_process(instance=watched.world.instance)
+    result = job.get_subset(asset_check_selection=set(keys)).execute_in_process(
+        instance=watched.world.instance
+    )
     assert result.success
     found = {event.check_name: event for event in result.get_asset_check_evaluations()}
     assert len(found) == 11
@@ -193,7 +195,8 @@ def test_an_asset_after_the_records_is_started_by_a_landing_and_not_by_checks_or
 
     @dg.asset(
         deps=[world.records],
-        automation_condition=dg.AutomationCondition.any_deps_updated() & ~dg.AutomationCondition.in_progress(),
+        automation_condition=dg.AutomationCondition.any_deps_updated()
+        & ~dg.AutomationCondition.in_progress(),
     )
     def report() -> None: ...
 

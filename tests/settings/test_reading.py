@@ -154,6 +154,8 @@ _A_TARGET = {
     "HEADRACE__PARSE__0__SCHEMA": "id INT",
 }
 _ALSO = {
+    "dagster.freshness.warn": {"HEADRACE__DAGSTER__FRESHNESS__FAIL": "1h"},
+    "landing.catalog": {"HEADRACE__LANDING__STATE": "s3://b/state"},
     "parse.0.format": {"HEADRACE__PARSE__0__CALLABLE": "package.module:function"},
     "parse.0.callable": {"HEADRACE__PARSE__0__FORMAT": "callable"},
     "parse.0.schemas": {
@@ -189,12 +191,9 @@ def test_every_setting_can_be_set_by_its_variable(key: str, hint: object):
         }
     if key.startswith("former_streams_delete"):
         environ["HEADRACE__FORMER_STREAMS"] = "provided"
-    if key == "dagster.freshness.warn":
-        environ["HEADRACE__DAGSTER__FRESHNESS__FAIL"] = "1h"
-    if key == "landing.catalog":
-        environ["HEADRACE__LANDING__STATE"] = "s3://b/state"
+    environ = _ALSO.get(key, {}) | environ
     if key.startswith("parse."):
-        environ = _A_TARGET | _ALSO.get(key, {}) | environ
+        environ = _A_TARGET | environ
     if key == "kcl.mode":
         environ["HEADRACE__KCL__HEARTBEAT"] = "lease"
     if key == "kcl.failover":
