@@ -67,7 +67,7 @@ def found_key(settings: Settings) -> dg.AssetKey:
 
 def _coordination(settings: Settings) -> list[dg.AssetSpec]:
     streams = [spec.key for spec in streams_outside(settings)]
-    tables = (
+    tables: tuple[tuple[dg.AssetKey, str, str, list[dg.AssetKey]], ...] = (
         (workers_key(settings), settings.worker_table, "the workers' beats", []),
         (
             leader_key(settings),

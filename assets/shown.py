@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict
 
 import dagster as dg
 
@@ -31,7 +31,15 @@ class Layer(StrEnum):
     UPKEEP = "upkeep"
 
 
-def shown(settings: Settings, layer: Layer) -> dict[str, Any]:
+class Shown(TypedDict):
+    """Arguments of an asset, or of its spec."""
+
+    group_name: str
+    owners: list[str]
+    tags: dict[str, str]
+
+
+def shown(settings: Settings, layer: Layer) -> Shown:
     """What the settings say of each asset of this layer."""
     dagster = settings.dagster
     return {

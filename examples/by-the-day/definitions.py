@@ -29,7 +29,8 @@ def orders_by_day(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Non
     records = _table().scan(
         row_filter=f"arrival_ts >= '{since}' and arrival_ts < '{before}'", selected_fields=("data",)
     )
-    orders = [json.loads(payload) for payload in records.to_arrow()["data"].to_pylist()]
+    payloads = records.to_arrow()["data"].to_pylist()
+    orders = [json.loads(payload) for payload in payloads if payload is not None]
     counted = {"orders": len(orders), "amount": sum(order["amount"] for order in orders)}
     DAYS.mkdir(exist_ok=True)
     (DAYS / f"{context.partition_key}.json").write_text(json.dumps(counted))

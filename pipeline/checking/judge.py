@@ -57,7 +57,7 @@ def no_gaps(look: Look) -> Verdict:
             offenders,
             "place where records are missing",
             "each range of the ledgers begins where the one before ended"
-            + (f"; {counted(older, 'loss', 'losses')} from more than a week ago" if older else ""),
+            + (f"; older than a week: {counted(older, 'loss', 'losses')}" if older else ""),
             more="places where records are missing",
         ),
         offenders=tuple(offenders),

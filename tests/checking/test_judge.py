@@ -81,7 +81,7 @@ def test_a_recorded_loss_fails_for_a_week_and_is_only_counted_afterwards():
 
     assert failing(lost(DAY)) == {"no_gaps"}
     assert failing(lost(8 * DAY)) == set()
-    assert "1 loss from more than a week ago" in judged(lost(8 * DAY))["no_gaps"].sentence
+    assert "older than a week: 1 loss" in judged(lost(8 * DAY))["no_gaps"].sentence
 
 
 def test_a_shard_at_its_tip_has_no_lag_however_long_ago_it_was_read():
