@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
-from headrace.assets.names import records_key, stream_key
+from headrace.assets.names import leases_key, records_key, stream_key
 from headrace.assets.outside import found_key
 from headrace.assets.reporter import VALID_THROUGH
 from headrace.assets.shown import totals_of
@@ -17,13 +17,26 @@ from headrace.pipeline.settings.model import Settings
 
 
 def observations(settings: Settings, look: Look) -> Iterator[dg.AssetObservation]:
-    """One for each stream, and one for the lake table."""
+    """One for each stream, one for the lease table, and one for the lake table."""
     for stream, rows in _by_stream(settings, look).items():
         yield dg.AssetObservation(_key(settings, stream), metadata=_of_stream(settings, look, rows))
+    yield dg.AssetObservation(leases_key(settings), metadata=_of_leases(look))
     if look.facts is not None:
         through = overall(look.through, look.positions)
         told = {} if through is None else {VALID_THROUGH: dg.MetadataValue.timestamp(through)}
         yield dg.AssetObservation(records_key(settings), metadata={**totals_of(look.facts), **told})
+
+
+def _of_leases(look: Look) -> dict[str, dg.MetadataValue]:
+    is_open = [row for row in look.leases if not row.has_ended]
+    number = dg.MetadataValue.int
+    return {
+        "rows": number(len(look.leases)),
+        "open leases": number(len(is_open)),
+        "open leases without an owner": number(sum(row.holder is None for row in is_open)),
+        "workers with leases": number(len({row.holder for row in is_open if row.holder is not None})),
+        "handovers under way": number(sum(row.checkpoint_owner is not None for row in is_open)),
+    }
 
 
 def _by_stream(settings: Settings, look: Look) -> Mapping[str, list[Lease]]:

@@ -10,7 +10,7 @@ import pytest
 from dagster._core.loader import LoadingContextForTest
 
 from headrace.assets import planned
-from headrace.assets.names import hours_key, records_key, stream_key
+from headrace.assets.names import hours_key, leases_key, proof_key, records_key, stream_key
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.leases.failure import Failure
 from headrace.pipeline.errors import Throttled
@@ -149,12 +149,36 @@ def test_the_observation_of_the_lake_table_has_its_totals(watched: Watched):
     assert seen["dagster/row_count"].value == 10
 
 
+def test_the_lease_table_is_observed_with_its_leases(watched: Watched):
+    seen = watched.observed(watched.tick())[leases_key(watched.world.settings)].metadata
+    assert {name: value.value for name, value in seen.items()} == {
+        "rows": 2,
+        "open leases": 2,
+        "open leases without an owner": 0,
+        "workers with leases": 1,
+        "handovers under way": 0,
+    }
+
+
+def test_a_proof_that_did_not_hold_is_a_failing_check_until_the_next_one_holds(watched: Watched):
+    world = watched.world
+    proof = proof_key(world.settings)
+    watched.tick()
+    said = {"in short": "not proved: 2 rows are there twice"}
+    world.instance.report_runless_asset_event(dg.AssetObservation(proof, metadata=said))
+    assert watched.checks(watched.tick()) == {"last_proof": False}
+    (event,) = watched.told
+    assert (event.description, event.severity) == (said["in short"], dg.AssetCheckSeverity.ERROR)
+    world.instance.report_runless_asset_event(dg.AssetMaterialization(proof))
+    assert watched.checks(watched.tick()) == {"last_proof": True}
+
+
 def test_six_hours_at_rest_leave_few_events(watched: Watched):
     first = len(watched.tick().asset_events) + len(watched.told)
     events = 0
     for _ in range(6 * 12):
         events += len(watched.tick(timedelta(minutes=5)).asset_events) + len(watched.told)
-    assert events <= first + 12 + 6
+    assert events <= first + 12 + 6 + 6
 
 
 def test_a_person_evaluates_all_checks_from_the_ui(watched: Watched):
