@@ -1,10 +1,11 @@
 """A run tells how far it is while it catches up, one line a minute while it keeps up, and its shards at its end."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from headrace.assets.progress import Progress
 from headrace.pipeline.core.ledger.batch import Staged
+from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.duties.waves.report import Landed, Problem, WaveReport
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import key
@@ -52,6 +53,15 @@ def test_the_last_line_of_catching_up_comes_at_once():
     assert run.wave(10, (0, timedelta(hours=1))) is not None
     assert run.wave(2, (0, timedelta(minutes=1))) is None
     assert run.wave(1, (0, TIP)) == "1 of 1 shard caught up, 30.0 MB in 300 records, 6.7 MB/s"
+
+
+def test_a_shard_that_has_ended_has_caught_up():
+    run = a_run()
+    run.clock.pause(10)
+    landed = _landed(0, timedelta(minutes=5), 100)
+    ended = replace(landed, staged=replace(landed.staged, upto=Position(2, ended=True)))
+    line = run.progress.waved(WaveReport(landed=(ended, _landed(1, timedelta(hours=1), 100)), snapshot=7))
+    assert line == "1 of 2 shards caught up, 20.0 MB in 200 records, 2.0 MB/s"
 
 
 def test_a_run_that_keeps_up_tells_one_line_a_minute_that_sums_up():

@@ -36,6 +36,12 @@ def test_a_person_may_move_a_position_back_and_that_is_remembered():
     assert (read.chains.breaks, read.chains.overlaps, read.chains.moved) == ((), (), 2)
 
 
+def test_a_repair_may_begin_anywhere_because_a_person_follows_the_rows_of_the_table():
+    repaired = a_range(A, 7, 12, kind=Kind.REPAIR)
+    read = read_on(LedgersRead(), [entry(1, a_range(A, None, 10)), entry(2, repaired)])
+    assert (read.chains.breaks, read.chains.overlaps) == ((), ())
+
+
 def test_skipped_records_are_told_with_their_reason():
     skipped = a_range(A, None, 10, kind=Kind.SKIPPED)
     ((shard, at, sentence),) = read_on(LedgersRead(), [entry(1, skipped)]).chains.skips
