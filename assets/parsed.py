@@ -5,7 +5,7 @@ target's quarantine table. Runs of the job `<application>_parse` do so by themse
 person may materialize the asset at any time, also beside such a run.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import dagster as dg
@@ -20,7 +20,7 @@ from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.choices import ParseFormat
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.typed.wave import ParsedWave
+from headrace.pipeline.typed.done_wave import Wave
 
 
 def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
@@ -41,22 +41,17 @@ def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
         required_resource_keys={resource_key(settings, "spark")},
     )
     def parsed(context: dg.AssetExecutionContext) -> Iterator[Any]:
-        waves: list[ParsedWave] = []
+        waves: list[Wave] = []
         try:
-            for wave in wiring.targets.parsing(target, context.run.run_id).waves(
-                at_most=settings.times.linger
-            ):
-                context.log.info(str(wave))
-                for note in wave.notes:
-                    context.log.warning(note)
-                waves.append(wave)
+            parsing = wiring.targets.parsing(target, context.run.run_id)
+            note_waves(context, parsing.waves(at_most=settings.times.linger), waves)
         except HeadraceError as error:
             raise RunFailed(str(error), parsed_metadata(target, waves)) from error
         if not did_something(waves):
             context.log.info("nothing new to parse: %s has all that the lake table has", target.table)
             if not _is_expected(context):
                 return
-        if any(wave.quarantined for wave in waves):
+        if any(wave.aside for wave in waves):
             context.log_event(
                 dg.AssetMaterialization(
                     quarantine_key(settings, target), metadata=set_aside_metadata(wiring.ports, target, waves)
@@ -79,7 +74,7 @@ def _description(settings: Settings, target: ParseSettings) -> str:
     )
 
 
-def did_something(waves: Sequence[ParsedWave]) -> bool:
+def did_something(waves: Sequence[Wave]) -> bool:
     return any(wave.snapshot is not None or wave.settled for wave in waves)
 
 
@@ -95,13 +90,24 @@ def totals_of_target(ports: Ports, settings: Settings, target: ParseSettings) ->
     return {**totals(ports, target.table), **columns_of(ports, settings, target.table)}
 
 
-def parsed_metadata(target: ParseSettings, waves: Sequence[ParsedWave]) -> dict[str, dg.MetadataValue]:
+def note_waves(
+    context: dg.AssetExecutionContext | dg.OpExecutionContext, waves: Iterable[Wave], done: list[Wave]
+) -> None:
+    """Tell of each wave in the run's log. `done`: gets the waves, also those before one that fails."""
+    for wave in waves:
+        context.log.info(str(wave))
+        for note in wave.notes:
+            context.log.warning(note)
+        done.append(wave)
+
+
+def parsed_metadata(target: ParseSettings, waves: Sequence[Wave]) -> dict[str, dg.MetadataValue]:
     """What these waves did, as metadata of one materialization."""
     number = dg.MetadataValue.int
     dropped = all_dropped(wave.dropped for wave in waves)
     return {
-        "rows": number(sum(wave.parsed for wave in waves)),
-        "quarantined": number(sum(wave.quarantined for wave in waves)),
+        "rows": number(sum(wave.landed for wave in waves)),
+        "quarantined": number(sum(wave.aside for wave in waves)),
         **{f"dropped by {why}": number(rows) for why, rows in dropped.items()},
         "waves": number(len(waves)),
         "behind": dg.MetadataValue.bool(not waves or not waves[-1].is_last),
@@ -111,9 +117,9 @@ def parsed_metadata(target: ParseSettings, waves: Sequence[ParsedWave]) -> dict[
     }
 
 
-def set_aside_metadata(ports: Ports, target: ParseSettings, waves: Sequence[ParsedWave]) -> dict[str, Any]:
+def set_aside_metadata(ports: Ports, target: ParseSettings, waves: Sequence[Wave]) -> dict[str, Any]:
     """What these waves brought into the quarantine table."""
     return {
-        "rows": dg.MetadataValue.int(sum(wave.quarantined for wave in waves)),
+        "rows": dg.MetadataValue.int(sum(wave.aside for wave in waves)),
         **totals(ports, target.quarantine),
     }

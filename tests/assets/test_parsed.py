@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from headrace.assets.names import parsed_key, quarantine_key, records_key
-from headrace.pipeline.clock import SystemIds, SystemTimer
+from headrace.pipeline.clock import SystemIds, thread_timer
 from headrace.pipeline.lake.table.facts import facts_of
 from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.ports.lineage import LineageTable
@@ -30,7 +30,7 @@ class PortsOfBed:
 
     bed: Bed
     ids = SystemIds()
-    timer = SystemTimer()
+    timer = staticmethod(thread_timer)
 
     @property
     def clock(self) -> StandingClock:

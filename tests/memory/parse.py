@@ -21,12 +21,13 @@ from headrace.pipeline.typed.duplicates_plan import Comparison
 from headrace.pipeline.typed.ports import (
     Exchange,
     ParsedTable,
+    Parser,
     QuarantineTable,
-    Redriver,
     SourceLook,
     SourceTable,
     Surveyor,
 )
+from headrace.pipeline.typed.tasks.read import wanted_bounds
 from headrace.pipeline.typed.values import (
     Bound,
     FilePart,
@@ -233,11 +234,10 @@ class MemorySurveyor(Surveyor):
         return tuple(FilePart(*row_shard(key), min(of), max(of), len(of)) for key, of in keys.items())
 
     def _pieces(self, path: str, order: SurveyOrder) -> Iterator[Piece]:
-        wanted = {each.key: each for each in order.bounds}
+        bound_of = wanted_bounds(order)
         for key, rows in self._by_shard(path):
-            is_other = order.others and key.stream in order.streams
-            bound = wanted.get(key, Bound(key) if is_other else None)
-            if bound is None or key in order.closed or key.stream not in order.streams:
+            bound = bound_of(row_shard(key))
+            if bound is None:
                 continue
             keys = [
                 self.source.sort_key(row)
@@ -272,7 +272,7 @@ class MemorySurveyor(Surveyor):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryParser(MemorySurveyor, Redriver):
+class MemoryParser(MemorySurveyor, Parser):
     """Parses rows of `source`. For a redrive, `source` has the rows of the quarantine table; for a replacement, also those of the typed
     table."""
 

@@ -330,7 +330,7 @@ class Rewriting:
     def __init__(self, calls: ServiceCalls) -> None:
         self._calls = calls
 
-    def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
+    def __call__(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
         calls, world = self._calls, self._calls.world
         if not calls.process.alive:
             raise Killed
@@ -339,7 +339,7 @@ class Rewriting:
             world.script(calls.process, "rewriter.rewrite", (groups,))
         if world.call_faults.occurs("hung"):
             world.call_faults.hang(calls.process, "rewriter", world.rng.choice((30.0, 130.0, 400.0)))
-        return world.rewriter.rewrite(groups)
+        return world.rewriter(groups)
 
 
 class Lineage(Port):
