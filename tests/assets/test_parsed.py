@@ -108,7 +108,7 @@ def test_a_run_parses_what_is_new_and_tells_it(deployment: Deployment):
 def test_the_columns_of_a_typed_table_lead_back_to_the_record(deployment: Deployment):
     deployment.bed.land(A, {1: good(1)})
     (made,) = deployment.materialize().get_asset_materialization_events()
-    metadata = made.materialization.metadata
+    metadata: dict[str, Any] = dict(made.materialization.metadata)
     schema, lineage = metadata["dagster/column_schema"].value, metadata["dagster/column_lineage"].value
     records = records_key(APPLICATION)
     assert {"shard_id", "id"} <= {column.name for column in schema.columns}
