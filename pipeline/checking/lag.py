@@ -37,8 +37,10 @@ def lag_of(row: Lease, look: Look) -> timedelta:
     """How old the oldest record may be that hasn't landed yet."""
     if row.has_ended or row.looked_at is None:
         return _NO_LAG
-    is_behind = bool(row.behind_ms) or row.failure is not None or row.key in look.waiting
-    return max(look.at - row.looked_at, _NO_LAG) if is_behind else _NO_LAG
+    # The record may have come long after the last look, so that only the time since it was seen counts.
+    is_behind = bool(row.behind_ms) or row.failure is not None
+    since = row.looked_at if is_behind else look.waiting.get(row.key, look.at)
+    return max(look.at - since, _NO_LAG)
 
 
 def lags(look: Look) -> dict[str, Lag]:

@@ -46,8 +46,8 @@ class Look:
     """Up to when the lake table has all records, by stream."""
     retention: Mapping[str, timedelta] = field(default_factory=dict)
     """By the name of the stream; by an empty one where the application has a single stream."""
-    waiting: frozenset[str] = frozenset()
-    """Lease keys of shards that count as read to their tip, and have unread records all the same."""
+    waiting: Mapping[str, datetime] = field(default_factory=dict)
+    """By lease key: since when a shard that counts as read to its tip has been seen to have unread records all the same."""
     facts: TableFacts | None = None
     """Of the lake table; None before it is made."""
     snapshots: int = 0

@@ -3,11 +3,10 @@ of the lease table and a few requests to the catalog."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import islice
 
 from headrace.pipeline.checking.lag import Lag, lags
 from headrace.pipeline.checking.ledgers import LedgersRead, read_on
@@ -62,6 +61,9 @@ class Looking:
     _asked_at: float = float("-inf")
     _asked: str = ""
     """The lease key of the last shard that Kinesis was asked about."""
+    _news: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)
+    """By lease key: shards that had unread records at the last look. When each was last read, and when the records were
+    first seen."""
 
     def look(self, ports: LookPorts, *, proved_at: datetime | None = None, disproved: str = "") -> Look:
         """`proved_at`, `disproved`: what is known of the last proof."""
@@ -133,27 +135,46 @@ class Looking:
                 self._retention[facts.stream.name if self.settings.multi else ""] = facts.retention
         return self._retention
 
-    def _waiting(self, rows: Iterable[Lease], positions: Positions, source: ShardSource) -> frozenset[str]:
-        """Shards whose last look was long ago, and that have news: no run has read them."""
+    def _waiting(
+        self, rows: Iterable[Lease], positions: Positions, source: ShardSource
+    ) -> dict[str, datetime]:
+        """Ask Kinesis about shards that were read to their tip long ago. One that has news is asked about again at each
+        look, until it is read: a record that came just now is none that waits."""
+        keys = _keys(positions)
+        idle = {
+            row.key: (row.looked_at, key)
+            for row in rows
+            if not row.has_ended and not row.behind_ms and row.looked_at is not None
+            if (key := keys.get((read_name(row.key).stream, row.shard_id))) is not None
+        }
+        # A shard that was read since is no longer what was seen.
+        self._news = {
+            lease: (looked_at, since)
+            for lease, (looked_at, since) in self._news.items()
+            if lease in idle and idle[lease][0] == looked_at
+        }
+        asked = {*self._news, *self._next_to_ask(idle)}
+        if asked:
+            news = source.has_news({idle[k][1]: _place(positions.shards[idle[k][1]]) for k in sorted(asked)})
+            now = self.clock.now()
+            self._news = {
+                lease: self._news.get(lease, (idle[lease][0], now))
+                for lease in asked
+                if idle[lease][1] in news
+            }
+        return {lease: since for lease, (_, since) in self._news.items()}
+
+    def _next_to_ask(self, idle: Mapping[str, tuple[datetime, ShardKey]]) -> list[str]:
+        """The next few of the shards that were looked at long ago, in turn."""
         now = self.clock.monotonic()
         if now - self._asked_at < _ASK_EVERY.total_seconds():
-            return frozenset(key for key, lag in self._lags.items() if lag.lag)
+            return []
         self._asked_at = now
-        keys = _keys(positions)
-        old = sorted(
-            (row.key, key)
-            for row in rows
-            if not row.has_ended and row.looked_at is not None
-            if self.clock.now() - row.looked_at > self.settings.dagster.checks.lag
-            if (key := keys.get((read_name(row.key).stream, row.shard_id))) is not None
-        )
-        after = [pair for pair in old if pair[0] > self._asked] + [p for p in old if p[0] <= self._asked]
-        asked = dict(islice(after, _MOST_ASKED))
-        if not asked:
-            return frozenset()
-        self._asked = list(asked)[-1]
-        news = source.has_news({key: _place(positions.shards[key]) for key in asked.values()})
-        return frozenset(lease for lease, key in asked.items() if key in news)
+        before = self.clock.now() - self.settings.dagster.checks.lag
+        old = sorted(lease for lease, (looked_at, _) in idle.items() if looked_at < before)
+        after = [lease for lease in old if lease > self._asked] or old
+        self._asked = after[:_MOST_ASKED][-1] if after else ""
+        return after[:_MOST_ASKED]
 
 
 def _lost(lineage: LineageTable) -> int | None:

@@ -86,8 +86,13 @@ def test_a_recorded_loss_fails_for_a_week_and_is_only_counted_afterwards():
 
 def test_a_shard_at_its_tip_has_no_lag_however_long_ago_it_was_read():
     assert failing(with_row(healthy(), 1, looked_at=NOW - 5 * HOUR)) == set()
-    waits = replace(with_row(healthy(), 1, looked_at=NOW - 5 * HOUR), waiting=frozenset({shard(1)}))
-    assert "lag" in failing(waits)
+
+    def waits(since: timedelta) -> Look:
+        look = with_row(healthy(), 1, looked_at=NOW - 5 * HOUR)
+        return replace(look, waiting={shard(1): NOW - since})
+
+    assert failing(waits(MINUTE)) == set(), "a record that came just now"
+    assert failing(waits(11 * MINUTE)) == {"lag"}
 
 
 def test_a_shard_that_falls_behind_tells_in_which_time_it_loses_data_at_this_rate():
