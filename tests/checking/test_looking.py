@@ -1,5 +1,6 @@
 """A look finds records that nobody reads, also in a shard that counts as read to its tip."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -8,8 +9,12 @@ import pytest
 from headrace.pipeline.checking.lag import lag_of
 from headrace.pipeline.checking.look import Look
 from headrace.pipeline.checking.looking import Looking, LookPorts
+from headrace.pipeline.core.ledger.filter import ALL_RANGES, RangeFilter
+from headrace.pipeline.core.ledger.ledger import LedgerEntry, LedgerPage, Lost
 from headrace.pipeline.ports.table_facts import TableFacts
 from tests.duties.world import World
+from tests.lake.samples import NOON, a_key, a_range
+from tests.memory.lineage import MemoryLineage
 
 MINUTE = timedelta(minutes=1)
 
@@ -72,7 +77,8 @@ def test_the_lag_is_gone_once_the_shard_is_read(watched: Watched):
     watched.world.tick()
     watched.world.wave(run="third")
     watched.world.wave(run="fourth")
-    assert watched.lag() == timedelta(0)
+    watched.world.produce(0)
+    assert watched.lag() == timedelta(0), "another record, which came just now"
 
 
 def test_the_ledgers_of_each_look_go_on_from_those_of_the_last_one(watched: Watched):
@@ -83,15 +89,25 @@ def test_the_ledgers_of_each_look_go_on_from_those_of_the_last_one(watched: Watc
     assert (chains.breaks, chains.overlaps, chains.skips) == ((), (), ())
 
 
-def test_a_rollback_of_the_table_is_no_gap_and_no_duplicate(watched: Watched):
-    world = watched.world
+class Ledgers(MemoryLineage):
+    """The ledgers that a test states, as those of main."""
+
+    told: tuple[LedgerEntry, ...] = ()
+
+    def entries(self, asked: RangeFilter = ALL_RANGES) -> Iterator[LedgerEntry | Lost]:
+        return (entry for entry in self.told if asked.of(entry) is not None)
+
+
+def ledger(sequence: int, after: int | None, upto: int) -> LedgerEntry:
+    return LedgerEntry(sequence, sequence, NOON, LedgerPage((a_range(a_key(0), after, upto),)))
+
+
+def test_what_a_rollback_took_off_main_is_no_duplicate_when_it_lands_again(watched: Watched):
+    lineage = watched.world.lineage = Ledgers(watched.world.table)
+    lineage.told = (ledger(1, None, 10), ledger(2, 10, 20))
     watched.look()
-    before = world.table.load().snapshot
-    world.produce(0)
-    world.wave(run="third")
-    watched.look()
-    world.table.rollback(before)
-    world.produce(0)
-    world.wave(run="fourth")
-    chains = watched.look().chains
-    assert (chains.breaks, chains.overlaps) == ((), ())
+    lineage.told = (ledger(1, None, 10), ledger(3, 10, 20))
+    assert watched.look().chains.overlaps == ()
+    lineage.told = (*lineage.told, ledger(4, 10, 20))
+    assert len(watched.look().chains.overlaps) == 1
+    assert len(watched.look().chains.overlaps) == 1, "it stays until the history is another one"
