@@ -14,8 +14,8 @@ import dagster as dg
 from headrace.assets.names import lineage_key, parsed_key, proof_key, quarantine_key, records_key, slug
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.checking.judge import verdicts
-from headrace.pipeline.checking.look import Look
-from headrace.pipeline.checking.looking import Looking
+from headrace.pipeline.checking.look import CheckLook
+from headrace.pipeline.checking.looking import CheckLooking
 from headrace.pipeline.checking.verdict import About, Verdict
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.model import Settings
@@ -64,7 +64,7 @@ def build_checks(wiring: Wiring) -> dg.AssetChecksDefinition:
     )
     def checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         asked = context.selected_asset_check_keys
-        looking = Looking(settings, wiring.ports.clock)
+        looking = CheckLooking(settings, wiring.ports.clock)
         try:
             look = look_at(wiring, looking, context.instance)
         except HeadraceError as error:
@@ -95,7 +95,7 @@ def _unknown(key: dg.AssetCheckKey, why: str) -> dg.AssetCheckResult:
     )
 
 
-def look_at(wiring: Wiring, looking: Looking, instance: dg.DagsterInstance) -> Look:
+def look_at(wiring: Wiring, looking: CheckLooking, instance: dg.DagsterInstance) -> CheckLook:
     proved_at, disproved = _last_proof(wiring.settings, instance)
     return looking.look(wiring.look_ports(), proved_at=proved_at, disproved=disproved)
 

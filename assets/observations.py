@@ -10,13 +10,13 @@ from headrace.assets.outside import found_key
 from headrace.assets.reporter import VALID_THROUGH
 from headrace.assets.shown import totals_of
 from headrace.pipeline.checking.lag import lag_of, stream_of
-from headrace.pipeline.checking.look import Look
+from headrace.pipeline.checking.look import CheckLook
 from headrace.pipeline.core.landing.valid_through import overall
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.settings.model import Settings
 
 
-def observations(settings: Settings, look: Look) -> Iterator[dg.AssetObservation]:
+def observations(settings: Settings, look: CheckLook) -> Iterator[dg.AssetObservation]:
     """One for each stream, one for the lease table, and one for the lake table."""
     for stream, rows in _by_stream(settings, look).items():
         yield dg.AssetObservation(_key(settings, stream), metadata=_of_stream(settings, look, rows))
@@ -27,7 +27,7 @@ def observations(settings: Settings, look: Look) -> Iterator[dg.AssetObservation
         yield dg.AssetObservation(records_key(settings), metadata={**totals_of(look.facts), **told})
 
 
-def _of_leases(look: Look) -> dict[str, dg.MetadataValue]:
+def _of_leases(look: CheckLook) -> dict[str, dg.MetadataValue]:
     is_open = [row for row in look.leases if not row.has_ended]
     number = dg.MetadataValue.int
     return {
@@ -39,7 +39,7 @@ def _of_leases(look: Look) -> dict[str, dg.MetadataValue]:
     }
 
 
-def _by_stream(settings: Settings, look: Look) -> Mapping[str, list[Lease]]:
+def _by_stream(settings: Settings, look: CheckLook) -> Mapping[str, list[Lease]]:
     by_stream: dict[str, list[Lease]] = {}
     for row in look.leases:
         # Without a stream in its key, a row belongs to the only stream of the application.
@@ -52,7 +52,7 @@ def _key(settings: Settings, stream: str) -> dg.AssetKey:
     return stream_key(stream) if settings.stream(stream) is not None else found_key(settings)
 
 
-def _of_stream(settings: Settings, look: Look, rows: list[Lease]) -> dict[str, dg.MetadataValue]:
+def _of_stream(settings: Settings, look: CheckLook, rows: list[Lease]) -> dict[str, dg.MetadataValue]:
     """Each name begins with the application's, because several applications may read the stream."""
     is_open = [row for row in rows if not row.has_ended]
     lags = {row.key: lag_of(row, look).total_seconds() for row in is_open}

@@ -1,7 +1,7 @@
 """The columns of the lake table, for Dagster's pages. The table itself is made by `headrace.pipeline.lake`, which
 imports too much for a code location that only loads its definitions."""
 
-from headrace.pipeline.ports.table_facts import Column
+from headrace.pipeline.ports.described_table import Column
 
 RECORD_COLUMNS = (
     Column("stream", "string", "Name of the Kinesis stream"),

@@ -11,7 +11,7 @@ from headrace.assets.record_columns import RECORD_COLUMNS
 from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.core.words.words import size_in_words
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.ports.table_facts import Column, TableFacts
+from headrace.pipeline.ports.described_table import Column, TableDescription
 from headrace.pipeline.settings.model import Settings
 
 STREAMS = "kinesis"
@@ -102,7 +102,7 @@ def totals(ports: Ports, name: str) -> dict[str, Any]:
     return {} if facts is None else totals_of(facts)
 
 
-def totals_of(facts: TableFacts) -> dict[str, Any]:
+def totals_of(facts: TableDescription) -> dict[str, Any]:
     return {
         "dagster/row_count": dg.MetadataValue.int(facts.rows),
         "dagster/uri": facts.location,

@@ -25,8 +25,8 @@ from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.checking.hours import HoursTold, floor, hours_to_tell
 from headrace.pipeline.checking.judge import verdicts
 from headrace.pipeline.checking.lag import lag_of
-from headrace.pipeline.checking.look import Look
-from headrace.pipeline.checking.looking import Looking
+from headrace.pipeline.checking.look import CheckLook
+from headrace.pipeline.checking.looking import CheckLooking
 from headrace.pipeline.checking.verdict import Verdict
 from headrace.pipeline.core.landing.valid_through import overall
 from headrace.pipeline.core.words.words import counted, time_in_words
@@ -89,14 +89,14 @@ class _Watching:
     """What the sensor remembers in this process. Losing it costs a round of events."""
 
     wiring: Wiring
-    looking: Looking = field(init=False)
+    looking: CheckLooking = field(init=False)
     _told: dict[dg.AssetCheckKey, "_Told"] = field(default_factory=dict)
     _observed_at: float = float("-inf")
     _snapshot: int | None = None
     """The snapshot of the lake table at the last observation."""
 
     def __post_init__(self) -> None:
-        self.looking = Looking(self.wiring.settings, self.wiring.ports.clock)
+        self.looking = CheckLooking(self.wiring.settings, self.wiring.ports.clock)
 
     def tick(self, instance: dg.DagsterInstance, cursor: str | None) -> tuple[list[Event], str, str | None]:
         settings = self.wiring.settings
@@ -124,7 +124,7 @@ class _Watching:
     def _now(self) -> float:
         return self.wiring.ports.clock.monotonic()
 
-    def _is_time_to_observe(self, look: Look) -> bool:
+    def _is_time_to_observe(self, look: CheckLook) -> bool:
         snapshot = None if look.facts is None else look.facts.snapshot
         every = (
             _MOVING
@@ -137,7 +137,7 @@ class _Watching:
         return True
 
     def _hours(
-        self, look: Look, instance: dg.DagsterInstance, cursor: str | None
+        self, look: CheckLook, instance: dg.DagsterInstance, cursor: str | None
     ) -> tuple[list[Event], str | None]:
         partitions = hours_of(self.wiring.settings)
         if partitions is None:
@@ -180,11 +180,11 @@ def _told_before(instance: dg.DagsterInstance, key: dg.AssetKey, since: datetime
     return HoursTold(datetime.strptime(newest, "%Y-%m-%d-%H:%M").replace(tzinfo=UTC) + timedelta(hours=1))
 
 
-def _sentence(look: Look, found: tuple[Verdict, ...], hours: list[Event]) -> str:
+def _sentence(look: CheckLook, found: tuple[Verdict, ...], hours: list[Event]) -> str:
     return "; ".join(_parts(look, found, hours))
 
 
-def _parts(look: Look, found: tuple[Verdict, ...], hours: list[Event]) -> Iterator[str]:
+def _parts(look: CheckLook, found: tuple[Verdict, ...], hours: list[Event]) -> Iterator[str]:
     failing = [verdict for verdict in found if not verdict.holds]
     if failing:
         first = max(failing, key=lambda verdict: verdict.is_grave)

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from headrace.pipeline.ports.base import Timer
+from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.landing import LakeTable
 from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, WorkerStore
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.staging import Stage
-from headrace.pipeline.ports.table_facts import TableFacts
 from headrace.pipeline.proof.ports import ProofPorts
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles
 from headrace.pipeline.windows.ports import WindowPorts
@@ -47,7 +47,7 @@ class Ports(WindowPorts, ProofPorts, Protocol):
         # duty has to ask for both by the same name.
         ...
 
-    def table_facts(self, name: str) -> TableFacts | None:
+    def table_facts(self, name: str) -> TableDescription | None:
         """The facts of the lake table, or of another table in its catalog; None where there is no such table."""
         ...
 

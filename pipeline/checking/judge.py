@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from headrace.pipeline.checking.hash_keys import unread
 from headrace.pipeline.checking.lag import Lag, lags, risks
-from headrace.pipeline.checking.look import Look, TargetLook
+from headrace.pipeline.checking.look import CheckLook, TargetLook
 from headrace.pipeline.checking.verdict import About, Offender, Verdict
 from headrace.pipeline.core.shards.partition import partition_of, read_name
 from headrace.pipeline.core.shards.position import Positions
@@ -27,7 +27,7 @@ _AT_REST = 100
 
 
 def verdicts(
-    look: Look, limits: CheckSettings, upkeep: UpkeepSettings, before: Mapping[str, Lag]
+    look: CheckLook, limits: CheckSettings, upkeep: UpkeepSettings, before: Mapping[str, Lag]
 ) -> tuple[Verdict, ...]:
     """`before`: the lags of an earlier look."""
     return (
@@ -46,7 +46,7 @@ def verdicts(
     )
 
 
-def no_gaps(look: Look) -> Verdict:
+def no_gaps(look: CheckLook) -> Verdict:
     young = [skip for skip in look.chains.skips if skip[1] is None or look.at - skip[1] < _REMEMBERED]
     offenders = [Offender(shard, sentence) for shard, sentence in look.chains.breaks]
     offenders += [Offender(shard, sentence) for shard, _, sentence in young]
@@ -65,7 +65,7 @@ def no_gaps(look: Look) -> Verdict:
     )
 
 
-def no_duplicates(look: Look) -> Verdict:
+def no_duplicates(look: CheckLook) -> Verdict:
     offenders = [Offender(shard, sentence) for shard, sentence in look.chains.overlaps]
     return Verdict(
         check="no_duplicates",
@@ -80,7 +80,7 @@ def no_duplicates(look: Look) -> Verdict:
     )
 
 
-def parents_before_children(look: Look) -> Verdict:
+def parents_before_children(look: CheckLook) -> Verdict:
     offenders = [
         Offender(
             f"{child.stream.name}/{child.shard_id}", f"has records while its parent {parent} hasn't ended"
@@ -100,7 +100,7 @@ def parents_before_children(look: Look) -> Verdict:
     )
 
 
-def _early_children(look: Look) -> Iterator[tuple[ShardKey, str]]:
+def _early_children(look: CheckLook) -> Iterator[tuple[ShardKey, str]]:
     by_name = {(key.stream.name, key.shard_id): key for key in _present(look.positions)}
     for row in look.leases:
         name = read_name(row.key)
@@ -122,7 +122,7 @@ def _present(positions: Positions) -> Iterator[ShardKey]:
     return (key for key in positions.shards if newest.get(key.stream.arn) == key.stream)
 
 
-def hash_keys_covered(look: Look) -> Verdict:
+def hash_keys_covered(look: CheckLook) -> Verdict:
     offenders = [
         Offender(stream or "the stream", f"no open lease for hash keys {gap.start} to {gap.end}")
         for stream, gap in unread(look.leases)
@@ -140,7 +140,7 @@ def hash_keys_covered(look: Look) -> Verdict:
     )
 
 
-def lag(look: Look, limits: CheckSettings) -> Verdict:
+def lag(look: CheckLook, limits: CheckSettings) -> Verdict:
     by_shard = sorted(lags(look).items(), key=lambda item: -item[1].lag)
     offenders = [
         Offender(partition_of(key), f"is up to {_in_words(now.lag)} behind")
@@ -160,7 +160,7 @@ def lag(look: Look, limits: CheckSettings) -> Verdict:
     )
 
 
-def retention_at_risk(look: Look, limits: CheckSettings, before: Mapping[str, Lag]) -> Verdict:
+def retention_at_risk(look: CheckLook, limits: CheckSettings, before: Mapping[str, Lag]) -> Verdict:
     offenders = [
         Offender(
             partition_of(risk.lease_key),
@@ -183,7 +183,7 @@ def retention_at_risk(look: Look, limits: CheckSettings, before: Mapping[str, La
     )
 
 
-def shards_read(look: Look) -> Verdict:
+def shards_read(look: CheckLook) -> Verdict:
     offenders = [
         Offender(partition_of(row.key), f"since {row.failure.since:%Y-%m-%d %H:%M:%S} UTC: {row.failure.why}")
         for row in look.leases
@@ -201,7 +201,7 @@ def shards_read(look: Look) -> Verdict:
     )
 
 
-def watermark_age(look: Look, limits: CheckSettings) -> Verdict:
+def watermark_age(look: CheckLook, limits: CheckSettings) -> Verdict:
     offenders = [
         Offender(stream.name, f"is complete up to {through:%Y-%m-%d %H:%M:%S} UTC only")
         for stream, through in sorted(look.through.items())
@@ -226,7 +226,7 @@ def watermark_age(look: Look, limits: CheckSettings) -> Verdict:
     )
 
 
-def upkeep_behind(look: Look, upkeep: UpkeepSettings) -> Verdict:
+def upkeep_behind(look: CheckLook, upkeep: UpkeepSettings) -> Verdict:
     offenders = []
     # A wave each ten seconds makes 360 snapshots an hour.
     kept = max(upkeep.keep_snapshots, upkeep.keep_for // timedelta(seconds=10))
@@ -253,7 +253,7 @@ def upkeep_behind(look: Look, upkeep: UpkeepSettings) -> Verdict:
     )
 
 
-def last_proof(look: Look, limits: CheckSettings) -> Verdict:
+def last_proof(look: CheckLook, limits: CheckSettings) -> Verdict:
     offenders = []
     if look.disproved:
         offenders.append(Offender("the last proof", look.disproved))
@@ -273,7 +273,7 @@ def last_proof(look: Look, limits: CheckSettings) -> Verdict:
     )
 
 
-def recorded(look: Look) -> Verdict:
+def recorded(look: CheckLook) -> Verdict:
     lost = look.lost_ledgers or 0
     offenders = (
         (Offender("ledgers", f"{counted(lost, 'part')} of the history without a ledger"),) if lost else ()
@@ -291,7 +291,7 @@ def recorded(look: Look) -> Verdict:
     )
 
 
-def _of_target(look: Look, target: TargetLook, limits: CheckSettings) -> Iterator[Verdict]:
+def _of_target(look: CheckLook, target: TargetLook, limits: CheckSettings) -> Iterator[Verdict]:
     since = target.behind_since
     late = since is not None and look.at - since > limits.lag
     offenders = (

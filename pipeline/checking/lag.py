@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from headrace.pipeline.checking.look import Look
+from headrace.pipeline.checking.look import CheckLook
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.partition import read_name
 
@@ -33,7 +33,7 @@ class Risk:
     """Until Kinesis removes the first unread record, if the shard goes on as now. Zero: it may have begun."""
 
 
-def lag_of(row: Lease, look: Look) -> timedelta:
+def lag_of(row: Lease, look: CheckLook) -> timedelta:
     """How old the oldest record may be that hasn't landed yet."""
     if row.has_ended or row.looked_at is None:
         return _NO_LAG
@@ -43,12 +43,12 @@ def lag_of(row: Lease, look: Look) -> timedelta:
     return max(look.at - since, _NO_LAG)
 
 
-def lags(look: Look) -> dict[str, Lag]:
+def lags(look: CheckLook) -> dict[str, Lag]:
     """The lag of each open shard, by lease key."""
     return {row.key: Lag(look.at, lag_of(row, look)) for row in look.leases if not row.has_ended}
 
 
-def risks(look: Look, before: Mapping[str, Lag]) -> tuple[Risk, ...]:
+def risks(look: CheckLook, before: Mapping[str, Lag]) -> tuple[Risk, ...]:
     """The shards that fall behind, each with the time until it loses records; the nearest first. `before`: the lags of
     an earlier look."""
     found = []

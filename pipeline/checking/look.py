@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import StreamId
-from headrace.pipeline.ports.table_facts import TableFacts
+from headrace.pipeline.ports.described_table import TableDescription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +33,12 @@ class TargetLook:
     quarantine: str
     behind_since: datetime | None = None
     """Since when each look has found records that the typed table lacks; None where the last one found none."""
-    typed: TableFacts | None = None
-    aside: TableFacts | None = None
+    typed: TableDescription | None = None
+    aside: TableDescription | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class CheckLook:
     at: datetime
     leases: tuple[Lease, ...]
     positions: Positions
@@ -48,7 +48,7 @@ class Look:
     """By the name of the stream; by an empty one where the application has a single stream."""
     waiting: Mapping[str, datetime] = field(default_factory=dict)
     """By lease key: since when a shard that counts as read to its tip has been seen to have unread records all the same."""
-    facts: TableFacts | None = None
+    facts: TableDescription | None = None
     """Of the lake table; None before it is made."""
     snapshots: int = 0
     chains: Chains = Chains()

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from headrace.pipeline.checking.lag import Lag, lags
 from headrace.pipeline.checking.ledgers import LedgersRead, read_on
-from headrace.pipeline.checking.look import Look, TargetLook
+from headrace.pipeline.checking.look import CheckLook, TargetLook
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.shards.partition import read_name
@@ -18,11 +18,11 @@ from headrace.pipeline.core.shards.position import TRIM, Position, Positions, St
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.landing import LakeTable
 from headrace.pipeline.ports.leases import LeaseStore
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.ports.reading import ShardSource
-from headrace.pipeline.ports.table_facts import TableFacts
 from headrace.pipeline.settings.model import Settings
 
 _LEDGERS = 500
@@ -35,20 +35,20 @@ _FACTS_HOLD = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookPorts:
+class CheckPorts:
     """The ports, as they are now: a change of credentials may bring others."""
 
     leases: LeaseStore
     table: LakeTable
     lineage: LineageTable
     source: ShardSource
-    facts: Callable[[str], TableFacts | None]
+    facts: Callable[[str], TableDescription | None]
     is_behind: Callable[[str], bool]
     """Whether the typed table of this target lacks records."""
 
 
 @dataclass(slots=True)
-class Looking:
+class CheckLooking:
     settings: Settings
     clock: Clock
     lags_before: dict[str, Lag] = field(default_factory=dict)
@@ -65,13 +65,13 @@ class Looking:
     """By lease key: shards that had unread records at the last look. When each was last read, and when the records were
     first seen."""
 
-    def look(self, ports: LookPorts, *, proved_at: datetime | None = None, disproved: str = "") -> Look:
+    def look(self, ports: CheckPorts, *, proved_at: datetime | None = None, disproved: str = "") -> CheckLook:
         """`proved_at`, `disproved`: what is known of the last proof."""
         rows = ports.leases.scan().leases
         exists = ports.table.exists()
         state = ports.table.load() if exists else None
         positions = state.positions if state is not None else Positions()
-        look = Look(
+        look = CheckLook(
             at=self.clock.now(),
             leases=rows,
             positions=positions,
@@ -104,7 +104,7 @@ class Looking:
         above = max(0, lineage.recorded().sequence - _LEDGERS)
         return read_on(LedgersRead(sequence=above), lineage.entries(RangeFilter(above=above)))
 
-    def _targets(self, ports: LookPorts) -> Iterable[TargetLook]:
+    def _targets(self, ports: CheckPorts) -> Iterable[TargetLook]:
         now = self.clock.now()
         for target in self.settings.parse:
             typed = ports.facts(target.table)

@@ -13,8 +13,8 @@ from headrace.assets.names import parsed_key
 from headrace.pipeline.building import build_definitions
 from headrace.pipeline.clock import SystemIds, thread_timer
 from headrace.pipeline.lineage.table import IcebergLineage
+from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.lineage import LineageTable
-from headrace.pipeline.ports.table_facts import TableFacts
 from headrace.pipeline.settings.model import Settings, StreamSettings, TimeSettings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.ports import ParsePorts
@@ -74,7 +74,7 @@ class PortsOfBeds:
     def lineage(self, _writer: str) -> LineageTable:
         return IcebergLineage(self.clock.beds[self.asked].lake.handle())
 
-    def table_facts(self, _name: str) -> TableFacts | None:
+    def table_facts(self, _name: str) -> TableDescription | None:
         return None
 
     def close(self) -> None:

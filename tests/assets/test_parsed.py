@@ -10,10 +10,10 @@ import pytest
 
 from headrace.assets.names import parsed_key, quarantine_key, records_key
 from headrace.pipeline.clock import SystemIds, thread_timer
-from headrace.pipeline.lake.table.facts import facts_of
+from headrace.pipeline.lake.table.describe_table import describe_table
 from headrace.pipeline.lineage.table import IcebergLineage
+from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.lineage import LineageTable
-from headrace.pipeline.ports.table_facts import TableFacts
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.ports import ParsePorts
@@ -42,9 +42,9 @@ class PortsOfBed:
     def lineage(self, _writer: str) -> LineageTable:
         return IcebergLineage(self.bed.lake.handle())
 
-    def table_facts(self, name: str) -> TableFacts | None:
+    def table_facts(self, name: str) -> TableDescription | None:
         table = self.bed.typed() if name == SETTINGS.table else self.bed.quarantine()
-        return facts_of(table.open(), self.bed.clock.now()) if table.exists() else None
+        return describe_table(table.open(), self.bed.clock.now()) if table.exists() else None
 
     def close(self) -> None:
         """Nothing was started."""

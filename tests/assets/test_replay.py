@@ -10,8 +10,8 @@ import pytest
 from headrace.assets.names import parsed_key
 from headrace.pipeline.clock import SystemIds, thread_timer
 from headrace.pipeline.core.ledger.arrivals import ALL
+from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.lineage import LineageTable
-from headrace.pipeline.ports.table_facts import TableFacts
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.ports import ParsePorts
 from headrace.pipeline.windows.ports import ReplayPorts, WindowStore
@@ -48,7 +48,7 @@ class PortsOfBed:
     def parsing(self, _target: ParseSettings, _run: str) -> ParsePorts:
         return self.bed.ports()
 
-    def table_facts(self, _name: str) -> TableFacts | None:
+    def table_facts(self, _name: str) -> TableDescription | None:
         return None
 
     def close(self) -> None:

@@ -2,13 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-from headrace.pipeline.checking.look import Look, TargetLook
+from headrace.pipeline.checking.look import CheckLook, TargetLook
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import SHARD_END
 from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-from headrace.pipeline.ports.table_facts import TableFacts
+from headrace.pipeline.ports.described_table import TableDescription
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_769_000_000)
@@ -49,14 +49,16 @@ def positions() -> dict[ShardKey, Position]:
     }
 
 
-def facts(name: str = "lake.orders", *, rows: int = 1000, files: int = 3, lately: int = 0) -> TableFacts:
-    return TableFacts(
+def facts(
+    name: str = "lake.orders", *, rows: int = 1000, files: int = 3, lately: int = 0
+) -> TableDescription:
+    return TableDescription(
         name=name, location=f"/lake/{name}", rows=rows, files=files, bytes=9000, added_lately=lately
     )
 
 
-def healthy(at: datetime = NOW) -> Look:
-    return Look(
+def healthy(at: datetime = NOW) -> CheckLook:
+    return CheckLook(
         at=at,
         leases=rows(),
         positions=Positions({}, positions()),

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.pipeline.checking.judge import verdicts
 from headrace.pipeline.checking.lag import Lag
-from headrace.pipeline.checking.look import Chains, Look
+from headrace.pipeline.checking.look import Chains, CheckLook
 from headrace.pipeline.checking.verdict import Verdict
 from headrace.pipeline.core.leases.failure import Failure
 from headrace.pipeline.core.shards.position import Position, Positions
@@ -20,21 +20,21 @@ from tests.checking.looks import DAY, HOUR, MINUTE, NOW, STREAM, facts, healthy,
 LIMITS = CheckSettings(proof=DAY)
 
 
-def judged(look: Look, before: dict[str, Lag] | None = None) -> dict[str, Verdict]:
+def judged(look: CheckLook, before: dict[str, Lag] | None = None) -> dict[str, Verdict]:
     found = verdicts(look, LIMITS, UpkeepSettings(), before or {})
     return {verdict.check: verdict for verdict in found}
 
 
-def failing(look: Look, before: dict[str, Lag] | None = None) -> set[str]:
+def failing(look: CheckLook, before: dict[str, Lag] | None = None) -> set[str]:
     return {name for name, verdict in judged(look, before).items() if not verdict.holds}
 
 
-def with_row(look: Look, number: int, **changed: object) -> Look:
+def with_row(look: CheckLook, number: int, **changed: object) -> CheckLook:
     rows = tuple(replace(row, **changed) if row.key == shard(number) else row for row in look.leases)  # type: ignore[arg-type]
     return replace(look, leases=rows)
 
 
-def with_target(look: Look, **changed: object) -> Look:
+def with_target(look: CheckLook, **changed: object) -> CheckLook:
     (target,) = look.targets
     return replace(look, targets=(replace(target, **changed),))  # type: ignore[arg-type]
 
@@ -46,7 +46,7 @@ def test_a_healthy_application_passes_each_check_and_there_is_one_for_each_name_
     assert all(verdict.sentence for verdict in found.values())
 
 
-DAMAGES: dict[str, Callable[[Look], Look]] = {
+DAMAGES: dict[str, Callable[[CheckLook], CheckLook]] = {
     "no_gaps": lambda look: replace(look, chains=Chains(breaks=(("orders/1", "a range begins after 20"),))),
     "no_duplicates": lambda look: replace(look, chains=Chains(overlaps=(("orders/1", "begins after 5"),))),
     "parents_before_children": lambda look: replace(
@@ -74,7 +74,7 @@ def test_a_check_fails_on_its_damage_alone_and_names_what_is_wrong(check: str):
 
 
 def test_a_recorded_loss_fails_for_a_week_and_is_only_counted_afterwards():
-    def lost(ago: timedelta) -> Look:
+    def lost(ago: timedelta) -> CheckLook:
         return replace(
             healthy(), chains=Chains(skips=(("orders/1", NOW - ago, "records up to 20 are lost"),))
         )
@@ -87,7 +87,7 @@ def test_a_recorded_loss_fails_for_a_week_and_is_only_counted_afterwards():
 def test_a_shard_at_its_tip_has_no_lag_however_long_ago_it_was_read():
     assert failing(with_row(healthy(), 1, looked_at=NOW - 5 * HOUR)) == set()
 
-    def waits(since: timedelta) -> Look:
+    def waits(since: timedelta) -> CheckLook:
         look = with_row(healthy(), 1, looked_at=NOW - 5 * HOUR)
         return replace(look, waiting={shard(1): NOW - since})
 

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from headrace.pipeline.checking.lag import lag_of
-from headrace.pipeline.checking.look import Look
-from headrace.pipeline.checking.looking import Looking, LookPorts
+from headrace.pipeline.checking.look import CheckLook
+from headrace.pipeline.checking.looking import CheckLooking, CheckPorts
 from headrace.pipeline.core.ledger.filter import ALL_RANGES, RangeFilter
 from headrace.pipeline.core.ledger.ledger import LedgerEntry, LedgerPage, Lost
-from headrace.pipeline.ports.table_facts import TableFacts
+from headrace.pipeline.ports.described_table import TableDescription
 from tests.duties.world import World
 from tests.lake.samples import NOON, a_key, a_range
 from tests.memory.lineage import MemoryLineage
@@ -22,17 +22,17 @@ MINUTE = timedelta(minutes=1)
 @dataclass
 class Watched:
     world: World
-    looking: Looking
+    looking: CheckLooking
 
-    def look(self) -> Look:
+    def look(self) -> CheckLook:
         world = self.world
         return self.looking.look(
-            LookPorts(
+            CheckPorts(
                 leases=world.leases,
                 table=world.table,
                 lineage=world.lineage,
                 source=world.source,
-                facts=lambda name: TableFacts(name=name, location="memory"),
+                facts=lambda name: TableDescription(name=name, location="memory"),
                 is_behind=lambda _: False,
             )
         )
@@ -50,7 +50,7 @@ def watched() -> Watched:
     world.wave(run="first")
     # The second wave finds the shards at their tips.
     world.wave(run="second")
-    return Watched(world, Looking(world.settings, world.clock))
+    return Watched(world, CheckLooking(world.settings, world.clock))
 
 
 def test_a_shard_at_rest_has_no_lag_however_long_it_rests(watched: Watched):

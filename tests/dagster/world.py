@@ -17,7 +17,7 @@ from headrace.assets.names import partitions_name, records_key
 from headrace.pipeline.clock import SystemClock, SystemIds, thread_timer
 from headrace.pipeline.duties.waves.report import OnStep
 from headrace.pipeline.ports.base import Timer
-from headrace.pipeline.ports.table_facts import TableFacts
+from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.settings.model import Settings, TimeSettings
 from headrace.sensors.results import state_in
 from tests.dagster.partition_status import partition_statuses
@@ -71,10 +71,10 @@ class Ports:
     def table(self, _writer: str) -> Any:
         return self.world.table
 
-    def table_facts(self, name: str) -> TableFacts | None:
+    def table_facts(self, name: str) -> TableDescription | None:
         if name != self.world.settings.landing.table:
             return None
-        return TableFacts(
+        return TableDescription(
             name=name, location="memory://lake/orders", rows=len(self.world.landed()), files=1, bytes=1200
         )
 

@@ -8,15 +8,15 @@ from datetime import datetime, timedelta
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from headrace.pipeline.ports.table_facts import Column, TableFacts
+from headrace.pipeline.ports.described_table import Column, TableDescription
 
 _LATELY = timedelta(hours=1)
 
 
-def facts_of(table: Table, now: datetime) -> TableFacts:
+def describe_table(table: Table, now: datetime) -> TableDescription:
     snapshot = table.current_snapshot()
     totals = {} if snapshot is None else _summary(snapshot)
-    return TableFacts(
+    return TableDescription(
         name=".".join(table.name()),
         location=table.location(),
         columns=tuple(

@@ -15,7 +15,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableFacts:
+class TableDescription:
     name: str
     """Namespace and name."""
     location: str

@@ -3,16 +3,16 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from headrace.pipeline.lake.table.facts import facts_of
-from headrace.pipeline.ports.table_facts import TableFacts
+from headrace.pipeline.lake.table.describe_table import describe_table
+from headrace.pipeline.ports.described_table import TableDescription
 from tests.lake.samples import ORIGIN, a_key, a_landing
 from tests.lake.tables import IcebergLake
 
 
-def facts(lake: IcebergLake, later: timedelta = timedelta(0)) -> TableFacts:
+def facts(lake: IcebergLake, later: timedelta = timedelta(0)) -> TableDescription:
     """The facts so long after the last commit."""
     table = lake.handle().open()
-    return facts_of(table, datetime.fromtimestamp(table.metadata.last_updated_ms / 1000, UTC) + later)
+    return describe_table(table, datetime.fromtimestamp(table.metadata.last_updated_ms / 1000, UTC) + later)
 
 
 def test_totals_and_what_came_lately_are_those_of_the_commits(tmp_path: Path):
