@@ -112,6 +112,18 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
+class MetricsTo(StrEnum):
+    NONE = "none"
+    CLOUDWATCH = "cloudwatch"
+    OTEL = "otel"
+
+
+class MetricsLevel(StrEnum):
+    NONE = "NONE"
+    SUMMARY = "SUMMARY"
+    DETAILED = "DETAILED"
+
+
 CHECKS: Final = frozenset(
     {
         "hash_keys_covered",

@@ -25,6 +25,7 @@ from headrace.pipeline.settings.dagster_block import DagsterSettings
 from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.knob import knob
+from headrace.pipeline.settings.metrics_block import MetricsSettings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
@@ -380,6 +381,10 @@ class Settings:
         "the table.",
     )
     times: TimeSettings = knob(factory=TimeSettings, doc="Intervals and deadlines.")
+    metrics: MetricsSettings = knob(
+        factory=MetricsSettings,
+        doc="Figures for dashboards and alarms, in Amazon CloudWatch or OpenTelemetry.",
+    )
 
     @property
     def multi(self) -> bool:

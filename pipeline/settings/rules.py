@@ -14,6 +14,7 @@ from headrace.pipeline.settings.choices import (
 )
 from headrace.pipeline.settings.dagster_rules import dagster_rules
 from headrace.pipeline.settings.discovery_block import DiscoverySettings
+from headrace.pipeline.settings.metrics_rules import metrics_rules
 from headrace.pipeline.settings.model import (
     LandingSettings,
     Settings,
@@ -54,6 +55,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         target_rules,
         dagster_rules,
         _times,
+        metrics_rules,
     ):
         yield from rule(settings)
 

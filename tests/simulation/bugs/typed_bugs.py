@@ -52,6 +52,12 @@ TYPED: Final = (
             "        wishes = plan_wishes(look.positions, target, takes=self._takes)\n",
             "        wishes = plan_wishes(self.ports.source.look().positions, target, takes=self._takes)\n",
         ),
+        # What is found is compared with the ledgers, and fewer rows are refused: the bug needs both mistakes.
+        (
+            "typed.wave",
+            "            if self.checking is None or not basis.plan.ranges:\n",
+            "            if True:\n",
+        ),
         among=typed_fleet(every=5.0),
     ),
     a_bug(
