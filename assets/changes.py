@@ -10,7 +10,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from headrace.assets.names import parsed_key, partitions_name, records_key
+from headrace.assets.names import parsed_key, partitions_name, quarantine_key, records_key
 from headrace.assets.parsed import parsed_metadata
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.shards.stream import lease_key
@@ -46,6 +46,8 @@ def by_parsing(settings: Settings, target: ParseSettings, waves: Sequence[Wave])
     changed = [wave for wave in waves if wave.snapshot is not None or wave.settled]
     if changed:
         yield dg.AssetMaterialization(parsed_key(settings, target), metadata=parsed_metadata(target, changed))
+        if aside := sum(wave.aside for wave in changed):
+            yield dg.AssetMaterialization(quarantine_key(settings, target), metadata={"rows": _int(aside)})
 
 
 def by_redriving(settings: Settings, target: ParseSettings, portions: Sequence[Wave]) -> Iterator[Event]:
@@ -60,6 +62,8 @@ def by_redriving(settings: Settings, target: ParseSettings, portions: Sequence[W
         else:
             # A materialization would start what depends on the typed table, which has no new row.
             yield dg.AssetObservation(key, metadata=metadata)
+        if any(portion.rows > portion.aside for portion in committed):
+            yield dg.AssetMaterialization(quarantine_key(settings, target), metadata=metadata)
 
 
 def redriven_metadata(portions: Sequence[Wave]) -> dict[str, dg.MetadataValue]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import parsed_key, resource_key, slug
-from headrace.assets.parsed import parsed_metadata
+from headrace.assets.names import parsed_key, quarantine_key, resource_key, slug
+from headrace.assets.parsed import parsed_metadata, set_aside_metadata, totals_of_target
 from headrace.assets.planned import plan
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.words.words import counted
@@ -109,13 +109,15 @@ class _Follower:
             self._materialize(name)
 
     def _materialize(self, name: str) -> None:
-        target = self.targets[name]
-        self.context.log_event(
-            dg.AssetMaterialization(
-                parsed_key(self.wiring.settings, target),
-                metadata=parsed_metadata(target, self._unreported.pop(name)),
+        settings, ports, target = self.wiring.settings, self.wiring.ports, self.targets[name]
+        waves = self._unreported.pop(name)
+        metadata = {**parsed_metadata(target, waves), **totals_of_target(ports, settings, target)}
+        self.context.log_event(dg.AssetMaterialization(parsed_key(settings, target), metadata=metadata))
+        if any(wave.aside for wave in waves):
+            event = dg.AssetMaterialization(
+                quarantine_key(settings, target), metadata=set_aside_metadata(ports, target, waves)
             )
-        )
+            self.context.log_event(event)
         self._reported_at[name] = self.wiring.ports.clock.monotonic()
 
     def _fail(self, failed: Mapping[str, str]) -> None:

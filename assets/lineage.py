@@ -9,6 +9,7 @@ import dagster as dg
 
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import lineage_key, records_key, resource_key
+from headrace.assets.shown import Layer, code_version, shown, table_name, totals
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import Lost
 from headrace.pipeline.core.ledger.recording import Recorded
@@ -32,17 +33,24 @@ def build_lineage(settings: Settings) -> dg.AssetsDefinition:
     @dg.asset(
         key=lineage_key(settings),
         deps=[records_key(settings)],
-        description=__doc__,
+        description=f"Iceberg table `{settings.landing.table}_lineage`: which records of which shard went into which "
+        f"snapshot of `{settings.landing.table}`. It stays when snapshots expire. Materializing it records what is "
+        "new; a person or a schedule may do so at any time.",
         kinds={"iceberg"},
+        code_version=code_version(),
+        metadata=table_name(f"{settings.landing.table}_lineage"),
+        **shown(settings, Layer.LANDING),
         required_resource_keys={resource_key(settings, "lake")},
     )
     def lineage(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         lake: LakeResource = getattr(context.resources, resource_key(settings, "lake"))
         table = lake.wiring.ports.lineage(f"run {context.run.run_id}")
         try:
-            return dg.MaterializeResult(metadata=_metadata(table.record(), table))
+            metadata = _metadata(table.record(), table)
         except HeadraceError as error:
             raise RunFailed(str(error), {}) from error
+        name = f"{settings.landing.table}_lineage"
+        return dg.MaterializeResult(metadata={**metadata, **totals(lake.wiring.ports, name)})
 
     return lineage
 

@@ -23,7 +23,41 @@ def lineage_key(settings: Settings) -> dg.AssetKey:
 
 
 def parsed_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
-    return dg.AssetKey([slug(settings.application), "parsed", target.name])
+    """The asset of a typed table has the table's name, because Dagster's graph shows the last part of a key alone."""
+    return dg.AssetKey([slug(settings.application), *map(slug, target.table.split("."))])
+
+
+def quarantine_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
+    return dg.AssetKey([slug(settings.application), *map(slug, target.quarantine.split("."))])
+
+
+def stream_key(name: str) -> dg.AssetKey:
+    """The asset of a Kinesis stream, by the stream's name or ARN. Applications that read one stream share it."""
+    return dg.AssetKey(["kinesis", name.rpartition("/")[2]])
+
+
+def leases_key(settings: Settings) -> dg.AssetKey:
+    return dg.AssetKey([slug(settings.application), "leases"])
+
+
+def workers_key(settings: Settings) -> dg.AssetKey:
+    return dg.AssetKey([slug(settings.application), "workers"])
+
+
+def leader_key(settings: Settings) -> dg.AssetKey:
+    return dg.AssetKey([slug(settings.application), "leader"])
+
+
+def upkeep_key(settings: Settings) -> dg.AssetKey:
+    return dg.AssetKey([slug(settings.application), "upkeep"])
+
+
+def proof_key(settings: Settings) -> dg.AssetKey:
+    return dg.AssetKey([slug(settings.application), "proof"])
+
+
+def hours_key(settings: Settings) -> dg.AssetKey:
+    return dg.AssetKey([slug(settings.application), "complete_hours"])
 
 
 def resource_key(settings: Settings, name: str) -> str:

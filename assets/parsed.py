@@ -5,15 +5,20 @@ target's quarantine table. Runs of the job `<application>_parse` do so by themse
 person may materialize the asset at any time, also beside such a run.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import dagster as dg
 
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import parsed_key, records_key, resource_key
+from headrace.assets.names import parsed_key, quarantine_key, records_key, resource_key, slug
+from headrace.assets.shown import Layer, code_version, columns_of, freshness, shown, table_name, totals
+from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.ledger.accounting import all_dropped
 from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.settings.choices import ParseFormat
+from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.done_wave import Wave
 
@@ -24,21 +29,65 @@ def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
     @dg.asset(
         key=parsed_key(settings, target),
         deps=[records_key(settings)],
-        description=__doc__,
+        description=_description(settings, target),
         kinds={"pyspark", "iceberg"},
+        code_version=f"{code_version()}/{target.version}",
+        metadata=table_name(target.table),
+        freshness_policy=freshness(settings),
+        # Where nothing was new there is no materialization, so that nothing that depends on the table is started.
+        output_required=False,
+        **shown(settings, Layer.TYPED),
         # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(settings, "spark")},
     )
-    def parsed(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    def parsed(context: dg.AssetExecutionContext) -> Iterator[Any]:
         waves: list[Wave] = []
         try:
             parsing = wiring.targets.parsing(target, context.run.run_id)
             note_waves(context, parsing.waves(at_most=settings.times.linger), waves)
         except HeadraceError as error:
             raise RunFailed(str(error), parsed_metadata(target, waves)) from error
-        return dg.MaterializeResult(metadata=parsed_metadata(target, waves))
+        if not did_something(waves):
+            context.log.info("nothing new to parse: %s has all that the lake table has", target.table)
+            if not _is_expected(context):
+                return
+        if any(wave.aside for wave in waves):
+            context.log_event(
+                dg.AssetMaterialization(
+                    quarantine_key(settings, target), metadata=set_aside_metadata(wiring.ports, target, waves)
+                )
+            )
+        metadata = {**parsed_metadata(target, waves), **totals_of_target(wiring.ports, settings, target)}
+        yield dg.MaterializeResult(metadata=metadata)
 
     return parsed
+
+
+def _description(settings: Settings, target: ParseSettings) -> str:
+    how = f"`{target.callable}`" if target.format is ParseFormat.CALLABLE else f"format `{target.format}`"
+    of_stream = f" of the stream `{target.stream}`" if target.stream else ""
+    only = f" Only records for which `{target.filter}` is true." if target.filter else ""
+    return (
+        f"Iceberg table `{target.table}`: the payloads of `{settings.landing.table}`{of_stream} as columns, by {how}.{only} "
+        f"What can't be parsed is in `{target.quarantine}`. The job `{slug(settings.application)}_parse` keeps it up to "
+        "date while records come."
+    )
+
+
+def did_something(waves: Sequence[Wave]) -> bool:
+    return any(wave.snapshot is not None or wave.settled for wave in waves)
+
+
+def _is_expected(context: dg.AssetExecutionContext) -> bool:
+    """Whether Dagster needs the materialization although nothing was new: it skips the assets after this one that a
+    person has selected for the same run, and an asset without any looks as if it had no table."""
+    selected_more = (context.run.asset_selection or frozenset()) - {context.asset_key}
+    return bool(selected_more) or context.instance.get_latest_materialization_event(context.asset_key) is None
+
+
+def totals_of_target(ports: Ports, settings: Settings, target: ParseSettings) -> dict[str, Any]:
+    """The totals of a typed table, with its columns."""
+    return {**totals(ports, target.table), **columns_of(ports, settings, target.table)}
 
 
 def note_waves(
@@ -65,4 +114,12 @@ def parsed_metadata(target: ParseSettings, waves: Sequence[Wave]) -> dict[str, d
         "table": dg.MetadataValue.text(target.table),
         "quarantine table": dg.MetadataValue.text(target.quarantine),
         "version": dg.MetadataValue.text(target.version),
+    }
+
+
+def set_aside_metadata(ports: Ports, target: ParseSettings, waves: Sequence[Wave]) -> dict[str, Any]:
+    """What these waves brought into the quarantine table."""
+    return {
+        "rows": dg.MetadataValue.int(sum(wave.aside for wave in waves)),
+        **totals(ports, target.quarantine),
     }

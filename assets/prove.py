@@ -7,7 +7,7 @@ else. No schedule starts it: give it one in your own code, or start it by hand.
 import dagster as dg
 
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import resource_key, slug
+from headrace.assets.names import proof_key, resource_key, slug
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.proof.verdict import Proof
@@ -34,6 +34,8 @@ def build_prove(wiring: Wiring) -> dg.JobDefinition:
             raise RunFailed(str(error), {}) from error
         for line in proof.lines():
             context.log.info(line)
+        kind = dg.AssetMaterialization if proof.holds else dg.AssetObservation
+        context.log_event(kind(proof_key(wiring.settings), metadata=_metadata(proof)))
         if not proof.holds:
             raise RunFailed(str(proof), _metadata(proof))
         return dg.Output(None, metadata=_metadata(proof))

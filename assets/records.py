@@ -12,9 +12,22 @@ from typing import Any
 import dagster as dg
 
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import partitions_name, records_key, resource_key
+from headrace.assets.names import leases_key, partitions_name, records_key, resource_key
+from headrace.assets.outside import streams_outside
+from headrace.assets.progress import Progress
+from headrace.assets.record_columns import RECORD_COLUMNS
 from headrace.assets.records_config import CONFIG_SCHEMA, RecordsConfig, read_config
 from headrace.assets.reporter import Reporter
+from headrace.assets.shown import (
+    Layer,
+    code_version,
+    freshness,
+    list_of,
+    schema_of,
+    shown,
+    table_name,
+    totals,
+)
 from headrace.pipeline.app.wiring import Hints, Wiring
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.shards.partition import lease_key_of, partition_of
@@ -39,9 +52,13 @@ def build_records(wiring: Wiring, on_step: OnStep | None = None) -> dg.AssetsDef
     @dg.asset(
         key=records_key(settings),
         partitions_def=dg.DynamicPartitionsDefinition(name=partitions_name(settings)),
-        deps=[asset.key for asset in streams_outside(settings)],
-        description=__doc__,
+        deps=[*(stream.key for stream in streams_outside(settings)), leases_key(settings)],
+        description=_description(settings),
         kinds={"kinesis", "pyspark", "iceberg"},
+        code_version=code_version(),
+        metadata={**table_name(settings.landing.table), "dagster/column_schema": schema_of(RECORD_COLUMNS)},
+        freshness_policy=freshness(settings),
+        **shown(settings, Layer.LANDING),
         # Shards are materialized by events, and not by the return of the function.
         output_required=False,
         required_resource_keys={resource_key(settings, name) for name in _RESOURCES},
@@ -63,29 +80,15 @@ def build_records(wiring: Wiring, on_step: OnStep | None = None) -> dg.AssetsDef
     return records
 
 
-def streams_outside(settings: Settings) -> list[dg.AssetSpec]:
-    """The Kinesis streams as external assets: Dagster shows them in its graph and never materializes them."""
-    named = [
-        dg.AssetSpec(
-            ["kinesis", s.name.rpartition("/")[2]],
-            description=f"The Kinesis stream {s.name}, read from {s.initial_position.value}.",
-            kinds={"kinesis"},
-        )
-        for s in settings.streams
-    ]
-    # Which streams it finds isn't known when Dagster loads the definitions: one asset stands for all.
-    how = settings.discovery
-    if not how.is_asked_for:
-        return named
-    conditions = [f"names begin with {how.prefix}"] if how.prefix else []
-    conditions += [f"tag {name} is {value}" for name, value in sorted(how.tags.items())]
-    matching = dg.AssetSpec(
-        ["kinesis", "found"],
-        description=f"The Kinesis streams whose {' and whose '.join(conditions)}, read from "
-        f"{how.initial_position.value}.",
-        kinds={"kinesis"},
+def _description(settings: Settings) -> str:
+    streams = [stream.name.rpartition("/")[2] for stream in settings.streams]
+    found = ["the streams that it finds by `discovery`"] if settings.discovery.is_asked_for else []
+    read = " and ".join([*([f"Kinesis {list_of(streams)}"] if streams else []), *found])
+    return (
+        f"Iceberg table `{settings.landing.table}`: each record of {read}, once and in the order of its shard, with its "
+        "payload untouched. One partition is one shard. The workers' sensors keep it up to date by themselves; "
+        "materializing partitions reads these shards up to their newest record."
     )
-    return [*named, matching]
 
 
 class _Execution:
@@ -118,11 +121,13 @@ class _Execution:
                 failing=frozenset((*hints.recovering, *hints.left_alone)),
             ),
         )
+        self._progress = Progress(SystemClock())
         self._reporter = Reporter(
             context=context,
             partitions=partitions_name(wiring.settings),
             throttle=wiring.settings.times.materialize,
             clock=SystemClock(),
+            totals=lambda: totals(wiring.ports, wiring.settings.landing.table),
             announced_by_dagster=frozenset(map(lease_key_of, partitions)),
             recovering=frozenset(hints.recovering),
         )
@@ -134,6 +139,9 @@ class _Execution:
             # Dagster's own exception for a run that is terminated is no Exception.
             self._reporter.settle()
             raise
+        if (line := self._progress.ended()) is not None:
+            self._context.log.info(line)
+        self._reporter.tell_run(self._progress.metadata())
         if ending.error is not None:
             if ending.is_passing:
                 self._context.instance.add_run_tags(self._context.run.run_id, {PASSING_TAG: "true"})
@@ -171,7 +179,8 @@ class _Execution:
             self._on_reported_step(step, keys)
 
     def _on_wave(self, report: WaveReport) -> None:
-        self._context.log.info(str(report))
+        if (line := self._progress.waved(report)) is not None:
+            self._context.log.info(line)
         for note in report.notes:
             self._context.log.warning(note)
         for problem in report.problems:

@@ -11,10 +11,11 @@ delay the next wave by twenty seconds.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import dagster as dg
 
@@ -26,6 +27,8 @@ from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.duties.waves.report import Landed, WaveReport
 from headrace.pipeline.ports.base import Clock
 
+VALID_THROUGH = "headrace/valid_through"
+"""Metadata: up to when the lake table has all records of the stream, by their arrival."""
 ANNOUNCE_ALL_UP_TO = 50
 """Shards. An announcement costs 7-11 ms; a run with more shards announces only shards that landed records or failed."""
 
@@ -53,6 +56,8 @@ class Reporter:
     """The least time between two materializations of a shard, `times.materialize`: a busy shard lands records
     in every wave."""
     clock: Clock
+    totals: Callable[[], dict[str, Any]] = dict
+    """The totals of the lake table, as metadata. The thread asks for them once for all materializations of a wave."""
     announced_by_dagster: frozenset[str] = frozenset()
     """The lease keys of the run's partitions: in partition mode Dagster itself has written the planned events
     of the run's partitions."""
@@ -69,6 +74,9 @@ class Reporter:
     _unreported: dict[str, _Unreported] = field(default_factory=dict)
     _writing: deque[Future[None]] = field(default_factory=deque)
     """The thread's work that may still be unfinished, in its order."""
+    _waves: int = 0
+    _totals: tuple[int, dict[str, Any]] | None = None
+    """The totals after this many waves. Only the thread reads and writes them."""
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "headrace-report"))
 
     def __post_init__(self) -> None:
@@ -88,6 +96,7 @@ class Reporter:
         while self._writing and self._writing[0].done():
             self._writing.popleft().result()
         self._announce({p.lease_key for p in report.problems if p.fatal} - self.recovering - self._announced)
+        self._waves += 1
         for landed in report.landed:
             self._remember(landed)
         now = self.clock.monotonic()
@@ -123,6 +132,12 @@ class Reporter:
             )
             self._writing.append(self._thread.submit(self.context.log_event, event))
 
+    def tell_run(self, metadata: dict[str, dg.MetadataValue]) -> None:
+        """Tell of the run as a whole, on the asset and not on one of its partitions."""
+        if metadata:
+            event = dg.AssetObservation(asset_key=self.context.asset_key, metadata=metadata)
+            self._writing.append(self._thread.submit(self.context.log_event, event))
+
     def settle(self) -> None:
         """Wait until all events are written, where the run fails unexpectedly: Dagster goes by their order."""
         try:
@@ -151,11 +166,18 @@ class Reporter:
     def _log_materialization(self, key: str, metadata: dict[str, dg.MetadataValue | int]) -> None:
         # Dagster needs the planned event before the materialization.
         self._announce({key} - self._announced)
-        event = dg.AssetMaterialization(
-            asset_key=self.context.asset_key, partition=partition_of(key), metadata=metadata
-        )
-        self._writing.append(self._thread.submit(self.context.log_event, event))
+        self._writing.append(self._thread.submit(self._write_materialization, key, metadata, self._waves))
         self._reported_at.setdefault(key, self.clock.monotonic())
+
+    def _write_materialization(
+        self, key: str, metadata: dict[str, dg.MetadataValue | int], waves: int
+    ) -> None:
+        if self._totals is None or self._totals[0] != waves:
+            self._totals = waves, self.totals()
+        event = dg.AssetMaterialization(
+            asset_key=self.context.asset_key, partition=partition_of(key), metadata=metadata | self._totals[1]
+        )
+        self.context.log_event(event)
 
     def _announce(self, keys: set[str]) -> None:
         if keys:
@@ -205,5 +227,5 @@ def _metadata(unreported: _Unreported) -> dict[str, dg.MetadataValue | int]:
     if unreported.last.snapshot is not None:
         metadata["snapshot"] = dg.MetadataValue.text(str(unreported.last.snapshot))
     if unreported.last.through is not None:
-        metadata["stream valid through"] = dg.MetadataValue.text(time_text(unreported.last.through))
+        metadata[VALID_THROUGH] = dg.MetadataValue.timestamp(unreported.last.through)
     return metadata

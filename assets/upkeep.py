@@ -7,7 +7,7 @@ import dagster as dg
 
 from headrace.assets.changes import by_upkeep
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import resource_key, slug
+from headrace.assets.names import resource_key, slug, upkeep_key
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.upkeep.upkeep import UpkeepReport
 
@@ -30,6 +30,8 @@ def build_upkeep(wiring: Wiring) -> tuple[dg.JobDefinition, dg.ScheduleDefinitio
             context.log.info(note)
         for event in by_upkeep(wiring.settings, report):
             context.log_event(event)
+        kind = dg.AssetObservation if report.troubles else dg.AssetMaterialization
+        context.log_event(kind(upkeep_key(wiring.settings), metadata=_metadata(report)))
         if report.troubles:
             raise RunFailed("; ".join(map(str, report.troubles)), _metadata(report))
         return dg.Output(None, metadata=_metadata(report))

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import dagster as dg
 
+from headrace.assets.checks import build_checks
 from headrace.assets.follow import build_follow
 from headrace.assets.lineage import build_lineage
 from headrace.assets.names import resource_key, slug
+from headrace.assets.outside import outside
 from headrace.assets.parsed import build_parsed
 from headrace.assets.prove import build_prove
-from headrace.assets.records import build_records, streams_outside
+from headrace.assets.records import build_records
 from headrace.assets.redrive import build_redrive
 from headrace.assets.replay import build_replay
 from headrace.assets.upkeep import build_upkeep
@@ -31,6 +33,7 @@ from headrace.resources.spark import SparkResource
 from headrace.resources.stream import StreamResource
 from headrace.sensors.leader import build_leader
 from headrace.sensors.parsed import build_parse_sensor
+from headrace.sensors.watch import build_watch
 from headrace.sensors.worker import build_worker
 
 
@@ -56,7 +59,8 @@ def build_definitions(
     records = build_records(wiring, on_step)
     job = dg.define_asset_job(
         f"{slug(settings.application)}_consume",
-        selection=[records],
+        # Without the checks on the asset, which a sensor evaluates.
+        selection=dg.AssetSelection.assets(records).without_checks(),
         description="Land what is new of the shards that are its partitions. The workers' sensors ask for its runs.",
         executor_def=dg.in_process_executor,
     )
@@ -74,13 +78,15 @@ def build_definitions(
             records,
             build_lineage(settings),
             *(build_parsed(wiring, target) for target in settings.parse),
-            *_outside(settings),
+            *outside(settings),
         ],
+        asset_checks=[build_checks(wiring)],
         jobs=[job, *other_jobs],
         schedules=[schedule],
         sensors=[
             build_leader(wiring, instance, [job.name, *(other.name for other in other_jobs)]),
             *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
+            build_watch(wiring, instance),
             *(build_parse_sensor(wiring, instance, parse_job) for parse_job in follow),
         ],
         resources={
@@ -90,18 +96,3 @@ def build_definitions(
             resource_key(settings, "spark"): SparkResource.of(settings, shared),
         },
     )
-
-
-def _outside(settings: Settings) -> list[dg.AssetSpec]:
-    """The streams and the coordination tables as external assets: Dagster shows them in its graph, and never materializes them."""
-    tables = [
-        dg.AssetSpec(
-            ["dynamodb", slug(name)], description=f"The {what} in DynamoDB table {name}.", kinds={"dynamodb"}
-        )
-        for name, what in (
-            (settings.lease_table, "lease rows"),
-            (settings.worker_table, "workers' beats"),
-            (settings.state_table, "leader's lock"),
-        )
-    ]
-    return [*streams_outside(settings), *tables]

@@ -10,6 +10,25 @@ from headrace.pipeline.duties.fleet.sensor_turn import Turn
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.instance import KnownInstance
 
+_BAR = " | "
+_MOST_SAID = 200
+"""Characters of a sentence that a cursor keeps: Dagster copies the cursor into the row of each tick."""
+
+
+def state_in(cursor: str | None) -> str | None:
+    """What the sensor remembers, without the sentence before it."""
+    return None if cursor is None else cursor.rpartition(_BAR)[2]
+
+
+def with_sentence(state: str | None, sentence: str) -> str | None:
+    """The cursor for Dagster to keep. Its page of a sensor shows the cursor of each tick, and the sentence of a tick
+    only after a click. So the sentence stands before the state, without the sensor's name, which is above it."""
+    if not state:
+        return state
+    _, colon, said = sentence.partition(": ")
+    said = " ".join((said if colon else sentence).split())
+    return f"{said[:_MOST_SAID]}{_BAR}{state}"
+
 
 def result(
     context: dg.SensorEvaluationContext,
@@ -26,11 +45,10 @@ def result(
     name = partitions_name(settings)
     # The leader's sensor adds all keys; another deployment's workers add those of their own leases.
     missing = instance.missing_partitions(name, map(partition_of, turn.partitions))
+    cursor = with_sentence(turn.cursor, turn.sentence)
     partitions = [dg.DynamicPartitionsDefinition(name=name).build_add_request(missing)] if missing else []
     if run_requests:
         return dg.SensorResult(
-            run_requests=run_requests, cursor=turn.cursor, dynamic_partitions_requests=partitions
+            run_requests=run_requests, cursor=cursor, dynamic_partitions_requests=partitions
         )
-    return dg.SensorResult(
-        skip_reason=turn.sentence, cursor=turn.cursor, dynamic_partitions_requests=partitions
-    )
+    return dg.SensorResult(skip_reason=turn.sentence, cursor=cursor, dynamic_partitions_requests=partitions)

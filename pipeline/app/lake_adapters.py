@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.pipeline.app.aws_adapters import AwsAdapters
 from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.staging import OnWaiting, Stage
 from headrace.pipeline.ports.tasks import Tasks
 from headrace.pipeline.settings.model import Settings
@@ -61,6 +62,13 @@ class LakeAdapters(AwsAdapters):
             )
 
         return self.made.get(make, "table", name, writer)
+
+    def table_facts(self, name: str) -> TableDescription | None:
+        from headrace.pipeline.lake.table.describe_table import describe_table
+        from headrace.pipeline.lake.table.lake_table import IcebergTable
+
+        table = self._table(IcebergTable, name, "facts")
+        return describe_table(table.open(), self.clock.now()) if table.exists() else None
 
     def typed(self, target: ParseSettings, writer: str) -> IcebergTyped:
         from headrace.pipeline.typed.table import IcebergTyped

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from headrace.pipeline.ports.base import Timer
+from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.landing import LakeTable
 from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, WorkerStore
 from headrace.pipeline.ports.pages import Pages
@@ -44,6 +45,10 @@ class Ports(WindowPorts, ProofPorts, Protocol):
         """
         # Before each commit the table compares this host's clock with the newest Date that `source(writer)` got from Kinesis. So a
         # duty has to ask for both by the same name.
+        ...
+
+    def table_facts(self, name: str) -> TableDescription | None:
+        """The facts of the lake table, or of another table in its catalog; None where there is no such table."""
         ...
 
     def files(self, user: str) -> TableFiles: ...

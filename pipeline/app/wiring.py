@@ -25,6 +25,7 @@ from headrace.pipeline.app.upkeep_wiring import UpkeepWiring
 from headrace.pipeline.beside_kcl.adoption import Adopting
 from headrace.pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
 from headrace.pipeline.beside_kcl.kcl_workers import why_not_handed_over, why_not_rekey
+from headrace.pipeline.checking.looking import CheckPorts
 from headrace.pipeline.core.leases.due import RunState, RunVerdict
 from headrace.pipeline.duties.fleet.handing_over import HandingOver
 from headrace.pipeline.duties.fleet.known_tables import KnownTables
@@ -366,6 +367,18 @@ class Wiring:
     @property
     def proofs(self) -> ProofWiring:
         return ProofWiring(self.settings, self.ports)
+
+    def look_ports(self) -> CheckPorts:
+        """What the checks look at, by the ports of this moment."""
+        ports, targets = self.ports, {target.name: target for target in self.settings.parse}
+        return CheckPorts(
+            leases=self.leases(),
+            table=ports.table("checks"),
+            lineage=ports.lineage("checks"),
+            source=ports.source("checks"),
+            facts=ports.table_facts,
+            is_behind=lambda name: self.targets.parsing(targets[name], "checks").is_behind(),
+        )
 
     # -- a person's commands ---------------------------------------------------------------------------------------
 

@@ -174,6 +174,21 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
         Takes.RUN, "What was removed before doesn't come back with a longer one."
     ),
     "upkeep.keep_runs": _RELOAD,
+    "dagster.group": _RELOAD,
+    "dagster.owners.N": _RELOAD,
+    "dagster.tags": _RELOAD,
+    "dagster.complete_from": SettingChange(
+        Takes.RELOAD,
+        "Hours that are complete already are materialized in the next ticks, some hundred in each.",
+    ),
+    "dagster.freshness.warn": _RELOAD,
+    "dagster.freshness.fail": _RELOAD,
+    "dagster.checks.lag": _RELOAD,
+    "dagster.checks.retention": _RELOAD,
+    "dagster.checks.watermark": _RELOAD,
+    "dagster.checks.quarantined": _RELOAD,
+    "dagster.checks.proof": _RELOAD,
+    "dagster.checks.blocking.N": _RELOAD,
     "private_files": SettingChange(Takes.LATER, "Folders and files that are there keep their rights."),
     "aws.region": SettingChange(
         Takes.REFUSED, "If the lake table has a stream of the same name in another region."

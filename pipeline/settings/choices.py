@@ -1,6 +1,7 @@
 """The allowed words of settings that allow a few words only."""
 
 from enum import StrEnum
+from typing import Final
 
 
 class StreamsMode(StrEnum):
@@ -121,3 +122,23 @@ class MetricsLevel(StrEnum):
     NONE = "NONE"
     SUMMARY = "SUMMARY"
     DETAILED = "DETAILED"
+
+
+CHECKS: Final = frozenset(
+    {
+        "hash_keys_covered",
+        "keeps_up",
+        "lag",
+        "last_proof",
+        "no_duplicates",
+        "no_gaps",
+        "parents_before_children",
+        "quarantine_rate",
+        "recorded",
+        "retention_at_risk",
+        "shards_read",
+        "upkeep",
+        "watermark_age",
+    }
+)
+"""The names of the checks on Dagster's assets (`headrace.pipeline.checking`)."""

@@ -21,6 +21,7 @@ from headrace.pipeline.settings.choices import (
     StreamsMode,
     WireFormat,
 )
+from headrace.pipeline.settings.dagster_block import DagsterSettings
 from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.knob import knob
@@ -353,6 +354,10 @@ class Settings:
     )
     upkeep: UpkeepSettings = knob(
         factory=UpkeepSettings, doc="How the lake table is kept small: what is expired and deleted, and when."
+    )
+    dagster: DagsterSettings = knob(
+        factory=DagsterSettings,
+        doc="How Dagster shows the application's assets, and what the checks on them tolerate.",
     )
     private_files: bool = knob(
         default=True,

@@ -256,8 +256,12 @@ def _is_required(spec: Field[Any]) -> bool:
 
 
 def _default_entries(key: str) -> tuple[Any, ...]:
-    """A list's default entries. Only the top level of the settings has lists."""
-    spec = next(spec for spec in fields(Settings) if spec.name == key)
+    """A list's default entries. A list is a setting of the top level, or of a block; no entry of a list has one."""
+    kind: Any = Settings
+    *blocks, name = key.split(".")
+    for block in blocks:
+        kind = bare(get_type_hints(kind)[block])
+    spec = next(spec for spec in fields(kind) if spec.name == name)
     return () if spec.default_factory is MISSING else tuple(spec.default_factory())
 
 

@@ -12,6 +12,7 @@ from headrace.pipeline.settings.choices import (
     InitialPosition,
     Mode,
 )
+from headrace.pipeline.settings.dagster_rules import dagster_rules
 from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.metrics_rules import metrics_rules
 from headrace.pipeline.settings.model import (
@@ -52,6 +53,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         _landing,
         _upkeep,
         target_rules,
+        dagster_rules,
         _times,
         metrics_rules,
     ):

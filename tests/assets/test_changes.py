@@ -5,6 +5,7 @@ from dataclasses import replace
 import dagster as dg
 
 from headrace.assets.changes import by_parsing, by_redoing, by_redriving, by_upkeep
+from headrace.assets.names import quarantine_key
 from headrace.pipeline.core.ledger.live_files import LiveFile
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from headrace.pipeline.typed.done_wave import Does, Wave
@@ -14,7 +15,7 @@ from tests.lake.samples import NOON, a_key, at
 from tests.typed.parsings import SETTINGS as ORDERS
 
 APPLICATION = Settings(application="app", streams=(StreamSettings(name="orders"),), parse=(ORDERS,))
-PARSED, RECORDS = dg.AssetKey(["app", "parsed", "orders"]), dg.AssetKey(["app", "records"])
+PARSED, RECORDS = dg.AssetKey(["app", "lake", "orders"]), dg.AssetKey(["app", "records"])
 WINDOW = ReplayWindow(
     id="4f0c2a91",
     application="app",
@@ -34,11 +35,13 @@ def test_waves_without_a_commit_leave_no_event():
 
 
 def test_a_redrive_that_mends_nothing_is_an_observation_because_the_typed_table_is_as_before():
-    (event,) = by_redriving(APPLICATION, ORDERS, [Wave(Does.REDRIVE, 5, 0, {"filter": 2}, snapshot=7)])
+    event, aside = by_redriving(APPLICATION, ORDERS, [Wave(Does.REDRIVE, 5, 0, {"filter": 2}, snapshot=7)])
     assert isinstance(event, dg.AssetObservation)
     assert event.asset_key == PARSED
     assert event.metadata["left quarantine"].value == 2
-    (event,) = by_redriving(APPLICATION, ORDERS, [Wave(Does.REDRIVE, 5, 1, {"filter": 2}, snapshot=7)])
+    assert isinstance(aside, dg.AssetMaterialization)
+    assert aside.asset_key == quarantine_key(APPLICATION, ORDERS)
+    event, _ = by_redriving(APPLICATION, ORDERS, [Wave(Does.REDRIVE, 5, 1, {"filter": 2}, snapshot=7)])
     assert isinstance(event, dg.AssetMaterialization)
     assert {name: value.value for name, value in event.metadata.items()} == {
         "parsed again": 5,

@@ -13,6 +13,7 @@ from headrace.assets.names import parsed_key
 from headrace.pipeline.building import build_definitions
 from headrace.pipeline.clock import SystemIds, thread_timer
 from headrace.pipeline.lineage.table import IcebergLineage
+from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.model import Settings, StreamSettings, TimeSettings
 from headrace.pipeline.settings.parse_block import ParseSettings
@@ -23,7 +24,7 @@ from tests.lake.samples import StandingClock
 from tests.typed.parsings import BAD, SETTINGS, A, Bed, good
 
 NAMES = ("orders", "clicks", "returns")
-TARGETS = tuple(replace(SETTINGS, name=name) for name in NAMES)
+TARGETS = tuple(replace(SETTINGS, name=name, table=f"lake.{name}") for name in NAMES)
 APPLICATION = Settings(
     application="three-app",
     streams=(StreamSettings(name="orders"),),
@@ -72,6 +73,9 @@ class PortsOfBeds:
 
     def lineage(self, _writer: str) -> LineageTable:
         return IcebergLineage(self.clock.beds[self.asked].lake.handle())
+
+    def table_facts(self, _name: str) -> TableDescription | None:
+        return None
 
     def close(self) -> None:
         """Nothing was started."""
@@ -161,7 +165,7 @@ def test_no_run_is_asked_for_when_nothing_flows(deployment: Deployment):
     assert not answer.run_requests
     assert (
         answer.skip_reason.skip_message
-        == "lake.orders, lake.orders, lake.orders: all is there that the lake table has"
+        == "lake.orders, lake.clicks, lake.returns: all is there that the lake table has"
     )
 
 

@@ -8,9 +8,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from headrace.assets.names import parsed_key
+from headrace.assets.names import parsed_key, quarantine_key, records_key
 from headrace.pipeline.clock import SystemIds, thread_timer
+from headrace.pipeline.lake.table.describe_table import describe_table
 from headrace.pipeline.lineage.table import IcebergLineage
+from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from headrace.pipeline.settings.parse_block import ParseSettings
@@ -40,6 +42,10 @@ class PortsOfBed:
     def lineage(self, _writer: str) -> LineageTable:
         return IcebergLineage(self.bed.lake.handle())
 
+    def table_facts(self, name: str) -> TableDescription | None:
+        table = self.bed.typed() if name == SETTINGS.table else self.bed.quarantine()
+        return describe_table(table.open(), self.bed.clock.now()) if table.exists() else None
+
     def close(self) -> None:
         """Nothing was started."""
 
@@ -61,10 +67,11 @@ class Deployment:
         )
 
     def materialize(self) -> dg.ExecuteInProcessResult:
-        """The run of a person who materializes the asset in Dagster's UI."""
+        """The run of a person who materializes the asset in Dagster's UI, without its checks."""
         key = parsed_key(APPLICATION, SETTINGS)
         job = self.definitions.resolve_implicit_global_asset_job_def()
-        return job.execute_in_process(instance=self.instance, raise_on_error=False, asset_selection=[key])
+        own = job.get_subset(asset_selection={key}, asset_check_selection=set())
+        return own.execute_in_process(instance=self.instance, raise_on_error=False)
 
     def tick(self) -> Any:
         sensor = self.definitions.resolve_sensor_def("typed_app_parse")
@@ -84,9 +91,11 @@ def test_a_run_parses_what_is_new_and_tells_it(deployment: Deployment):
     deployment.bed.land(A, {1: good(1), 2: BAD})
     result = deployment.materialize()
     assert result.success
-    (made,) = result.get_asset_materialization_events()
+    aside, made = result.get_asset_materialization_events()
     told = {name: value.value for name, value in made.materialization.metadata.items()}
     assert made.asset_key == parsed_key(APPLICATION, SETTINGS)
+    assert aside.asset_key == quarantine_key(APPLICATION, SETTINGS)
+    assert (aside.materialization.metadata["rows"].value, told["dagster/row_count"]) == (1, 1)
     assert {name: told[name] for name in ("rows", "quarantined", "waves", "behind")} == {
         "rows": 1,
         "quarantined": 1,
@@ -94,6 +103,33 @@ def test_a_run_parses_what_is_new_and_tells_it(deployment: Deployment):
         "behind": False,
     }
     deployment.bed.check()
+
+
+def test_the_columns_of_a_typed_table_lead_back_to_the_record(deployment: Deployment):
+    deployment.bed.land(A, {1: good(1)})
+    (made,) = deployment.materialize().get_asset_materialization_events()
+    metadata: dict[str, Any] = dict(made.materialization.metadata)
+    schema, lineage = metadata["dagster/column_schema"].value, metadata["dagster/column_lineage"].value
+    records = records_key(APPLICATION)
+    assert {"shard_id", "id"} <= {column.name for column in schema.columns}
+    assert lineage.deps_by_column["shard_id"] == [dg.TableColumnDep(records, "shard_id")]
+    assert lineage.deps_by_column["id"] == [dg.TableColumnDep(records, "data")]
+    assert (
+        metadata["dagster/table_name"].value
+        == metadata["dagster/relation_identifier"].value
+        == SETTINGS.table
+    )
+    assert metadata["dagster/uri"].value.endswith(SETTINGS.table.replace(".", "/"))
+
+
+def test_a_run_that_finds_nothing_new_says_so_and_leaves_no_event(deployment: Deployment):
+    deployment.bed.land(A, {1: good(1)})
+    assert deployment.materialize().success
+    again = deployment.materialize()
+    assert again.success
+    assert again.get_asset_materialization_events() == []
+    said = [entry.user_message for entry in deployment.instance.all_logs(again.run_id)]
+    assert f"nothing new to parse: {SETTINGS.table} has all that the lake table has" in said
 
 
 def test_a_run_goes_on_until_the_typed_table_has_caught_up(deployment: Deployment):
@@ -150,9 +186,11 @@ def test_the_redrive_job_moves_records_that_can_be_parsed_now(deployment: Deploy
     (done,) = [event for event in result.all_events if event.is_successful_output]
     told = {name: value.value for name, value in done.step_output_data.metadata.items()}
     assert told == {"parsed again": 2, "mended": 1, "left quarantine": 1, "still set aside": 1, "portions": 1}
-    (made,) = result.get_asset_materialization_events()
-    assert made.asset_key == parsed_key(APPLICATION, SETTINGS)
-    assert {name: value.value for name, value in made.materialization.metadata.items()} == told
+    for made, key in zip(
+        result.get_asset_materialization_events(), (parsed_key, quarantine_key), strict=True
+    ):
+        assert made.asset_key == key(APPLICATION, SETTINGS)
+        assert {name: value.value for name, value in made.materialization.metadata.items()} == told
     bed.check()
     for wrong in ({"shard": "shardId-7"}, {"from": "yesterday"}):
         config["ops"]["redrive_typed_app_orders"]["config"] = wrong

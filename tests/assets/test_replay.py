@@ -10,6 +10,7 @@ import pytest
 from headrace.assets.names import parsed_key
 from headrace.pipeline.clock import SystemIds, thread_timer
 from headrace.pipeline.core.ledger.arrivals import ALL
+from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.ports import ParsePorts
@@ -46,6 +47,9 @@ class PortsOfBed:
 
     def parsing(self, _target: ParseSettings, _run: str) -> ParsePorts:
         return self.bed.ports()
+
+    def table_facts(self, _name: str) -> TableDescription | None:
+        return None
 
     def close(self) -> None:
         """Nothing was started."""

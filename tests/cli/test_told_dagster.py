@@ -23,7 +23,7 @@ landing: {{home: {home}}}
 parse:
   - {{name: orders, table: lake.orders, schema: "id BIGINT, name STRING", version: "1"}}
 """
-ORDERS = dg.AssetKey(["told", "parsed", "orders"])
+ORDERS = dg.AssetKey(["told", "lake", "orders"])
 RECORDS = dg.AssetKey(["told", "records"])
 WAVE = Wave(Does.PARSE, rows=4, landed=3, snapshot=7)
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
-from headrace.assets.names import lineage_key
+from headrace.assets.names import leases_key, lineage_key
 from headrace.pipeline.building import build_definitions
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.settings.model import Settings, StreamSettings, TimeSettings, WorkerSettings
@@ -22,19 +22,19 @@ def test_the_asset_records_is_partitioned_by_shard_and_depends_on_the_stream(mak
     node = world.defs.resolve_asset_graph().get(world.records)
 
     assert node.partitions_def == dg.DynamicPartitionsDefinition(name=f"{world.settings.application}_shards")
-    assert node.parent_keys == {dg.AssetKey(["kinesis", "orders"])}
+    assert node.parent_keys == {dg.AssetKey(["kinesis", "orders"]), leases_key(world.settings)}
     assert node.kinds == {"kinesis", "pyspark", "iceberg"}
 
 
-def test_stream_and_coordination_tables_are_external_assets(make_world: MakeWorld):
+def test_stream_coordination_tables_and_reports_of_jobs_are_external_assets(make_world: MakeWorld):
     world = make_world()
     graph = world.defs.resolve_asset_graph()
 
     outside = {key.to_user_string() for key in graph.external_asset_keys}
 
     app = world.settings.application
-    tables = (app, f"{app}_WorkerMetricStats", f"{app}_CoordinatorState")
-    assert outside == {"kinesis/orders", *(f"dynamodb/{table}" for table in tables)}
+    own = ("leases", "workers", "leader", "upkeep", "proof")
+    assert outside == {"kinesis/orders", *(f"{app}/{name}" for name in own)}
     assert graph.materializable_asset_keys == {
         world.records,
         lineage_key(world.settings),
@@ -55,7 +55,7 @@ def test_sensors_run_from_the_start_with_the_intervals_that_the_settings_say(mak
 
     assert all(sensor.default_status is dg.DefaultSensorStatus.RUNNING for sensor in sensors)
     asked = {sensor.name: sensor.minimum_interval_seconds for sensor in sensors}
-    assert asked == {f"{app}_leader": 29, f"{app}_worker_w1": 9, f"{app}_worker_w2": 9}
+    assert asked == {f"{app}_leader": 29, f"{app}_worker_w1": 9, f"{app}_worker_w2": 9, f"{app}_watch": 59}
 
 
 @pytest.mark.parametrize(("tick", "asked"), [(5.0, 4), (1.0, 1), (0.5, 1), (7.5, 6), (60.0, 59)])

@@ -47,7 +47,7 @@ def test_loading_the_definitions_imports_nothing_heavy(loaded: dict[str, list[st
 
 
 def test_loading_the_definitions_reaches_no_network_and_needs_no_table(loaded: dict[str, list[str]]):
-    assert loaded["sensors"] == ["my_app_leader", "my_app_worker_w1"]
+    assert loaded["sensors"] == ["my_app_leader", "my_app_watch", "my_app_worker_w1"]
 
 
 def test_sensors_use_no_dagster_resource(make_world: MakeWorld):
@@ -57,4 +57,5 @@ def test_sensors_use_no_dagster_resource(make_world: MakeWorld):
 
     needed = {sensor.name: sensor.required_resource_keys for sensor in repository.sensor_defs}
 
-    assert needed == dict.fromkeys((f"{app}_leader", f"{app}_worker_w1", f"{app}_worker_w2"), frozenset())
+    names = (f"{app}_leader", f"{app}_worker_w1", f"{app}_worker_w2", f"{app}_watch")
+    assert needed == dict.fromkeys(names, frozenset())

@@ -5,6 +5,7 @@ import inspect
 import dagster as dg
 from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
 
+from headrace.assets.planned import tell_check
 from tests.dagster.fixtures import MakeInstance
 from tests.dagster.partition_status import partition_statuses
 
@@ -37,6 +38,19 @@ def test_the_private_methods_have_the_expected_signatures():
     assert list(data.parameters)[:2] == ["asset_key", "partition"]
     report = inspect.signature(dg.DagsterInstance.report_dagster_event)
     assert list(report.parameters)[:3] == ["self", "dagster_event", "run_id"]
+
+
+def test_a_checks_evaluation_of_a_run_in_progress_is_kept_once_for_the_run(make_instance: MakeInstance):
+    instance = make_instance()
+    run, check = _a_run(instance), dg.AssetCheckKey(records.key, "lag")
+    for passed in (True, False):
+        evaluation = dg.AssetCheckEvaluation(asset_key=records.key, check_name="lag", passed=passed)
+        tell_check(instance, evaluation, run.run_id)
+    (record,) = instance.event_log_storage.get_asset_check_execution_history(check, limit=5)
+    assert (record.run_id, record.status.value) == (run.run_id, "FAILED")
+    tell_check(instance, dg.AssetCheckEvaluation(asset_key=records.key, check_name="lag", passed=True), None)
+    newest, _ = instance.event_log_storage.get_asset_check_execution_history(check, limit=5)
+    assert (newest.run_id, newest.status.value) == ("", "SUCCEEDED")
 
 
 def test_an_announced_partition_is_in_progress_during_the_run_and_failed_after_a_failed_run(

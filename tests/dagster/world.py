@@ -17,7 +17,9 @@ from headrace.assets.names import partitions_name, records_key
 from headrace.pipeline.clock import SystemClock, SystemIds, thread_timer
 from headrace.pipeline.duties.waves.report import OnStep
 from headrace.pipeline.ports.base import Timer
+from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.settings.model import Settings, TimeSettings
+from headrace.sensors.results import state_in
 from tests.dagster.partition_status import partition_statuses
 from tests.duties.world import World
 from tests.memory.clock import MemoryClock
@@ -68,6 +70,13 @@ class Ports:
 
     def table(self, _writer: str) -> Any:
         return self.world.table
+
+    def table_facts(self, name: str) -> TableDescription | None:
+        if name != self.world.settings.landing.table:
+            return None
+        return TableDescription(
+            name=name, location="memory://lake/orders", rows=len(self.world.landed()), files=1, bytes=1200
+        )
 
     def files(self, _user: str) -> Any:
         return self.world.files
@@ -179,7 +188,7 @@ class DagsterWorld:
     def later(self, by: timedelta) -> None:
         """Let time pass: every sensor's last look was longer ago."""
         for slot, text in self.cursors.items():
-            said = json.loads(text or "{}")
+            said = json.loads(state_in(text) or "{}")
             for name in ("look", "probe", "sync", "assign"):
                 if name in said:
                     said[name] -= by.total_seconds()
@@ -241,8 +250,7 @@ class DagsterWorld:
 def why_failed(result: dg.ExecuteInProcessResult) -> str:
     """The message of the run's failure."""
     assert not result.success
-    data = result.failure_data_for_node(result.job_def.nodes[0].name)
-    assert data is not None
+    (data,) = (event.step_failure_data for event in result.all_events if event.is_step_failure)
     assert data.user_failure_data is not None
     return data.user_failure_data.description or ""
 

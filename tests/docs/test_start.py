@@ -95,10 +95,10 @@ def _see_in_dagster(address: str) -> None:
         "/".join(node["assetKey"]["path"]): {"/".join(key["path"]) for key in node["dependencyKeys"]}
         for node in nodes
     }
-    assert said == {"kinesis/orders", "shop/records", "shop/parsed/orders"}
+    assert said == {"kinesis/orders", "shop/records", "shop/lake/typed_orders"}
     assert said <= above.keys()
-    assert above["shop/records"] == {"kinesis/orders"}
-    assert above["shop/parsed/orders"] == {"shop/records"}
+    assert above["shop/records"] == {"kinesis/orders", "shop/leases"}
+    assert above["shop/lake/typed_orders"] == {"shop/records"}
     read = _ask(
         address,
         """{ assetNodeOrError(assetKey: {path: ["shop", "records"]}) { ... on AssetNode {

@@ -25,6 +25,12 @@ def test_records_land_once_through_a_reshard_and_dagster_shows_the_metadata_of_e
         landed = ranges[key(shard)]
         assert told.pop("lag (seconds)") >= 0  # type: ignore[operator]
         assert int(str(told.pop("snapshot"))) in app.snapshots()
+        assert told.pop("dagster/row_count") in (20, 40)
+        assert str(told.pop("dagster/uri")).endswith("/lake/records")
+        for name in ("dagster/table_name", "dagster/relation_identifier"):
+            assert told.pop(name) == app.settings.landing.table
+        for name in ("table's data files", "table's size"):
+            assert told.pop(name)
         assert told == {
             "records": 10,
             "rows": 10,

@@ -122,6 +122,10 @@ _SAMPLES = {
     "upkeep.orphans_after": "2d",
     "upkeep.keep_runs": "2d",
     "upkeep.retention": "30d",
+    "dagster.group": "shop",
+    "dagster.owners.0": "team:data",
+    "dagster.complete_from": "2026-01-31T00:00:00Z",
+    "dagster.checks.blocking.0": "no_gaps",
     "aws.endpoint": "http://127.0.0.1:4567",
     "workers.0.spark.remote": "sc://one:1",
     "parse.0.name": "orders",
@@ -152,6 +156,8 @@ _A_TARGET = {
     "HEADRACE__PARSE__0__SCHEMA": "id INT",
 }
 _ALSO = {
+    "dagster.freshness.warn": {"HEADRACE__DAGSTER__FRESHNESS__FAIL": "1h"},
+    "landing.catalog": {"HEADRACE__LANDING__STATE": "s3://b/state"},
     "parse.0.format": {"HEADRACE__PARSE__0__CALLABLE": "package.module:function"},
     "parse.0.callable": {"HEADRACE__PARSE__0__FORMAT": "callable"},
     "parse.0.schemas": {
@@ -187,10 +193,9 @@ def test_every_setting_can_be_set_by_its_variable(key: str, hint: object):
         }
     if key.startswith("former_streams_delete"):
         environ["HEADRACE__FORMER_STREAMS"] = "provided"
-    if key == "landing.catalog":
-        environ["HEADRACE__LANDING__STATE"] = "s3://b/state"
+    environ = _ALSO.get(key, {}) | environ
     if key.startswith("parse."):
-        environ = _A_TARGET | _ALSO.get(key, {}) | environ
+        environ = _A_TARGET | environ
     if key == "kcl.mode":
         environ["HEADRACE__KCL__HEARTBEAT"] = "lease"
     if key == "kcl.failover":

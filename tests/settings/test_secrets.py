@@ -197,12 +197,11 @@ def settings_with(key: str, value: object) -> str:
             "parse": {"name": "o", "table": "lake.o", "schema": "id INT"},
         }
         tree[sections[0]] = [needed[sections[0]] | inner]  # type: ignore[operator]
-    elif name == "0":
-        tree[sections[0]] = [value]
-    elif sections:
-        tree[sections[0]] = {name: value}
     else:
-        tree[name] = value
+        nested: object = value
+        for section in reversed([*sections, name]):
+            nested = [nested] if section == "0" else {section: nested}
+        tree |= nested  # type: ignore[arg-type]
     return yaml.safe_dump(tree)
 
 

@@ -177,6 +177,9 @@ class ProcessPorts:
     def _lineage(self) -> Lineage:
         return Lineage(self._calls)
 
+    def table_facts(self, name: str) -> Any:
+        raise AssertionError("no duty of the simulated fleet asks for a table's facts")
+
     def files(self, user: str) -> TableFiles:
         raise AssertionError("no duty of the simulated fleet deletes files")
 

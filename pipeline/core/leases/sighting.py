@@ -92,7 +92,9 @@ def suspects_to_cursor(sightings: Sightings) -> dict[str, list[str | int]]:
 
 
 def time_to_cursor(when: datetime | None) -> float | None:
-    return None if when is None else when.timestamp()
+    """Seconds, to a tenth: a person sees the cursor of each tick, and Dagster keeps it. Rounded down, so that no time comes
+    back from a cursor later than it was."""
+    return None if when is None else int(when.timestamp() * 10) / 10
 
 
 def time_from_cursor(seconds: float | None) -> datetime | None:

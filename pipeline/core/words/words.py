@@ -61,3 +61,26 @@ def moment_of(text: str) -> datetime:
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{text!r} isn't a time such as 2026-01-31 or 2026-01-31T12:00") from error
+
+
+_UNITS: Final = ("bytes", "KB", "MB", "GB", "TB")
+
+
+def size_in_words(size: float) -> str:
+    """`512 bytes`, `1.2 GB`. In steps of a thousand, as disks and networks are measured."""
+    unit = 0
+    while size >= 1000 and unit < len(_UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    return f"{size:,.0f} {_UNITS[unit]}" if unit == 0 or size >= 100 else f"{size:.1f} {_UNITS[unit]}"
+
+
+def time_in_words(seconds: float) -> str:
+    """`40 s`, `7 min`, `3 h 12 min`, `2 days`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
+    return counted(round(minutes / 1440), "day")

@@ -129,6 +129,12 @@ def test_a_full_cursor_keeps_the_workers_that_stood_still_for_the_longest():
     assert kept == {name: level[name] for name in ("a", "b")} | standing
 
 
+def test_a_time_comes_back_from_the_cursor_to_a_tenth_of_a_second_and_never_later():
+    moment = datetime(2026, 1, 1, 12, 30, 0, 199_999, tzinfo=UTC)
+    assert json.dumps(time_to_cursor(moment)) == "1767270600.1"
+    assert time_from_cursor(time_to_cursor(moment)) == moment.replace(microsecond=100_000)
+
+
 def test_a_time_comes_back_from_the_cursor_as_it_was_and_no_time_as_none():
     moment = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
     kept = time_from_cursor(json.loads(json.dumps(time_to_cursor(moment))))

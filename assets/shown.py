@@ -1,0 +1,134 @@
+"""How Dagster shows the assets of an application: groups, owners, tags, freshness, and what a table's metadata says."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any, TypedDict
+
+import dagster as dg
+
+from headrace.assets.names import records_key, slug
+from headrace.assets.record_columns import RECORD_COLUMNS
+from headrace.pipeline.app.ports import Ports
+from headrace.pipeline.core.words.words import size_in_words
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.ports.described_table import Column, TableDescription
+from headrace.pipeline.settings.model import Settings
+
+STREAMS = "kinesis"
+"""The group of all streams. Applications that read one stream share its asset, so it has no group of one of them."""
+
+
+PAYLOAD = "data"
+"""The column of the lake table with the payload."""
+
+
+class Layer(StrEnum):
+    """A layer of an application. Dagster's graph draws each as a box of its own."""
+
+    COORDINATION = "coordination"
+    LANDING = "landing"
+    TYPED = "typed"
+    UPKEEP = "upkeep"
+
+
+class Shown(TypedDict):
+    """Arguments of an asset, or of its spec."""
+
+    group_name: str
+    owners: list[str]
+    tags: dict[str, str]
+
+
+def shown(settings: Settings, layer: Layer) -> Shown:
+    """What the settings say of each asset of this layer."""
+    dagster = settings.dagster
+    return {
+        "group_name": f"{dagster.group or slug(settings.application)}_{layer}",
+        "owners": list(dagster.owners),
+        "tags": dict(dagster.tags),
+    }
+
+
+def freshness(settings: Settings) -> dg.FreshnessPolicy | None:
+    """The freshness policy of tables into which records come."""
+    asked = settings.dagster.freshness
+    if asked.fail is None:
+        return None
+    return dg.FreshnessPolicy.time_window(fail_window=asked.fail, warn_window=asked.warn)
+
+
+def code_version() -> str:
+    """The version of Headrace that runs here."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("headrace")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def list_of(names: Iterable[str]) -> str:
+    """Names in a sentence: `a`, `b` and `c`."""
+    *first, last = [f"`{name}`" for name in names]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def table_name(name: str) -> dict[str, Any]:
+    """Under both names that tools look for."""
+    return {"dagster/table_name": name, "dagster/relation_identifier": name}
+
+
+def schema_of(columns: Iterable[Column]) -> dg.TableSchema:
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                column.name,
+                column.kind,
+                description=column.about or None,
+                constraints=dg.TableColumnConstraints(nullable=not column.is_required),
+            )
+            for column in columns
+        ]
+    )
+
+
+def totals(ports: Ports, name: str) -> dict[str, Any]:
+    """The totals of a table as metadata of a materialization; empty where the catalog doesn't answer: the records are
+    in the table all the same."""
+    try:
+        facts = ports.table_facts(name)
+    except HeadraceError:
+        return {}
+    return {} if facts is None else totals_of(facts)
+
+
+def totals_of(facts: TableDescription) -> dict[str, Any]:
+    return {
+        "dagster/row_count": dg.MetadataValue.int(facts.rows),
+        "dagster/uri": facts.location,
+        **table_name(facts.name),
+        "table's data files": dg.MetadataValue.int(facts.files),
+        "table's size": dg.MetadataValue.text(size_in_words(facts.bytes)),
+    }
+
+
+def columns_of(ports: Ports, settings: Settings, name: str) -> dict[str, Any]:
+    """The columns of a typed table or its quarantine table, each with the column of the record that it comes from: what
+    the record itself doesn't have comes from its payload."""
+    try:
+        facts = ports.table_facts(name)
+    except HeadraceError:
+        return {}
+    if facts is None:
+        return {}
+    records = records_key(settings)
+    own = {column.name for column in RECORD_COLUMNS}
+    return {
+        "dagster/column_schema": schema_of(facts.columns),
+        "dagster/column_lineage": dg.TableColumnLineage(
+            {
+                column.name: [dg.TableColumnDep(records, column.name if column.name in own else PAYLOAD)]
+                for column in facts.columns
+            }
+        ),
+    }

@@ -1,0 +1,35 @@
+"""Hash keys that belong to no open lease: nobody reads records with them. Pure functions on values."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from headrace.pipeline.checking.lag import stream_of
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
+
+
+def unread(rows: Iterable[Lease]) -> Iterator[tuple[str, HashRange]]:
+    """Ranges without an open lease, with the name of their stream, which is empty in an application with a single
+    stream. A stream with an open lease of an unknown range is left out: that lease may have any hash keys."""
+    open_ranges: dict[str, list[HashRange | None]] = defaultdict(list)
+    for row in rows:
+        ranges = open_ranges[stream_of(row.key)]
+        if not row.has_ended:
+            ranges.append(row.hash_range)
+    for stream, ranges in sorted(open_ranges.items()):
+        known = [keys for keys in ranges if keys is not None]
+        if len(known) == len(ranges):
+            yield from ((stream, gap) for gap in _between(known))
+
+
+def _between(ranges: Iterable[HashRange]) -> Iterator[HashRange]:
+    """Ranges of parents and children may overlap."""
+    begin = 0
+    for keys in sorted(ranges):
+        if keys.start > begin:
+            yield HashRange(begin, keys.start - 1)
+        begin = max(begin, keys.end + 1)
+    if begin <= MAX_HASH_KEY:
+        yield HashRange(begin, MAX_HASH_KEY)

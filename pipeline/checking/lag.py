@@ -1,0 +1,76 @@
+"""How far each shard is behind its stream's tip, and when it would lose records. Pure functions on values.
+
+A shard that was read to its tip isn't behind, however long ago that was: the worker's sensor asks for a run once a new
+record is there. Only a shard of which something is known to be unread has a lag: the age of its oldest unread record
+at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from headrace.pipeline.checking.look import CheckLook
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.partition import read_name
+
+_NO_LAG = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    at: datetime
+    """When it was looked at."""
+    lag: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    lease_key: str
+    lag: timedelta
+    loses_in: timedelta
+    """Until Kinesis removes the first unread record, if the shard goes on as now. Zero: it may have begun."""
+
+
+def lag_of(row: Lease, look: CheckLook) -> timedelta:
+    """How old the oldest record may be that hasn't landed yet."""
+    if row.has_ended or row.looked_at is None:
+        return _NO_LAG
+    # The record may have come long after the last look, so that only the time since it was seen counts.
+    is_behind = bool(row.behind_ms) or row.failure is not None
+    since = row.looked_at if is_behind else look.waiting.get(row.key, look.at)
+    return max(look.at - since, _NO_LAG)
+
+
+def lags(look: CheckLook) -> dict[str, Lag]:
+    """The lag of each open shard, by lease key."""
+    return {row.key: Lag(look.at, lag_of(row, look)) for row in look.leases if not row.has_ended}
+
+
+def risks(look: CheckLook, before: Mapping[str, Lag]) -> tuple[Risk, ...]:
+    """The shards that fall behind, each with the time until it loses records; the nearest first. `before`: the lags of
+    an earlier look."""
+    found = []
+    for key, now in lags(look).items():
+        retention = look.retention.get(stream_of(key))
+        if retention is None or not now.lag:
+            continue
+        rate = _rate(before.get(key), now)
+        left = max(retention - now.lag, _NO_LAG)
+        if rate > 0:
+            found.append(Risk(key, now.lag, left / rate))
+    return tuple(sorted(found, key=lambda risk: risk.loses_in))
+
+
+def _rate(before: Lag | None, now: Lag) -> float:
+    """Seconds by which the lag grows in a second. A shard that isn't read grows by one; a first look takes that for
+    granted, because the rate isn't known yet."""
+    if before is None or now.at <= before.at:
+        return 1.0
+    return (now.lag - before.lag) / (now.at - before.at)
+
+
+def stream_of(lease_key: str) -> str:
+    """The name of the stream in the lease key; empty where the application has a single stream."""
+    return read_name(lease_key).stream or ""

@@ -1,0 +1,39 @@
+"""What a check says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class About(StrEnum):
+    """The table that a check is about."""
+
+    RECORDS = "records"
+    LINEAGE = "lineage"
+    TYPED = "typed"
+    QUARANTINE = "quarantine"
+
+
+@dataclass(frozen=True, slots=True)
+class Offender:
+    """One thing that a check complains of."""
+
+    name: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    check: str
+    sentence: str
+    about: About = About.RECORDS
+    target: str = ""
+    """The target of `parse`, of a check on a typed table or its quarantine table."""
+    offenders: tuple[Offender, ...] = ()
+    is_grave: bool = False
+    """Whether records are lost, doubled or about to be lost where the check fails. Else it is a warning."""
+
+    @property
+    def holds(self) -> bool:
+        return not self.offenders

@@ -1,0 +1,58 @@
+"""Rules of the settings `dagster`. Pure functions."""
+
+import re
+from collections.abc import Iterator
+
+from headrace.pipeline.settings.broken import Broken
+from headrace.pipeline.settings.choices import CHECKS
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.values import show
+
+# Dagster's rules for groups, owners and tags.
+_GROUP = re.compile(r"[A-Za-z0-9_]+")
+_OWNER = re.compile(r"team:[A-Za-z0-9_.\- ]+|[^@\s]+@[^@\s]+\.[^@\s]+")
+_TAG_NAME = re.compile(r"(?:[A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}")
+_TAG_VALUE = re.compile(r"[A-Za-z0-9_.-]{0,63}")
+
+
+def dagster_rules(settings: Settings) -> Iterator[Broken]:
+    dagster = settings.dagster
+    if dagster.group is not None and not _GROUP.fullmatch(dagster.group):
+        yield Broken("dagster.group", f"is {dagster.group!r}; allowed: letters, digits and _")
+    for n, owner in enumerate(dagster.owners):
+        if not _OWNER.fullmatch(owner):
+            yield Broken(
+                f"dagster.owners.{n}",
+                f"is {owner!r}; allowed: an address (ann@example.com) or a team (team:data)",
+            )
+    for name, value in dagster.tags.items():
+        if not _TAG_NAME.fullmatch(name) or not _TAG_VALUE.fullmatch(value):
+            yield Broken(
+                f"dagster.tags.{name}",
+                f"is {value!r}; allowed in name and value: at most 63 of A-Z a-z 0-9 _ . -",
+            )
+    yield from _freshness(settings)
+    yield from _checks(settings)
+
+
+def _freshness(settings: Settings) -> Iterator[Broken]:
+    warn, fail = settings.dagster.freshness.warn, settings.dagster.freshness.fail
+    if warn is not None and (fail is None or warn >= fail):
+        told = "missing" if fail is None else show(fail)
+        yield Broken(
+            "dagster.freshness.warn",
+            f"is {show(warn)}, and dagster.freshness.fail is {told}; allowed: less than dagster.freshness.fail",
+            also=("dagster.freshness.fail",),
+        )
+
+
+def _checks(settings: Settings) -> Iterator[Broken]:
+    checks = settings.dagster.checks
+    if not 0 < checks.quarantined <= 1:
+        yield Broken(
+            "dagster.checks.quarantined",
+            f"is {checks.quarantined}; allowed: a fraction, more than 0 and at most 1 (0.01)",
+        )
+    for n, name in enumerate(checks.blocking):
+        if name not in CHECKS:
+            yield Broken(f"dagster.checks.blocking.{n}", f"is {name!r}; allowed: {', '.join(sorted(CHECKS))}")

@@ -1,0 +1,200 @@
+"""The sensor that watches the application: each minute it looks at the lease rows and the tables' metadata, and tells
+Dagster what has changed.
+
+    checks          an evaluation where a check has changed, where a new run has changed its table, each hour while it
+                    fails, and each six hours
+    observations    lag, rate and shards of each stream, each five minutes while something moves, else each hour
+    hours           a materialization of each hour of which the lake table has all records
+
+It asks for no run and starts no Spark. Events of runs are bounded by the clock, and so are these.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+
+from headrace.assets.checks import evaluation_of, key_of, look_at
+from headrace.assets.names import hours_key, slug
+from headrace.assets.observations import observations
+from headrace.assets.outside import hours_of
+from headrace.assets.planned import tell_check
+from headrace.pipeline.app.wiring import Wiring
+from headrace.pipeline.checking.hours import HoursTold, floor, hours_to_tell
+from headrace.pipeline.checking.judge import verdicts
+from headrace.pipeline.checking.lag import lag_of
+from headrace.pipeline.checking.look import CheckLook
+from headrace.pipeline.checking.looking import CheckLooking
+from headrace.pipeline.checking.verdict import Verdict
+from headrace.pipeline.core.landing.valid_through import overall
+from headrace.pipeline.core.words.words import counted, time_in_words
+from headrace.pipeline.errors import HeadraceError
+from headrace.resources.instance import KeptInstance
+from headrace.sensors.interval import interval
+from headrace.sensors.results import state_in, with_sentence
+
+EVERY = timedelta(minutes=1)
+_FAILING_AGAIN = timedelta(hours=1)
+_AGAIN = timedelta(hours=6)
+_MOVING, _AT_REST = timedelta(minutes=5), timedelta(hours=1)
+_LONGEST_RETENTION = timedelta(days=365)
+
+Event = dg.AssetMaterialization | dg.AssetObservation
+
+
+def build_watch(wiring: Wiring, kept_instance: KeptInstance) -> dg.SensorDefinition:
+    watching = _Watching(wiring)
+
+    @dg.sensor(
+        name=f"{slug(wiring.settings.application)}_watch",
+        minimum_interval_seconds=interval(EVERY),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Looks each minute at the shards and the tables, and leaves the results of the checks, the "
+        "observations of the streams, and the hours that are complete.",
+    )
+    def watch(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        instance = kept_instance.of(context).instance
+        try:
+            events, sentence, cursor = watching.tick(instance, state_in(context.cursor))
+        except HeadraceError as error:
+            return dg.SensorResult(skip_reason=f"watch: nothing was checked: {error}", cursor=context.cursor)
+        return dg.SensorResult(
+            skip_reason=sentence, cursor=with_sentence(cursor, sentence), asset_events=events
+        )
+
+    return watch
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What was told of a check."""
+
+    holds: bool
+    run: str | None
+    """The run of the table's latest materialization."""
+    at: float
+    """By the monotonic clock."""
+
+    def is_news(self, before: "_Told | None") -> bool:
+        if before is None or (self.holds, self.run) != (before.holds, before.run):
+            return True
+        again = _AGAIN if self.holds else _FAILING_AGAIN
+        return self.at - before.at >= again.total_seconds()
+
+
+@dataclass(slots=True)
+class _Watching:
+    """What the sensor remembers in this process. Losing it costs a round of events."""
+
+    wiring: Wiring
+    looking: CheckLooking = field(init=False)
+    _told: dict[dg.AssetCheckKey, "_Told"] = field(default_factory=dict)
+    _observed_at: float = float("-inf")
+    _snapshot: int | None = None
+    """The snapshot of the lake table at the last observation."""
+
+    def __post_init__(self) -> None:
+        self.looking = CheckLooking(self.wiring.settings, self.wiring.ports.clock)
+
+    def tick(self, instance: dg.DagsterInstance, cursor: str | None) -> tuple[list[Event], str, str | None]:
+        settings = self.wiring.settings
+        look = look_at(self.wiring, self.looking, instance)
+        found = verdicts(look, settings.dagster.checks, settings.upkeep, self.looking.lags_before)
+        self._tell_checks(found, instance)
+        events: list[Event] = []
+        if self._is_time_to_observe(look):
+            events += observations(settings, look)
+        hours, cursor = self._hours(look, instance, cursor)
+        events += hours
+        return events, _sentence(look, found, hours), cursor
+
+    def _tell_checks(self, found: Sequence[Verdict], instance: dg.DagsterInstance) -> None:
+        keys = [key_of(self.wiring.settings, verdict) for verdict in found]
+        newest = instance.get_latest_materialization_events([key.asset_key for key in keys])
+        for key, verdict in zip(keys, found, strict=True):
+            event = newest.get(key.asset_key)
+            now = _Told(verdict.holds, None if event is None else event.run_id, self._now)
+            if now.is_news(self._told.get(key)):
+                tell_check(instance, evaluation_of(self.wiring.settings, verdict), now.run)
+                self._told[key] = now
+
+    @property
+    def _now(self) -> float:
+        return self.wiring.ports.clock.monotonic()
+
+    def _is_time_to_observe(self, look: CheckLook) -> bool:
+        snapshot = None if look.facts is None else look.facts.snapshot
+        every = (
+            _MOVING
+            if snapshot != self._snapshot or any(lag_of(row, look) for row in look.leases)
+            else _AT_REST
+        )
+        if self._now - self._observed_at < every.total_seconds():
+            return False
+        self._observed_at, self._snapshot = self._now, snapshot
+        return True
+
+    def _hours(
+        self, look: CheckLook, instance: dg.DagsterInstance, cursor: str | None
+    ) -> tuple[list[Event], str | None]:
+        partitions = hours_of(self.wiring.settings)
+        if partitions is None:
+            return [], None
+        key, since = hours_key(self.wiring.settings), partitions.start
+        told = _read(cursor) or _told_before(instance, key, since)
+        retention = max(look.retention.values(), default=_LONGEST_RETENTION)
+        told, begins = hours_to_tell(
+            told,
+            since=since,
+            through=overall(look.through, look.positions),
+            moved=look.chains.moved,
+            oldest=look.at - retention,
+        )
+        name = self.wiring.settings.landing.table
+        events = [
+            dg.AssetMaterialization(
+                key, partition=begin.strftime(partitions.fmt), metadata={"table": dg.MetadataValue.text(name)}
+            )
+            for begin in begins
+        ]
+        return list(events), json.dumps(
+            {"upto": told.upto.isoformat(timespec="minutes"), "moved": told.moved}
+        )
+
+
+def _read(cursor: str | None) -> HoursTold | None:
+    try:
+        values = json.loads(cursor or "")
+        return HoursTold(datetime.fromisoformat(values["upto"]), int(values["moved"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _told_before(instance: dg.DagsterInstance, key: dg.AssetKey, since: datetime) -> HoursTold:
+    """A sensor without a cursor, such as after a person has reset it, goes on after the newest hour that Dagster has."""
+    newest = max(instance.get_materialized_partitions(key), default=None)
+    if newest is None:
+        return HoursTold(floor(since))
+    return HoursTold(datetime.strptime(newest, "%Y-%m-%d-%H:%M").replace(tzinfo=UTC) + timedelta(hours=1))
+
+
+def _sentence(look: CheckLook, found: tuple[Verdict, ...], hours: list[Event]) -> str:
+    return "; ".join(_parts(look, found, hours))
+
+
+def _parts(look: CheckLook, found: tuple[Verdict, ...], hours: list[Event]) -> Iterator[str]:
+    failing = [verdict for verdict in found if not verdict.holds]
+    if failing:
+        first = max(failing, key=lambda verdict: verdict.is_grave)
+        yield f"watch: {len(failing)} of {len(found)} checks fail ({first.check}: {first.sentence})"
+    else:
+        yield f"watch: all {len(found)} checks hold"
+    most = max((lag_of(row, look).total_seconds() for row in look.leases), default=0.0)
+    yield f"lag {time_in_words(most)}"
+    through = overall(look.through, look.positions)
+    if through is not None:
+        yield f"complete up to {through:%Y-%m-%d %H:%M} UTC"
+    if hours:
+        yield f"{counted(len(hours), 'hour')} told as complete"

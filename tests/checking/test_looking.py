@@ -1,0 +1,113 @@
+"""A look finds records that nobody reads, also in a shard that counts as read to its tip."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pytest
+
+from headrace.pipeline.checking.lag import lag_of
+from headrace.pipeline.checking.look import CheckLook
+from headrace.pipeline.checking.looking import CheckLooking, CheckPorts
+from headrace.pipeline.core.ledger.filter import ALL_RANGES, RangeFilter
+from headrace.pipeline.core.ledger.ledger import LedgerEntry, LedgerPage, Lost
+from headrace.pipeline.ports.described_table import TableDescription
+from tests.duties.world import World
+from tests.lake.samples import NOON, a_key, a_range
+from tests.memory.lineage import MemoryLineage
+
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass
+class Watched:
+    world: World
+    looking: CheckLooking
+
+    def look(self) -> CheckLook:
+        world = self.world
+        return self.looking.look(
+            CheckPorts(
+                leases=world.leases,
+                table=world.table,
+                lineage=world.lineage,
+                source=world.source,
+                facts=lambda name: TableDescription(name=name, location="memory"),
+                is_behind=lambda _: False,
+            )
+        )
+
+    def lag(self) -> timedelta:
+        look = self.look()
+        return max(lag_of(row, look) for row in look.leases)
+
+
+@pytest.fixture
+def watched() -> Watched:
+    world = World()
+    world.settle()
+    world.produce(0)
+    world.wave(run="first")
+    # The second wave finds the shards at their tips.
+    world.wave(run="second")
+    return Watched(world, CheckLooking(world.settings, world.clock))
+
+
+def test_a_shard_at_rest_has_no_lag_however_long_it_rests(watched: Watched):
+    for _ in range(3):
+        watched.world.clock.advance(5 * MINUTE)
+        assert watched.lag() == timedelta(0)
+
+
+def test_a_record_that_nobody_reads_makes_a_lag_since_it_was_first_seen(watched: Watched):
+    watched.world.clock.advance(180 * MINUTE)
+    watched.world.produce(0)
+    assert watched.lag() == timedelta(0), "it came just now"
+    watched.world.clock.advance(4 * MINUTE)
+    assert watched.lag() == 4 * MINUTE
+    watched.world.clock.advance(8 * MINUTE)
+    assert watched.lag() == 12 * MINUTE
+
+
+def test_the_lag_is_gone_once_the_shard_is_read(watched: Watched):
+    watched.world.clock.advance(180 * MINUTE)
+    watched.world.produce(0)
+    watched.look()
+    watched.world.clock.advance(20 * MINUTE)
+    watched.world.tick()
+    watched.world.wave(run="third")
+    watched.world.wave(run="fourth")
+    watched.world.produce(0)
+    assert watched.lag() == timedelta(0), "another record, which came just now"
+
+
+def test_the_ledgers_of_each_look_go_on_from_those_of_the_last_one(watched: Watched):
+    assert watched.look().chains.breaks == ()
+    watched.world.produce(0)
+    watched.world.wave(run="third")
+    chains = watched.look().chains
+    assert (chains.breaks, chains.overlaps, chains.skips) == ((), (), ())
+
+
+class Ledgers(MemoryLineage):
+    """The ledgers that a test states, as those of main."""
+
+    told: tuple[LedgerEntry, ...] = ()
+
+    def entries(self, asked: RangeFilter = ALL_RANGES) -> Iterator[LedgerEntry | Lost]:
+        return (entry for entry in self.told if asked.of(entry) is not None)
+
+
+def ledger(sequence: int, after: int | None, upto: int) -> LedgerEntry:
+    return LedgerEntry(sequence, sequence, NOON, LedgerPage((a_range(a_key(0), after, upto),)))
+
+
+def test_what_a_rollback_took_off_main_is_no_duplicate_when_it_lands_again(watched: Watched):
+    lineage = watched.world.lineage = Ledgers(watched.world.table)
+    lineage.told = (ledger(1, None, 10), ledger(2, 10, 20))
+    watched.look()
+    lineage.told = (ledger(1, None, 10), ledger(3, 10, 20))
+    assert watched.look().chains.overlaps == ()
+    lineage.told = (*lineage.told, ledger(4, 10, 20))
+    assert len(watched.look().chains.overlaps) == 1
+    assert len(watched.look().chains.overlaps) == 1, "it stays until the history is another one"

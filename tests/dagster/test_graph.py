@@ -1,0 +1,120 @@
+"""Dagster's graph of an application reads as a person would draw it."""
+
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+
+from headrace.assets.names import records_key
+from headrace.assets.record_columns import RECORD_COLUMNS
+from headrace.pipeline.building import build_definitions
+from headrace.pipeline.lake.table.schema import RECORDS
+from headrace.pipeline.settings.dagster_block import DagsterSettings, FreshnessSettings
+from headrace.pipeline.settings.model import LandingSettings, Settings, StreamSettings
+from headrace.pipeline.settings.parse_block import ParseSettings
+
+TARGET = ParseSettings(name="sold", table="lake.sold", schema="id BIGINT", filter="record IS NOT NULL")
+SETTINGS = Settings(
+    application="shop",
+    streams=(StreamSettings(name="orders"),),
+    landing=LandingSettings(table="lake.orders"),
+    parse=(TARGET,),
+    dagster=DagsterSettings(
+        owners=("team:data",),
+        tags={"domain": "sales"},
+        freshness=FreshnessSettings(warn=timedelta(minutes=15), fail=timedelta(hours=1)),
+        complete_from=datetime(2026, 1, 31, tzinfo=UTC),
+    ),
+)
+
+
+def graph_of(settings: Settings) -> AssetGraph:
+    return build_definitions(settings).resolve_asset_graph()
+
+
+def edges(graph: AssetGraph) -> set[tuple[str, str]]:
+    return {
+        (parent.to_user_string(), key.to_user_string())
+        for key in graph.get_all_asset_keys()
+        for parent in graph.get(key).parent_keys
+    }
+
+
+def test_the_arrows_go_from_the_stream_by_records_and_tables_to_upkeep_and_proof():
+    tables = ("shop/lake/sold", "shop/lake/sold_quarantine")
+    assert edges(graph_of(SETTINGS)) == {
+        ("kinesis/orders", "shop/leases"),
+        ("shop/workers", "shop/leases"),
+        ("shop/leader", "shop/leases"),
+        ("kinesis/orders", "shop/records"),
+        ("shop/leases", "shop/records"),
+        *(("shop/records", name) for name in (*tables, "shop/lineage", "shop/complete_hours")),
+        *((name, end) for name in ("shop/records", *tables) for end in ("shop/upkeep", "shop/proof")),
+        ("shop/lineage", "shop/proof"),
+    }
+
+
+def test_no_two_nodes_of_the_graph_have_one_name():
+    shown = [key.path[-1] for key in graph_of(SETTINGS).get_all_asset_keys()]
+    assert sorted(shown) == sorted(set(shown))
+
+
+def test_each_layer_is_a_group_of_the_application_and_streams_belong_to_all():
+    graph = graph_of(SETTINGS)
+    groups = {key.path[-1]: graph.get(key).group_name for key in graph.get_all_asset_keys()}
+    assert groups == {
+        "orders": "kinesis",
+        **dict.fromkeys(("leases", "workers", "leader"), "shop_coordination"),
+        **dict.fromkeys(("records", "lineage", "complete_hours"), "shop_landing"),
+        **dict.fromkeys(("sold", "sold_quarantine"), "shop_typed"),
+        **dict.fromkeys(("upkeep", "proof"), "shop_upkeep"),
+    }
+
+
+def test_owners_tags_and_freshness_are_those_of_the_settings():
+    graph = graph_of(SETTINGS)
+    own = [key for key in graph.get_all_asset_keys() if key.path[0] == "shop"]
+    assert all(graph.get(key).owners == ["team:data"] for key in own)
+    assert all(graph.get(key).tags.get("domain") == "sales" for key in own)
+    fresh = {
+        key.path[-1] for key in own if graph.get(key).metadata.get("dagster/internal_freshness_policy")
+    } | {key.path[-1] for key in own if graph.get(key).freshness_policy}
+    assert fresh == {"records", "sold"}
+
+
+def test_descriptions_name_tables_and_streams_and_no_placeholder():
+    graph = graph_of(SETTINGS)
+    told = {key.path[-1]: graph.get(key).description or "" for key in graph.get_all_asset_keys()}
+    assert all(told.values())
+    assert not [name for name, text in told.items() if "<application>" in text or "target" in text.lower()]
+    assert "`lake.orders`" in told["records"]
+    assert "`orders`" in told["records"]
+    for part in ("`lake.sold`", "`json`", "`record IS NOT NULL`", "`lake.sold_quarantine`"):
+        assert part in told["sold"]
+
+
+def test_what_makes_a_table_has_a_code_version_that_the_version_of_the_target_changes():
+    def versions(target: ParseSettings) -> set[str | None]:
+        graph = graph_of(Settings(application="shop", streams=SETTINGS.streams, parse=(target,)))
+        return {graph.get(key).code_version for key in graph.materializable_asset_keys}
+
+    raised = ParseSettings(name="sold", table="lake.sold", schema="id BIGINT", version="2")
+    assert None not in versions(TARGET)
+    assert versions(TARGET) != versions(raised)
+
+
+def test_the_columns_that_dagster_shows_are_those_of_the_lake_table():
+    assert [(c.name, c.kind, c.about) for c in RECORD_COLUMNS] == [
+        (name, str(kind), doc) for name, kind, doc in RECORDS.columns
+    ]
+    records = graph_of(SETTINGS).get(records_key(SETTINGS)).metadata
+    assert records["dagster/table_name"] == records["dagster/relation_identifier"] == "lake.orders"
+    assert [c.name for c in records["dagster/column_schema"].columns] == [c.name for c in RECORD_COLUMNS]
+
+
+def test_two_applications_may_read_one_stream_from_different_places():
+    one = Settings(application="one", streams=(StreamSettings(name="orders"),))
+    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+    two = Settings(application="two", streams=(StreamSettings(name=arn),))
+    keys = dg.Definitions.merge(build_definitions(one), build_definitions(two)).resolve_all_asset_keys()
+    assert dg.AssetKey(["kinesis", "orders"]) in keys
