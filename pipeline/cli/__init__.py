@@ -31,6 +31,7 @@ COMMANDS = {
     "dev": "run Dagster on this machine with your settings",
     "doctor": "check the settings, Java and the local Spark server, and say what to do",
     "give-back": "hand the leases to KCL's workers, at the positions of the lake table",
+    "iam": "print the AWS policy that a part of Headrace needs, and no more than that",
     "lineage": "show which records of which shard went into which snapshot",
     "local": "run a local stand-in for AWS, for development and tests",
     "parse": "bring the typed tables up to the lake table",
