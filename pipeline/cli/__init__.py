@@ -8,8 +8,8 @@ inside `run` only, so that help texts and messages about mistyped arguments appe
 Exit codes: 0 done; 2 a person or a setting has to change something first; 75 try again later (EX_TEMPFAIL of
 sysexits.h); 130 interrupted by Ctrl-C; 141 the process that read the output has ended. 1 is used by six
 commands only: `consume` when a shard failed, `demo` when the table doesn't match, `lineage --sequence` when
-no range has the record, `prove` when something is wrong, `shadow` when both sides differ, `status --strict`
-when something needs a person.
+no range has the record, `prove` when something is wrong, `shadow` when both sides differ, `status` with
+`--strict` when something needs a person, and with `--max-behind` when a shard is further behind.
 """
 
 import argparse

@@ -45,6 +45,9 @@ NEEDED_FOR_A_TRUE_ANSWER = {"s3:ListBucket"}
 """Without it S3 answers *forbidden* where an object doesn't exist, also to somebody who never lists anything."""
 
 
+pytestmark = pytest.mark.slow  # Minutes beside other work: a whole application, with Spark.
+
+
 @dataclass(frozen=True)
 class Seen:
     """What a role asked for while its duties were done, and what its policies allow."""
@@ -79,7 +82,8 @@ def _work(folder: Path, yaml: str, patch: pytest.MonkeyPatch) -> tuple[dict[Role
             (_alone if yaml is ALONE else _beside_kcl)(work)
         finally:
             work.close()
-        return dict(work.asked()), {role: work.policy(role) for role in Role}
+        asked = dict(work.asked())
+        return asked, {role: work.policy(role) if asked[role] else {"Statement": []} for role in Role}
 
 
 def _alone(work: RolesAtWork) -> None:
@@ -93,25 +97,12 @@ def _alone(work: RolesAtWork) -> None:
     kinesis.create_stream(StreamName="orders", ShardCount=2)
     _put(kinesis, "orders")
     work.ticks(5)
-    shards = [f"shardId-{n:012d}" for n in range(2)]
-    with work.as_role(Role.WORKER) as wiring:
-        reading = wiring.reading("run", NoDagster(), on_wave=lambda _: None, on_waiting=lambda _: None)
-        assert not reading.shards(wiring.readers().meant(shards)).failed
-        assert [
-            wave.quarantined for wave in wiring.targets.parsing(work.settings.parse[0], "run").waves()
-        ] != []
-    # The leader goes on with what it knows of quiet shards.
-    for period in (timedelta(minutes=6), timedelta(hours=8)):
-        work.advance(period)
-        work.ticks(3)
-    with work.as_role(Role.WORKER) as wiring:
-        kinesis.split_shard(StreamName="orders", ShardToSplit=shards[0], NewStartingHashKey=str(2**126))
-        _put(kinesis, "orders")
+    _read_and_parse(work)
+    shard = f"shardId-{0:012d}"
+    kinesis.split_shard(StreamName="orders", ShardToSplit=shard, NewStartingHashKey=str(2**126))
+    _put(kinesis, "orders")
     work.ticks(5)
-    with work.as_role(Role.WORKER):
-        ending = reading.everything_due("w1")
-        assert (ending.failed, ending.error) == ({}, None)
-        assert list(wiring.targets.parsing(work.settings.parse[0], "again").waves())
+    _read_and_parse(work)
     work.command(Role.WORKER, "redrive", "--target", "typed")
     work.command(Role.WORKER, "window", "create", "--from", "2020-01-01", "--to", "2099-01-01")
     [kept] = work.wirings[Role.READER].ports.windows().all()
@@ -122,13 +113,37 @@ def _alone(work: RolesAtWork) -> None:
     _upkeep_of_days(work)
 
 
+def _read_and_parse(work: RolesAtWork) -> None:
+    with work.as_role(Role.WORKER) as wiring:
+        reading = wiring.reading("run", NoDagster(), on_wave=lambda _: None, on_waiting=lambda _: None)
+        ending = reading.everything_due("w1")
+        assert (ending.failed, ending.error) == ({}, None)
+        assert list(wiring.targets.parsing(work.settings.parse[0], "run").waves())
+
+
+def _leave_a_file_without_a_name(work: RolesAtWork) -> None:
+    """As a run does that is killed before its commit."""
+    s3 = work.aws.client("s3")
+    stored = s3.list_objects_v2(Bucket="my-lake", Prefix="warehouse/lake.db/orders/data/")["Contents"]
+    key = next(each["Key"] for each in stored if each["Key"].endswith(".parquet"))
+    stem = key.removesuffix(".parquet")
+    beside = f"{stem[:-1]}{'0' if stem[-1] != '0' else '1'}.parquet"
+    s3.copy_object(Bucket="my-lake", CopySource={"Bucket": "my-lake", "Key": key}, Key=beside)
+
+
 def _upkeep_of_days(work: RolesAtWork) -> None:
-    for _ in range(3):
-        work.advance(timedelta(days=2))
+    # From here on only what goes by the moved clock works: a command would find this host's clock far behind AWS's.
+    work.advance(timedelta(minutes=6))
+    work.ticks(5)
+    _put(work.aws.client("kinesis"), "orders")
+    work.ticks(5)
+    _read_and_parse(work)
+    _leave_a_file_without_a_name(work)
+    for period in (timedelta(hours=8), *[timedelta(days=2)] * 3):
+        work.advance(period)
         work.ticks(5)
         with work.as_role(Role.UPKEEP) as wiring:
             report = wiring.upkeep.run()
-            print(report, report.due)
             assert not report.troubles, report.troubles
 
 
