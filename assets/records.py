@@ -19,6 +19,7 @@ from headrace.pipeline.app.wiring import Hints, Wiring
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.shards.partition import lease_key_of, partition_of
 from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.cost.prices import prices_of
 from headrace.pipeline.duties.waves.report import OnStep, WaveReport, WaveStep
 from headrace.pipeline.duties.waves.run import RunEnding
 from headrace.pipeline.errors import BadSetting, HeadraceError, Unknown
@@ -123,6 +124,7 @@ class _Execution:
             partitions=partitions_name(wiring.settings),
             throttle=wiring.settings.times.materialize,
             clock=SystemClock(),
+            prices=prices_of(wiring.settings.prices),
             announced_by_dagster=frozenset(map(lease_key_of, partitions)),
             recovering=frozenset(hints.recovering),
         )

@@ -27,6 +27,7 @@ COMMANDS = {
     "adopt": "take over a stopped KCL application at the positions of its workers",
     "config": "print each setting and the place that it comes from",
     "consume": "read shards up to their newest record, without Dagster",
+    "cost": "sum up what the runs of a day have used, and what that costs",
     "demo": "land a stream on this machine through two reshards, and check every record",
     "dev": "run Dagster on this machine with your settings",
     "doctor": "check the settings, Java and the local Spark server, and say what to do",

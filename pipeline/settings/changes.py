@@ -174,6 +174,7 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
         Takes.RUN, "What was removed before doesn't come back with a longer one."
     ),
     "upkeep.keep_runs": _RELOAD,
+    "prices": _RUN,
     "private_files": SettingChange(Takes.LATER, "Folders and files that are there keep their rights."),
     "aws.region": SettingChange(
         Takes.REFUSED, "If the lake table has a stream of the same name in another region."

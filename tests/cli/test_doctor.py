@@ -78,7 +78,14 @@ def test_each_mistake_in_the_settings_is_told_and_the_other_checks_go_on(
     seen = diagnoses(capsys, code=2)
     assert len(seen["settings"]) > 1
     assert {each["health"] for each in seen["settings"]} == {"needs you"}
-    assert set(seen) == {"settings", "versions", "Dagster", "java", "local Spark server", "other Spark servers"}
+    assert set(seen) == {
+        "settings",
+        "versions",
+        "Dagster",
+        "java",
+        "local Spark server",
+        "other Spark servers",
+    }
 
 
 @pytest.mark.parametrize(
@@ -104,7 +111,7 @@ def test_a_missing_java_is_told_only_where_a_worker_needs_one(
         "{application: shop, streams: [{name: orders}], workers: [{id: w1, spark: {remote: 'sc://spark.invalid:15002'}}]}"
     )
     seen = diagnoses(capsys, code=2)
-    assert [(each['check'], each['health']) for each in seen['Spark']] == [('Spark', 'needs you')]
+    assert [(each["check"], each["health"]) for each in seen["Spark"]] == [("Spark", "needs you")]
     assert seen["java"][0]["sentence"].startswith("not needed")
     assert seen["local Spark server"][0]["sentence"].startswith("not used")
 

@@ -409,7 +409,9 @@ def test_max_behind_exits_with_1_and_the_sentence_where_a_row_doesnt_tell(kcl: K
     assert "the rows of 2 shards don't tell how far behind they are" in out.splitlines()[-1]
 
 
-def test_max_behind_is_well_where_each_shard_was_read_to_its_end_and_json_stays_whole(kcl: KclTables, say: Say):
+def test_max_behind_is_well_where_each_shard_was_read_to_its_end_and_json_stays_whole(
+    kcl: KclTables, say: Say
+):
     kcl.put(leases_of("a-1", checkpoint={"S": "SHARD_END"}))
     code, out, err = say("--max-behind", "10m", "--json")
     assert (code, json.loads(out)["leases"]["ended"]) == (0, 1)

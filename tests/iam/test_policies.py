@@ -135,6 +135,7 @@ def _upkeep_of_days(work: RolesAtWork) -> None:
     # From here on only what goes by the moved clock works: a command would find this host's clock far behind AWS's.
     work.advance(timedelta(minutes=6))
     work.ticks(5)
+    _upkeep(work)
     _put(work.aws.client("kinesis"), "orders")
     work.ticks(5)
     _read_and_parse(work)
@@ -142,9 +143,13 @@ def _upkeep_of_days(work: RolesAtWork) -> None:
     for period in (timedelta(hours=8), *[timedelta(days=2)] * 3):
         work.advance(period)
         work.ticks(5)
-        with work.as_role(Role.UPKEEP) as wiring:
-            report = wiring.upkeep.run()
-            assert not report.troubles, report.troubles
+        _upkeep(work)
+
+
+def _upkeep(work: RolesAtWork) -> None:
+    with work.as_role(Role.UPKEEP) as wiring:
+        report = wiring.upkeep.run()
+        assert not report.troubles, report.troubles
 
 
 def _beside_kcl(work: RolesAtWork) -> None:

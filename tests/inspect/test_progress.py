@@ -27,7 +27,9 @@ def a_worker(name: str, *, age: timedelta = timedelta(seconds=3), **more: Any) -
 
 
 def a_shard(number: int, owner: str | None = "a-1", **more: Any) -> Lease:
-    return Lease(f"shardId-{number:012d}", counter=1, owner=owner, **{"looked_at": AT - MINUTE, "behind_ms": 0, **more})
+    return Lease(
+        f"shardId-{number:012d}", counter=1, owner=owner, **{"looked_at": AT - MINUTE, "behind_ms": 0, **more}
+    )
 
 
 def at(*leases: Lease, workers: tuple[Worker, ...] = (a_worker("a-1"),)) -> Observation:
@@ -65,14 +67,18 @@ def test_the_sentence_names_the_shard_that_is_furthest_behind_and_rows_that_dont
     of_kcl = at(a_shard(0, looked_at=None))
     told = too_far_behind(of_kcl, progress_of(of_kcl), HOUR)
     assert told is not None
-    assert told.startswith("app: the rows of 1 shard don't tell how far behind they are (shardId-000000000000)")
+    assert told.startswith(
+        "app: the rows of 1 shard don't tell how far behind they are (shardId-000000000000)"
+    )
 
 
 def test_two_looks_tell_when_a_shard_has_caught_up_and_one_that_nobody_reads_when_it_loses_records():
     reading = a_shard(0, behind_ms=1, looked_at=AT - HOUR, throughput_kbps=100.0)
     left = a_shard(1, None, behind_ms=1, looked_at=AT - 2 * HOUR)
     before = Earlier(AT - MINUTE, {reading.key: HOUR + 2 * MINUTE})
-    first, second = sorted(progress_of(at(reading, left), earlier=before, retention=DAY), key=lambda each: each.lease)
+    first, second = sorted(
+        progress_of(at(reading, left), earlier=before, retention=DAY), key=lambda each: each.lease
+    )
     # Two minutes less in a minute.
     assert first.catches_up_in == 30 * MINUTE
     assert (first.backlog, first.loses_in) == (360_000_000.0, None)
@@ -112,7 +118,13 @@ def test_a_frame_fits_its_screen_and_counts_what_it_leaves_out(height: int):
 
 
 def test_sizes_have_a_unit_that_people_read():
-    assert [size_in_words(size) for size in (0, 999, 1500, 2.5e9, 7e13)] == ["0 B", "999 B", "1.5 KB", "2.5 GB", "70.0 TB"]
+    assert [size_in_words(size) for size in (0, 999, 1500, 2.5e9, 7e13)] == [
+        "0 B",
+        "999 B",
+        "1.5 KB",
+        "2.5 GB",
+        "70.0 TB",
+    ]
 
 
 class Terminal(io.StringIO):

@@ -16,6 +16,7 @@ from botocore.loaders import Loader, create_loader
 from botocore.session import Session
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
+from headrace.pipeline.aws.clients.meter import METER
 from headrace.pipeline.aws.clients.plain_answers import with_plain_answers
 from headrace.pipeline.errors import BadSetting, HeadraceError, Terminal, Throttled, Unreachable
 from headrace.pipeline.settings.model import AwsSettings
@@ -52,11 +53,13 @@ _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestEx
 
 def dynamodb_client(settings: AwsSettings) -> DynamoDBClient:
     client: DynamoDBClient = _client("dynamodb", settings)
+    METER.attach(client)
     return with_plain_answers(client)
 
 
 def kinesis_client(settings: AwsSettings) -> KinesisClient:
     client: KinesisClient = _client("kinesis", settings)
+    METER.attach(client)
     return client
 
 
