@@ -27,7 +27,7 @@ landing:
   catalog: {type: glue, warehouse: "s3://my-lake/warehouse"}
   state: "s3://my-lake/state"
 parse: [{name: typed, table: lake.typed, format: json, schema: "id BIGINT"}]
-upkeep: {keep_snapshots: 1, keep_for: 1m, orphans_after: 1d, compact: false, retention: 30d}
+upkeep: {keep_snapshots: 1, keep_for: 1h, orphans_after: 1d, compact: false, retention: 30d}
 times: {idle: 1s}
 wave: {every: 1s}
 """
@@ -133,7 +133,7 @@ def _leave_a_file_without_a_name(work: RolesAtWork) -> None:
 
 def _upkeep_of_days(work: RolesAtWork) -> None:
     # From here on only what goes by the moved clock works: a command would find this host's clock far behind AWS's.
-    work.advance(timedelta(minutes=6))
+    work.advance(timedelta(hours=2))
     work.ticks(5)
     _upkeep(work)
     _put(work.aws.client("kinesis"), "orders")
