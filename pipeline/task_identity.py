@@ -129,7 +129,7 @@ class DriverIdentity:
     """The identity of this process, to be handed over. Its credentials refresh themselves."""
 
     def __init__(self, profile: str | None = None) -> None:
-        """`profile`: the setting aws.profile."""
+        """The identity by which a driver with these settings asks AWS. `profile`: the setting aws.profile."""
         self._profile = profile
         self._credentials: Any = None
 

@@ -38,7 +38,10 @@ class Ports(WindowPorts, ProofPorts, Protocol):
     def pages(self) -> Pages: ...
 
     def table(self, writer: str) -> LakeTable:
-        """`writer`: the name of the duty or run that commits, for the table's history."""
+        """The lake table, to be committed to.
+
+        `writer`: the name of the duty or run that commits, for the table's history.
+        """
         # Before each commit the table compares this host's clock with the newest Date that `source(writer)` got from Kinesis. So a
         # duty has to ask for both by the same name.
         ...

@@ -210,7 +210,7 @@ def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
 
 
 def _joined(batch: pa.RecordBatch) -> list[int | None]:
-    """Of how many ranges each was made (`headrace.pipeline.lineage.join`). The lineage table itself has no such column."""
+    """The number of ranges of which each row was made (`headrace.pipeline.lineage.join`). The lineage table itself has no such column."""
     return batch["joined"].to_pylist() if "joined" in batch.schema.names else [None] * len(batch)
 
 

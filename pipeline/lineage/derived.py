@@ -153,7 +153,10 @@ def _part_after(lost: Sequence[Lost], sequence: int) -> int:
 def _range(
     key: ShardKey, below: Span | None, above: Span | None, stretch: StretchRows, *, apart: int
 ) -> Range:
-    """`apart`: rows of the stretch that count in other ranges."""
+    """The range that a stretch of rows without a ledger stands for.
+
+    `apart`: rows of the stretch that count in other ranges.
+    """
     upto = Position(stretch.last_sequence, stretch.last_sub, arrival=stretch.last_arrival)
     return Author(_RUN, "").range(
         Kind.LANDED,

@@ -85,7 +85,7 @@ def _moves(rows: pa.Table) -> _Column:
 
 
 def _goes_on(steps: pa.Table, joining: Joining) -> _Column:
-    """Of each row, whether it is joined to the row before."""
+    """Whether each row is joined to the row before."""
     has_rows = np.zeros(len(steps), dtype=bool) if joining.is_aside else _has_rows(steps)
     plain, day = _plain(steps, joining), np.zeros(len(steps), dtype=np.int64)
     if joining.by_day:
@@ -170,7 +170,7 @@ def _has_rows(steps: pa.Table) -> _Column:
 
 
 def _told(steps: pa.Table, accounts: _Accounts) -> list[Accounting | None]:
-    """Of each row its accounting; None where it has none, or one that has to be looked at by itself."""
+    """The accounting of each row; None where it has none, or one that has to be looked at by itself."""
     whys: list[Any] = steps["why"].to_pylist()
     return [
         accounts.get(why) if is_parsed else None
@@ -194,7 +194,7 @@ def _plain_account(text: str) -> Accounting | None:
 
 
 def _meets(steps: pa.Table) -> _Column:
-    """Of each row but the first, whether it begins where the row before ended, which is of the same shard."""
+    """Whether each row but the first begins where the row before ended, which is of the same shard."""
     after, upto = steps["after"].combine_chunks(), steps["upto"].combine_chunks()
     meets = _same_shard(steps)
     for name in ("sequence_number", "sub_sequence_number", "ended"):
@@ -211,7 +211,7 @@ def _same_shard(steps: pa.Table) -> _Column:
 
 
 def _days(steps: pa.Table) -> _Column:
-    """As `headrace.pipeline.core.ledger.arrivals.first_day`."""
+    """The first day of each row, as `headrace.pipeline.core.ledger.arrivals.first_day` counts it."""
     micros = pc.fill_null(steps["first_arrival"].cast(pa.int64()), 0).to_numpy()
     return (micros - APPROXIMATE // type(APPROXIMATE)(microseconds=1)) // _DAY
 

@@ -124,8 +124,11 @@ def plan_skip(situation: ShardSituation, target: Target, person: Person) -> Deci
 def plan_reposition(
     situation: ShardSituation, *, to_lease: bool, sentinel: Checkpoint, person: Person
 ) -> Decision | Stop:
-    """`to_lease`: the table follows the row; otherwise the row follows the table. `sentinel`: the checkpoint in the row
-    of a shard of which nothing has landed."""
+    """Decide which of a shard's two positions is right.
+
+    `to_lease`: the table follows the row; otherwise the row follows the table. `sentinel`: the checkpoint in the row
+    of a shard of which nothing has landed.
+    """
     position, row = situation.position, situation.row
     stands = position.checkpoint if position else None
     if situation.positions.origins.get(situation.key.stream) is None:

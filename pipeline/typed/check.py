@@ -77,9 +77,12 @@ def ledgers_asked(plan: WavePlan, *, all_ledgers: bool = False) -> RangeFilter:
 def differences(
     plan: WavePlan, entries: Iterable[LedgerEntry | Lost], parsed: ParsedSoFar, *, all_ledgers: bool = False
 ) -> Iterator[Differs]:
-    """`entries`: the ledgers of the lake table, oldest first. `parsed`: what the typed table's ledgers tell of earlier
+    """The differences between what a wave has found and what the ledgers state.
+
+    `entries`: the ledgers of the lake table, oldest first. `parsed`: what the typed table's ledgers tell of earlier
     waves. `all_ledgers`: whether these are all ledgers of the shards. Else some that bring no rows may be missing, and
-    what can't be compared by them differs."""
+    what can't be compared by them differs.
+    """
     story = story_of(entries)
     for planned in plan.ranges:
         compared = _part_of(planned, story, parsed)

@@ -199,13 +199,16 @@ def check_target(target: ParseSettings) -> None:
 
 
 def columns_of(fields: Sequence[Mapping[str, Any]]) -> list[NestedField]:
-    """`fields`: as Spark writes them in JSON. Their ids are unique within these columns only: a table gives its own."""
+    """Spark's columns as Iceberg's.
+
+    `fields`: as Spark writes them in JSON. Their ids are unique within these columns only: a table gives its own.
+    """
     whole: Any = iceberg_type({"type": "struct", "fields": fields})
     return list(whole.fields)
 
 
 def arrow_schema(columns: Sequence[NestedField]) -> pa.Schema:
-    """Of columns that no table gives their ids."""
+    """The columns as an Arrow schema. Their ids are new, because no table gives them any."""
     return schema_to_pyarrow(assign_fresh_schema_ids(Schema(*columns)))
 
 

@@ -37,8 +37,11 @@ def plan_next(
     others: bool = True,
     aggregates: bool = False,
 ) -> WavePlan:
-    """`others`: whether rows of shards that aren't in the wishes, and aren't closed there, are wanted as well.
-    `aggregates`: whether only aggregates that came whole are wanted. `known`: gets what is found in the files."""
+    """Choose what the next wave parses.
+
+    `others`: whether rows of shards that aren't in the wishes, and aren't closed there, are wanted as well.
+    `aggregates`: whether only aggregates that came whole are wanted. `known`: gets what is found in the files.
+    """
     files, rows, has_looked = tuple(files), limits.records, aggregates
     while True:
         portion = plan_portion(known.described(files), wishes, rows=rows, with_unnamed=others)

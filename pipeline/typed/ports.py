@@ -195,9 +195,12 @@ class TypedPorts(Protocol):
     def clock(self) -> Clock: ...
 
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
-        """`run`: the id of the run that parses, for the tables' history."""
+        """The ports of the waves of a target. `run`: the id of the run that parses, for the tables' history."""
         ...
 
     def lineage(self, writer: str) -> LineageTable:
-        """`writer`: the name of the duty or run that records, for the lineage table's history."""
+        """The lineage table, to be written to.
+
+        `writer`: the name of the duty or run that records, for the lineage table's history.
+        """
         ...

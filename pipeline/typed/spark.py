@@ -365,7 +365,10 @@ def _marking(keys: int, within: timedelta) -> _Task:
 
 
 def _decoding(columns: pa.Schema, decoder: Decoder, spec: WriteSpec) -> _Task:
-    """`columns`: those of the typed table in types that Spark takes."""
+    """The function that decodes payloads on Spark's workers.
+
+    `columns`: those of the typed table in types that Spark takes.
+    """
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from headrace.pipeline.lake.files.not_null import has_required

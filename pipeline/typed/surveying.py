@@ -12,7 +12,7 @@ from headrace.pipeline.typed.values import Survey, SurveyOrder
 
 
 def survey_by(tasks: Tasks, order: SurveyOrder, spec: StagingSpec, job: Job) -> Survey:
-    """`spec`: that of the table whose files they are."""
+    """Let Spark's tasks look into the files that the order names. `spec`: that of the table whose files they are."""
     files = packed(order.files, cores=tasks.cores)
     return whole_survey(map(decode_survey, tasks.run(len(files), _surveying(files, order, spec), job)))
 

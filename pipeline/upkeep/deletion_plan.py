@@ -71,7 +71,10 @@ class DeletionPlan:
 def plan_deletion(
     stored: Iterable[StoredFile], named: Collection[str], before: Unnamed, *, now: datetime, after: timedelta
 ) -> DeletionPlan:
-    """`named`: the paths of all files that the table's metadata names. `after`: how long a file has to be unnamed."""
+    """Choose which stored files are deleted now.
+
+    `named`: the paths of all files that the table's metadata names. `after`: how long a file has to be unnamed.
+    """
     # A clock that was set back gives a negative time: then no file grows older by this look.
     passed = timedelta() if before.looked is None else min(max(now - before.looked, timedelta()), _LONGEST)
     unnamed = sorted(f for f in stored if f.path not in named)

@@ -98,7 +98,10 @@ class Replaced:
 
 
 def plan_compaction(live: LiveFiles, *, now: datetime, after: timedelta, target: int) -> CompactionPlan:
-    """`after`: how long ago the last row of a file must have arrived. `target`: the wanted size of a file, in bytes."""
+    """Choose which files are compacted, and into which groups.
+
+    `after`: how long ago the last row of a file must have arrived. `target`: the wanted size of a file, in bytes.
+    """
     if live.obstacle:
         return CompactionPlan(left=(live.obstacle,))
     # A file of unknown day may have rows of many days, and a rewritten file has to be of one.

@@ -60,7 +60,7 @@ class NamedFiles:
 
 @dataclass(slots=True)
 class StoredFiles:
-    """`table`: as it was loaded once."""
+    """The files in the folder of a table. `table`: as it was loaded once."""
 
     table: Table
     states: StateFiles

@@ -71,7 +71,7 @@ class Upkeep:
     """The table, for people."""
 
     def run(self, *, dry_run: bool = False) -> UpkeepReport:
-        """`dry_run`: change nothing, and report what would be done."""
+        """Do all the upkeep that is due. `dry_run`: change nothing, and report what would be done."""
         if not self.settings.enabled:
             return UpkeepReport(files=Deleted(why_none="the setting upkeep.enabled is false"))
         state = self.table.load()

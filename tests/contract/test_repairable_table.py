@@ -17,6 +17,7 @@ from headrace.pipeline.errors import ChainBroken, CommitUnknown, Transient
 from tests.contract.lakes import LAKES, a_lake
 from tests.lake.samples import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, a_range, at
 from tests.lake.tables import IcebergLake, Lake, MemoryLake
+from tests.lakehouse import land
 
 A, B, C = (a_key(i) for i in range(3))
 FAMILIES = {STREAM: a_family(STREAM, [Shard(A.shard_id), Shard(B.shard_id, (A.shard_id,))])}
@@ -27,17 +28,10 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
     """Shard A stands at 3, after two landings. Shard C, which is no relative of A, stands at 7."""
     made = a_lake(request, tmp_path)
     made.table.commit(ORIGIN)
-    land(made, None, [1, 2])
-    land(made, 2, [3])
+    land(made.table, 1, 2)
+    land(made.table, 3)
     made.table.commit(a_landing(made.table.staging_spec(), C, after=None, numbers=[7]))
     return made
-
-
-def land(lake: Lake, after: int | None, numbers: list[int]) -> int:
-    committed = lake.table.commit(a_landing(lake.table.staging_spec(), A, after=after, numbers=numbers))
-    assert not committed.landing.refused
-    assert committed.snapshot is not None
-    return committed.snapshot
 
 
 def repaired(lake: Lake, **origins: Origin) -> Repair | Stop:
@@ -65,7 +59,7 @@ def test_positions_are_found_behind_commits_of_other_engines(lake: Lake):
     assert before.of(A) == at(3)
     lake.expire_all_but_the_head(forget=False)
     assert lake.handle().load().positions == before
-    land(lake, 3, [4])
+    land(lake.table, 4)
 
 
 def test_a_table_with_snapshots_of_other_engines_but_without_records_accepts_an_origin(tmp_path: Path):
@@ -73,7 +67,7 @@ def test_a_table_with_snapshots_of_other_engines_but_without_records_accepts_an_
         fresh.append_as_others(rows=False)
         assert fresh.table.load().origin_allowed
         fresh.table.commit(ORIGIN)
-        assert land(fresh, None, [1])
+        assert land(fresh.table, 1)
 
 
 def test_nothing_lands_in_a_table_that_has_records_and_no_positions_until_it_is_repaired(tmp_path: Path):
@@ -85,12 +79,12 @@ def test_nothing_lands_in_a_table_that_has_records_and_no_positions_until_it_is_
         with pytest.raises(ChainBroken):
             fresh.table.commit(ORIGIN)
         assert isinstance(repaired(fresh, known=Origin(TRIM, NOON)), Repair)
-        land(fresh, None, [1])
+        land(fresh.table, 1)
         assert fresh.numbers()[A.shard_id] == [1]
 
 
 def test_lost_snapshots_break_the_chain_and_the_positions_are_rebuilt_from_the_rows(lake: Lake):
-    land(lake, 3, [4, 9, 10, 11])  # compared as text, 9 would be the last one
+    land(lake.table, 4, 9, 10, 11)  # compared as text, 9 would be the last one
     lake.append_as_others()
     lake.append_as_others()
     lake.expire_all_but_the_head(forget=True)
@@ -102,7 +96,7 @@ def test_lost_snapshots_break_the_chain_and_the_positions_are_rebuilt_from_the_r
     assert "--origin" in refused.why
     assert isinstance(repaired(lake, known=Origin(TRIM, NOON)), Repair)
     assert standing(lake) == {"0": (11, 0, False), "2": (7, 0, False)}
-    land(lake, 11, [12])
+    land(lake.table, 12)
     assert lake.numbers()[A.shard_id] == [1, 2, 3, 4, 9, 10, 11, 12]
 
 
@@ -126,18 +120,18 @@ def test_main_without_positions_is_repaired_to_its_rows_though_snapshots_beside_
     for made in (MemoryLake(tmp_path / "a"), IcebergLake(tmp_path / "b")):
         made.append_as_others(rows=False)
         made.table.commit(ORIGIN)
-        land(made, None, [1, 2])
+        land(made.table, 1, 2)
         made.rollback(2)
         with pytest.raises(ChainBroken, match="rolled back"):
             made.table.load()
         assert isinstance(repaired(made), Repair)
         assert standing(made) == {}
-        land(made, None, [1, 2, 3])
+        land(made.table, 1, 2, 3)
         assert made.numbers()[A.shard_id] == [1, 2, 3]
 
 
 def test_a_cherry_picked_range_that_begins_at_the_tables_position_is_taken_over(lake: Lake):
-    picked = land(lake, 3, [4, 5])
+    picked = land(lake.table, 4, 5)
     lake.rollback(1)
     lake.cherry_pick(picked)
     with pytest.raises(ChainBroken, match="cherry-pick"):
@@ -146,12 +140,12 @@ def test_a_cherry_picked_range_that_begins_at_the_tables_position_is_taken_over(
     assert isinstance(plan, Repair)
     assert standing(lake)["0"] == (5, 0, False)
     assert lake.numbers()[A.shard_id] == [1, 2, 3, 4, 5]
-    land(lake, 5, [6])
+    land(lake.table, 6)
 
 
 def test_after_a_cherry_pick_over_a_gap_the_rollback_that_the_repair_names_makes_landing_go_on(lake: Lake):
-    land(lake, 3, [4])
-    picked = land(lake, 4, [5, 6])
+    land(lake.table, 4)
+    picked = land(lake.table, 5, 6)
     lake.rollback(2)
     before = lake.table.load().snapshot
     lake.cherry_pick(picked)
@@ -162,7 +156,7 @@ def test_after_a_cherry_pick_over_a_gap_the_rollback_that_the_repair_names_makes
     assert f"Roll main back to snapshot {before}" in plan.why
     assert "reads these records again as long as the stream has them" in plan.why
     lake.rollback(1)
-    land(lake, 3, [4, 5, 6])
+    land(lake.table, 4, 5, 6)
     assert lake.numbers()[A.shard_id] == [1, 2, 3, 4, 5, 6]
 
 
@@ -174,9 +168,9 @@ def test_a_cherry_pick_of_records_that_landed_again_is_undone_by_the_rollback_th
     lake: Lake, again: list[int], told: str
 ):
     """They are there twice. To delete them by their numbers would remove both copies, and nothing would read them again."""
-    picked = land(lake, 3, [4, 5])
+    picked = land(lake.table, 4, 5)
     lake.rollback(1)
-    land(lake, 3, again)
+    land(lake.table, *again)
     before = lake.table.load().snapshot
     lake.cherry_pick(picked)
     assert lake.numbers()[A.shard_id].count(4) == 2
@@ -187,7 +181,7 @@ def test_a_cherry_pick_of_records_that_landed_again_is_undone_by_the_rollback_th
     assert f"Roll main back to snapshot {before}" in plan.why
     lake.rollback(1)
     assert lake.numbers()[A.shard_id] == [1, 2, 3, *again]
-    land(lake, again[-1], [again[-1] + 1])
+    land(lake.table, again[-1] + 1)
     assert lake.numbers()[A.shard_id] == [1, 2, 3, *again, again[-1] + 1]
 
 
@@ -214,7 +208,7 @@ def test_a_shard_whose_child_has_rows_is_repaired_to_its_end(lake: Lake):
 
 
 def test_a_repair_is_in_the_ledger_with_its_kind_and_reason(lake: Lake):
-    picked = land(lake, 3, [4])
+    picked = land(lake.table, 4)
     lake.rollback(1)
     lake.cherry_pick(picked)
     repaired(lake)
@@ -226,7 +220,7 @@ def test_a_repair_is_in_the_ledger_with_its_kind_and_reason(lake: Lake):
 
 
 def test_a_repair_of_a_table_with_a_commit_since_the_plan_changes_nothing(lake: Lake):
-    picked = land(lake, 3, [4])
+    picked = land(lake.table, 4)
     lake.rollback(1)
     lake.cherry_pick(picked)
     plan = plan_repair(lake.table.evidence([STREAM]), FAMILIES, origins={}, why="a test", run="shell")
@@ -240,7 +234,7 @@ def test_a_repair_of_a_table_with_a_commit_since_the_plan_changes_nothing(lake: 
 
 def with_a_picked_landing(lake: Lake) -> Repair:
     """Shard A stands at 3, and record 4 is cherry-picked."""
-    picked = land(lake, 3, [4])
+    picked = land(lake.table, 4)
     lake.rollback(1)
     lake.cherry_pick(picked)
     plan = plan_repair(lake.table.evidence([STREAM]), FAMILIES, origins={}, why="a test", run="shell")
@@ -287,6 +281,6 @@ def test_repaired_positions_are_carried_forward_by_later_commits(lake: Lake):
     lake.expire_all_but_the_head(forget=True)
     repaired(lake, known=Origin(TRIM, NOON))
     lake.append_as_others()
-    land(lake, 3, [4])
+    land(lake.table, 4)
     assert standing(lake) == {"0": (4, 0, False), "2": (7, 0, False)}
     assert not lake.table.load().origin_allowed

@@ -60,16 +60,29 @@ defs = dg.Definitions.merge(
 Launch = Callable[[str], str]
 
 
-def test_the_packages_start_only_threads_that_end_or_wait_before_a_fork():
+@pytest.fixture(scope="module")
+def imported() -> dict[str, Any]:
+    """What a process tells of itself after it has imported the packages."""
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPORT, *PACKAGES],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )
+    facts: dict[str, Any] = json.loads(done.stdout)
+    return facts
+
+
+def test_the_packages_start_only_threads_that_end_or_wait_before_a_fork(imported: dict[str, Any]):
     """OpenBLAS, which numpy brings, ends its threads before a fork. jemalloc, which pyarrow brings, takes its locks."""
-    threads = after_the_import(OPENBLAS_NUM_THREADS="1")["threads"]
-
-    assert len(threads) <= 2
-    assert set(threads[1:]) <= {"jemalloc_bg_thd"}
+    assert len(imported["threads"]) <= 2
+    assert set(imported["threads"][1:]) <= {"jemalloc_bg_thd"}
 
 
-def test_the_packages_import_neither_the_users_code_nor_modules_that_read_settings():
-    modules = after_the_import()["modules"]
+def test_the_packages_import_neither_the_users_code_nor_modules_that_read_settings(imported: dict[str, Any]):
+    modules = imported["modules"]
 
     assert not [name for name in modules if name.startswith(("headrace.assets", "headrace.sensors"))]
     assert "headrace.pipeline.definitions" not in modules
@@ -79,21 +92,8 @@ def test_the_packages_import_neither_the_users_code_nor_modules_that_read_settin
     }
 
 
-def test_the_garbage_collector_of_runs_leaves_out_what_was_imported():
-    assert after_the_import()["frozen"] > 100_000
-
-
-def after_the_import(**environment: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-c", _IMPORT, *PACKAGES],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-        env={**os.environ, **environment},
-    )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+def test_the_garbage_collector_of_runs_leaves_out_what_was_imported(imported: dict[str, Any]):
+    assert imported["frozen"] > 100_000
 
 
 @pytest.fixture(scope="module")

@@ -57,6 +57,7 @@ class App:
     aws: LocalAws
     shards: int = 2
     workers: tuple[str, ...] = ("w1",)
+    spark: Mapping[str, Any] = field(default_factory=dict)
     times: Mapping[str, str] = field(default_factory=dict)
     wave: Mapping[str, Any] = field(default_factory=dict)
     stream: Mapping[str, Any] = field(default_factory=dict)
@@ -83,7 +84,10 @@ class App:
         return {
             "application": self.name,
             "streams": [{"name": self.name, **self.stream}],
-            "workers": [{"id": worker} for worker in self.workers],
+            "workers": [
+                {"id": worker, **({"spark": dict(self.spark)} if self.spark else {})}
+                for worker in self.workers
+            ],
             "landing": {"home": str(self.home / "lake"), **self.landing},
             "aws": {"region": self.aws.region, "endpoint": self.aws.endpoint},
             "times": {**TIMES, **self.times},

@@ -16,6 +16,7 @@ def projects(tmp_path: Path) -> Iterator[tuple[Project, Project]]:
         yield made
 
 
+@pytest.mark.slow  # tests/cli/test_two_projects.py and tests/lake/spark/test_spark_server_key.py show the two halves of it
 def test_commands_of_two_projects_in_turns_land_and_prove_their_own_records_only(
     projects: tuple[Project, Project],
 ):

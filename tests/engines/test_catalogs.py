@@ -16,6 +16,7 @@ from tests.engines.parts import or_skip
 from tests.engines.servers import Postgres, Rest, postgres, private_postgres, rest
 from tests.lake.samples import ORIGIN, StandingClock, a_key, a_landing, at
 from tests.lake.tables import IcebergLake
+from tests.lakehouse import land
 from tests.upkeep.compactions import InProcess
 from tests.upkeep.upkeeps import upkeep_of
 
@@ -32,13 +33,8 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> IcebergLake:
     made = an_iceberg(request, tmp_path)
     made.iceberg.commit(ORIGIN)
     for number in range(1, 6):
-        land(made, number)
+        land(made.iceberg, number)
     return made
-
-
-def land(lake: IcebergLake, number: int) -> None:
-    proposal = a_landing(lake.iceberg.staging_spec(), A, after=number - 1 or None, numbers=[number])
-    assert not lake.iceberg.commit(proposal).landing.refused
 
 
 def test_many_first_starts_at_once_make_one_table(request: pytest.FixtureRequest, tmp_path: Path):
@@ -120,7 +116,7 @@ def test_expiry_records_lineage_and_the_upkeep_job_compacts_and_deletes_only_wha
     assert Path(orphan.path).name in deleted
     assert compacted == 5
     assert IcebergLineage(lake.handle()).recorded().ranges == 5
-    land(lake, 6)
+    land(lake.iceberg, 6)
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4, 5, 6]}
 
 
@@ -130,7 +126,7 @@ def alone(tmp_path: Path) -> Iterator[tuple[Postgres, IcebergLake]]:
     with or_skip("Postgres"), private_postgres() as server:
         lake = IcebergLake(tmp_path, server.catalog(tmp_path))
         lake.iceberg.commit(ORIGIN)
-        land(lake, 1)
+        land(lake.iceberg, 1)
         yield server, lake
 
 
@@ -161,9 +157,9 @@ def test_postgres_that_starts_again_in_the_middle_of_a_commit_costs_nothing(
         server.start()
 
     lake.before_next_swap(again)
-    land(lake, 2)
+    land(lake.iceberg, 2)
     lake.after_next_swap(again)
-    land(lake, 3)
+    land(lake.iceberg, 3)
     assert lake.numbers() == {A.shard_id: [1, 2, 3]}
 
 
@@ -182,5 +178,5 @@ def test_postgres_that_goes_away_in_the_middle_of_a_commit_leaves_it_unknown_and
         lake.iceberg.commit(staged)
     server.start()
     assert lake.handle().load().positions.of(A) == at(2)
-    land(lake, 3)
+    land(lake.iceberg, 3)
     assert lake.numbers() == {A.shard_id: [1, 2, 3]}

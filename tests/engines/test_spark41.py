@@ -7,18 +7,15 @@ import pytest
 
 from tests.engines.parts import or_skip
 from tests.engines.spark41 import Spark41, spark41
-from tests.lake.samples import ORIGIN, a_key, a_landing
 from tests.lake.tables import IcebergLake
+from tests.lakehouse import an_iceberg_lake
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> IcebergLake:
-    made = IcebergLake(tmp_path)
-    made.iceberg.commit(ORIGIN)
-    made.iceberg.commit(a_landing(made.iceberg.staging_spec(), a_key(), after=None, numbers=[1, 2, 3]))
-    return made
+    return an_iceberg_lake(tmp_path, [1, 2, 3])
 
 
 @pytest.fixture

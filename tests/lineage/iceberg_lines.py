@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pyiceberg.table import Table
 
-from tests.lake.samples import ORIGIN, a_key, a_landing
-from tests.lake.tables import IcebergLake
+from tests.lake.samples import ORIGIN, a_key
+from tests.lakehouse import land
 from tests.lineage.lineages import IcebergLines
 
 A, B = a_key(0), a_key(1)
@@ -17,17 +17,9 @@ def with_two_landings(folder: Path) -> IcebergLines:
     """A lake table with two landings of shard A, none of which is recorded."""
     made = IcebergLines(folder)
     made.lake.table.commit(ORIGIN)
-    land(made.ice, 1)
-    land(made.ice, 2)
+    land(made.ice.iceberg, 1)
+    land(made.ice.iceberg, 2)
     return made
-
-
-def land(lake: IcebergLake, number: int) -> int | None:
-    found = lake.iceberg.load().positions.of(A)
-    proposal = a_landing(
-        lake.iceberg.staging_spec(), A, after=found.sequence if found else None, numbers=[number]
-    )
-    return lake.iceberg.commit(proposal).snapshot
 
 
 def lineage_of(line: IcebergLines) -> Table:

@@ -28,7 +28,8 @@ from headrace.pipeline.lineage.table import Content, IcebergLineage, as_arrow
 from tests.core.strategies import PAGES, POSITIONS
 from tests.lake.samples import NOON, ORIGIN, a_file, a_key, a_range, at
 from tests.lake.tables import IcebergLake, append_as_others, patch
-from tests.lineage.iceberg_lines import NAME, A, B, forget_history, land, lineage_of, with_two_landings
+from tests.lakehouse import land
+from tests.lineage.iceberg_lines import NAME, A, B, forget_history, lineage_of, with_two_landings
 from tests.lineage.lineages import IcebergLines, pages_in
 from tests.memory.table import LostOnTheWay
 
@@ -203,7 +204,7 @@ def test_a_partitioned_lineage_table_is_refused(line: IcebergLines):
     line.table.record()
     with lineage_of(line).update_spec() as change:
         change.add_field("shard_id", IdentityTransform())
-    land(line.ice, 3)
+    land(line.ice.iceberg, 3)
     with pytest.raises(WrongShape, match="partitioned"):
         line.table.record()
 
@@ -245,7 +246,7 @@ def test_columns_that_others_added_stay_filled(line: IcebergLines):
     line.table.record()
     with lineage_of(line).update_schema() as change:
         change.add_column("note", StringType())
-    land(line.ice, 3)
+    land(line.ice.iceberg, 3)
     line.table.record()
     line.lake.rollback(2)
     line.table.record()
@@ -272,7 +273,7 @@ def test_after_another_engine_rewrote_the_lake_tables_files_the_ranges_name_the_
             rewrite.delete_data_file(task.file)
         rewrite.append_data_file(next(data_files((whole,), table.metadata)))
     assert [Path(file.path).name for file in read.landed_files(line.ice.iceberg)] == [Path(whole.path).name]
-    land(line.ice, 3)
+    land(line.ice.iceberg, 3)
     line.table.record()
     assert pages_in(line.table)[:3] == before
     assert [len(r.files) for page in before for r in page.ranges] == [1, 1]
@@ -282,7 +283,7 @@ def test_after_another_engine_rewrote_the_lake_tables_files_the_ranges_name_the_
 def test_after_another_engine_rewrote_the_lineage_tables_files_recording_goes_on(line: IcebergLines):
     line.table.record()
     rewrite_all(lineage_of(line))
-    land(line.ice, 3)
+    land(line.ice.iceberg, 3)
     assert line.table.record().snapshots == 4
     assert pages_in(line.handle()) == line.lake.pages()
 
@@ -292,7 +293,7 @@ def test_after_the_lineage_tables_own_history_was_lost_the_rows_tell_how_far_it_
     rewrite_all(lineage_of(line))
     forget_history(lineage_of(line))
     assert line.handle().recorded() == recorded
-    land(line.ice, 3)
+    land(line.ice.iceberg, 3)
     line.table.record()
     assert pages_in(line.handle()) == line.lake.pages()
 
@@ -301,7 +302,7 @@ def test_after_a_rollback_of_the_lineage_table_the_ledgers_are_recorded_again(li
     first = line.table.record()
     before = lineage_of(line).current_snapshot()
     assert before is not None
-    land(line.ice, 3)
+    land(line.ice.iceberg, 3)
     line.table.record()
     lineage_of(line).manage_snapshots().set_current_snapshot(before.snapshot_id).commit()
     assert line.handle().recorded() == first
@@ -313,7 +314,7 @@ def test_after_expiry_of_everything_that_is_recorded_recording_goes_on_without_a
     line.table.record()
     before = line.lake.pages()
     forget_history(line.ice.iceberg.open())
-    land(line.ice, 3)
+    land(line.ice.iceberg, 3)
     recorded = line.table.record()
     assert (recorded.snapshots, recorded.gaps) == (4, 0)
     assert pages_in(line.handle())[:3] == before
@@ -372,7 +373,7 @@ def test_a_late_request_of_a_recorder_that_was_thought_dead_is_refused(line: Ice
 
 def test_a_table_that_was_dropped_meanwhile_doesnt_get_half_of_the_ledgers(line: IcebergLines):
     line.table.record()
-    land(line.ice, 3)
+    land(line.ice.iceberg, 3)
 
     def drop_and_make_anew() -> None:
         line.drop()

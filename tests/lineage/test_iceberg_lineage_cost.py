@@ -14,7 +14,8 @@ from headrace.pipeline.lineage import content as lineage_content
 from headrace.pipeline.lineage import table as lineage_table
 from tests.lake.samples import NOON
 from tests.lake.tables import append_as_others, before_next_swap, patch
-from tests.lineage.iceberg_lines import NAME, forget_history, land, lineage_of, with_two_landings
+from tests.lakehouse import land
+from tests.lineage.iceberg_lines import NAME, forget_history, lineage_of, with_two_landings
 from tests.lineage.lineages import IcebergLines, pages_in
 
 
@@ -47,7 +48,7 @@ def test_a_recording_reads_only_ledgers_that_arent_recorded(
     line: IcebergLines, monkeypatch: pytest.MonkeyPatch
 ):
     line.table.record()
-    newest = land(line.ice, 3)
+    newest = land(line.ice.iceberg, 3)
     found: list[int] = []
 
     def noted(link: Any, table: Any) -> LedgerEntry:
@@ -64,7 +65,7 @@ def test_a_long_history_is_recorded_in_pieces_oldest_first(
 ):
     monkeypatch.setattr(lineage_table, "_MOST_ROWS", 2)
     for number in range(3, 7):
-        land(line.ice, number)
+        land(line.ice.iceberg, number)
     recorded = line.table.record(at_most=timedelta(0))
     assert (recorded.snapshots, line.handle().recorded()) == (2, recorded)
     assert pages_in(line.handle()) == line.lake.pages()
@@ -78,7 +79,7 @@ def test_a_rollback_is_followed_in_pieces(line: IcebergLines, monkeypatch: pytes
     line.table.record()
     line.lake.rollback(1)
     for number in range(3, 6):
-        land(line.ice, number)
+        land(line.ice.iceberg, number)
     assert line.table.record(at_most=timedelta(0)).ranges == 2
     line.lake.rollback(1)
     line.table.record()
@@ -92,7 +93,7 @@ def test_the_table_keeps_only_its_newest_snapshots_and_those_that_somebody_named
     assert first is not None
     lineage_of(line).manage_snapshots().create_tag(first.snapshot_id, "audit").commit()
     for number in range(3, 30):
-        land(line.ice, number)
+        land(line.ice.iceberg, number)
         line.table.record()
     table = lineage_of(line)
     assert len(table.snapshots()) == 21
@@ -104,7 +105,7 @@ def test_the_table_keeps_only_its_newest_snapshots_and_those_that_somebody_named
 def test_many_small_files_become_one(line: IcebergLines, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(lineage_content, "_MOST_SMALL_FILES", 4)
     for number in range(3, 15):
-        land(line.ice, number)
+        land(line.ice.iceberg, number)
         line.table.record()
         assert len(list(lineage_of(line).scan().plan_files())) <= 4
     assert pages_in(line.handle()) == line.lake.pages()
@@ -112,12 +113,12 @@ def test_many_small_files_become_one(line: IcebergLines, monkeypatch: pytest.Mon
 
 def test_ledgers_in_several_files_are_cut_by_a_rollback(line: IcebergLines):
     for number in range(3, 8):
-        land(line.ice, number)
+        land(line.ice.iceberg, number)
         if number % 2:
             line.table.record()
     line.table.record()
     line.lake.rollback(4)
-    land(line.ice, 20)
+    land(line.ice.iceberg, 20)
     recorded = line.table.record()
     assert (recorded.snapshots, recorded.ranges) == (5, 4)
     assert pages_in(line.handle()) == line.lake.pages()
@@ -126,7 +127,7 @@ def test_ledgers_in_several_files_are_cut_by_a_rollback(line: IcebergLines):
 def test_times_of_the_lineage_tables_snapshots_never_go_back(line: IcebergLines):
     line.table.record()
     line.ice.clock.at = NOON - timedelta(hours=1)
-    land(line.ice, 3)
+    land(line.ice.iceberg, 3)
     line.table.record()
     times = [entry.timestamp_ms for entry in lineage_of(line).history()]
     assert times == sorted(times)

@@ -9,8 +9,9 @@ from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Lost
 from headrace.pipeline.lineage.rebuild import rebuild
 from headrace.pipeline.lineage.table import IcebergLineage
-from tests.lake.samples import ORIGIN, a_key, a_landing, a_range, at
-from tests.lake.tables import IcebergLake, append_as_others
+from tests.lake.samples import ORIGIN, a_key, a_range, at
+from tests.lake.tables import append_as_others
+from tests.lakehouse import land
 from tests.lineage.lineages import IcebergLines, losses_in, pages_in
 
 A = a_key(0)
@@ -20,15 +21,9 @@ A = a_key(0)
 def line(tmp_path: Path) -> IcebergLines:
     made = IcebergLines(tmp_path)
     made.lake.table.commit(ORIGIN)
-    land(made.ice, [1, 2])
-    land(made.ice, [3])
+    land(made.ice.iceberg, 1, 2)
+    land(made.ice.iceberg, 3)
     return made
-
-
-def land(lake: IcebergLake, numbers: list[int]) -> None:
-    found = lake.iceberg.load().positions.of(A)
-    after = found.sequence if found else None
-    lake.iceberg.commit(a_landing(lake.iceberg.staging_spec(), A, after=after, numbers=numbers))
 
 
 def lineage_of(line: IcebergLines) -> IcebergLineage:
@@ -74,7 +69,7 @@ def test_a_rebuild_keeps_ledgers_of_expired_snapshots_that_only_the_lineage_tabl
 def test_a_rebuild_of_a_history_that_is_too_long_for_one_file_makes_the_same_table(line: IcebergLines):
     line.table.record()
     for number in range(4, 12):
-        land(line.ice, [number])
+        land(line.ice.iceberg, number)
     line.table.record()
     append_as_others(line.ice.iceberg.open())
     line.table.record()
@@ -94,9 +89,9 @@ def test_a_rebuild_of_a_history_that_is_too_long_for_one_file_makes_the_same_tab
 
 def test_of_a_lost_part_ranges_are_derived_from_the_rows(line: IcebergLines):
     line.table.record()
-    land(line.ice, [4, 5, 6])
-    land(line.ice, [7])
-    land(line.ice, [8])
+    land(line.ice.iceberg, 4, 5, 6)
+    land(line.ice.iceberg, 7)
+    land(line.ice.iceberg, 8)
     forget(line)
     recorded = rebuild(lineage_of(line))
     # Three ranges are in ledgers, of which the newest is in the head of the lake table, and one is derived.
@@ -113,7 +108,7 @@ def test_of_a_lost_part_ranges_are_derived_from_the_rows(line: IcebergLines):
 def test_a_dropped_lineage_table_is_rebuilt_from_rows_where_nothing_else_is_left(line: IcebergLines):
     line.table.record()
     line.drop()
-    land(line.ice, [4])
+    land(line.ice.iceberg, 4)
     forget(line)
     recorded = rebuild(lineage_of(line))
     assert (recorded.ranges, recorded.gaps) == (2, 1)
@@ -123,11 +118,11 @@ def test_a_dropped_lineage_table_is_rebuilt_from_rows_where_nothing_else_is_left
 
 def test_after_a_rebuild_recording_goes_on(line: IcebergLines):
     line.table.record()
-    land(line.ice, [4])
-    land(line.ice, [5])
+    land(line.ice.iceberg, 4)
+    land(line.ice.iceberg, 5)
     forget(line)
     rebuilt = rebuild(lineage_of(line))
-    land(line.ice, [6])
+    land(line.ice.iceberg, 6)
     assert line.table.record().ranges == rebuilt.ranges + 1
     assert line.table.record().gaps == 1
 
@@ -164,8 +159,8 @@ def test_the_command_says_what_the_table_has_and_what_was_derived(
     line: IcebergLines, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     line.table.record()
-    land(line.ice, [4])
-    land(line.ice, [5])
+    land(line.ice.iceberg, 4)
+    land(line.ice.iceberg, 5)
     forget(line)
     file = tmp_path / "headrace.yaml"
     catalog = {name: line.own.catalog.properties[name] for name in ("type", "uri", "warehouse")}

@@ -47,6 +47,12 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"wheel": wheel, "sdist": sdist}
 
 
+on_the_wheel = pytest.mark.parametrize(
+    "environment", ["wheel", pytest.param("sdist", marks=pytest.mark.slow)], indirect=True
+)
+"""What is promised of installed files: a quick test shows that the sdist installs the same ones as the wheel."""
+
+
 @pytest.fixture(scope="module", params=["wheel", "sdist"])
 def environment(
     request: pytest.FixtureRequest, distributions: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
@@ -99,6 +105,17 @@ def test_wheel_and_sdist_have_one_package_and_no_doubles_for_tests(distributions
     }  # fmt: skip
 
 
+def test_what_is_installed_are_the_files_of_the_wheel_also_from_the_sdist(
+    environment: Environment, distributions: dict[str, Path]
+):
+    with ZipFile(distributions["wheel"]) as wheel:
+        shipped = {name for name in wheel.namelist() if name.startswith("headrace/")}
+        assert {f"headrace/{name}" for name in environment.file_names("headrace")} == shipped
+        for name in shipped:
+            assert (environment.packages / name).read_bytes() == wheel.read(name), name
+
+
+@on_the_wheel
 def test_a_project_with_packages_of_the_same_names_loads_itself_and_two_applications(
     environment: Environment,
 ):
@@ -117,6 +134,7 @@ def test_a_project_with_packages_of_the_same_names_loads_itself_and_two_applicat
     assert loaded["executor"] == "multiprocess"
 
 
+@on_the_wheel
 def test_dagster_finds_the_definitions_as_the_page_says(environment: Environment):
     done = environment.python("-m", "dagster", "definitions", "validate", "-m", "assets.definitions")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -153,6 +171,7 @@ def test_an_installed_headrace_lands_records_through_spark_and_proves_them(
     assert "proved: 20 records" in proof.stdout, proof.stdout + proof.stderr
 
 
+@on_the_wheel
 def test_the_plugin_of_pytest_works_where_headrace_is_installed(environment: Environment):
     test = environment.folder / "test_mine.py"
     test.write_text(
@@ -211,6 +230,7 @@ def test_an_installed_headrace_dev_lands_records_and_ends_when_it_is_told_to(
             dev.kill()
 
 
+@on_the_wheel
 def test_uninstalling_one_of_the_two_leaves_the_other_whole(environment: Environment):
     """The last test of this module: the environment is without both afterwards."""
     before = environment.file_names("headrace")

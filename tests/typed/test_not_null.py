@@ -24,7 +24,7 @@ from headrace.pipeline.typed.tasks.exchange import copy_unselected
 from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from tests.typed.parsings import A, B, Bed, good
-from tests.typed.test_parse_spark import of_a_callable, parsing
+from tests.typed.spark_parsings import of_a_callable, parsing
 from tests.upkeep.compactions import InProcess
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from headrace.pipeline.settings.choices import ColumnsFrom, ParseFormat
 from tests.typed.formats import test_decode_avro as avro
 from tests.typed.formats import test_registry_header as headers
 from tests.typed.parsings import A, Bed, Killed
-from tests.typed.test_parse_spark import parsing
+from tests.typed.spark_parsings import parsing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -129,7 +129,10 @@ class ExpiryPlan:
 
 
 def plan_expiry(history: History, *, recorded: int | None, keep: Keep, now: datetime) -> ExpiryPlan:
-    """`recorded`: the snapshot up to which the ledgers of main are in the lineage table; None if there is none."""
+    """Choose which snapshots expire now.
+
+    `recorded`: the snapshot up to which the ledgers of main are in the lineage table; None if there is none.
+    """
     stays = _whole(history, recorded)
     if not stays:
         main = list(history.line(history.head))

@@ -16,7 +16,10 @@ from headrace.pipeline.core.shards.position import Position, is_forward, reaches
 
 
 def picked_trouble(snapshot: int, refused: RangeRefused, *, before: int | None) -> str:
-    """`snapshot`: the cherry-pick. `before`: the snapshot below it on main."""
+    """What a person is told of a cherry-pick that breaks a shard's chain.
+
+    `snapshot`: the cherry-pick. `before`: the snapshot below it on main.
+    """
     picked, position = refused.range, refused.position
     brought = (
         f"snapshot {snapshot} is a cherry-pick that brought rows of {picked.key} "

@@ -103,8 +103,11 @@ def plan_repair(
     why: str,
     run: str,
 ) -> Repair | Stop:
-    """`origins`: the origins that the person names, for streams of which no snapshot knows the origin. `gone`: shards
-    that Kinesis has forgotten."""
+    """Plan the positions that the table gets, or say why it can't get any.
+
+    `origins`: the origins that the person names, for streams of which no snapshot knows the origin. `gone`: shards
+    that Kinesis has forgotten.
+    """
     if evidence.reached is None and evidence.picked:
         first = evidence.picked[0]
         return Stop(

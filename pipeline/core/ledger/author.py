@@ -46,7 +46,10 @@ class Author:
         account: str = "",
         unpacked: bool = False,
     ) -> Range:
-        """`files`: the files of the commit; the range names those that have rows of its shard."""
+        """The range of these rows, as the commit's ledger states it.
+
+        `files`: the files of the commit; the range names those that have rows of its shard.
+        """
         return Range(
             kind,
             key,

@@ -30,7 +30,10 @@ AHEAD = timedelta(hours=1)
 
 
 def why_too_early(stream: StreamId, first: datetime | None) -> str | None:
-    """`first`: the earliest arrival that is known."""
+    """Why records can't be of this stream, because they arrived before it was made.
+
+    `first`: the earliest arrival that is known.
+    """
     if first is None or first.timestamp() >= stream.epoch - BEFORE.total_seconds():
         return None
     return (
@@ -55,7 +58,10 @@ def what_to_do(why: str) -> str:
 
 
 def why_outside(numbers: NumberRange | None, *sequences: int | None) -> str | None:
-    """`numbers`: those of the shard, where a list of shards has told them."""
+    """Why one of these numbers can't be of the shard.
+
+    `numbers`: those of the shard, where a list of shards has told them.
+    """
     for number in sequences:
         if numbers is not None and number is not None and not numbers.has(number):
             return (

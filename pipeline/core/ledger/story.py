@@ -77,7 +77,7 @@ def counted_ranges(steps: Iterable[Step]) -> int:
 
 
 def story_of(entries: Iterable[LedgerEntry | Lost]) -> Story:
-    """`entries`: oldest first."""
+    """What ledgers tell of each shard. `entries`: oldest first."""
     steps: dict[ShardKey, list[Step]] = {}
     replays: dict[ShardKey, list[Step]] = {}
     derived: dict[ShardKey, list[Step]] = {}

@@ -60,7 +60,10 @@ def _percent_of_average(cpu: Mapping[str, float]) -> float:
 
 
 def weigh(leases: Iterable[Lease], cpu: Mapping[str, float]) -> Weights:
-    """`cpu`: the CPU in percent of each worker that is measured."""
+    """How much each lease weighs, and how much each worker can carry.
+
+    `cpu`: the CPU in percent of each worker that is measured.
+    """
     leases = tuple(leases)
     rates = [row.throughput_kbps for row in leases if row.throughput_kbps is not None]
     usual = max(1, round(1000 * sum(rates) / len(rates))) if any(rates) else _UNMEASURED

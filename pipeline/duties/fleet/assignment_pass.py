@@ -142,7 +142,10 @@ class Assigning:
     def is_due(
         self, memory: AssignmentMemory, fleet: KnownWorkers, listing: Listing | None, *, now: datetime
     ) -> bool:
-        """`listing`: the leases, if this tick has read them already; None otherwise."""
+        """Whether the leader assigns leases in this tick.
+
+        `listing`: the leases, if this tick has read them already; None otherwise.
+        """
         if memory.unfinished or is_time(memory.last_pass, now, every=self.times.assignment):
             return True
         if fleet.has_changed:

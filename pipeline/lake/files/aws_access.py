@@ -125,7 +125,7 @@ def _keys_of_role(
 
 
 def _region_of_this_process(properties: Mapping[str, str]) -> str:
-    """As AWS's library for C++ finds it, by which pyarrow reads S3."""
+    """The region as AWS's library for C++ finds it, by which pyarrow reads S3."""
     from botocore.session import Session
 
     region = os.environ.get("AWS_DEFAULT_REGION") or os.environ.get("AWS_REGION")

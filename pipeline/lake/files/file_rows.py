@@ -45,7 +45,7 @@ def rows_of(file: pq.ParquetFile, schema: pa.Schema, group: int | None = None) -
 
 
 def _fitted(values: Any, kind: pa.DataType, target: Any) -> Any:
-    """`kind`: the type of the values, with the field ids of its parts."""
+    """The values in the type that the file has. `kind`: the type of the values, with the field ids of its parts."""
     if not pa.types.is_nested(kind):
         return values.cast(target)
     # Arrow finds the fields of a struct by their names, and makes those null that it doesn't find.

@@ -109,7 +109,7 @@ def _is_null(values: Any) -> Any:
 
 
 def _taken_apart(values: Any) -> tuple[Any, Any, Any]:
-    """Of lists or maps: how many entries each has, the keys of all of them (None for lists), and the values. Null has no entries."""
+    """How many entries each list or map has, the keys of all of them (None for lists), and the values. Null has no entries."""
     # A copy without nulls, so that no offset and no entry behind a null is left.
     valid = values.filter(pc.is_valid(values))
     lengths = np.zeros(len(values), dtype=np.int64)

@@ -14,7 +14,10 @@ _ODD = 0x9E3779B97F4A7C15
 
 
 def marks(sequence: Any, *columns: Any) -> Any:
-    """`sequence`: texts of digits. `columns`: columns of whole numbers. Leading zeros don't change a row's number."""
+    """A number for each row, by which rows are told apart without comparing their texts.
+
+    `sequence`: texts of digits. `columns`: columns of whole numbers. Leading zeros don't change a row's number.
+    """
     number: Any = pc.fill_null(sequence, "")
     length: Any = pc.max(pc.binary_length(number))
     chunks = -(-(length.as_py() or 1) // _CHUNK)

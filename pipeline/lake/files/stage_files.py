@@ -50,7 +50,10 @@ class TaskFiles:
         fresh: Callable[[], str],
         place: StagePlace | None = None,
     ) -> None:
-        """`place`: where the files go, with all their columns. Without it the columns are those of the first rows."""
+        """The files that a task writes.
+
+        `place`: where the files go, with all their columns. Without it the columns are those of the first rows.
+        """
         self._spec = spec
         self._now = now
         self._fresh = fresh

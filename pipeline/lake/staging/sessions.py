@@ -31,7 +31,10 @@ class Sessions:
         """The user's modules that the workers of that session may have imported, each with the digest of its sources."""
 
     def stage(self, worker_id: str, pages: Callable[[], Pages]) -> Stage:
-        """`pages`: called for each job, because the reader has the credentials of its moment."""
+        """The stage of a worker, with the session of the worker's settings.
+
+        `pages`: called for each job, because the reader has the credentials of its moment.
+        """
         spark = self._settings_of(worker_id).spark
         return SparkStage(partial(self.of, worker_id), pages, threads=spark.threads, tasks=spark.tasks)
 

@@ -59,7 +59,10 @@ class SparkStage:
         tasks: int = 2,
         patience: timedelta = PATIENCE,
     ) -> None:
-        """`pages`: called for each job, because the reader has the credentials of its moment."""
+        """The stage of one Spark session.
+
+        `pages`: called for each job, because the reader has the credentials of its moment.
+        """
         self._session = session
         self._pages = pages
         self._threads = threads

@@ -212,7 +212,10 @@ class ShardReading:
         return replace(page, records=page.records.slice(1) if page.rows > 1 else None), rest
 
     def _take(self, page: RecordPage, rest: pa.RecordBatch | None, *, seen_at: datetime | None) -> None:
-        """`seen_at`: when the answer came, if it shows that the shard had nothing newer and was still open."""
+        """Keep a page, or the part of it that the batch still wants.
+
+        `seen_at`: when the answer came, if it shows that the shard had nothing newer and was still open.
+        """
         was, witness = self._staged, _latest(self._witness, page.last_arrival, seen_at)
         rows, last_sub = self._write_rows(page, rest)
         # Between the writing and the line of the manifest nothing can fail: rows in a file that the line doesn't count would land

@@ -57,7 +57,10 @@ def base_of(table: Table, identifier: str, states: StateFiles, remedy: Remedy) -
 
 
 def committed(snapshot: int, landing: Landing, *, on: Shape) -> Committed:
-    """`on`: the shape of the base. The commit adds one snapshot, which has the positions itself."""
+    """What a landing has become by its commit.
+
+    `on`: the shape of the base. The commit adds one snapshot, which has the positions itself.
+    """
     shape = Shape(on.snapshots + 1)
     state = TableState(
         landing.positions, snapshot, origin_allowed=False, shape=shape, through=landing.through

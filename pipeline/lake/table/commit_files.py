@@ -52,7 +52,10 @@ class CommitFiles:
         also: tuple[StagedFile, ...] = (),
         taken: tuple[TakenFile, ...] = (),
     ) -> None:
-        """`files`: all that are proposed. An attempt may land a part of them. `also`, `taken`: files of another table that have to be there."""
+        """The files of a commit, which are checked before it.
+
+        `files`: all that are proposed. An attempt may land a part of them. `also`, `taken`: files of another table that have to be there.
+        """
         self._checked = (*files, *also)
         self._taken = taken
         self._entries: dict[str, DataFile] = {}

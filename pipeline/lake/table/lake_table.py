@@ -99,7 +99,9 @@ class IcebergTable(LakeTable):
         aggregates: Aggregates = Aggregates.AUTO,
         identity: Callable[[], TaskIdentity] | None = None,
     ) -> None:
-        """`state`: folder (path or URI) outside the table's location, for large positions. `date_of_aws`: AWS's time now, if
+        """A table that lies in a catalog under this name, whether it exists yet or not.
+
+        `state`: folder (path or URI) outside the table's location, for large positions. `date_of_aws`: AWS's time now, if
         known. `private`: only this user may read local files that the table creates. `kept`: shared by all that open the table
         in one process. `aggregates`: the setting. `identity`: who Spark's tasks are to AWS; without it, who this process is.
         """

@@ -40,7 +40,7 @@ class Link:
     """The snapshot's time: milliseconds since 1970."""
     summary: Mapping[str, str] = field(default_factory=dict)
     operation: str = ""
-    """As Iceberg calls it; empty where nothing tells."""
+    """The snapshot's operation as Iceberg calls it; empty where nothing tells."""
 
     @property
     def ours(self) -> bool:

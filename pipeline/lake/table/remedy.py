@@ -28,7 +28,10 @@ OF_THE_LAKE_TABLE = Remedy(
 
 
 def of_typed(name: str, *, typed: str, quarantine: str) -> Remedy:
-    """`name`: that of the table, which is one of the two."""
+    """What a person can do about a typed table, or about its quarantine table.
+
+    `name`: that of the table, which is one of the two.
+    """
     return Remedy(
         name,
         f"stop the parsing of this target, drop {typed} together with {quarantine}, and all records that the lake table has are parsed again "

@@ -42,7 +42,7 @@ class Pointer:
 
     full: StateFile
     digest: int
-    """Of the positions."""
+    """The digest of the positions."""
     delta: StateFile | None = None
 
     @classmethod

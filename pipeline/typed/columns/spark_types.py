@@ -46,8 +46,11 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def iceberg_type(spark: Any) -> IcebergType:
-    """`spark`: a type as Spark writes it in JSON. Nested fields get ids that are only unique within this type: a table
-    gives its own."""
+    """Spark's type as Iceberg's.
+
+    `spark`: a type as Spark writes it in JSON. Nested fields get ids that are only unique within this type: a table
+    gives its own.
+    """
     return _type(spark, count(1))
 
 

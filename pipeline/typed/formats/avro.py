@@ -82,7 +82,7 @@ class AvroDecoder:
         return side_by_side(in_columns, library, a_byte, self.most_values)
 
     def _header(self) -> bytes:
-        """Of a single object; empty where there is none."""
+        """The header of a single object; empty where payloads have none."""
         from fastavro.schema import fingerprint, to_parsing_canonical_form
 
         if not self.is_single_object:
@@ -187,7 +187,7 @@ def _parsed(schema: str) -> tuple[Any, dict[str, Any]]:
 
 
 def _to_read(schema: str) -> tuple[Any, dict[str, Any]]:
-    """As `_parsed`, for reading payloads."""
+    """The schema as `_parsed` gives it, for reading payloads."""
     from fastavro import parse_schema
 
     named: dict[str, Any] = {}
@@ -289,7 +289,7 @@ def _known_logical_only(schema: Any) -> Any:
 
 
 def _spark_type(schema: Any, named: Mapping[str, Any], above: tuple[str, ...]) -> Any:
-    """`above`: the names of the records around this type."""
+    """The type of Spark for a type of Avro. `above`: the names of the records around this type."""
     if isinstance(schema, list):
         others = [each for each in schema if each != "null"]
         if len(others) != 1:

@@ -65,7 +65,7 @@ class _Boolean:
 class _Bytes:
     arrow: pa.DataType
     size: int | None = None
-    """Of each; None where it comes first."""
+    """The bytes of each value; None where its size comes first."""
 
     def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         fixed = self.size
@@ -137,7 +137,10 @@ class _Optional:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`parts`: the fields in the order in which they were written, each with its place among the columns; None where it isn't one."""
+    """How records of Avro become a struct.
+
+    `parts`: the fields in the order in which they were written, each with its place among the columns; None where it isn't one.
+    """
 
     arrow: Any
     parts: Sequence[tuple[SchemaPart, int]]

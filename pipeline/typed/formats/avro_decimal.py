@@ -38,7 +38,10 @@ def _renamed(schema: Any) -> Any:
 
 
 def _reader_of(read: Any) -> Any:
-    """`read`: fastavro's own reader of such decimals."""
+    """The reader of decimals that keeps the limits of a decimal column.
+
+    `read`: fastavro's own reader of such decimals.
+    """
 
     def read_bounded(content: bytes, writer: Mapping[str, Any], reader: Any = None) -> Decimal:
         precision = writer["precision"]

@@ -29,8 +29,11 @@ class _CutOff(Exception):
 
 @dataclass(frozen=True)
 class AvroValues:
-    """`schema`: by which the payloads are written, as fastavro has parsed it, with its named types. `reader`: the named types of the schema to
-    which they are brought."""
+    """How many values a payload of this schema can make at most.
+
+    `schema`: by which the payloads are written, as fastavro has parsed it, with its named types. `reader`: the named types of the schema to
+    which they are brought.
+    """
 
     schema: Any
     named: Mapping[str, Any]
@@ -72,7 +75,7 @@ class AvroValues:
         }
 
     def _bound(self, schema: Any, above: tuple[str, ...]) -> _Bound:
-        """`above`: the names of the records around this type."""
+        """The bound of the values of a type. `above`: the names of the records around this type."""
         match schema:
             case str() if schema in self.named:
                 return _Bound(0, 0, 0) if schema in above else self._bound(self.named[schema], above)
@@ -110,7 +113,7 @@ class _Bound:
 
 
 def _of_many(item: _Bound, key: int) -> _Bound:
-    """`key`: the values and the fewest bytes of the key of an item."""
+    """The bound of the values of a list or map. `key`: the values and the fewest bytes of the key of an item."""
     return _Bound(1, (key + item.values) / max(1, key + item.least) + item.a_byte, 1)
 
 
@@ -145,7 +148,7 @@ def kind_of(schema: Any) -> str:
 
 
 def contains_itself(schema: Any, named: Mapping[str, Any], above: tuple[str, ...] = ()) -> bool:
-    """`above`: the names of the types around this one."""
+    """Whether a type has itself as a part. `above`: the names of the types around this one."""
     match schema:
         case str() if schema in named:
             return schema in above or contains_itself(named[schema], named, above)

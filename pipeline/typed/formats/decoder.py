@@ -22,4 +22,7 @@ class Decoder(Protocol):
         """The columns with their types, as Spark writes them in JSON. Raises BadSetting."""
 
     def reading(self, columns: Sequence[pa.Field[Any]]) -> Read:
-        """`columns`: those of the table's files. A column that the decoder doesn't have is null."""
+        """The function that reads payloads into these columns.
+
+        `columns`: those of the table's files. A column that the decoder doesn't have is null.
+        """

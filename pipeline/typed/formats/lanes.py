@@ -35,7 +35,7 @@ class SchemaPart(Protocol):
     """A part of a schema."""
 
     def read(self, payloads: Payloads, lanes: Lanes) -> Values:
-        """As many values as lanes."""
+        """Read a value for each lane."""
 
 
 class Payloads:
@@ -109,7 +109,7 @@ class FixedNumbers:
 
     arrow: pa.DataType
     form: str
-    """As numpy names it."""
+    """The type of the numbers, as numpy names it."""
 
     def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.blocks(lanes, int(self.form[-1])).view(self.form)[:, 0]

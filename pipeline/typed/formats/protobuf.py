@@ -136,7 +136,7 @@ def _places(descriptor: Descriptor, *, counts_maps: bool) -> Iterator[int]:
 
 
 def _spark_type(field: FieldDescriptor, above: tuple[str, ...]) -> Any:
-    """`above`: the names of the messages around this field."""
+    """The type of Spark for a field of a message. `above`: the names of the messages around this field."""
     if entry := _entry_of(field):
         key, value = entry.fields_by_name["key"], entry.fields_by_name["value"]
         return {"type": "map", "keyType": _single_type(key, above), "valueType": _single_type(value, above)}

@@ -62,7 +62,7 @@ class _Integer:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Of an enum, from the number 0 on."""
+    """The names of an enum by their numbers, from 0 on."""
 
     arrow: pa.DataType
     names: Values
@@ -168,7 +168,7 @@ class _Field:
     entries: Any
     """The type of a map's entries, as a list of them; None where the field is no map."""
     default: Any
-    """Of a message that lacks the field; None where that is null."""
+    """The value where a message lacks the field; None where that is null."""
     oneof: str | None
 
 
@@ -180,7 +180,7 @@ class Message:
     parts: Mapping[int, tuple[int, SchemaPart]]
     """By tag: the place of the column, and how its values are read."""
     numbers: frozenset[int]
-    """Of the fields that the message has."""
+    """The numbers of the fields that the message has."""
 
     def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         pieces_by_place = [_Pieces() for _ in self.fields]
@@ -274,7 +274,10 @@ class _Wrapped:
 
 @dataclass(frozen=True, slots=True)
 class MessageKinds:
-    """`moment`: the full name of the message that is a time. `wrapped`: those of messages that are one value."""
+    """Which messages become one value and no struct.
+
+    `moment`: the full name of the message that is a time. `wrapped`: those of messages that are one value.
+    """
 
     moment: str
     wrapped: frozenset[str]

@@ -49,7 +49,10 @@ def _a_byte(part: _Message | _Items) -> float:
 
 
 def limit_of(descriptor: Descriptor, single: Collection[str], most: int) -> ValueLimit:
-    """`single`: full names of messages that are one value, such as a timestamp. No message may contain itself."""
+    """The limit of how many values a payload of this message may make.
+
+    `single`: full names of messages that are one value, such as a timestamp. No message may contain itself.
+    """
     message = _message(descriptor, single)
 
     def count(content: bytes, most: int) -> int:

@@ -26,7 +26,7 @@ class CantDecode(Exception):
 
 
 def row_by_row(decode: Decode, most: int, columns: Sequence[pa.Field[Any]]) -> Read:
-    """`most`: the most values of a payload."""
+    """Read payload after payload by the library. `most`: the most values of a payload."""
     row_type = pa.struct([pa.field(column.name, column.type) for column in columns])
 
     def read(payloads: Payloads) -> Iterator[tuple[pa.Array[Any], Reasons]]:

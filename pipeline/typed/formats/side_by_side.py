@@ -16,7 +16,10 @@ Columns = Callable[[list[bytes]], tuple["pa.Array[Any]", Any]]
 
 
 def side_by_side(columns: Columns, library: Read, a_byte: float, most: int) -> Read:
-    """`a_byte`: the most values that a byte of a payload can make. `most`: the most values at once."""
+    """Read many payloads at once, and those that need it by the library.
+
+    `a_byte`: the most values that a byte of a payload can make. `most`: the most values at once.
+    """
 
     def read(payloads: Payloads) -> Iterator[tuple[pa.Array[Any], Reasons]]:
         wanted = [place for place, payload in enumerate(payloads) if payload is not None]

@@ -205,7 +205,7 @@ def _text_first(exact: Callable[[bytes], Any], payload: bytes) -> Any:
 
 
 def _is_text(content: bytes) -> bool:
-    """Of payloads that are read as JSON, each: no character reaches from one to the next, as each ends with a bracket."""
+    """Whether joined payloads that are read as JSON are text, each of them: no character reaches from one to the next, as each ends with a bracket."""
     if content.isascii():
         return True
     try:

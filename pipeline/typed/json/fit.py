@@ -66,7 +66,7 @@ class Judge:
         return None
 
     def _why_no_column(self, value: Any, path: Path, beside: Mapping[str, Kind]) -> str:
-        """`value`: of a field without a column. `beside`: the columns beside it."""
+        """Why a field gets no column. `value`: of a field without a column. `beside`: the columns beside it."""
         if _is_deeper(value, DEPTH - len(path)):
             return f"the field {name_of(path)} has parts deeper than {DEPTH} levels"
         named, why = next(_bad_names(value, path, beside, self.limits), (path, None))
@@ -78,7 +78,10 @@ class Judge:
 def _bad_names(
     value: Any, path: Path, beside: Iterable[str], limits: Limits
 ) -> Iterator[tuple[Path, str | None]]:
-    """`value`: not deeper than a column may be."""
+    """The columns that a value needs, each with the reason if it can't have one.
+
+    `value`: not deeper than a column may be.
+    """
     name = path[-1]
     if name is not None and (why := why_no_name(name, beside, limits if len(path) == 1 else None)):
         yield path, why

@@ -64,8 +64,11 @@ def _text(value: Any) -> str | None:
 def columns_kind(
     fields: Sequence[Mapping[str, Any]], columns: Sequence[pa.Field[Any]], *, is_whole: bool = False
 ) -> Objects:
-    """`fields`: the columns that payloads make, as Spark writes them in JSON. `columns`: those of the table's files. `is_whole`: whether each field
-    of a payload needs a column."""
+    """How JSON objects become rows of these columns.
+
+    `fields`: the columns that payloads make, as Spark writes them in JSON. `columns`: those of the table's files. `is_whole`: whether each field
+    of a payload needs a column.
+    """
     types = {field["name"]: field["type"] for field in fields}
     return _objects(types, columns, is_whole=is_whole)
 
@@ -86,7 +89,7 @@ def _objects(types: Mapping[str, Any], columns: Sequence[pa.Field[Any]], *, is_w
 
 
 def _kind(spark: Any, arrow: Any, *, is_whole: bool) -> ValueKind:
-    """Of a column's part. Whether a part may be null is judged later, for all formats (`not_null`): here each may be."""
+    """How JSON values become a part of a column. Whether a part may be null is judged later, for all formats (`not_null`): here each may be."""
     if isinstance(spark, str):
         return _scalar(spark, arrow)
     match spark["type"]:

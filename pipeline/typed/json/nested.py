@@ -41,7 +41,7 @@ class ValueKind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """`parts`: the fields by name; None where payloads don't make the column."""
+    """How objects of JSON become a struct. `parts`: the fields by name; None where payloads don't make the column."""
 
     arrow: Any
     parts: Sequence[tuple[str, ValueKind | None]]
@@ -119,7 +119,7 @@ class Objects:
 
 
 def _decoding(kind: Any) -> Callable[[bytes], Any]:
-    """Of an object that isn't null."""
+    """The decoder of an object that isn't null."""
     return msgspec.json.Decoder(next(part for part in kind.__args__ if part is not type(None))).decode
 
 
@@ -173,7 +173,7 @@ class Lists:
 
 @dataclass(frozen=True, slots=True)
 class Maps:
-    """Of a name that an object has twice, the last value counts."""
+    """How objects of JSON become a map. The last value counts where an object has a name twice."""
 
     arrow: Any
     items: ValueKind

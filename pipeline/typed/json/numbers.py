@@ -57,7 +57,7 @@ def whole(name: str, arrow: pa.DataType) -> Whole:
 class Real:
     arrow: pa.DataType
     is_float: bool
-    """Of 32 bits."""
+    """Whether the numbers have 32 bits."""
     exact: Any = field(init=False)
     wide: Any = field(init=False)
 
@@ -88,7 +88,7 @@ class Decimals:
     precision: int
     scale: int
     exact: Any = msgspec.Raw
-    """As it is written: 0.1 is no number of 64 bits."""
+    """The number as it is written: 0.1 is no number of 64 bits."""
     wide: Any = msgspec.Raw
 
     def array(self, values: Sequence[Any]) -> Values:

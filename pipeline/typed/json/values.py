@@ -32,7 +32,7 @@ class JsonValues:
         object.__setattr__(self, "_an_object", _OTHERS + _widest(dict(self.columns)))
 
     def are_too_many(self, payload: bytes) -> bool:
-        """`payload`: one JSON value."""
+        """Whether a payload makes more values than a payload may. `payload`: one JSON value."""
         if self.at_most(payload) <= self.most:
             return False
         # An estimate: it counts what texts say, too, and takes each object for one of the widest kind.
@@ -47,7 +47,7 @@ class JsonValues:
         return False
 
     def at_most(self, payload: bytes) -> float:
-        """Of one payload, or of several that were joined."""
+        """The most values that one payload can make, or several payloads that were joined."""
         quick = self._an_object / _LEAST * len(payload)
         if quick <= self.most:
             return quick

@@ -28,8 +28,11 @@ _T = TypeVar("_T")
 def decoded(
     batches: Iterable[pa.RecordBatch], decoder: Decoder, columns: pa.Schema, *, keeps_payloads: bool
 ) -> Iterator[pa.RecordBatch]:
-    """`columns`: those of the typed table's files. Records that a filter leaves out aren't decoded. `keeps_payloads`: rows without a reason have
-    their payloads, too, because some may get a reason afterwards."""
+    """The records as rows of the typed table, or with the reason for which they go to quarantine.
+
+    `columns`: those of the typed table's files. Records that a filter leaves out aren't decoded. `keeps_payloads`: rows without a reason have
+    their payloads, too, because some may get a reason afterwards.
+    """
     read = decoder.reading(own_columns(columns))
     for batch in batches:
         start = 0

@@ -32,7 +32,7 @@ def key_names(count: int) -> tuple[str, ...]:
 
 
 def key_columns(columns: pa.Schema, by: Sequence[str]) -> pa.Schema:
-    """Of the columns of a typed table's files those that `earlier_rows` reads."""
+    """Those columns of a typed table's files that `earlier_rows` reads."""
     return pa.schema(columns.field(name) for name in (*by, "arrival_ts"))
 
 

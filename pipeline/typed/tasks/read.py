@@ -138,7 +138,10 @@ def _pieces(
 
 
 def _add(parts: dict[RowShard, FilePart], name: RowShard, keys: Any) -> None:
-    """`keys`: the sort keys of a row group's rows of the shard, in their order."""
+    """Note which rows of a shard a row group has.
+
+    `keys`: the sort keys of a row group's rows of the shard, in their order.
+    """
     # Rows of other engines may lack a stream, an epoch or a shard. Nobody looks for such rows.
     if None in name:
         return

@@ -23,9 +23,10 @@ from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.lake.table.schema import PARTITIONS, PROPERTIES, SCHEMA
 from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.live_table import IcebergLive
-from tests.lake.samples import a_key, a_landing, a_range, with_origin
+from tests.lake.samples import a_key, a_range
 from tests.lake.stage_script import ROOMY, a_batch, a_page, a_spec, script
 from tests.lake.tables import IcebergLake
+from tests.lakehouse import land
 from tests.upkeep.compactions import SETTINGS, InProcess
 
 A = a_key(0)
@@ -122,14 +123,8 @@ def test_a_task_writes_sort_keys_with_bounds_into_a_table_that_has_the_column(tm
 def lake(tmp_path: Path) -> IcebergLake:
     """A table with a landed record that has no sort key."""
     made = IcebergLake(tmp_path)
-    land(made, None, [1])
+    land(made.iceberg, 1)
     return made
-
-
-def land(lake: IcebergLake, after: int | None, numbers: list[int]) -> None:
-    """Land a file without sort keys, as another engine may write them anew."""
-    proposal = a_landing(lake.iceberg.staging_spec(), A, after=after, numbers=numbers)
-    assert not lake.iceberg.commit(with_origin(proposal)).landing.refused
 
 
 def land_staged(lake: IcebergLake, after: int, *numbers: int) -> None:

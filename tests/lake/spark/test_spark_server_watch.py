@@ -1,6 +1,7 @@
 """A local Spark server ends by itself after its last user. Processes that live as long as they are wanted stand for JVM and users."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from headrace.pipeline.lake.spark.server import watch as server_watch
 from headrace.pipeline.lake.spark.server.facts import servers_of_user
 from headrace.pipeline.lake.spark.server.joining import stop_unused
-from headrace.pipeline.lake.spark.server.process import PID, end, is_server
+from headrace.pipeline.lake.spark.server.process import PID, end, end_process, is_server, pid_of
 from headrace.pipeline.lake.spark.server.users import joining, leave, use, users_of
 from tests.eventually import eventually
 from tests.spark_servers import a_server
@@ -114,6 +115,44 @@ def test_a_server_whose_starter_was_killed_before_the_server_was_up_ends_by_itse
     eventually(lambda: has_ended(folder, server), "the server has ended", every=0.02)
 
 
+def test_a_server_whose_folder_was_deleted_ends_after_its_last_user(
+    tmp_path: Path, folder: Path, users: Users
+):
+    """Nobody can join it, and nothing is left by which a person or a command would find it."""
+    user = users.start(folder)
+    server = a_server(folder, STAYS)
+    shutil.rmtree(folder)
+    try:
+        await_one_stay(tmp_path)
+        assert not has_ended(folder, server), "a process still uses it"
+        user.kill()
+        user.wait()
+        eventually(lambda: has_ended(folder, server), "the server has ended", every=0.02)
+    finally:
+        end_process(server, folder)
+
+
+def test_a_server_whose_folder_was_deleted_and_made_anew_ends_and_leaves_the_next_server_alone(folder: Path):
+    first = a_server(folder, STAYS)
+    shutil.rmtree(folder)
+    use(folder, "the test")
+    try:
+        second = a_server(folder, STAYS)
+        eventually(lambda: has_ended(folder, first), "the first server has ended", every=0.02)
+        assert not has_ended(folder, second)
+        assert server_watch.is_watched(folder)
+        assert pid_of(folder) == second
+    finally:
+        end_process(first, folder)
+
+
+def test_a_watch_that_can_write_no_file_ends_its_server_all_the_same(folder: Path):
+    """As on a full disk. A folder with the name of the file that tells people when the server will end makes each write fail."""
+    (folder / "unused.begun").mkdir()
+    server = a_server(folder, STAYS)
+    eventually(lambda: has_ended(folder, server), "the server has ended", every=0.02)
+
+
 def test_a_server_that_a_process_joins_while_it_is_about_to_end_goes_on(tmp_path: Path, folder: Path):
     server = a_server(folder, STAYS)
     with joining(folder) as is_mine:
@@ -128,7 +167,7 @@ def test_a_server_that_a_process_joins_while_it_is_about_to_end_goes_on(tmp_path
 def test_a_server_that_a_process_has_joined_since_the_watch_last_looked_goes_on(folder: Path):
     use(folder, "the test")
     server = a_server(folder, STAYS)
-    assert not server_watch.ServerWatch(folder, STAYS, None, 0).end_if_unused()
+    assert not server_watch.ServerWatch(folder, STAYS, None, 0, 0).end_if_unused()
     assert not has_ended(folder, server)
 
 

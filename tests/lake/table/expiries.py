@@ -2,35 +2,16 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from headrace.pipeline.duties.waves.expire import Expiring
-from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
-from tests.lake.samples import ORIGIN, a_key, a_landing
+from tests.lake.samples import a_key
 from tests.lake.tables import IcebergLake, patch
 
 A = a_key(0)
 FEW = UpkeepSettings(keep_snapshots=5, keep_for=timedelta(minutes=1))
-
-
-def a_lake(folder: Path) -> IcebergLake:
-    """A table whose position of shard A is 3."""
-    made = IcebergLake(folder)
-    made.iceberg.commit(ORIGIN)
-    land(made.iceberg, 3)
-    return made
-
-
-def land(table: IcebergTable, upto: int) -> int:
-    """Land a record of shard A."""
-    before = table.load().positions.of(A)
-    after = before.sequence if before else None
-    committed = table.commit(a_landing(table.staging_spec(), A, after=after, numbers=[upto]))
-    assert not committed.landing.refused
-    return committed.snapshot or 0
 
 
 def commits(lake: IcebergLake, count: int) -> None:

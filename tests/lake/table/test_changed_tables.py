@@ -16,6 +16,7 @@ from headrace.pipeline.lineage.rebuild import rebuild
 from headrace.pipeline.lineage.table import IcebergLineage
 from tests.lake.samples import NOON, ORIGIN, STREAM, a_key, a_landing, with_origin
 from tests.lake.tables import IcebergLake, rewrite_metadata
+from tests.lakehouse import an_iceberg_lake
 from tests.typed.parsings import BAD, Bed, good
 
 A = a_key(0)
@@ -25,9 +26,7 @@ ARRIVAL = 8
 
 @pytest.fixture
 def lake(tmp_path: Path) -> IcebergLake:
-    made = IcebergLake(tmp_path)
-    made.iceberg.commit(ORIGIN)
-    return made
+    return an_iceberg_lake(tmp_path)
 
 
 def set_properties(lake: IcebergLake, **properties: str) -> None:

@@ -12,17 +12,16 @@ from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake.table import commit_files
 from headrace.pipeline.lake.table.data_files import data_files
-from tests.lake.samples import ORIGIN, a_file, a_key, a_landing, a_range, numbers_in
+from tests.lake.samples import a_file, a_key, a_landing, a_range, numbers_in
 from tests.lake.tables import IcebergLake, append_as_others, commit_nothing, patch
+from tests.lakehouse import an_iceberg_lake
 
 A, B = a_key(0), a_key(1)
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> IcebergLake:
-    made = IcebergLake(tmp_path)
-    made.table.commit(ORIGIN)
-    return made
+    return an_iceberg_lake(tmp_path)
 
 
 @pytest.fixture

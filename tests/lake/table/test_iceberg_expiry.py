@@ -19,13 +19,14 @@ from headrace.pipeline.errors import CommitUnknown
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.lineage.table import IcebergLineage
 from tests.lake.samples import a_landing, at
-from tests.lake.table.expiries import A, a_lake, an_expiring, commits, expire, known, land, rollback, sent
+from tests.lake.table.expiries import A, an_expiring, commits, expire, known, rollback, sent
 from tests.lake.tables import IcebergLake, append_as_others, patch
+from tests.lakehouse import an_iceberg_lake, land
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> IcebergLake:
-    return a_lake(tmp_path)
+    return an_iceberg_lake(tmp_path, [3])
 
 
 # --- what stays -----------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from headrace.pipeline.lake.table import catalog as catalogs
 from headrace.pipeline.lake.table import plain_read as read
 from tests.lake.samples import NOON, ORIGIN, a_key, a_landing, a_range, at
 from tests.lake.tables import IcebergLake, append_as_others, commit_nothing, patch
+from tests.lakehouse import an_iceberg_lake, land
 
 A, B = a_key(0), a_key(1)
 FOREIGN_SHARD_ID = a_key(999).shard_id
@@ -29,18 +30,7 @@ FOREIGN_SHARD_ID = a_key(999).shard_id
 @pytest.fixture
 def lake(tmp_path: Path) -> IcebergLake:
     """A table in which the position of shard A is 3, after two landings."""
-    made = IcebergLake(tmp_path)
-    made.iceberg.commit(ORIGIN)
-    land(made, None, [1, 2])
-    land(made, 2, [3])
-    return made
-
-
-def land(lake: IcebergLake, after: int | None, numbers: list[int]) -> int | None:
-    proposal = a_landing(lake.iceberg.staging_spec(), A, after=after, numbers=numbers)
-    committed = lake.iceberg.commit(proposal)
-    assert not committed.landing.refused
-    return committed.snapshot
+    return an_iceberg_lake(tmp_path, [1, 2], [3])
 
 
 def rollback(lake: IcebergLake, steps: int) -> None:
@@ -64,14 +54,14 @@ def tag_of(lake: IcebergLake) -> int:
 def test_ranges_land_on_appends_of_other_engines(lake: IcebergLake):
     append_as_others(lake.iceberg.open())
     assert lake.iceberg.load().positions.of(A) == at(3)
-    land(lake, 3, [4])
+    land(lake.iceberg, 4)
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4], FOREIGN_SHARD_ID: [1]}
     assert [len(page.ranges) for page in lake.pages()] == [0, 1, 1, 1]
 
 
 def test_a_range_lands_on_an_append_that_came_before_the_swap(lake: IcebergLake):
     lake.before_next_swap(lambda: append_as_others(lake.handle().open()))
-    land(lake, 3, [4])
+    land(lake.iceberg, 4)
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4], FOREIGN_SHARD_ID: [1]}
 
 
@@ -92,7 +82,7 @@ def test_after_expiry_the_tagged_landing_is_found_through_the_metadata_log(lake:
     expire_all(lake)
     assert {snapshot.snapshot_id for snapshot in lake.iceberg.open().snapshots()} == {landing, head}
     assert lake.iceberg.load().positions.of(A) == at(3)
-    land(lake, 3, [4])
+    land(lake.iceberg, 4)
     assert lake.numbers()[A.shard_id] == [1, 2, 3, 4]
 
 
@@ -164,7 +154,7 @@ def test_after_a_rollback_the_positions_are_those_of_main_not_of_the_tag(lake: I
     rollback(lake, 1)
     assert tag_of(lake) != lake.iceberg.load().snapshot
     assert lake.iceberg.load().positions.of(A) == at(2)
-    land(lake, 2, [3, 4])
+    land(lake.iceberg, 3, 4)
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4]}
 
 
@@ -231,7 +221,7 @@ def test_a_commit_that_was_rolled_back_before_it_was_looked_for_lands_again(lake
         raise ConnectionResetError("the answer was lost")
 
     wrap(lake, land_and_roll_back)
-    land(lake, 3, [4])
+    land(lake.iceberg, 4)
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4]}
     assert lake.handle().load().positions.of(A) == at(4)
 
@@ -246,7 +236,7 @@ def test_a_commit_request_that_arrives_after_its_repetition_was_sent_lands_once(
         raise TimeoutError("no answer yet")
 
     wrap(lake, hold_the_request_back)
-    snapshot = land(lake, 3, [4])
+    snapshot = land(lake.iceberg, 4)
     assert lake.iceberg.load().snapshot == snapshot
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4]}
 
@@ -260,7 +250,7 @@ def test_a_conflict_reported_for_a_commit_that_landed_deletes_nothing(lake: Iceb
         raise CommitFailedException("the table has changed since the commit was prepared")
 
     wrap(lake, conflict_with_itself)
-    land(lake, 3, [4])
+    land(lake.iceberg, 4)
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4]}
 
 
@@ -272,7 +262,7 @@ def test_a_landing_is_found_below_commits_that_came_before_it_was_looked_for(lak
         raise ConnectionResetError("the answer was lost")
 
     wrap(lake, land_and_go_on)
-    land(lake, 3, [4])
+    land(lake.iceberg, 4)
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4, 5], FOREIGN_SHARD_ID: [1]}
 
 

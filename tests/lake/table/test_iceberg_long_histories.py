@@ -21,13 +21,14 @@ from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.lake.table.catalog import CATALOG_NAME, embedded_catalog
 from headrace.pipeline.lake.table.sql_catalog import KeepingSqlCatalog, without_snapshots
 from tests.lake.samples import a_landing, at
-from tests.lake.table.expiries import A, a_lake, an_expiring, commits, expire, known, land, sent
+from tests.lake.table.expiries import A, an_expiring, commits, expire, known, sent
 from tests.lake.tables import IcebergLake
+from tests.lakehouse import an_iceberg_lake, land
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> IcebergLake:
-    return a_lake(tmp_path)
+    return an_iceberg_lake(tmp_path, [3])
 
 
 def lengthen(lake: IcebergLake, count: int) -> None:

@@ -26,6 +26,7 @@ from headrace.pipeline.task_identity import AwsKeys, TaskIdentity
 from tests.lake.samples import NOON, ORIGIN, StandingClock, a_file, a_key, a_landing, a_range, with_origin
 from tests.lake.tables import IcebergLake
 from tests.lake.written import write_files
+from tests.lakehouse import land
 
 A, B = a_key(0), a_key(1)
 
@@ -33,11 +34,6 @@ A, B = a_key(0), a_key(1)
 @pytest.fixture
 def lake(tmp_path: Path) -> IcebergLake:
     return IcebergLake(tmp_path)
-
-
-def land(lake: IcebergLake, after: int | None, numbers: list[int]) -> None:
-    proposal = a_landing(lake.iceberg.staging_spec(), A, after=after, numbers=numbers)
-    assert not lake.iceberg.commit(with_origin(proposal)).landing.refused
 
 
 # --- schema and properties
@@ -94,11 +90,11 @@ def test_a_start_that_finds_all_properties_set_commits_nothing(lake: IcebergLake
 
 
 def test_additional_columns_dont_disturb_the_landing(lake: IcebergLake):
-    land(lake, None, [1])
+    land(lake.iceberg, 1)
     with lake.iceberg.open().update_schema() as change:
         change.add_column("region", StringType())
     lake.handle().ensure(create=False)
-    land(lake, 1, [2])
+    land(lake.iceberg, 2)
     assert read.rows(lake.iceberg, ["region"])["region"].to_pylist() == [None, None]
     assert lake.numbers() == {A.shard_id: [1, 2]}
 
@@ -244,7 +240,7 @@ def test_readers_find_rows_by_day_and_column_statistics(lake: IcebergLake):
 
 def test_the_snapshot_of_a_landed_file_is_known_after_manifests_were_merged(lake: IcebergLake):
     for n in range(25):
-        land(lake, n or None, [n + 1])
+        land(lake.iceberg, n + 1)
     head = lake.iceberg.open().current_snapshot()
     assert head is not None
     assert len(head.manifests(lake.iceberg.open().io)) < 20
@@ -312,5 +308,5 @@ def test_a_commit_that_was_sent_twice_and_refused_the_second_time_lands_once(lak
         raise CommitFailedException("main has moved")
 
     lake.after_next_swap(refuse)
-    land(lake, None, [1])
+    land(lake.iceberg, 1)
     assert lake.numbers() == {A.shard_id: [1]}

@@ -9,8 +9,9 @@ import pytest
 
 from headrace.pipeline.errors import ChainBroken, CommitUnknown, MetadataLost
 from headrace.pipeline.lake.table.metadata_files import finding_metadata
-from tests.lake.samples import ORIGIN, a_key, a_landing, at
+from tests.lake.samples import a_key, a_landing, at
 from tests.lake.tables import IcebergLake, append_as_others, patch
+from tests.lakehouse import an_iceberg_lake
 
 A = a_key(0)
 PAGE = Path(__file__).parents[3] / "docs" / "use" / "operations.md"
@@ -18,11 +19,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "use" / "operations.md"
 
 @pytest.fixture
 def lake(tmp_path: Path) -> IcebergLake:
-    made = IcebergLake(tmp_path)
-    made.iceberg.commit(ORIGIN)
-    for after, numbers in ((None, [1, 2]), (2, [3, 4])):
-        made.iceberg.commit(a_landing(made.iceberg.staging_spec(), A, after=after, numbers=numbers))
-    return made
+    return an_iceberg_lake(tmp_path, [1, 2], [3, 4])
 
 
 def newest(lake: IcebergLake) -> Path:

@@ -12,18 +12,16 @@ from headrace.pipeline.errors import ChainBroken, Unknown
 from headrace.pipeline.lake.table.data_files import data_files, ids_of
 from headrace.pipeline.lake.table.schema import PARTITIONS, SCHEMA
 from headrace.pipeline.ports.staging import StagingSpec
-from tests.lake.samples import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, at
+from tests.lake.samples import NOON, STREAM, a_file, a_key, a_landing, at
 from tests.lake.tables import IcebergLake
+from tests.lakehouse import an_iceberg_lake
 
 A = a_key(0)
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> IcebergLake:
-    made = IcebergLake(tmp_path)
-    made.iceberg.commit(ORIGIN)
-    made.iceberg.commit(a_landing(made.iceberg.staging_spec(), A, after=None, numbers=[1, 2, 3]))
-    return made
+    return an_iceberg_lake(tmp_path, [1, 2, 3])
 
 
 def test_a_renamed_table_isnt_made_anew_and_goes_on_once_it_is_renamed_back(lake: IcebergLake):

@@ -12,25 +12,17 @@ from sqlalchemy import event
 
 from headrace.pipeline.errors import MetadataLost
 from headrace.pipeline.lake.table.catalog import CATALOG_NAME, embedded_catalog
-from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lake.table.sql_catalog import KeepingSqlCatalog, applied
-from tests.lake.samples import ORIGIN, a_key, a_landing
+from tests.lake.samples import a_key, a_landing
 from tests.lake.tables import IcebergLake, append_as_others, before_next_swap, patch
+from tests.lakehouse import an_iceberg_lake, land
 
 A = a_key(0)
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> IcebergLake:
-    made = IcebergLake(tmp_path)
-    made.table.commit(ORIGIN)
-    return made
-
-
-def land(table: IcebergTable, number: int) -> None:
-    before = table.load().positions.of(A)
-    after = before.sequence if before else None
-    table.commit(a_landing(table.staging_spec(), A, after=after, numbers=[number]))
+    return an_iceberg_lake(tmp_path)
 
 
 def test_a_commit_makes_the_metadata_that_pyiceberg_would_make(lake: IcebergLake):

@@ -1,16 +1,13 @@
-"""The lease table and the judge of its writes: was the process that wrote a row allowed to (I2, I7-I9, I18-I20,
-I23, I25)?"""
+"""The lease table and the judge of its writes: was the process that wrote a row allowed to (I2, I8, I9, I18-I20, I23, I25)?"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.core.leases.change import Applied, Change, Refused
 from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.core.ledger.batch import Staged
 from headrace.pipeline.core.ledger.ledger import Range
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.core.shards.stream import ShardKey
@@ -19,7 +16,9 @@ from headrace.pipeline.ports.leases import NO_ROWS, Listing
 from tests.memory.leases import MemoryLeaseStore
 from tests.simulation.scheduler import Process
 from tests.simulation.troubles.to_and_fro import ToAndFro
+from tests.simulation.watch.deleted_watch import judge_delete
 from tests.simulation.watch.lock_watch import judge_leads
+from tests.simulation.watch.looked_watch import judge_looked
 from tests.simulation.watch.silence_watch import judge_beaten_since, judge_second_look, judge_silence
 from tests.simulation.watch.truth import ShardTruth, Violation, number_of
 from tests.simulation.watch.turn_watch import judge_waiting
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-_MILLISECOND = timedelta(milliseconds=1)
 ODD = "somebody-elses"
 """The key of a row that Headrace doesn't understand."""
 _FOR_A_WHILE = 30.0
@@ -137,7 +135,8 @@ class WatchedLeases:
         sent: float,
     ) -> None:
         if after is None:
-            self._judge_delete(before, by)
+            if before is not None:
+                judge_delete(self._world, before, by)
             return
         if before is None:
             self.made[after.key] = self._world.sim.now
@@ -253,7 +252,7 @@ class WatchedLeases:
             ):
                 raise Violation("I2", f"{by} ({by.claim}) released {key}, claimed by {before.run_claim}", key)
             if "looked_at" in change.put:
-                self._judge_looked(after, change, by)
+                judge_looked(self._world, self._shard(after), after, change, by=by)
             return
         if after.run_claim != by.claim:
             raise Violation("I2", f"{by} claimed {key} for {after.run_claim}", key)
@@ -341,70 +340,6 @@ class WatchedLeases:
         what = "given up" if is_given_up else f"handed over after {since:.1f} s"
         raise Violation("I21", f"{by}: {key} was {what} while {before.run_claim} was reading it", key)
 
-    def _judge_looked(self, row: Lease, change: Change, by: Process) -> None:
-        """A release may say that the shard was looked at only if the run read the shard without trouble and the row
-        says how far."""
-        shard, losses = self._shard(row), self._world.losses
-        reads = losses.newest_reads(by.claim, shard.key) if shard is not None else ()
-        if shard is None or not reads or not losses.sure:
-            return
-        read, at = reads[0]
-        if read.upto.ended and read.error is None:
-            return  # a wave reached the end and failed before it landed the end; the row tells of an earlier wave
-        said = change.put["looked_at"], change.put.get("behind_ms")
-        if not _tells_of(read, *said):
-            return  # this release belongs to an earlier wave and arrives late
-        # The last wave may have failed after its read. Its row then tells of the wave before, which may have had the same times,
-        # because Kinesis's Date is in whole seconds.
-        by_kcl = self._world.foreign.get(shard.key)
-        foreign = None if by_kcl is None else shard.checkpoint(by_kcl)
-        before = [
-            each for each, _ in reads[1:] if _tells_of(each, *said) and not _trouble(each, row, foreign)
-        ]
-        if (why := _trouble(read, row, foreign)) and not before:
-            raise Violation(
-                "I13",
-                f"{by} writes that it looked at {row.key}, though it had trouble with the shard: {why}",
-                row.key,
-            )
-        if not why and read.at_tip:
-            losses.judge_looked(shard, read.upto.witness or at)
-
-    def _judge_forgotten(self, before: Lease, taken_out: float, by: Process) -> None:
-        """The rows of a former stream stay until the wait that the settings name has passed."""
-        waited, wanted = self._world.sim.now - taken_out, self._world.former_wait.total_seconds()
-        jumps = sum(at > taken_out for at, _ in self._world.jumps)
-        if waited < wanted - 45.0 * jumps - 1.0 and not before.has_ended:
-            raise Violation(
-                "I7", f"{by} deleted {before.key} {waited:.0f} s after its stream was taken out", before.key
-            )
-        self._world.call_faults.happened["forgotten_rows"] += 1
-
-    def _judge_delete(self, before: Lease | None, by: Process) -> None:
-        if before is None:
-            return
-        world = self._world
-        stream = world.truth.stream_of(before) or world.truth.stream
-        if not world.truth.lives(stream) or (before.stream_epoch or stream.epoch) < stream.epoch:
-            return
-        if (taken_out := world.truth.taken_out.get(stream.name)) is not None:
-            self._judge_forgotten(before, taken_out, by)
-            return
-        key = ShardKey(stream, before.shard_id)
-        shard = world.truth.shards.get(key)
-        if shard is None or world.is_unlisted(key):
-            return
-        if not before.has_ended:
-            raise Violation("I7", f"{by} deleted the open row {before.key}", before.key)
-        # An incomplete listing may leave the shard out. That does no harm once the shard's children are being read.
-        waiting = [c for c in shard.children if world.truth.shards[ShardKey(stream, c)].token is None]
-        if waiting:
-            raise Violation(
-                "I7",
-                f"{by} deleted the tombstone {before.key}, though these children are unread: {waiting}",
-                before.key,
-            )
-
 
 class _Written:
     """An entry of the history, which is turned into text only when a person reads it."""
@@ -426,23 +361,6 @@ def _is_beyond(said: Checkpoint, token: tuple[int | None, int, bool] | None) -> 
     if not said.is_digits or (token is not None and token[2]):
         return False
     return int(said.sequence) + said.sub > number_of(token)
-
-
-def _tells_of(read: Staged, looked_at: datetime, behind_ms: int | None) -> bool:
-    """Whether a row with these times tells of this read."""
-    stamp = read.upto.witness or looked_at
-    left = 1 if read.behind is None else read.behind // _MILLISECOND
-    return abs(stamp - looked_at) <= _MILLISECOND and left == behind_ms
-
-
-def _trouble(read: Staged, row: Lease, foreign: Checkpoint | None) -> str:
-    """Why the row may not tell of this read; empty if it may. `foreign`: the newest checkpoint of a KCL worker."""
-    # A KCL worker may have read on since. Then the row says beside its checkpoint how far Headrace has landed, which keeps the shard due.
-    said = row.landed if foreign is not None and row.checkpoint == foreign else row.checkpoint
-    behind = read.upto.sequence is not None and said != read.upto.checkpoint
-    return read.error or (
-        f"the shard was read to {read.upto}, and the row says {row.checkpoint}" if behind else ""
-    )
 
 
 def _short(row: Lease | None) -> str:

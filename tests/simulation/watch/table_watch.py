@@ -3,7 +3,7 @@ I8, I9, I12, I13, I34)?"""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -25,6 +25,8 @@ from tests.simulation.troubles.rolled_back import RolledBack
 from tests.simulation.watch.drop_watch import judge_drop, judge_foreign
 from tests.simulation.watch.file_watch import STALE
 from tests.simulation.watch.lineage_watch import judge_expiry
+from tests.simulation.watch.repair_watch import judge_repair, rows_up_to, was_recreated
+from tests.simulation.watch.rewrite_watch import judge_rewrite
 from tests.simulation.watch.state_watch import StateWatch
 from tests.simulation.watch.told_watch import judge_dropped_ends, judge_through, judge_told
 from tests.simulation.watch.truth import ShardTruth, Violation, number_of
@@ -93,7 +95,7 @@ class WatchedTable(MemoryTable):
         at = self._world.truth.shards[key].checkpoint(last.sequence)
         return LastRow(int(at.sequence), sub=at.sub)
 
-    def state_at(self, snapshot: int) -> TableState:
+    def state_at(self, snapshot: int | None) -> TableState:
         return self._state(snapshot)
 
     def expire(self, history: History, snapshots: Sequence[int]) -> bool:
@@ -171,7 +173,7 @@ class WatchedTable(MemoryTable):
         if self.repairing:
             self._world.losses.sure = False
             self._world.kept.note_rollback()
-            self._judge_repair(made)
+            judge_repair(self._world, self, made)
             return
         rows: dict[ShardKey, list[int]] = {}
         for file in made.files:
@@ -196,24 +198,8 @@ class WatchedTable(MemoryTable):
         elif any(each.kind is Kind.UNPACKED for each in made.page.ranges):
             self._world.typed.unpackings.judge(made, by)
         else:
-            self._judge_rewrite(made, by)
+            judge_rewrite(self._world, self, made, by)
         self._judge_positions(made)
-
-    def _judge_rewrite(self, made: Snapshot, by: str) -> None:
-        """I35: a compaction changes no row and no position, and replaces only files that readers of its base read."""
-        rows = self._world.stage.rows
-        live = {file.path for file in self.files_at(made.parent)}
-        if gone := made.replaced - live:
-            raise Violation("I35", f"{by} replaces {min(gone)}, which isn't in snapshot {made.parent}")
-        before = sorted(row for path in made.replaced for row in rows[path])
-        after = [row for file in made.files for row in rows[file.path]]
-        if before != sorted(after):
-            raise Violation("I35", f"{by} replaces {len(before)} rows by {len(after)} others")
-        if any(list(rows[file.path]) != sorted(rows[file.path]) for file in made.files):
-            raise Violation("I12", f"{by} wrote rows out of order")
-        if made.positions != self._state(made.parent).positions:
-            raise Violation("I35", f"{by} committed other positions than those of snapshot {made.parent}")
-        self._world.note(by, f"snapshot {made.id} has {len(made.files)} files for {len(made.replaced)}")
 
     def _is_dropped_life(self, stream: StreamId, made: Snapshot) -> bool:
         """Whether a late run decides the origin of a deleted stream again. That is allowed after a repair, which
@@ -281,7 +267,7 @@ class WatchedTable(MemoryTable):
             raise Violation("I9", f"{by}: {each.key} goes back from {shard.token} to {upto}", about)
         if shard.ended:
             raise Violation("I4", f"{by}: {each.key} had ended, but a range goes on to {upto}", about)
-        stop = shard.read if upto[0] is None else self._read_up_to(shard, number_of(upto))
+        stop = shard.read if upto[0] is None else rows_up_to(self._world, shard, number_of(upto))
         stop = self._judge_kind(shard, each, stop, rows=rows, by=by, made=made)
         self._judge_end(shard, each, stop)
         self.landed += len(rows)
@@ -308,11 +294,6 @@ class WatchedTable(MemoryTable):
             stop = self._judge_skipped(shard, each, stop, made)
         return stop
 
-    def _read_up_to(self, shard: ShardTruth, number: int) -> int:
-        """How many user records of the shard are in the table where this is its last row."""
-        keeps = self._world.plan.keeps
-        return shard.read_up_to(number) if keeps else bisect_right(shard.sequences, number)
-
     def _judge_skipped(self, shard: ShardTruth, each: Range, stop: int, made: Snapshot) -> int:
         """How many user records of the shard are behind the table's position now."""
         losses = self._world.losses
@@ -325,38 +306,6 @@ class WatchedTable(MemoryTable):
         shard.gaps = (*shard.gaps, losses.judged_gap(shard, each, made_at, planned))
         shard.unread_until = losses.unread_until(shard, losses.read_at(each))
         return stop
-
-    def _judge_repair(self, made: Snapshot) -> None:
-        """A repaired position must agree with the last landed row of its shard. A shard without a position is read
-        from its beginning, unless Kinesis has forgotten it or it counts as ended because of its descendants."""
-        landed: dict[ShardKey, int] = {}
-        for file in self.files_at(made.parent):
-            for key, sequence, *_ in self._world.stage.rows[file.path]:
-                landed[key] = max(sequence, landed.get(key, 0))
-        for key, shard in self._world.truth.shards.items():
-            at = made.positions.shards.get(key)
-            token = None if at is None else at.token
-            last = landed.get(key)
-            stands = self._world.is_unlisted(key) if at is None else at.ended or number_of(at.token) == last
-            if last is not None and not stands and not self._was_recreated(shard):
-                raise Violation(
-                    "I1", f"{key} was repaired to {at}, but its last row in the table is {last}", key.shard_id
-                )
-            vanished = shard.token is None and self._world.is_unlisted(key)
-            if at is not None and at.ended and not shard.ended and not vanished:
-                raise Violation("I1", f"{key} was repaired to END, but it hadn't ended", key.shard_id)
-            over = at.ended if at is not None else self._counts_as_end(shard, made)
-            read = len(shard.sequences) if over else self._read_up_to(shard, last or 0)
-            shard.goes_back()
-            shard.proofs = ()
-            shard.token, shard.read = token, read
-
-    def _counts_as_end(self, shard: ShardTruth, made: Snapshot) -> bool:
-        """Whether a shard without a position counts as ended: it had ended or never had a position, and a
-        descendant has one."""
-        return (shard.ended or shard.token is None) and self._world.truth.is_passed(
-            shard, made.positions.shards
-        )
 
     def _judge_adopted(self, shard: ShardTruth, each: Range, stop: int) -> None:
         """An adopted shard must begin where KCL's row stood."""
@@ -404,7 +353,7 @@ class WatchedTable(MemoryTable):
         if not each.upto.ended:
             return
         about = each.key.shard_id
-        if shard.closed is None and not self._was_recreated(shard):
+        if shard.closed is None and not was_recreated(self._world, shard):
             raise Violation("I1", f"{each.key} was ended while it is open", about)
         losses = self._world.losses
         rest, now = shard.sequences[max(stop, self._first(shard)) :], losses.read_at(each)
@@ -418,9 +367,6 @@ class WatchedTable(MemoryTable):
             raise Violation(
                 "I3", f"{each.key} ended with children {each.upto.children}, not {shard.children}", about
             )
-
-    def _was_recreated(self, shard: ShardTruth) -> bool:
-        return not self._world.truth.lives(shard.key.stream)
 
     def _judge_parents(self, shard: ShardTruth, by: str) -> None:
         at, placed = self.origins.get(shard.key.stream), self._world.truth.placed()

@@ -79,12 +79,15 @@ def end(folder: Path) -> None:
     # First the address: whoever looks for the server from here on starts another one.
     (folder / ADDRESS).unlink(missing_ok=True)
     pid = pid_of(folder)
-    if pid is not None and is_server(pid, folder):
-        _end_process(pid, folder)
+    if pid is not None:
+        end_process(pid, folder)
     (folder / PID).unlink(missing_ok=True)
 
 
-def _end_process(pid: int, folder: Path) -> None:
+def end_process(pid: int, folder: Path) -> None:
+    """Stop this process if it is the server of this folder, and wait until it has ended. The folder may be gone."""
+    if not is_server(pid, folder):
+        return
     until = time.monotonic() + _ENDS_WITHIN
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)

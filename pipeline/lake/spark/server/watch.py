@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.pipeline.lake.spark.server import users as server_users
-from headrace.pipeline.lake.spark.server.process import CONF, PID, end, pid_of
-from headrace.pipeline.lake.spark.server.users import is_locked, joining, users_of
+from headrace.pipeline.lake.spark.server.process import CONF, PID, end, end_process, pid_of
+from headrace.pipeline.lake.spark.server.users import User, is_locked, joining, users_of
 
 UNUSED = "unused.json"
 LOGS = "logs"
@@ -64,6 +64,7 @@ def main() -> None:
         os._exit(0)
     with (folder / _LOCK).open("a+", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        place = os.open(server_users.folder_of(folder), os.O_RDONLY)
         ends, ended = os.pipe()
         os.set_blocking(ended, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -72,11 +73,15 @@ def main() -> None:
         if server is not None:
             _write(folder / PID, str(server.pid))
         os.close(begun)
-        ServerWatch(folder, stays, server, ends).keep()
+        ServerWatch(folder, stays, server, ends, place, pid_of(folder)).keep()
 
 
 @dataclass(slots=True)
 class ServerWatch:
+    """The watch of one server. The server's folder may be deleted under it, as with a folder for temporary files: nobody can join the
+    server then, and the watch is all that can still end it.
+    """
+
     folder: Path
     stays: float
     """Seconds that the server stays after its last user."""
@@ -84,26 +89,64 @@ class ServerWatch:
     """None where another process has started the server."""
     ends: int
     """A pipe that can be read once the server has ended."""
+    place: int
+    """The folder of users, as it was when the watch began. While it is open, no other folder is taken for it."""
+    pid: int | None = None
+    """The server's process id."""
+    users: tuple[User, ...] = ()
+    """Those seen at the last look."""
     unused_since: float | None = None
     touched: float = 0.0
 
     def keep(self) -> None:
         """Return when the server has ended."""
         while self._lives():
-            now = time.monotonic()
-            if now - self.touched > _TOUCH_EVERY:
-                self._touch()
-                self.touched = now
-            if users_of(self.folder):
-                self._is_used()
-            elif self.unused_since is None:
-                self.unused_since = now
-                times = {"since": time.time(), "ends": time.time() + self.stays}
-                _write(self.folder / UNUSED, json.dumps(times))
-            elif now - self.unused_since >= self.stays and self.end_if_unused():
-                return
+            # A folder that is being deleted, or a full disk, spoils one look. The watch goes on: nothing else ends the server.
+            with suppress(OSError):
+                if self._look(time.monotonic()):
+                    return
             select.select([self.ends], [], [], self.stays / _LOOKS)
-        self._is_used()
+        if self._is_in_place():
+            self._is_used()
+
+    def _look(self, now: float) -> bool:
+        """Look at the users once. Returns whether the server was ended, because it had none for long enough."""
+        if not self._is_in_place():
+            return self._look_without_folder(now)
+        if now - self.touched > _TOUCH_EVERY:
+            self._touch()
+            self.touched = now
+        self.users = users_of(self.folder)
+        if self.users:
+            self._is_used()
+        elif self.unused_since is None:
+            self.unused_since = now
+            times = {"since": time.time(), "ends": time.time() + self.stays}
+            _write(self.folder / UNUSED, json.dumps(times))
+        elif now - self.unused_since >= self.stays:
+            return self.end_if_unused()
+        return False
+
+    def _look_without_folder(self, now: float) -> bool:
+        """The users' locks are gone. Those seen last count as long as processes with their ids live. The path is left alone: another server
+        may have a folder there by now.
+        """
+        self.users = tuple(user for user in self.users if _is_alive(user.pid))
+        if self.users:
+            self.unused_since = None
+        elif self.unused_since is None:
+            self.unused_since = now
+        elif now - self.unused_since >= self.stays:
+            self._end_process()
+            return True
+        return False
+
+    def _is_in_place(self) -> bool:
+        """Whether the folder of users is still the one that it was."""
+        try:
+            return os.path.samestat(os.fstat(self.place), (self.folder / server_users.FOLDER).stat())
+        except FileNotFoundError:
+            return False
 
     def _is_used(self) -> None:
         self.unused_since = None
@@ -112,12 +155,7 @@ class ServerWatch:
     def _lives(self) -> bool:
         if self.server is not None:
             return self.server.poll() is None
-        pid = pid_of(self.folder)
-        with suppress(OSError):
-            if pid is not None:
-                os.kill(pid, 0)
-                return True
-        return False
+        return self.pid is not None and _is_alive(self.pid)
 
     def end_if_unused(self) -> bool:
         """End the server, unless a process uses it by now. A process that wants to join it meanwhile waits, and starts another server."""
@@ -125,16 +163,29 @@ class ServerWatch:
             if not is_mine or users_of(self.folder):
                 return False
             end(self.folder)
+            self._end_process()
             self._is_used()
             # The next server begins with new files. What stays are the locks, which a process may be waiting for.
             (self.folder / CONF).unlink(missing_ok=True)
             shutil.rmtree(self.folder / LOGS, ignore_errors=True)
             return True
 
+    def _end_process(self) -> None:
+        """End the server also where the file with its process id is gone."""
+        if self.pid is not None:
+            end_process(self.pid, self.folder)
+
     def _touch(self) -> None:
         for path in (self.folder, *self.folder.iterdir(), *(self.folder / server_users.FOLDER).glob("*")):
             with suppress(FileNotFoundError):
                 os.utime(path)
+
+
+def _is_alive(pid: int) -> bool:
+    with suppress(OSError):
+        os.kill(pid, 0)
+        return True
+    return False
 
 
 def delete_old(folders: Path) -> None:

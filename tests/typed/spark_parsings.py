@@ -1,0 +1,76 @@
+"""A target whose payloads are parsed by a real Spark, and functions of a user for it."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.pipeline.settings.choices import ParseFormat
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.typed.context import BatchContext
+from headrace.pipeline.typed.frames import Frames
+from headrace.pipeline.typed.spark import SparkParser
+from headrace.pipeline.typed.values import WaveLimits
+from headrace.pipeline.typed.wave import Parsing
+from tests.typed.parsings import Bed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = (
+    "id BIGINT, name STRING, at TIMESTAMP, amount DECIMAL(10,2), items ARRAY<STRUCT<sku: STRING, n: INT>>, "
+    "tags MAP<STRING, STRING>, data STRING, visits ARRAY<STRUCT<day: DATE>>, marks MAP<STRING, TIMESTAMP_NTZ>"
+)
+
+
+def parsing(bed: Bed, spark: "SparkSession", **settings: Any) -> Parsing:
+    bed.settings = replace(ParseSettings(name="orders", table="lake.orders", schema=SCHEMA), **settings)
+    before = bed.parsing(limits=WaveLimits(1_000_000, 2**30))
+    frames = Frames(bed.settings, BatchContext("orders", bed.settings.version, before.run))
+    parser = SparkParser(
+        session=lambda _: spark,
+        frames=frames,
+        source=bed.lake.handle(),
+        table=bed.typed(),
+        quarantine=bed.quarantine(),
+        tasks=2,
+    )
+    return replace(
+        before,
+        parser=parser,
+        dropped_as=frames.dropped_as,
+        check_settings=frames.check,
+        code=frames.code.text,
+    )
+
+
+def upper(records: "DataFrame", context: BatchContext) -> "DataFrame":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    text = F.col("data").cast("string")
+    return records.where(text != "skip").select(
+        "record",
+        F.upper(text).alias("name"),
+        F.lit(context.version).alias("by"),
+        F.when(text == "bad", F.lit("it is bad")).alias("quarantine_reason"),
+        F.col("data").alias("quarantine_data"),
+    )
+
+
+def twice(records: "DataFrame", context: BatchContext) -> "DataFrame":
+    made = upper(records, context)
+    return made.unionAll(made)
+
+
+def fails(records: "DataFrame", _context: BatchContext) -> "DataFrame":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return records.select("record", F.raise_error(F.lit("no such currency")).cast("string").alias("name"))
+
+
+def far_away(records: "DataFrame", _context: BatchContext) -> "DataFrame":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return records.select("record", F.array(F.timestamp_seconds(F.lit(1795515072000))).alias("seen"))
+
+
+def of_a_callable(function: str, **settings: Any) -> dict[str, Any]:
+    return {"format": ParseFormat.CALLABLE, "callable": f"{__name__}:{function}", **settings}
