@@ -19,7 +19,6 @@ from datetime import datetime, timedelta
 import dagster as dg
 
 from headrace.assets.planned import plan
-from headrace.pipeline.aws.clients.meter import METER, Usage
 from headrace.pipeline.core.landing.valid_through_text import time_text
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.partition import partition_of
@@ -27,6 +26,7 @@ from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.cost.prices import Prices
 from headrace.pipeline.cost.spent import Spent, cost_line
 from headrace.pipeline.duties.waves.report import Landed, WaveReport
+from headrace.pipeline.meter import METER, Usage
 from headrace.pipeline.ports.base import Clock
 from headrace.resources.spent_events import KEY
 

@@ -9,7 +9,6 @@ import dagster as dg
 import pytest
 
 from headrace.pipeline.aws.clients.clients import dynamodb_client, kinesis_client
-from headrace.pipeline.aws.clients.meter import METER
 from headrace.pipeline.cli import main
 from headrace.pipeline.cost.days import bounds_of, day_of
 from headrace.pipeline.cost.prices import SHIPPED, prices_of
@@ -17,6 +16,7 @@ from headrace.pipeline.cost.sizing import Units
 from headrace.pipeline.cost.spent import Spent, cost_line, costs_of, together
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.meter import METER
 from headrace.pipeline.settings.model import AwsSettings
 from headrace.resources.spent_events import KEY, spent_in
 from tests.stand_in import a_table

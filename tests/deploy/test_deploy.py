@@ -102,14 +102,19 @@ def test_dagsters_instance_is_the_tested_one_on_postgres():
     )
 
 
+AS_IT_IS = "applyLimitPerUniqueValue"
+"""The one name in dagster.yaml that Dagster spells as Helm does."""
+
+
 def snake(value: Any) -> Any:
     """Helm's names in the form of dagster.yaml."""
     if isinstance(value, dict):
-        return {
-            re.sub(r"(?<=[a-z])([A-Z])", lambda m: f"_{m[1].lower()}", name): snake(one)
-            for name, one in value.items()
-        }
+        return {name if name == AS_IT_IS else _snake(name): snake(one) for name, one in value.items()}
     return [snake(one) for one in value] if isinstance(value, list) else value
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z])([A-Z])", lambda found: f"_{found[1].lower()}", name)
 
 
 def test_the_values_for_helm_say_what_dagster_yaml_says():

@@ -43,6 +43,7 @@ _EXECUTORS_NEED = (
     "pipeline/kcl",
     "pipeline/lake",
     "pipeline/lineage",
+    "pipeline/meter.py",
     "pipeline/ports",
     "pipeline/proof",
     "pipeline/settings",
