@@ -26,7 +26,7 @@ from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.cost.prices import Prices
 from headrace.pipeline.cost.spent import Spent, cost_line
 from headrace.pipeline.duties.waves.report import Landed, WaveReport
-from headrace.pipeline.meter import METER, Usage
+from headrace.pipeline.meter import METER, ProcessUsage
 from headrace.pipeline.ports.base import Clock
 from headrace.resources.spent_events import KEY
 
@@ -66,7 +66,7 @@ class Reporter:
     that reads one without an error materializes it, even without a new record."""
     prices: Prices | None = None
     """By which the cost of the run is told; None: nothing is told of what the run has used."""
-    _before: Usage = field(default_factory=METER.usage)
+    _before: ProcessUsage = field(default_factory=METER.usage)
     """What this process had used when the run began."""
     _bytes: int = 0
     _files: int = 0

@@ -19,7 +19,7 @@ _REFUSED: Final = "ConditionalCheckFailedException"
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ProcessUsage:
     calls: Mapping[str, int] = field(default_factory=dict)
     """Requests by service and operation, such as `dynamodb:UpdateItem`."""
     read_units: float = 0.0
@@ -27,9 +27,9 @@ class Usage:
     cpu_seconds: float = 0.0
     """Of the process with all its threads."""
 
-    def since(self, before: Usage) -> Usage:
+    def since(self, before: ProcessUsage) -> ProcessUsage:
         calls = {name: count - before.calls.get(name, 0) for name, count in self.calls.items()}
-        return Usage(
+        return ProcessUsage(
             {name: count for name, count in sorted(calls.items()) if count},
             self.read_units - before.read_units,
             self.write_units - before.write_units,
@@ -44,10 +44,10 @@ class Meter:
         self._calls: Counter[str] = Counter()
         self._reads = self._writes = 0.0
 
-    def usage(self) -> Usage:
+    def usage(self) -> ProcessUsage:
         """What the process has used so far."""
         with self._adding:
-            return Usage(dict(self._calls), self._reads, self._writes, time.process_time())
+            return ProcessUsage(dict(self._calls), self._reads, self._writes, time.process_time())
 
     def attach(self, client: Any) -> None:
         """Count the requests of this client."""

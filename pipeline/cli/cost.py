@@ -45,11 +45,27 @@ def run(args: argparse.Namespace) -> int:
     prices = prices_of(args.prices or loaded.settings.prices)
     now = datetime.now(UTC)
     day = _day_of(loaded.settings, Path(loaded.name), args.day or now.date(), shards=args.shards, now=now)
+    capacity = _capacity(loaded.settings, args.shards)
     if args.json:
-        print_json(_document(day, prices))
+        print_json(
+            {**_document(day, prices), "capacity": dict(zip(("read", "write"), capacity, strict=True))}
+        )
     else:
         tell(*_lines(day, prices, loaded.settings.application))
+        read, write = capacity
+        tell(
+            f"provisioned tables would need {read:,} read and {write:,} write units a second while {args.shards:,} shards flow"
+        )
     return 0
+
+
+def _capacity(settings: "Settings", shards: int) -> tuple[int, int]:
+    """Units a second of this deployment while records flow in all of its shards, with room for auto scaling."""
+    from headrace.pipeline.cost.sizing import at_rest, flowing
+
+    workers = len(settings.workers)
+    rest = at_rest(settings, shards=shards, workers=workers, deployments=1)
+    return (rest + flowing(settings, shards=shards, workers=workers)).provisioned
 
 
 def _day_of(settings: "Settings", config: Path, day: date, *, shards: int, now: datetime) -> "Day":

@@ -39,13 +39,13 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.iam.places import Places, account_of
+    from headrace.pipeline.iam.places import ApplicationArns, account_of
     from headrace.pipeline.iam.policy import policy_of
     from headrace.pipeline.iam.roles import Role
 
     settings = load(args).settings
     account = account_of(settings, number=args.account, region=args.region)
-    policy = policy_of(map(Role, args.role), Places(settings, account))
+    policy = policy_of(map(Role, args.role), ApplicationArns(settings, account))
     tell(*json.dumps(policy, indent=2).splitlines())
     return 0
 

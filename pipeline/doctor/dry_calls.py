@@ -22,13 +22,13 @@ class NotTried(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class DryCall:
     action: str
     place: str
     make: Callable[[], Any]
 
 
-def dry_calls_of(settings: Settings) -> Iterator[Call]:
+def dry_calls_of(settings: Settings) -> Iterator[DryCall]:
     """A call whose table or stream isn't there says that it is allowed as well."""
     yield from _of_kinesis(settings)
     client = dynamodb_client(settings.aws)
@@ -43,11 +43,11 @@ def dry_calls_of(settings: Settings) -> Iterator[Call]:
         ExpressionAttributeValues={":nobody": {"S": NOBODY}},
         Limit=1,
     )
-    yield Call("dynamodb:Query", f"{settings.lease_table}/index/{lease_item.OWNER_INDEX}", index)
+    yield DryCall("dynamodb:Query", f"{settings.lease_table}/index/{lease_item.OWNER_INDEX}", index)
     yield from _of_lake(settings)
 
 
-def _of_table(client: Any, table: str, key: str) -> Iterator[Call]:
+def _of_table(client: Any, table: str, key: str) -> Iterator[DryCall]:
     item = {key: {"S": NOBODY}}
     # The row isn't there, so that the condition never holds.
     never: Mapping[str, Any] = {
@@ -71,22 +71,22 @@ def _of_table(client: Any, table: str, key: str) -> Iterator[Call]:
         ),
     }
     for operation, make in calls.items():
-        yield Call(f"dynamodb:{operation}", table, make)
+        yield DryCall(f"dynamodb:{operation}", table, make)
 
 
-def _of_kinesis(settings: Settings) -> Iterator[Call]:
+def _of_kinesis(settings: Settings) -> Iterator[DryCall]:
     client: Any = kinesis_client(settings.aws)
     for stream in settings.streams:
         is_arn = stream.name.startswith("arn:")
         named = {"StreamARN" if is_arn else "StreamName": stream.name}
         name = stream.name.rpartition("/")[2]
-        yield Call("kinesis:DescribeStreamSummary", name, partial(client.describe_stream_summary, **named))
-        yield Call("kinesis:ListShards", name, partial(client.list_shards, MaxResults=1, **named))
+        yield DryCall("kinesis:DescribeStreamSummary", name, partial(client.describe_stream_summary, **named))
+        yield DryCall("kinesis:ListShards", name, partial(client.list_shards, MaxResults=1, **named))
         reading = _Reading(client, named)
-        yield Call("kinesis:GetShardIterator", name, reading.iterator)
-        yield Call("kinesis:GetRecords", name, reading.records)
+        yield DryCall("kinesis:GetShardIterator", name, reading.iterator)
+        yield DryCall("kinesis:GetRecords", name, reading.records)
     if settings.discovery.is_asked_for:
-        yield Call("kinesis:ListStreams", "*", partial(client.list_streams, Limit=1))
+        yield DryCall("kinesis:ListStreams", "*", partial(client.list_streams, Limit=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +122,15 @@ class _Reading:
         return str(shards[0]["ShardId"]) if shards else "shardId-000000000000"
 
 
-def _of_lake(settings: Settings) -> Iterator[Call]:
+def _of_lake(settings: Settings) -> Iterator[DryCall]:
     landing = settings.landing
     if landing.catalog.get("type") == "glue":
         glue = _client("glue", settings, landing.catalog.get("glue.endpoint"))
         database, _, table = landing.table.partition(".")
-        yield Call("glue:GetDatabase", database, partial(glue.get_database, Name=database))
-        yield Call("glue:GetTable", landing.table, partial(glue.get_table, DatabaseName=database, Name=table))
+        yield DryCall("glue:GetDatabase", database, partial(glue.get_database, Name=database))
+        yield DryCall(
+            "glue:GetTable", landing.table, partial(glue.get_table, DatabaseName=database, Name=table)
+        )
     folders = [
         uri for uri in (landing.catalog.get("warehouse"), landing.state) if uri and uri.startswith("s3")
     ]
@@ -137,12 +139,12 @@ def _of_lake(settings: Settings) -> Iterator[Call]:
         for uri in folders:
             parts = urlsplit(uri)
             key = f"{parts.path.strip('/')}/{NOBODY}"
-            yield Call(
+            yield DryCall(
                 "s3:ListBucket",
                 parts.netloc,
                 partial(s3.list_objects_v2, Bucket=parts.netloc, Prefix=key, MaxKeys=1),
             )
-            yield Call("s3:GetObject", uri, partial(s3.head_object, Bucket=parts.netloc, Key=key))
+            yield DryCall("s3:GetObject", uri, partial(s3.head_object, Bucket=parts.netloc, Key=key))
 
 
 def _client(service: str, settings: Settings, endpoint: str | None) -> Any:

@@ -13,8 +13,8 @@ from typing import Any, Final
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.doctor.case import LiveCase
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
-from headrace.pipeline.doctor.dry_calls import Call, NotTried, dry_calls_of
-from headrace.pipeline.iam.places import Account, Places
+from headrace.pipeline.doctor.dry_calls import DryCall, NotTried, dry_calls_of
+from headrace.pipeline.iam.places import Account, ApplicationArns
 from headrace.pipeline.iam.roles import Role, statements_of
 
 _NAME = "rights"
@@ -35,7 +35,7 @@ def rights_are_there(live: LiveCase) -> Iterator[Diagnosis]:
         yield _of_role(role, _actions(role, live), shown)
 
 
-def _rights(calls: Iterator[Call]) -> Rights:
+def _rights(calls: Iterator[DryCall]) -> Rights:
     refused: dict[str, tuple[str, ...]] = {}
     tried: set[str] = set()
     for call in calls:
@@ -64,7 +64,7 @@ def _is_denied(make: Callable[[], Any]) -> bool:
 
 def _actions(role: Role, live: LiveCase) -> frozenset[str]:
     # Which account it is doesn't matter for the names of actions.
-    places = Places(live.settings, Account("aws", "", ""))
+    places = ApplicationArns(live.settings, Account("aws", "", ""))
     return frozenset(action for each in statements_of(role, places) for action in each.actions)
 
 

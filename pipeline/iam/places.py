@@ -53,7 +53,7 @@ def _partition(region: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ApplicationArns:
     settings: Settings
     account: Account
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.pipeline.iam.places import Places
+from headrace.pipeline.iam.places import ApplicationArns
 from headrace.pipeline.iam.rights import Statement
 from headrace.pipeline.iam.roles import Role, statements_of
 
 
-def policy_of(roles: Iterable[Role], places: Places) -> dict[str, Any]:
+def policy_of(roles: Iterable[Role], places: ApplicationArns) -> dict[str, Any]:
     """A process that has the duties of several roles, such as one that runs sensors and runs, needs all of them."""
     every = [each for role in dict.fromkeys(roles) for each in statements_of(role, places)]
     return {"Version": "2012-10-17", "Statement": [_document(each) for each in _together(every)]}

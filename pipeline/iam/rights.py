@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headrace.pipeline.iam.places import Places
+from headrace.pipeline.iam.places import ApplicationArns
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,15 @@ def statement(sid: str, service: str, actions: str, resources: tuple[str, ...]) 
         yield Statement(sid, tuple(f"{service}:{action}" for action in actions.split()), resources)
 
 
-def files(places: Places, actions: str, folders: tuple[str, ...] | None = None) -> Iterator[Statement]:
+def files(
+    places: ApplicationArns, actions: str, folders: tuple[str, ...] | None = None
+) -> Iterator[Statement]:
     """Actions on the objects of these folders; without a name on those of the warehouse and of the state folder."""
     named = (*places.warehouse, *places.state) if folders is None else folders
     yield from statement("Files", "s3", actions, tuple(places.s3(f"{folder}/*") for folder in named))
 
 
-def listing(places: Places) -> Iterator[Statement]:
+def listing(places: ApplicationArns) -> Iterator[Statement]:
     """Without it S3 answers *forbidden* for an object that doesn't exist."""
     yield from statement("TellMissingFromForbidden", "s3", "ListBucket", places.buckets)
 
@@ -54,7 +56,7 @@ _IN_BUCKET = "GetTable GetTableMetadataLocation GetTableData"
 _WRITES_IN_BUCKET = f"{_IN_BUCKET} CreateTable UpdateTableMetadataLocation PutTableData"
 
 
-def catalog(places: Places, tables: tuple[str, ...], use: Use) -> Iterator[Statement]:
+def catalog(places: ApplicationArns, tables: tuple[str, ...], use: Use) -> Iterator[Statement]:
     """The catalog's tables of these names."""
     if places.settings.landing.catalog.get("type") == "glue":
         yield from statement("CatalogTables", "glue", use, places.glue(tables))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Final
 
-from headrace.pipeline.iam.places import Places
+from headrace.pipeline.iam.places import ApplicationArns
 from headrace.pipeline.iam.rights import Statement, Use, catalog, files, listing, statement
 from headrace.pipeline.settings.choices import Create
 
@@ -31,11 +31,11 @@ WHAT_IT_IS_FOR: Final = {
 }
 
 
-def statements_of(role: Role, places: Places) -> tuple[Statement, ...]:
+def statements_of(role: Role, places: ApplicationArns) -> tuple[Statement, ...]:
     return tuple(_STATEMENTS[role](places))
 
 
-def _leader(places: Places) -> Iterator[Statement]:
+def _leader(places: ApplicationArns) -> Iterator[Statement]:
     yield from statement(
         "Shards", "kinesis", "DescribeStreamSummary ListShards GetShardIterator GetRecords", places.streams
     )
@@ -53,7 +53,7 @@ def _leader(places: Places) -> Iterator[Statement]:
     yield from listing(places)
 
 
-def _finding(places: Places) -> Iterator[Statement]:
+def _finding(places: ApplicationArns) -> Iterator[Statement]:
     """The rights to find streams by their names and tags, which `headrace plan` does as the leader's sensor does."""
     discovery = places.settings.discovery
     if discovery.is_asked_for:
@@ -62,7 +62,7 @@ def _finding(places: Places) -> Iterator[Statement]:
         yield from statement("TagsOfStreams", "kinesis", "ListTagsForStream", places.streams)
 
 
-def _making(places: Places) -> Iterator[Statement]:
+def _making(places: ApplicationArns) -> Iterator[Statement]:
     """The rights to make the coordination tables, which can be taken away once they are there."""
     coordination = places.settings.coordination
     tables = places.coordination_tables
@@ -73,7 +73,7 @@ def _making(places: Places) -> Iterator[Statement]:
         yield from statement("SwitchBackupsOn", "dynamodb", "UpdateContinuousBackups", tables)
 
 
-def _worker(places: Places) -> Iterator[Statement]:
+def _worker(places: ApplicationArns) -> Iterator[Statement]:
     yield from statement(
         "Shards", "kinesis", "DescribeStreamSummary ListShards GetShardIterator GetRecords", places.streams
     )
@@ -93,7 +93,7 @@ def _worker(places: Places) -> Iterator[Statement]:
     yield from listing(places)
 
 
-def _spark(places: Places) -> Iterator[Statement]:
+def _spark(places: ApplicationArns) -> Iterator[Statement]:
     yield from statement(
         "Records", "kinesis", "DescribeStreamSummary GetShardIterator GetRecords", places.streams
     )
@@ -101,7 +101,7 @@ def _spark(places: Places) -> Iterator[Statement]:
     yield from listing(places)
 
 
-def _upkeep(places: Places) -> Iterator[Statement]:
+def _upkeep(places: ApplicationArns) -> Iterator[Statement]:
     yield from catalog(places, (*places.lake_tables, *places.typed_tables), Use.COMMITS)
     if places.settings.upkeep.retention is not None:
         # Days that a window still needs are kept.
@@ -110,7 +110,7 @@ def _upkeep(places: Places) -> Iterator[Statement]:
     yield from listing(places)
 
 
-def _reader(places: Places) -> Iterator[Statement]:
+def _reader(places: ApplicationArns) -> Iterator[Statement]:
     yield from statement("Shards", "kinesis", "DescribeStreamSummary ListShards", places.streams)
     yield from _finding(places)
     yield from statement(
@@ -128,7 +128,7 @@ def _reader(places: Places) -> Iterator[Statement]:
     yield from listing(places)
 
 
-_STATEMENTS: Final[dict[Role, Callable[[Places], Iterator[Statement]]]] = {
+_STATEMENTS: Final[dict[Role, Callable[[ApplicationArns], Iterator[Statement]]]] = {
     Role.LEADER: _leader,
     Role.WORKER: _worker,
     Role.SPARK: _spark,

@@ -11,7 +11,7 @@ import yaml
 from headrace.pipeline.app.adapters import Adapters
 from headrace.pipeline.cli import COMMANDS, _parser
 from headrace.pipeline.cost.sizing import at_rest, flowing
-from headrace.pipeline.iam.places import Places, account_of
+from headrace.pipeline.iam.places import ApplicationArns, account_of
 from headrace.pipeline.iam.policy import policy_of
 from headrace.pipeline.iam.roles import Role
 from headrace.pipeline.local.endpoint import LocalAws
@@ -75,7 +75,7 @@ def index_of(made: dict[str, Any]) -> dict[str, str]:
 @pytest.mark.parametrize("role", list(Role))
 def test_the_policies_are_those_of_the_command(role: Role):
     settings = read_settings(str(DEPLOY / "headrace.yaml"), {}).settings
-    places = Places(settings, account_of(settings, number="123456789012"))
+    places = ApplicationArns(settings, account_of(settings, number="123456789012"))
     assert json.loads((TERRAFORM / "policies" / f"{role}.json").read_text()) == policy_of([role], places)
 
 

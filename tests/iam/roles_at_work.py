@@ -18,7 +18,7 @@ from headrace.pipeline.app.adapters import Adapters
 from headrace.pipeline.app.wiring import NoDagster, Wiring
 from headrace.pipeline.cli import main
 from headrace.pipeline.clock import SystemClock
-from headrace.pipeline.iam.places import Places, account_of
+from headrace.pipeline.iam.places import ApplicationArns, account_of
 from headrace.pipeline.iam.policy import policy_of
 from headrace.pipeline.iam.roles import Role
 from headrace.pipeline.local.actions import ACCOUNT
@@ -70,7 +70,7 @@ class RolesAtWork:
             self.wirings[role] = Wiring(self.settings, WithTasksOfTheirOwn(self.settings, self.clock))
 
     def policy(self, role: Role) -> dict[str, Any]:
-        return policy_of([role], Places(self.settings, account_of(self.settings, number=ACCOUNT)))
+        return policy_of([role], ApplicationArns(self.settings, account_of(self.settings, number=ACCOUNT)))
 
     @contextmanager
     def as_role(self, role: Role) -> Iterator[Wiring]:
