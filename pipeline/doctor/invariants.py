@@ -3,10 +3,11 @@ application for each table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from headrace.pipeline.core.landing.applications import (
     LOOKED_BACK,
+    LandedBy,
     application_name,
     notice_of,
     others_at_work,
@@ -17,6 +18,7 @@ from headrace.pipeline.doctor.case import LiveCase
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
 from headrace.pipeline.errors import TablesMissing
 from headrace.pipeline.inspect.findings import findings_of
+from headrace.pipeline.settings.model import Settings
 
 _WORK, _LEASES, _TABLE = "workers and leader", "leases and shards", "lake table"
 _NAMED = 3
@@ -123,11 +125,14 @@ def neighbours(live: LiveCase) -> Iterator[Diagnosis]:
         )
         return
     commits = table.landings(live.ports.clock.now() - LOOKED_BACK)
-    notice = notice_of(others_at_work(commits, application_name(live.settings)))
+    yield judged(commits, live.settings)
+
+
+def judged(commits: Iterable[LandedBy], settings: Settings) -> Diagnosis:
+    notice = notice_of(others_at_work(commits, application_name(settings)))
     if notice is not None:
-        yield Diagnosis(_TABLE, Health.ILL, notice)
-    else:
-        yield Diagnosis(_TABLE, Health.WELL, f"{live.settings.landing.table} is this application's alone")
+        return Diagnosis(_TABLE, Health.ILL, notice)
+    return Diagnosis(_TABLE, Health.WELL, f"{settings.landing.table} is this application's alone")
 
 
 def _some(keys: list[str]) -> str:

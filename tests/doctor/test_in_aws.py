@@ -2,19 +2,22 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.pipeline.core.landing.applications import LandedBy
 from headrace.pipeline.core.landing.expiry_plan import Shape
 from headrace.pipeline.doctor.case import Case, LiveCase
 from headrace.pipeline.doctor.checks import live_diagnoses_of
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
+from headrace.pipeline.doctor.invariants import judged as judged_commits
 from headrace.pipeline.doctor.upkeep import judged
 from headrace.pipeline.iam.roles import Role
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
+from headrace.pipeline.settings.model import Settings
 from tests.iam.roles_at_work import RolesAtWork
 
 YAML = """
@@ -142,3 +145,14 @@ def test_an_endpoint_that_answers_nobody_ends_the_checks_with_one_sentence(
 )
 def test_an_upkeep_that_is_behind_is_told(snapshots: int, health: Health):
     assert judged(Shape(snapshots=snapshots), stay=100).health is health
+
+
+def test_a_second_application_on_the_lake_table_is_told():
+    arn = frozenset({"arn:aws:kinesis:eu-west-1:123456789012:stream/orders"})
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    commits = [
+        LandedBy(noon + timedelta(minutes=n), name, arn) for n, name in enumerate(["shop", "other"] * 2)
+    ]
+    found_one = judged_commits(commits, Settings(application="shop"))
+    assert (found_one.health, "other (orders; last at" in found_one.sentence) == (Health.ILL, True)
+    assert judged_commits(commits[:1], Settings(application="shop")).health is Health.WELL
