@@ -11,7 +11,7 @@ from headrace.pipeline.core.words.words import clean, counted
 from headrace.pipeline.inspect.as_text import aligned
 from headrace.pipeline.inspect.findings import conclusion, findings_of, in_words
 from headrace.pipeline.inspect.observation import Observation
-from headrace.pipeline.inspect.progress import ShardProgress
+from headrace.pipeline.inspect.progress import ShardProgress, is_sure_of_silence
 
 _FEWEST: Final = 3
 """Workers or shards that are shown however small the screen is."""
@@ -62,6 +62,7 @@ def _worker_rows(observation: Observation, shards: Sequence[ShardProgress]) -> I
     yield ("worker", "leases", "KB/s", "CPU", "measured by", "lag", "backlog", "row")
     rows = {row.worker_id: row for row in observation.last.workers}
     seen = {worker.worker_id: worker for worker in observation.workers}
+    is_sure = is_sure_of_silence(observation)
     for share in observation.balance.workers:
         own = [shard for shard in shards if shard.worker == share.name]
         lags = [shard.lag for shard in own if shard.lag is not None]
@@ -77,7 +78,7 @@ def _worker_rows(observation: Observation, shards: Sequence[ShardProgress]) -> I
             source,
             in_words(max(lags)) if lags else "?",
             size_in_words(sum(backlog)) if backlog else "?",
-            "NOT MOVING" if worker is not None and worker.moved is False else age,
+            "NOT MOVING" if is_sure and worker is not None and worker.moved is False else age,
         )
 
 

@@ -11,7 +11,7 @@ from headrace.pipeline.core.leases.lag import lag_of
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.inspect.findings import in_words
+from headrace.pipeline.inspect.findings import DEAD_AFTER, in_words
 from headrace.pipeline.inspect.observation import Observation
 
 _ALIVE_FOR: Final = timedelta(seconds=60)
@@ -57,10 +57,11 @@ def progress_of(
     `retention`: by KCL's name of the stream; an application with one stream has it under None.
     """
     now = observation.last.read_at
-    readers = _readers(observation)
+    readers, waiting = _readers(observation), _waiting(observation)
     every = [
         _progress(
             lease,
+            timedelta(0) if lease.key in waiting else lag_of(lease, now, is_read=lease.holder in readers),
             now,
             is_read=lease.holder in readers,
             earlier=earlier,
@@ -100,18 +101,40 @@ def too_far_behind(
 
 
 def _readers(observation: Observation) -> frozenset[str]:
-    """Workers that may be alive: their row is fresh, or was seen to move."""
+    """Workers that may be alive: they were seen to move, or their row is fresh and they weren't watched for long."""
+    is_sure = is_sure_of_silence(observation)
     return frozenset(
         worker.worker_id
         for worker in observation.workers
-        if worker.moved or (worker.moved is None and worker.age is not None and worker.age <= _ALIVE_FOR)
+        if worker.moved
+        or (not (is_sure and worker.moved is False) and worker.age is not None and worker.age <= _ALIVE_FOR)
+    )
+
+
+def is_sure_of_silence(observation: Observation) -> bool:
+    """Whether a worker that wasn't seen to move is dead: the looks are further apart than a living one is silent."""
+    return observation.watched is not None and observation.watched >= DEAD_AFTER
+
+
+def _waiting(observation: Observation) -> frozenset[str]:
+    """Shards that wait for their parents to be read to the end: how far behind they are is the parents' lag."""
+    open_ones = {lease.key for lease in observation.open_ones}
+    return frozenset(
+        lease.key
+        for lease in observation.open_ones
+        if lease.looked_at is None and not lease.parent_keys.isdisjoint(open_ones)
     )
 
 
 def _progress(
-    lease: Lease, now: datetime, *, is_read: bool, earlier: Earlier | None, kept: timedelta | None
+    lease: Lease,
+    lag: timedelta | None,
+    now: datetime,
+    *,
+    is_read: bool,
+    earlier: Earlier | None,
+    kept: timedelta | None,
 ) -> ShardProgress:
-    lag = lag_of(lease, now, is_read=is_read)
     rate = lease.throughput_kbps
     before = None if earlier is None else earlier.lags.get(lease.key)
     pace = None

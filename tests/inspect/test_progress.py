@@ -57,6 +57,22 @@ def test_a_shard_that_was_never_read_is_behind_since_it_got_its_worker_and_a_row
     assert lag(a_shard(0, looked_at=None)) is None
 
 
+def test_a_child_that_waits_for_its_parent_isnt_behind_by_itself():
+    parent = a_shard(0, behind_ms=1)
+    child = a_shard(1, looked_at=None, parents=frozenset({parent.shard_id}))
+    lags = {shard.lease: shard.lag for shard in progress_of(at(parent, child))}
+    assert lags == {parent.key: MINUTE, child.key: timedelta(0)}
+
+
+@pytest.mark.parametrize(("seconds", "lag_of_quiet"), [(5, timedelta(0)), (30, MINUTE)])
+def test_a_worker_that_was_watched_for_long_without_a_beat_reads_nothing(
+    seconds: int, lag_of_quiet: timedelta
+):
+    look = a_look(a_shard(0), workers=(a_worker("a-1"),))
+    [shard] = progress_of(seen(look, look, watched=timedelta(seconds=seconds)))
+    assert shard.lag == lag_of_quiet
+
+
 def test_the_sentence_names_the_shard_that_is_furthest_behind_and_rows_that_dont_tell_arent_well():
     observation = at(a_shard(0), a_shard(1, behind_ms=9), a_shard(2, None, looked_at=AT - HOUR))
     shards = progress_of(observation)
