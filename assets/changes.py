@@ -17,16 +17,11 @@ from headrace.pipeline.core.shards.stream import lease_key
 from headrace.pipeline.duties.waves.report import Landed
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.typed.quarantine.redrive import Redriven
-from headrace.pipeline.typed.wave import ParsedWave
+from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.upkeep.upkeep import UpkeepReport
-from headrace.pipeline.windows.copy import ReplayedWave
-from headrace.pipeline.windows.replace import ReplacedWave
-from headrace.pipeline.windows.unpack import UnpackedWave
 from headrace.pipeline.windows.window import ReplayWindow
 
 Event = dg.AssetMaterialization | dg.AssetObservation
-RedoneWave = ReplayedWave | ReplacedWave | UnpackedWave
 
 _int = dg.MetadataValue.int
 _text = dg.MetadataValue.text
@@ -47,30 +42,30 @@ def leave_events(home: Path, settings: Settings, events: Sequence[Event]) -> Non
             instance.report_runless_asset_event(event)
 
 
-def by_parsing(settings: Settings, target: ParseSettings, waves: Sequence[ParsedWave]) -> Iterator[Event]:
+def by_parsing(settings: Settings, target: ParseSettings, waves: Sequence[Wave]) -> Iterator[Event]:
     changed = [wave for wave in waves if wave.snapshot is not None or wave.settled]
     if changed:
         yield dg.AssetMaterialization(parsed_key(settings, target), metadata=parsed_metadata(target, changed))
 
 
-def by_redriving(settings: Settings, target: ParseSettings, portions: Sequence[Redriven]) -> Iterator[Event]:
+def by_redriving(settings: Settings, target: ParseSettings, portions: Sequence[Wave]) -> Iterator[Event]:
     """The event of a redrive. There is one also where no row came into the typed table: the quarantine table has
     changed, and whoever reads it wants to know."""
     committed = [portion for portion in portions if portion.snapshot is not None]
     if committed:
         metadata = redriven_metadata(committed)
         key = parsed_key(settings, target)
-        if any(portion.mended for portion in committed):
+        if any(portion.landed for portion in committed):
             yield dg.AssetMaterialization(key, metadata=metadata)
         else:
             # A materialization would start what depends on the typed table, which has no new row.
             yield dg.AssetObservation(key, metadata=metadata)
 
 
-def redriven_metadata(portions: Sequence[Redriven]) -> dict[str, dg.MetadataValue]:
-    mended = sum(portion.mended for portion in portions)
-    aside = sum(portion.still_aside for portion in portions)
-    tried = sum(portion.tried for portion in portions)
+def redriven_metadata(portions: Sequence[Wave]) -> dict[str, dg.MetadataValue]:
+    mended = sum(portion.landed for portion in portions)
+    aside = sum(portion.aside for portion in portions)
+    tried = sum(portion.rows for portion in portions)
     return {
         "parsed again": _int(tried),
         "mended": _int(mended),
@@ -81,7 +76,7 @@ def redriven_metadata(portions: Sequence[Redriven]) -> dict[str, dg.MetadataValu
 
 
 def by_redoing(
-    settings: Settings, window: ReplayWindow, table: str, waves: Sequence[RedoneWave]
+    settings: Settings, window: ReplayWindow, table: str, waves: Sequence[Wave]
 ) -> Iterator[Event]:
     """The events of a window that replaces rows of a typed table, or takes aggregates of the lake table apart. The
     table that a window is copied into belongs to the window alone, and has no asset."""
@@ -97,9 +92,7 @@ def by_redoing(
             yield dg.AssetMaterialization(records_key(settings), partition=partition, metadata=metadata)
 
 
-def redone_metadata(
-    window: ReplayWindow, table: str, waves: Sequence[RedoneWave]
-) -> dict[str, dg.MetadataValue]:
+def redone_metadata(window: ReplayWindow, table: str, waves: Sequence[Wave]) -> dict[str, dg.MetadataValue]:
     return {
         "window": _text(window.id),
         "range": _text(window.how),

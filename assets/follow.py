@@ -21,8 +21,8 @@ from headrace.pipeline.errors import Unknown
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.settings.targets import targets_of
+from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.typed.following import EVERY, Following
-from headrace.pipeline.typed.wave import ParsedWave
 from headrace.resources.runs import FAILED_TARGETS_TAG
 
 
@@ -74,7 +74,7 @@ class _Follower:
     context: dg.OpExecutionContext
     wiring: Wiring
     targets: Mapping[str, ParseSettings]
-    _unreported: dict[str, list[ParsedWave]] = field(default_factory=dict)
+    _unreported: dict[str, list[Wave]] = field(default_factory=dict)
     """Waves since the target's last materialization, by its name."""
     _reported_at: dict[str, float] = field(default_factory=dict)
     """When each target was last materialized, by the monotonic clock."""
@@ -97,7 +97,7 @@ class _Follower:
         if following.failed:
             self._fail(following.failed)
 
-    def _note(self, name: str, wave: ParsedWave) -> None:
+    def _note(self, name: str, wave: Wave) -> None:
         for note in wave.notes:
             self.context.log.warning("%s: %s", name, note)
         if wave.snapshot is None and not wave.settled:

@@ -5,7 +5,7 @@ target's quarantine table. Runs of the job `<application>_parse` do so by themse
 person may materialize the asset at any time, also beside such a run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import dagster as dg
 
@@ -15,7 +15,7 @@ from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.ledger.accounting import all_dropped
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.typed.wave import ParsedWave
+from headrace.pipeline.typed.done_wave import Wave
 
 
 def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
@@ -30,15 +30,10 @@ def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
         required_resource_keys={resource_key(settings, "spark")},
     )
     def parsed(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        waves: list[ParsedWave] = []
+        waves: list[Wave] = []
         try:
-            for wave in wiring.targets.parsing(target, context.run.run_id).waves(
-                at_most=settings.times.linger
-            ):
-                context.log.info(str(wave))
-                for note in wave.notes:
-                    context.log.warning(note)
-                waves.append(wave)
+            parsing = wiring.targets.parsing(target, context.run.run_id)
+            note_waves(context, parsing.waves(at_most=settings.times.linger), waves)
         except HeadraceError as error:
             raise RunFailed(str(error), parsed_metadata(target, waves)) from error
         return dg.MaterializeResult(metadata=parsed_metadata(target, waves))
@@ -46,13 +41,24 @@ def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
     return parsed
 
 
-def parsed_metadata(target: ParseSettings, waves: Sequence[ParsedWave]) -> dict[str, dg.MetadataValue]:
+def note_waves(
+    context: dg.AssetExecutionContext | dg.OpExecutionContext, waves: Iterable[Wave], done: list[Wave]
+) -> None:
+    """Tell of each wave in the run's log. `done`: gets the waves, also those before one that fails."""
+    for wave in waves:
+        context.log.info(str(wave))
+        for note in wave.notes:
+            context.log.warning(note)
+        done.append(wave)
+
+
+def parsed_metadata(target: ParseSettings, waves: Sequence[Wave]) -> dict[str, dg.MetadataValue]:
     """What these waves did, as metadata of one materialization."""
     number = dg.MetadataValue.int
     dropped = all_dropped(wave.dropped for wave in waves)
     return {
-        "rows": number(sum(wave.parsed for wave in waves)),
-        "quarantined": number(sum(wave.quarantined for wave in waves)),
+        "rows": number(sum(wave.landed for wave in waves)),
+        "quarantined": number(sum(wave.aside for wave in waves)),
         **{f"dropped by {why}": number(rows) for why, rows in dropped.items()},
         "waves": number(len(waves)),
         "behind": dg.MetadataValue.bool(not waves or not waves[-1].is_last),

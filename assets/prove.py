@@ -57,5 +57,5 @@ def _metadata(proof: Proof) -> dict[str, dg.MetadataValue]:
         "records proved": number(proof.records if proof.holds else 0),
         "things not proved": number(len(proof.unproved)),
         "mistakes": number(sum(check.count for check in proof.all_checks)),
-        "rows read": number(proof.rows + sum(table.rows for table in proof.tables)),
+        "rows read": number(sum(table.rows for table in (proof.lake, *proof.tables))),
     }

@@ -11,10 +11,11 @@ import dagster as dg
 from headrace.assets.changes import by_redriving, redriven_metadata
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import resource_key, slug
+from headrace.assets.parsed import note_waves
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.typed.quarantine.redrive import Redriven
+from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.typed.quarantine.redrive_plan import Selection
 
 
@@ -43,14 +44,11 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
         description=f"Parse the records in {target.quarantine} again.",
     )
     def redrive(context: dg.OpExecutionContext) -> dg.Output[None]:
-        config, done = context.op_config, list[Redriven]()
+        config, done = context.op_config, list[Wave]()
         selection = Selection(config.get("shard"), config.get("reason"))
         try:
-            for portion in wiring.targets.redriving(target, context.run.run_id).portions(
-                selection, dry_run=config["dry_run"]
-            ):
-                context.log.info(str(portion))
-                done.append(portion)
+            redriving = wiring.targets.redriving(target, context.run.run_id)
+            note_waves(context, redriving.portions(selection, dry_run=config["dry_run"]), done)
         except HeadraceError as error:
             raise RunFailed(str(error), redriven_metadata(done)) from error
         finally:

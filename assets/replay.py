@@ -10,11 +10,13 @@ the run changes in a table with an asset is an event on that asset.
 
 import dagster as dg
 
-from headrace.assets.changes import RedoneWave, by_redoing, redone_metadata
+from headrace.assets.changes import by_redoing, redone_metadata
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import resource_key, slug
+from headrace.assets.parsed import note_waves
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.windows.window import ReplayWindow
 
 REPLAY_TAG = "headrace/replay"
@@ -72,19 +74,13 @@ def _wanted(context: dg.OpExecutionContext) -> str:
     return window
 
 
-def _redo(
-    context: dg.OpExecutionContext, wiring: Wiring, window: ReplayWindow, table: str
-) -> list[RedoneWave]:
+def _redo(context: dg.OpExecutionContext, wiring: Wiring, window: ReplayWindow, table: str) -> list[Wave]:
     context.log.info("window %s: %s; %s", window.id, window.how, window.cost())
     for sentence in window.missing:
         context.log.warning("out of reach: %s", sentence)
-    waves: list[RedoneWave] = []
+    waves: list[Wave] = []
     try:
-        for wave in wiring.windows.redoing(window, context.run_id).waves():
-            context.log.info(str(wave))
-            for note in wave.notes:
-                context.log.warning(note)
-            waves.append(wave)
+        note_waves(context, wiring.windows.redoing(window, context.run_id).waves(), waves)
     except HeadraceError as error:
         raise RunFailed(str(error), redone_metadata(window, table, waves)) from error
     finally:

@@ -199,7 +199,7 @@ def _prove(lineage: IcebergLineage, *, is_proved: bool) -> int:
         clock=SystemClock(),
     ).run()
     assert proof.holds, proof
-    assert (proof.since is not None) is is_proved
+    assert (proof.lake.since is not None) is is_proved
     return commits * _SHARDS
 
 

@@ -39,10 +39,10 @@ from headrace.pipeline.settings.model import SparkSettings
 from headrace.pipeline.settings.parse_block import ParseSettings, UniqueSettings
 from headrace.pipeline.typed.context import BatchContext
 from headrace.pipeline.typed.frames import Frames
-from headrace.pipeline.typed.spark import SparkParser
+from headrace.pipeline.typed.quarantine.spark import SparkRedriver
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.typed.wave import Parsing
-from tests.typed.parsings import A, Bed
+from tests.typed.parsings import A, Bed, with_ports
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -185,7 +185,7 @@ def _in_protobuf() -> tuple[Callable[[dict[str, Any]], bytes], str]:
 def _parsing(bed: Bed, session: SparkSession) -> Parsing:
     before = bed.parsing(limits=WaveLimits(10_000_000, 2**32))
     frames = Frames(bed.settings, BatchContext("orders", "1", before.run))
-    parser = SparkParser(
+    parser = SparkRedriver(
         session=lambda _: session,
         frames=frames,
         source=bed.lake.handle(),
@@ -193,7 +193,7 @@ def _parsing(bed: Bed, session: SparkSession) -> Parsing:
         quarantine=bed.quarantine(),
         tasks=2,
     )
-    return replace(before, parser=parser, dropped_as=frames.dropped_as, check_settings=frames.check)
+    return with_ports(before, parser=parser, dropped_as=frames.dropped_as, check_settings=frames.check)
 
 
 def measured(case: Case, session: SparkSession, records: int, folder: Path) -> tuple[Cpu, float]:
@@ -213,7 +213,7 @@ def measured(case: Case, session: SparkSession, records: int, folder: Path) -> t
     before, own = cpu_now(), time.process_time()
     wave = parsing.wave()
     own, spark = time.process_time() - own, cpu_now() - before
-    if (wave.parsed, wave.quarantined) != (records, 0):
+    if (wave.landed, wave.aside) != (records, 0):
         sys.exit(f"{case.name}: {wave} of {records:,}")
     return replace(spark, run=own), (own + spark.jvm + spark.workers) / records * 1e6
 

@@ -188,7 +188,7 @@ def main() -> None:
         read, baseline = _cpu(lambda: scan(table))
     print(proof)
     assert proof.holds
-    assert (proof.rows, again.rows, read) == (rows, 0, rows)
+    assert (proof.lake.rows, again.lake.rows, read) == (rows, 0, rows)
     print(
         f"{rows / cpu:,.0f} rows a second of CPU, peak {peak:,.0f} MiB; the next proof, with nothing new: {cpu_again:.1f} s of CPU\n"
         f"pyiceberg's scan of the same columns: {rows / baseline:,.0f} rows; the proof takes {cpu / baseline:.1f} times its CPU (at most {MOST_CPU})"

@@ -39,6 +39,7 @@ from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.accounting import Accounting
 from headrace.pipeline.core.ledger.arrivals import ALL
 from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.ledger.story import Story
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.lake.spark.session import DISCOVERY, spark_session, stop_local_server
 from headrace.pipeline.lake.spark.spark_job import run_tasks
@@ -50,8 +51,9 @@ from headrace.pipeline.ports.tasks import Now, Work
 from headrace.pipeline.proof.compare_spark import ShufflingComparer
 from headrace.pipeline.proof.compare_spark import on_spark as shuffled_on_spark
 from headrace.pipeline.proof.compare_task import SideSpec
-from headrace.pipeline.proof.made.prove import ProvingTarget
+from headrace.pipeline.proof.made.subject import MadeSubject, sides_of
 from headrace.pipeline.proof.ports import ProvedTable, TargetPorts
+from headrace.pipeline.proof.prove import prove
 from headrace.pipeline.proof.spark import IcebergProof
 from headrace.pipeline.proof.verdict import TableProof
 from headrace.pipeline.settings.model import SparkSettings
@@ -141,7 +143,7 @@ def _parse(
     assert not table.commit(proposal).landing.refused
 
 
-def _proving(folder: Path, name: str, session: SparkSession) -> ProvingTarget:
+def _prove(folder: Path, name: str, session: SparkSession) -> TableProof:
     lake, (table, aside) = table_in(folder), _typed(folder, name)
     tasks = SparkTasks(lambda _: session, 2)
 
@@ -152,18 +154,22 @@ def _proving(folder: Path, name: str, session: SparkSession) -> ProvingTarget:
         return SideSpec(of.staging_spec())
 
     sides = [partial(side, each) for each in (lake, table, aside)]
-    return ProvingTarget(
-        ports=TargetPorts(
-            table=proved(table),
-            aside=proved(aside),
-            source=IcebergSource(lake),
-            lake=IcebergProof(lake, tasks),
-            comparer=ShufflingComparer(shuffled_on_spark(lambda _: session), sides),
-        ),
-        unpacked={},
-        moved=frozenset(),
-        kept_from=None,
+    ports = TargetPorts(
+        table=proved(table),
+        aside=proved(aside),
+        source=IcebergSource(lake),
+        lake=IcebergProof(lake, tasks),
+        compare=ShufflingComparer(shuffled_on_spark(lambda _: session), sides),
     )
+    subject = MadeSubject(
+        sides=sides_of(ports),
+        kept_from=None,
+        ports=ports,
+        moved=frozenset(),
+        landed=Story(),
+        landed_of=lambda _: Story(),
+    )
+    return prove(subject, ALL, anew=False)[0]
 
 
 def scan(tables: Sequence[IcebergTable]) -> int:
@@ -185,11 +191,10 @@ class Cost:
         )
 
 
-def _measured(act: Callable[[], TableProof | None]) -> Cost:
+def _measured(act: Callable[[], TableProof]) -> Cost:
     before, own, began = cpu_now(), time.process_time(), time.monotonic()
     proof = act()
     cpu = replace(cpu_now() - before, run=time.process_time() - own)
-    assert proof is not None
     if not proof.holds:
         sys.exit(str(proof))
     return Cost(cpu, time.monotonic() - began, proof)
@@ -265,12 +270,12 @@ def main() -> int:
 def _judged(folder: Path, rows: int, session: SparkSession, spark: Path) -> int:
     # Spark's start doesn't count.
     run_tasks(session, 2, _nothing())
-    first = _measured(lambda: _proving(folder, "orders", session).run(ALL, anew=False))
+    first = _measured(lambda: _prove(folder, "orders", session))
     print(f"orders: {first.told(rows)}; {_memory(spark)[1]}", flush=True)
-    again = _measured(lambda: _proving(folder, "orders", session).run(ALL, anew=False))
+    again = _measured(lambda: _prove(folder, "orders", session))
     assert (again.proof.rows, first.proof.rows) == (0, 2 * rows), (again.proof.rows, first.proof.rows)
     print(f"orders, with nothing new: {again.cpu.all:.1f} s of CPU, {again.seconds:.0f} s")
-    chosen = _measured(lambda: _proving(folder, "chosen", session).run(ALL, anew=False))
+    chosen = _measured(lambda: _prove(folder, "chosen", session))
     peak, memory = _memory(spark)
     print(f"chosen: {chosen.told(rows)}; {memory}", flush=True)
     before = time.process_time()

@@ -1,6 +1,7 @@
 """The code location of one application: the module that `dagster dev -m headrace.pipeline.definitions` loads.
 
-The settings are read when the module is imported. A project with a code location of its own calls `headrace.build_definitions` instead.
+The settings are read when the module is imported. A project with a code location of its own calls
+`headrace.build_definitions` instead.
 """
 
 import os
@@ -13,8 +14,8 @@ from headrace.resources.forked_runs import fork_runs
 
 defs = dg.Definitions.merge(
     build_definitions(read_settings(None, os.environ).settings),
-    # Dagster's own executor, which a person's runs in Dagster's UI have, starts a process for each step: a run has one step, and would
-    # begin to read seconds later. The application's jobs name this executor themselves.
+    # Dagster's own executor, which a person's runs in Dagster's UI have, starts a process for each step: a run has one
+    # step, and would begin to read seconds later. The application's jobs name this executor themselves.
     dg.Definitions(executor=dg.in_process_executor),
 )
 fork_runs()

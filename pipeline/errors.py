@@ -23,7 +23,8 @@
        |- PositionsDisagree a lease row and the lake table have different positions
        `- MissingPackage    this process, or a Spark worker, lacks a Python package
 
-A write whose condition no longer held, because another process wrote first, isn't an error: see `headrace.pipeline.core.leases.change.Refused`.
+A write whose condition no longer held, because another process wrote first, isn't an error: see
+`headrace.pipeline.core.leases.change.Refused`.
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ class HeadraceError(Exception):
 
 
 class Transient(HeadraceError):
-    """The same call can succeed later."""
+    """An error after which the same call can succeed later."""
 
 
 class Throttled(Transient):
@@ -67,7 +68,7 @@ class ClockOff(Transient):
 
 
 class Terminal(HeadraceError):
-    """The same call can't succeed until a person has changed something."""
+    """An error after which the same call can't succeed until a person has changed something."""
 
 
 class BadSetting(Terminal):

@@ -5,12 +5,14 @@
     a role of the driver's host (EC2, ECS, EKS)              the role of the task's host     that host
     anything else: environment, AWS_PROFILE, files, SSO ...  the keys themselves             the driver, for each job anew
 
-EKS gives a role by web identity: two variables name the role and a token's file. A profile may do the same (a CI's, for example), and that is
-no role of the host: a task reads no profile, so it gets the keys. A role of a host isn't handed over as keys, although it could be: keys last
-for ten minutes or an hour, and a compaction may take longer; and Spark's hosts often have a role of their own, with fewer rights.
+EKS gives a role by web identity: two variables name the role and a token's file. A profile may do the same (a CI's, for
+example), and that is no role of the host: a task reads no profile, so it gets the keys. A role of a host isn't handed
+over as keys, although it could be: keys last for ten minutes or an hour, and a compaction may take longer; and Spark's
+hosts often have a role of their own, with fewer rights.
 
-A local Spark server is shared by processes, and has the environment of the one that started it. So what that environment says of keys, profiles,
-regions and endpoints never counts for a task: with it, a task would read another project's stream.
+A local Spark server is shared by processes, and has the environment of the one that started it. So what that
+environment says of keys, profiles, regions and endpoints never counts for a task: with it, a task would read another
+project's stream.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ class TaskIdentity:
 
     profile: str | None = None
     files: tuple[tuple[str, str], ...] = ()
-    """For a profile: where the driver's environment says that the AWS files are. A host that has no such file uses its own ones."""
+    """For a profile: where the driver's environment says that the AWS files are. A host that has no such file uses its
+    own ones."""
     endpoints: tuple[tuple[str, str], ...] = ()
     """For a profile: what the driver's environment says of the endpoints of the services that give credentials."""
     keys: AwsKeys | None = None
@@ -68,9 +71,12 @@ class TaskIdentity:
         store: Any = session.get_component("config_store")
         if self.profile is not None:
             for name, path in self.files:
+                # The path is the driver's. This host may have its files elsewhere, under the names that AWS gives them.
                 if Path(path).expanduser().is_file():
                     store.set_config_provider(name, ConstantProvider(path))
             return session
+        # Nothing of this host may decide who asks: a stray profile or file would read another account's stream of the
+        # same name.
         store.set_config_provider("profile", ConstantProvider(None))
         for name in _FILES:
             store.set_config_provider(name, ConstantProvider(os.devnull))
@@ -78,6 +84,7 @@ class TaskIdentity:
             session.set_credentials(self.keys.access_key, self.keys.secret_key, self.keys.token)
         else:
             chain: Any = session.get_component("credential_provider")
+            # Keys in this process's environment come first in botocore's own order, and needn't be the host's role.
             chain.providers[:] = [each for each in chain.providers if each.METHOD in _ROLES_OF_HOSTS]
         return session
 
@@ -89,7 +96,8 @@ class TaskIdentity:
         endpoint_of = self._endpoint_of
 
         class SessionOfProfile(Session):
-            """A profile with a role makes a client of STS by itself, which asks the environment of its process for the endpoint."""
+            """A profile with a role makes a client of STS by itself, which asks the environment of its process for the
+            endpoint."""
 
             def create_client(self, service_name: str, *args: Any, **kwargs: Any) -> Any:
                 if service_name in _GIVING_KEYS:
@@ -101,7 +109,8 @@ class TaskIdentity:
         return SessionOfProfile(profile=self.profile)
 
     def _endpoint_of(self, session: Session, service: str) -> str | None:
-        """The endpoint that botocore would take with the driver's environment and the files of the profile; None: AWS's own."""
+        """The endpoint that botocore would take with the driver's environment and the files of the profile; None: AWS's
+        own."""
         variables = dict(self.endpoints)
         name = service.replace("-", "_")
         profile: dict[str, Any] = session.get_scoped_config()
@@ -143,6 +152,7 @@ class DriverIdentity:
         try:
             if self._credentials is None:
                 self._credentials = Session().get_credentials()
+            # Keys of a host's role end after hours, and each host of tasks has a role of its own that lasts.
             if self._credentials is None or _is_of_host(self._credentials.method):
                 return ROLE_OF_THE_HOST
             return TaskIdentity(keys=frozen(self._credentials))

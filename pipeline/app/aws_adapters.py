@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.app.made_once import MadeOnce
-from headrace.pipeline.clock import SystemClock, SystemIds, SystemTimer
+from headrace.pipeline.clock import SystemClock, SystemIds, thread_timer
 from headrace.pipeline.core.landing.pace import FIRST_PAGE_OF_A_WINDOW, MOST_RECORDS, window_share
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, WorkerStore
@@ -34,7 +34,7 @@ class AwsAdapters:
         self.settings = settings
         self.clock = clock or SystemClock()
         self.ids = SystemIds()
-        self.timer = SystemTimer()
+        self.timer = thread_timer
         self.made = MadeOnce(self.clock.monotonic)
 
     # -- coordination tables ---------------------------------------------------------------------------------------

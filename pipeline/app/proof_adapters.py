@@ -55,14 +55,14 @@ class ProofAdapters(TypedAdapters):
             aside=None if aside is None else proved(aside),
             source=IcebergSource(lake),
             lake=IcebergProof(lake, self.tasks),
-            comparer=ShufflingComparer(shuffled_on_spark(session), [partial(_side, each) for each in sides]),
+            compare=ShufflingComparer(shuffled_on_spark(session), [partial(_side, each) for each in sides]),
             window=window,
         )
 
     def other_side(self, rows: ConsumerRows, *, files: str | None, table: str | None) -> OtherSide:
         """Another consumer's output: files at a path or an address, or a table of the lake table's catalog."""
-        from headrace.pipeline.proof.compare_spark import OtherFiles
         from headrace.pipeline.proof.compare_spark import on_spark as shuffled_on_spark
+        from headrace.pipeline.proof.compare_spark import other_side
         from headrace.pipeline.proof.shadow.other_rows import files_at
         from headrace.pipeline.proof.shadow.other_table import files_of_table
 
@@ -76,7 +76,7 @@ class ProofAdapters(TypedAdapters):
                 return files_of_table(lake.catalog, table)
             return files_at(files or "", spec())
 
-        return OtherFiles(
+        return other_side(
             table or files or "",
             paths,
             spec,

@@ -32,11 +32,8 @@ class TypedAdapters(LakeAdapters):
 
         writer = f"parse {target.name}"
         worker = self.settings.workers[0]
-        lake, table, quarantine = (
-            self.table(writer),
-            self.typed(target, writer),
-            self.quarantine(target, writer),
-        )
+        lake = self.table(writer)
+        table, quarantine = self.typed(target, writer), self.quarantine(target, writer)
         frames = Frames(target, BatchContext(target.name, target.version, run))
         parser = SparkRedriver(
             session=partial(self.sessions.for_user_code, worker.id, lambda: frames.code.user),
@@ -55,7 +52,7 @@ class TypedAdapters(LakeAdapters):
             dropped_as=frames.dropped_as,
             set_aside=IcebergSource(quarantine),
             redriver=replace(parser, source=quarantine),
-            inferrer=parser if target.format is ParseFormat.JSON else None,
+            infer=parser.infer if target.format is ParseFormat.JSON else None,
             code=frames.code.text,
             check_settings=frames.check,
             typed=Thinned(

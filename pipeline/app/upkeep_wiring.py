@@ -33,6 +33,7 @@ class UpkeepWiring:
 
     def run(self, *, dry_run: bool = False) -> UpkeepReport:
         """The upkeep of the lake table, and then that of the typed tables and their quarantine tables."""
+        # The lake table first: what typed tables still need of it decides what its retention may remove.
         lake = self.settings.landing.table
         reports = [(lake, run_upkeep_of(lake, self.of_lake_table(), dry_run=dry_run))]
         for target in self.settings.parse:
@@ -51,6 +52,7 @@ class UpkeepWiring:
         """The upkeep of the lake table alone."""
         ports = self.ports
         settings = self.settings.upkeep
+        # The lineage table, too: its recordings leave files behind as landings do.
         files = (ports.files("upkeep"), ports.lineage_files("upkeep"))
         return Upkeep(
             table=ports.table("upkeep"),

@@ -275,7 +275,7 @@ class Wiring:
             failing=hints.failing,
         )
         # Four beats in each lease duration, so that a run that misses three in a row still counts as alive.
-        with self.ports.timer.beating(attempt.beat, self.settings.times.lease_duration / 4):
+        with self.ports.timer(attempt.beat, self.settings.times.lease_duration / 4, None):
             yield run
 
     def attempt(
@@ -323,7 +323,12 @@ class Wiring:
 
     @property
     def targets(self) -> TargetWiring:
-        return TargetWiring(self.settings, self.ports)
+        return TargetWiring(
+            settings=self.settings,
+            clock=self.ports.clock,
+            ports_of=self.ports.parsing,
+            lineage=self.ports.lineage,
+        )
 
     @property
     def windows(self) -> WindowWiring:

@@ -22,12 +22,12 @@ from dataclasses import dataclass, replace
 from headrace.pipeline.beside_kcl.adoption_check import AdoptionCheck
 from headrace.pipeline.beside_kcl.join_3x import JoinedWork, KclRows
 from headrace.pipeline.beside_kcl.kcl_workers import JoinedFleet, KclNotJoined
-from headrace.pipeline.beside_kcl.kept_claims import KeepsNothing, KeepsUntilKclIsSeen
+from headrace.pipeline.beside_kcl.kept_claims import KeepsUntilKclIsSeen, keeps_nothing
 from headrace.pipeline.beside_kcl.land_foreign import TakeInForeign
-from headrace.pipeline.beside_kcl.mode_2x import AssignsNothing, ElectedByShuffle, TakesLeases
-from headrace.pipeline.beside_kcl.strategy import giving_of
+from headrace.pipeline.beside_kcl.mode_2x import ElectedByShuffle, TakesLeases
+from headrace.pipeline.beside_kcl.strategy import plan_moves_of
 from headrace.pipeline.duties.policy.own_tables import LeasesBeat, WorkersBeat, alone, rules_of
-from headrace.pipeline.duties.policy.policy import Keeping, OtherWorkers, Policy, SignsOfLife
+from headrace.pipeline.duties.policy.policy import MayKeep, OtherWorkers, Policy, SignsOfLife
 from headrace.pipeline.ports.base import Clock, Ids
 from headrace.pipeline.ports.landing import LandingTable
 from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, WorkerStore
@@ -57,11 +57,11 @@ def policy_of(settings: Settings, ports: PolicyPorts) -> Policy:
     policy = replace(
         alone(settings, signs_of_life=life, leases=ports.leases, workers=ports.workers, lock=ports.lock),
         other_workers=_company(settings, ports),
-        strategy=giving_of(settings, rules_of(settings, life)),
-        keeping=_keeping(settings, ports),
+        plan_moves=plan_moves_of(settings, rules_of(settings, life)),
+        may_keep=_may_keep(settings, ports),
     )
     if settings.kcl.allow_foreign_checkpoints:
-        policy = replace(policy, before_reading=TakeInForeign(ports.leases))
+        policy = replace(policy, record_foreign_ranges=TakeInForeign(ports.leases).record_foreign_ranges)
     if settings.is_shared:
         work = JoinedWork(lock=ports.lock, workers=ports.workers, leases=ports.leases, settings=settings)
         policy = replace(policy, rows=KclRows(), own_leases=work)
@@ -71,7 +71,7 @@ def policy_of(settings: Settings, ports: PolicyPorts) -> Policy:
         policy = replace(
             policy,
             election=ElectedByShuffle(own_workers=own_workers, leases=ports.leases, clock=ports.clock),
-            strategy=AssignsNothing(),
+            plan_moves=None,
             own_leases=TakesLeases(
                 leases=ports.leases,
                 clock=ports.clock,
@@ -92,14 +92,14 @@ def _life(settings: Settings) -> SignsOfLife:
             return LeasesBeat()
 
 
-def _keeping(settings: Settings, ports: PolicyPorts) -> Keeping:
+def _may_keep(settings: Settings, ports: PolicyPorts) -> MayKeep:
     """Whether runs keep claims. With settings that are meant for tables with KCL workers they keep none, also
     while no KCL worker is there."""
     kcl = settings.kcl
     expects_kcl = settings.is_shared or kcl.allow_foreign_checkpoints or kcl.mode is Mode.KCL_2
     if expects_kcl or kcl.heartbeat is Heartbeat.LEASE:
-        return KeepsNothing()
-    return KeepsUntilKclIsSeen(ports.lock, ports.workers)
+        return keeps_nothing
+    return KeepsUntilKclIsSeen(ports.lock, ports.workers).may_keep
 
 
 def _company(settings: Settings, ports: PolicyPorts) -> OtherWorkers:

@@ -61,6 +61,7 @@ class KclNotJoined:
     def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
         """A holder without a row of Headrace may be a KCL worker, also if its row isn't understood. Deletions
         then wait."""
+        # An assignment pass has watched the leases, and tells which strangers renew some.
         if self.worker_rows is None:
             return bool(strangers)
         holders = {row.holder for row in listing.leases if row.holder is not None and not row.has_ended}
@@ -91,6 +92,7 @@ class KclNotJoined:
         known_ids = {row.worker_id for row in fleet.rows}
         # A Headrace worker makes its row again within a tick.
         without_row = expired(fleet.seen, 2 * self.times.worker_tick) - known_ids
+        # A KCL 2.x worker has no row at all, and one of 3.x has a row without Headrace's beat.
         kcls = (known_ids - fleet.ours) | without_row
         moving = living(view.counters, self.times.lease_duration)
         return frozenset(

@@ -11,11 +11,9 @@ from headrace.pipeline.core.leases.worker import not_ours
 from headrace.pipeline.ports.leases import LeaderLock, WorkerStore
 
 
-class KeepsNothing:
+def keeps_nothing(_lost_to: frozenset[str]) -> bool:
     """Each wave claims its shards, writes their checkpoints and releases them: the settings expect KCL workers here."""
-
-    def may_keep(self, lost_to: frozenset[str]) -> bool:
-        return False
+    return False
 
 
 @dataclass(frozen=True, slots=True)

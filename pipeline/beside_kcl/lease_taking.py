@@ -122,6 +122,7 @@ class LeaseTaking:
         observed = {key: Observed(row, _moved_ns(row, sightings[key])) for key, row in rows.items()}
         pick = plan_take(observed, self.me, at_ns=_SCAN_AT_NS, rules=self._rules)
         taken = self._take([rows[key] for key in pick.keys(self.ids.dice)], pick)
+        # A lease that was just taken counts as alive, though no beat of it was seen yet.
         sightings |= {row.key: Sighting(str(row.counter), moved=True) for row in taken}
         held = self._held([*rows.values(), *taken])
         return TakingReport(
@@ -134,6 +135,7 @@ class LeaseTaking:
     def _headrace_workers(self, earlier: frozenset[str], rows: Iterable[Lease]) -> frozenset[str]:
         """The other lease holders that aren't KCL workers. `earlier`: those that an earlier scan found."""
         owners = {row.holder for row in rows if row.holder is not None} - {self.me}
+        # The rows of workers that are known to be Headrace's needn't be read at each scan.
         if self.settings.is_shared or owners <= earlier:
             return earlier & owners
         return frozenset(owners) - kcl_workers_among(owners - earlier, self.workers)

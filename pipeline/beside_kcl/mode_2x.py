@@ -3,18 +3,15 @@ syncs the shards."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from headrace.pipeline.beside_kcl.lease_taking import LeaseTaking, TakingMemory
 from headrace.pipeline.beside_kcl.shuffle import Shuffle, ShuffleMemory
-from headrace.pipeline.core.leases.change import Change
 from headrace.pipeline.core.leases.election import Move
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.sighting import Sighting
-from headrace.pipeline.core.leases.worker import Worker
-from headrace.pipeline.core.sharing.assign_plan import AssignmentInput
 from headrace.pipeline.duties.policy.electing import Electing, LockState
 from headrace.pipeline.duties.policy.leader_watch import LeaderWatchMemory
 from headrace.pipeline.duties.policy.memory import PartMemory
@@ -43,16 +40,6 @@ class ElectedByShuffle:
         shuffle = Shuffle(ours=self.own_workers, leases=self.leases, clock=self.clock)
         memory_after, leads = shuffle.tick(ShuffleMemory.of(memory))
         return Elected(leads, memory_after.leader or "everybody", memory_after)
-
-
-class AssignsNothing:
-    """The leader assigns no leases."""
-
-    def assigns(self) -> bool:
-        return False
-
-    def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:
-        return []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

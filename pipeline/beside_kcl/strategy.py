@@ -9,20 +9,20 @@ from math import inf
 from headrace.pipeline.core.leases.change import Change
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, GapRules
-from headrace.pipeline.duties.policy.own_tables import GapStrategy
-from headrace.pipeline.duties.policy.policy import AssignmentStrategy
+from headrace.pipeline.duties.policy.own_tables import by_gap
+from headrace.pipeline.duties.policy.policy import PlanMoves
 from headrace.pipeline.kcl.fleet import KclRules
 from headrace.pipeline.kcl.strategies import plan_lease_count, plan_variance
 from headrace.pipeline.settings.choices import Strategy
 from headrace.pipeline.settings.model import Settings
 
 
-def giving_of(settings: Settings, rules: GapRules) -> AssignmentStrategy:
+def plan_moves_of(settings: Settings, rules: GapRules) -> PlanMoves:
     match settings.assignment.strategy:
         case Strategy.GAP:
-            return GapStrategy(rules)
+            return by_gap(rules)
         case Strategy.VARIANCE | Strategy.LEASE_COUNT:
-            return ByKclStrategy(settings, rules)
+            return ByKclStrategy(settings, rules).plan_moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,11 @@ class ByKclStrategy:
     settings: Settings
     rules: GapRules
 
-    def assigns(self) -> bool:
-        return True
-
-    def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:
+    def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], passes: int) -> list[Change]:
         """The changes of one assignment pass. KCL's strategies balance in the first pass of a leader, and
         then in one of `kcl.balance_every` passes."""
         plan = plan_variance if self.settings.assignment.strategy is Strategy.VARIANCE else plan_lease_count
-        balance = run % self.settings.kcl.balance_every == 0
+        balance = passes % self.settings.kcl.balance_every == 0
         return plan(scene, workers, self.rules, kcl_rules=_kcl_rules(self.settings), balance=balance)
 
 

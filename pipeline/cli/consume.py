@@ -100,6 +100,7 @@ def _as_worker(settings: "Settings", worker_id: str | None) -> "Settings":
     if worker is None:
         configured = ", ".join(w.id for w in settings.workers)
         raise Unknown(f"no worker {worker_id!r} is configured (there are: {configured}); nothing was read")
+    # Nothing else of the settings changes, so that the command reads as the worker's own runs do.
     return replace(settings, workers=(worker,))
 
 

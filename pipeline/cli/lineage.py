@@ -54,6 +54,10 @@ def add(subparsers: "Subparsers") -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="print all columns, as CSV")
     add_json(form)
+    _add_views(parser)
+
+
+def _add_views(parser: argparse.ArgumentParser) -> None:
     views = parser.add_mutually_exclusive_group()
     views.add_argument(
         "--sequence",

@@ -85,13 +85,13 @@ def _limit(text: str) -> int:
     return int(text)
 
 
-def add_window(parser: argparse.ArgumentParser) -> None:
+def add_window(parser: argparse.ArgumentParser, *, ranges: str = "only ranges") -> None:
     parser.add_argument(
         "--from",
         dest="since",
         type=moment_argument,
         metavar="TIME",
-        help="only ranges with records that arrived at this time or later (such as 2026-01-31 or "
+        help=f"{ranges} with records that arrived at this time or later (such as 2026-01-31 or "
         "2026-01-31T12:00; UTC)",
     )
     parser.add_argument(
@@ -99,7 +99,7 @@ def add_window(parser: argparse.ArgumentParser) -> None:
         dest="until",
         type=moment_argument,
         metavar="TIME",
-        help="only ranges with records that arrived before this time",
+        help=f"{ranges} with records that arrived before this time",
     )
 
 

@@ -47,6 +47,7 @@ class OtherDagster:
 def require_alone(home: Path, *, say: Callable[[str], None]) -> None:
     """Refuse where another Dagster is at work on this DAGSTER_HOME. Waits for half a minute at most."""
     require_no_process(home)
+    # Without this file no Dagster has ever been at work here, and its storage would be made by a look.
     if (home / "dagster.yaml").exists():
         require_no_beat(home, lambda: _beats_in(home), say=say)
 

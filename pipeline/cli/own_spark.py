@@ -57,6 +57,7 @@ def warmed(env: Mapping[str, str]) -> None:
     try:
         code = starter.wait()
     except BaseException:
+        # Also after a Ctrl-C: the child is in a group that the terminal doesn't reach.
         starter.stop()
         raise
     if code != 0:

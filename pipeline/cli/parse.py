@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.json_output import add_json, print_json
 from headrace.pipeline.cli.options import add_config, add_limit, load
-from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.telling import tell, tell_aside, tell_waves
 from headrace.pipeline.cli.told_dagster import tell_dagster
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import BadSetting
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.settings.parse_block import ParseSettings
-    from headrace.pipeline.typed.wave import ParsedWave
+    from headrace.pipeline.typed.done_wave import Wave
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -119,19 +119,16 @@ def _parse(
 ) -> "dict[str, Any]":
     # In JSON the answer comes at the end, and progress goes aside.
     say = tell_aside if args.json else tell
-    waves: list[ParsedWave] = []
+    waves: list[Wave] = []
     run_id = f"headrace parse {wiring.ports.ids.fresh()}"
     parsing = wiring.targets.parsing(target, run_id, accepts_difference=args.accept_difference)
     try:
-        for wave in islice(parsing.waves(), args.limit):
-            waves.append(wave)
-            say(f"{target.name}: {wave}")
-            tell_aside(*(f"{target.name}: {note}" for note in wave.notes))
+        tell_waves(target.name, islice(parsing.waves(), args.limit), waves, say=say)
     finally:
         # Also of what had landed when the command failed or was interrupted.
         settings = loaded.settings
         tell_dagster(Path(loaded.name), settings, lambda changes: changes.by_parsing(settings, target, waves))
-    if any(wave.quarantined for wave in waves):
+    if any(wave.aside for wave in waves):
         tell_aside(
             f"{target.name}: what was set aside is in {target.quarantine}, whose column `reason` tells why; "
             f"correct the schema or the code, and `headrace redrive --target {target.name}` parses it again"
@@ -139,7 +136,7 @@ def _parse(
     return _target_json(target, waves)
 
 
-def _target_json(target: "ParseSettings", waves: "Sequence[ParsedWave]") -> "dict[str, Any]":
+def _target_json(target: "ParseSettings", waves: "Sequence[Wave]") -> "dict[str, Any]":
     from headrace.pipeline.core.ledger.accounting import all_dropped
 
     return {
@@ -147,8 +144,8 @@ def _target_json(target: "ParseSettings", waves: "Sequence[ParsedWave]") -> "dic
         "table": target.table,
         "quarantine": target.quarantine,
         "waves": sum(wave.snapshot is not None for wave in waves),
-        "parsed": sum(wave.parsed for wave in waves),
-        "set_aside": sum(wave.quarantined for wave in waves),
+        "parsed": sum(wave.landed for wave in waves),
+        "set_aside": sum(wave.aside for wave in waves),
         "dropped": all_dropped(wave.dropped for wave in waves),
         "is_behind": not (waves and waves[-1].is_last),
         "notes": [note for wave in waves for note in wave.notes],

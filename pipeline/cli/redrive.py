@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.json_output import add_json, print_json
 from headrace.pipeline.cli.options import add_config, add_limit, load
-from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.telling import tell, tell_aside, tell_waves
 from headrace.pipeline.cli.told_dagster import tell_dagster
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.settings.parse_block import ParseSettings
-    from headrace.pipeline.typed.quarantine.redrive import Redriven
+    from headrace.pipeline.typed.done_wave import Wave
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -66,15 +66,13 @@ def run(args: argparse.Namespace) -> int:
     targets = targets_of(loaded.settings, args.target)
     join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)
-    done: dict[str, list[Redriven]] = {target.name: [] for target in targets}
+    done: dict[str, list[Wave]] = {target.name: [] for target in targets}
     try:
         for target in targets:
             redriving = wiring.targets.redriving(target, f"headrace redrive {wiring.ports.ids.fresh()}")
             portions = redriving.portions(Selection(args.shard, args.reason), dry_run=args.dry_run)
             try:
-                for portion in islice(portions, args.limit):
-                    done[target.name].append(portion)
-                    say(f"{target.name}: {portion}")
+                tell_waves(target.name, islice(portions, args.limit), done[target.name], say=say)
             finally:
                 # Also after an error or Ctrl-C: the portions that were committed stay.
                 _tell_dagster(loaded, target, done[target.name])
@@ -83,25 +81,19 @@ def run(args: argparse.Namespace) -> int:
     finally:
         wiring.ports.close()
         if args.json:
-            print_json(
-                {
-                    "dry_run": args.dry_run,
-                    "targets": [
-                        _target_json(asked_target, done[asked_target.name]) for asked_target in targets
-                    ],
-                }
-            )
+            facts = [_target_json(target, done[target.name]) for target in targets]
+            print_json({"dry_run": args.dry_run, "targets": facts})
     return 0
 
 
-def _tell_dagster(loaded: "Loaded", target: "ParseSettings", portions: "list[Redriven]") -> None:
+def _tell_dagster(loaded: "Loaded", target: "ParseSettings", portions: "list[Wave]") -> None:
     settings = loaded.settings
     tell_dagster(
         Path(loaded.name), settings, lambda changes: changes.by_redriving(settings, target, portions)
     )
 
 
-def _target_json(target: "ParseSettings", done: "Sequence[Redriven]") -> "dict[str, Any]":
+def _target_json(target: "ParseSettings", done: "Sequence[Wave]") -> "dict[str, Any]":
     from headrace.pipeline.core.ledger.accounting import all_dropped
 
     return {
@@ -109,9 +101,9 @@ def _target_json(target: "ParseSettings", done: "Sequence[Redriven]") -> "dict[s
         "table": target.table,
         "quarantine": target.quarantine,
         "portions": len(done),
-        "parsed_again": sum(portion.tried for portion in done),
-        "mended": sum(portion.mended for portion in done),
-        "still_set_aside": sum(portion.still_aside for portion in done),
+        "parsed_again": sum(portion.rows for portion in done),
+        "mended": sum(portion.landed for portion in done),
+        "still_set_aside": sum(portion.aside for portion in done),
         "dropped": all_dropped(portion.dropped for portion in done),
     }
 

@@ -84,6 +84,7 @@ class Group:
     def stop(self) -> None:
         """Interrupt the group and give it time; then terminate and at last kill the processes that are left."""
         with undisturbed():
+            # An interrupt first: Dagster then ends its runs, which release their shards.
             self._signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_CLEAN_STOP)
@@ -91,6 +92,7 @@ class Group:
             for number in (signal.SIGTERM, signal.SIGKILL):
                 if not self._signal(number) or self._is_gone(_AFTER_SIGNAL):
                     break
+            # After the end: a child that reads the end of its input takes it for the death of this process.
             if self._process.stdin is not None:
                 self._process.stdin.close()
 

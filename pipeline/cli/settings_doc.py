@@ -1,4 +1,5 @@
-"""The reference tables in docs/reference/settings.md, generated from the dataclasses in `headrace.pipeline.settings.model`."""
+"""The reference tables in docs/reference/settings.md, generated from the dataclasses in
+`headrace.pipeline.settings.model`."""
 
 import re
 from collections.abc import Iterator

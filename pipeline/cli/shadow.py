@@ -35,6 +35,11 @@ def add(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--stream", metavar="NAME", help="the stream that the other consumer has read (default: the only one)"
     )
+    _add_columns(parser)
+    add_window(parser)
+
+
+def _add_columns(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shard",
         metavar="COLUMN",
@@ -62,7 +67,6 @@ def add(subparsers: "Subparsers") -> None:
         help="what the payload's column has: the bytes or the text itself (binary), its base64, "
         "its hexadecimal digits, or those of its SHA-256 (default: %(default)s)",
     )
-    add_window(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,9 +5,14 @@ steer the terminal.
 """
 
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from headrace.pipeline.core.words.words import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from headrace.pipeline.typed.done_wave import Wave
 
 
 def tell(*lines: object, file: TextIO | None = None) -> None:
@@ -22,3 +27,14 @@ def tell(*lines: object, file: TextIO | None = None) -> None:
 def tell_aside(*lines: object) -> None:
     """Print on stderr: the command's answer on stdout may go into a pipe."""
     tell(*lines, file=sys.stderr)
+
+
+def tell_waves(
+    name: str, waves: "Iterable[Wave]", done: "list[Wave]", *, say: "Callable[[str], None]" = tell
+) -> None:
+    """Print what each wave did. `name`: that of the target or the window. `done`: gets the waves, also those before one
+    that fails."""
+    for wave in waves:
+        done.append(wave)
+        say(f"{name}: {wave}")
+        tell_aside(*(f"{name}: {note}" for note in wave.notes))

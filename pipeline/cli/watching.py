@@ -52,6 +52,7 @@ class Watch:
         for role, (mark, patience) in _PARTS.items():
             if any(mark in command for command in commands):
                 self._missed_since.pop(role, None)
+            # Dagster starts a code server again by itself, and a death of the others it doesn't mend.
             elif now - self._missed_since.setdefault(role, now) >= patience:
                 return role
         return None

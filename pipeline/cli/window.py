@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.json_output import add_json
-from headrace.pipeline.cli.options import add_config, load, moment_argument, window_of
+from headrace.pipeline.cli.options import add_config, add_window, load, window_of
 from headrace.pipeline.cli.person import person
-from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.telling import tell, tell_waves
 from headrace.pipeline.cli.told_dagster import tell_dagster
 from headrace.pipeline.cli.views.window_views import costs, listed, rows_done, shown, window_json
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.typed.done_wave import Wave
     from headrace.pipeline.windows.make import Asked
     from headrace.pipeline.windows.window import ReplayWindow
     from headrace.pipeline.windows.wiring import WindowWiring
@@ -75,20 +76,7 @@ def _add_create(actions: "Subparsers") -> None:
         "--snapshot, --run, --shard. Nothing is copied or replaced before `headrace window run`.",
     )
     add_config(create)
-    create.add_argument(
-        "--from",
-        dest="since",
-        metavar="TIME",
-        type=moment_argument,
-        help="ranges with records that arrived at this time or later (such as 2026-01-31 or 2026-01-31T12:00; UTC)",
-    )
-    create.add_argument(
-        "--to",
-        dest="until",
-        metavar="TIME",
-        type=moment_argument,
-        help="ranges with records that arrived before this time",
-    )
+    add_window(create, ranges="ranges")
     create.add_argument(
         "--snapshot", type=int, metavar="ID", help="what this snapshot of the lake table landed"
     )
@@ -261,13 +249,10 @@ def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> Non
     tell(*costs(window, windows))
     join_spark(config)
     table = windows.table_of(window)
-    waves = []
+    waves: list[Wave] = []
     try:
-        for wave in windows.redoing(window, f"headrace window {windows.ports.ids.fresh()}").waves():
-            tell(f"{args.id}: {wave}")
-            for note in wave.notes:
-                tell_aside(f"{args.id}: {note}")
-            waves.append(wave)
+        run_id = f"headrace window {windows.ports.ids.fresh()}"
+        tell_waves(args.id, windows.redoing(window, run_id).waves(), waves)
     finally:
         settings = windows.settings
         tell_dagster(config, settings, lambda changes: changes.by_redoing(settings, window, table, waves))

@@ -1,7 +1,7 @@
 """The part of CBOR (RFC 8949) that AWS's protocols use: JSON's types, byte strings and tags.
 
-The bytes come from outside, so they are checked: too large lengths, deep nesting, text that isn't UTF-8, and bytes after the
-value are refused.
+The bytes come from outside, so they are checked: too large lengths, deep nesting, text that isn't UTF-8, and bytes
+after the value are refused.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ def decoded(body: Body) -> Any:
     """Read bytes that are exactly one value."""
     reader = CborReader(body)
     value = reader.value()
+    # Bytes behind the value would mean that its length was read wrongly.
     if reader.at != len(body):
         raise NotCborError(f"{len(body) - reader.at} bytes follow the value")
     return value
@@ -136,8 +137,8 @@ class CborReader:
         self.at = at
 
     def items(self, major: int) -> Iterator[None]:
-        """Read the head of a list or a map, then give a turn for each of its items, and read its end. The caller reads the item, for a
-        map its key and its value, in its turn."""
+        """Read the head of a list or a map, then give a turn for each of its items, and read its end. The caller reads
+        the item, for a map its key and its value, in its turn."""
         (lead,) = self._take(1)
         if lead >> 5 != major:
             raise NotCborError(f"an item of the kind {lead >> 5} is where the kind {major} is expected")
@@ -198,6 +199,7 @@ class CborReader:
         chunks: list[Any] = []
         while not self._broken_off():
             (lead,) = self._take(1)
+            # The format allows no string of indefinite length within another one.
             if lead >> 5 != major or lead & 0x1F == _INDEFINITE:
                 raise NotCborError("a string's chunk is of another kind")
             length = self._number(lead & 0x1F)

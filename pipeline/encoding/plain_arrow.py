@@ -1,7 +1,7 @@
 """Arrow arrays made of buffers, for what every staging task does.
 
-`pa.array` and `pa.scalar` convert values of Python, and import pandas for it where pandas is installed: a third of a CPU second in each new
-worker of Spark. numpy's arrays and equal values need no conversion.
+`pa.array` and `pa.scalar` convert values of Python, and import pandas for it where pandas is installed: a third of a
+CPU second in each new worker of Spark. numpy's arrays and equal values need no conversion.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _VIEW: Final = 16
-"""Bytes of a view in Arrow's columns of views: the item's length and first four bytes, the number of a buffer, and the place there."""
+"""Bytes of a view in Arrow's columns of views: the item's length and first four bytes, the number of a buffer, and the
+place there."""
 _WITHIN: Final = 12
 """An item of up to so many bytes is within its view."""
 
 
 def of_numpy(values: np.ndarray[Any, Any], type_: pa.DataType) -> Any:
-    """The same numbers, not copied. `type_`: an Arrow type whose values lie in memory as numpy's do."""
+    """These numbers as an array of Arrow's, not copied. `type_`: an Arrow type whose values lie in memory as numpy's
+    do."""
     import pyarrow as pa
 
+    # Arrow takes memory as it is, so that numbers of another width would be read as others.
     if values.dtype.itemsize * 8 != type_.bit_width or not values.flags.c_contiguous:
         raise TypeError(f"{values.dtype} doesn't lie in memory as {type_} does")
     memory: Any = values  # stubs of pyarrow do not know that it takes arrays of numpy
@@ -45,8 +48,8 @@ def same_text(text: str, count: int) -> Any:
 
 
 def views(memory: bytes | bytearray, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> Any:
-    """A column of the bytes that `memory` has from each place in `begin` to before the one in `end`. They stay where they are: the column
-    has only views of them."""
+    """A column of the bytes that `memory` has from each place in `begin` to before the one in `end`. They stay where
+    they are: the column has only views of them."""
     import pyarrow as pa
 
     lengths = end - begin
@@ -54,12 +57,14 @@ def views(memory: bytes | bytearray, begin: np.ndarray[Any, Any], end: np.ndarra
     made[:, 0] = lengths
     is_long = lengths > _WITHIN
     at = begin[is_long]
+    # Overlapping words, one at each byte: so the first four bytes of all items are taken in one step.
     words: Any = np.ndarray((max(0, len(memory) - 3),), np.int32, memory, strides=(1,))
     made[is_long, 1] = words[at]
     made[is_long, 3] = at
     if memory and not is_long.all():
         short, size = begin[~is_long, np.newaxis], lengths[~is_long, np.newaxis]
         places, letters = np.arange(_WITHIN), np.frombuffer(memory, np.uint8)
+        # What is beyond an item is made zero: Arrow compares short items with all their bytes.
         taken = letters[np.minimum(short + places, len(memory) - 1)] * (places < size)
         made[~is_long, 1:] = np.ascontiguousarray(taken).view(np.int32)
     return pa.Array.from_buffers(

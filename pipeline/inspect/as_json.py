@@ -18,7 +18,6 @@ FORMAT: Final = 1
 
 def document_of(observation: Observation) -> dict[str, Any]:
     findings = findings_of(observation)
-    open_ones = len(observation.open_ones)
     shares = {share.name: share for share in (*observation.balance.workers, *observation.balance.leavers)}
     return {
         "format": FORMAT,
@@ -30,17 +29,41 @@ def document_of(observation: Observation) -> dict[str, Any]:
             "sentence": observation.layout.sentence,
             "repair": observation.layout.repair,
         },
-        "leases": {
-            "rows": len(observation.last.leases),
-            "open": open_ones,
-            "ended": len(observation.last.leases) - open_ones,
-            "unowned": len(observation.unowned),
-            "handover": len(observation.pending),
-        },
+        "leases": _leases(observation),
         "leader": _leader(observation),
         "spread": observation.balance.spread,
         "workers": [_worker(worker, shares, observation.cluster_by) for worker in observation.workers],
         "clusters": [_cluster(share) for share in observation.balance.clusters],
+        **_places_in_trouble(observation),
+        "odd_rows": [
+            {"table": row.table, "key": row.key, "why": row.why, "broken": row.broken}
+            for row in observation.last.odd
+        ],
+        "findings": [
+            {"code": f.code, "needs_person": f.needs_person, "sentence": f.sentence, "names": list(f.names)}
+            for f in findings
+        ],
+        "needs_person": any(finding.needs_person for finding in findings),
+        "conclusion": conclusion(observation, findings),
+        # Last, because it is by far the longest.
+        "rows": [dict(zip(COLUMNS, row, strict=True)) for row in lease_rows_of(observation)],
+    }
+
+
+def _leases(observation: Observation) -> dict[str, Any]:
+    open_ones = len(observation.open_ones)
+    return {
+        "rows": len(observation.last.leases),
+        "open": open_ones,
+        "ended": len(observation.last.leases) - open_ones,
+        "unowned": len(observation.unowned),
+        "handover": len(observation.pending),
+    }
+
+
+def _places_in_trouble(observation: Observation) -> dict[str, Any]:
+    """Leases, shards and hash keys of which the findings may tell, each by its name."""
+    return {
         "handovers": [
             {
                 "lease": handover.lease,
@@ -68,18 +91,6 @@ def document_of(observation: Observation) -> dict[str, Any]:
             }
             for failure in observation.failing
         ],
-        "odd_rows": [
-            {"table": row.table, "key": row.key, "why": row.why, "broken": row.broken}
-            for row in observation.last.odd
-        ],
-        "findings": [
-            {"code": f.code, "needs_person": f.needs_person, "sentence": f.sentence, "names": list(f.names)}
-            for f in findings
-        ],
-        "needs_person": any(finding.needs_person for finding in findings),
-        "conclusion": conclusion(observation, findings),
-        # Last, because it is by far the longest.
-        "rows": [dict(zip(COLUMNS, row, strict=True)) for row in lease_rows_of(observation)],
     }
 
 

@@ -77,6 +77,7 @@ def balance_of(
         if lease.holder is not None:
             held.setdefault(lease.holder, []).append(lease)
     total = sum(not lease.has_ended for leases_held in held.values() for lease in leases_held)
+    # Workers without a lease count as well: an idle one beside a busy one is the uneven fleet that is looked for.
     every = _ordered(_worker(name, leases_held, total, cluster_by) for name, leases_held in held.items())
     counts = {share.name for share in every if share.leases} | set(idle)
     # Who owns only ended leases has left the fleet, and would make it look uneven.

@@ -23,10 +23,11 @@ _ORDER = ("entry", "stream", "stream_epoch", "shard_id", "snapshot_sequence", "p
 
 
 def rewritten(table: Table, cut: int | None) -> tuple[list[DataFile], pa.Table | None, pa.Table]:
-    """The files that this commit replaces, and their rows: those that stay, and those that go because main doesn't lead to
-    their snapshots any more.
+    """The files that this commit replaces, and their rows: those that stay, and those that go because main doesn't lead
+    to their snapshots any more.
 
-    Files go whole, so that one commit removes rows and adds others, and leaves no delete file that readers would have to know.
+    Files go whole, so that one commit removes rows and adds others, and leaves no delete file that readers would have
+    to know.
     """
     tasks = list(table.scan().plan_files())
     small = [task for task in tasks if task.file.file_size_in_bytes < _SMALL]

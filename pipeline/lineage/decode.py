@@ -1,7 +1,7 @@
 """From the columns of the lineage table to its ledgers, without a dictionary for each row.
 
-Of the ranges of one shard, one begins where another ended, and many have the same run, files and stream. Each such value is there once:
-a range takes about 700 bytes. With a dictionary for each row, and each value anew, it takes 5 KB.
+Of the ranges of one shard, one begins where another ended, and many have the same run, files and stream. Each such
+value is there once: a range takes about 700 bytes. With a dictionary for each row, and each value anew, it takes 5 KB.
 """
 
 from __future__ import annotations
@@ -67,32 +67,41 @@ class LineageDecoder:
                 self.pages.ours(snapshot, time, writer=by).ranges.append((place, recorded))
 
     def _ranges(self, batch: pa.RecordBatch) -> Iterator[Range]:
-        rows = _values(batch, "rows")
-        for (
-            key,
-            kind,
-            after,
-            upto,
-            run,
-            claim,
-            count,
-            size,
-            first,
-            last,
-            files,
-            parents,
-            why,
-            records,
-            apart,
-            joined,
-        ) in zip(
+        # Over all columns side by side: a dictionary for each row would take seven times the memory.
+        for key, kind, after, upto, run, claim, rows, size, first, last, *rest in self._columns(batch):
+            files, parents, why, records, unpacked, joined = rest
+            what = _KINDS(kind)
+            reason, account = why_and_account(what, why)
+            yield Range(
+                what,
+                key,
+                after=None if after is None else self._position(key, after),
+                upto=self._position(key, upto),
+                run=run,
+                claim=claim,
+                rows=rows,
+                bytes=size,
+                first_arrival=first,
+                last_arrival=last,
+                files=files,
+                parents=parents,
+                why=reason,
+                account=account,
+                records=records,
+                unpacked=unpacked,
+                joined=joined or 1,
+            )
+
+    def _columns(self, batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+        """The values of each range, in the order in which `_ranges` takes them."""
+        return zip(
             self._keys_of(batch),
             _values(batch, "kind"),
             self._positions(batch["after"]),
             self._positions(batch["upto"]),
             self._shared(batch["run"]),
             self._shared(batch["claim"]),
-            rows,
+            _values(batch, "rows"),
             _values(batch, "bytes"),
             self._instants(batch["first_arrival"]),
             self._instants(batch["last_arrival"]),
@@ -103,28 +112,7 @@ class LineageDecoder:
             _values(batch, "unpacked"),
             _joined(batch),
             strict=True,
-        ):
-            what = _KINDS(kind)
-            reason, account = why_and_account(what, why)
-            yield Range(
-                what,
-                key,
-                after=None if after is None else self._position(key, after),
-                upto=self._position(key, upto),
-                run=run,
-                claim=claim,
-                rows=count,
-                bytes=size,
-                first_arrival=first,
-                last_arrival=last,
-                files=files,
-                parents=parents,
-                why=reason,
-                account=account,
-                records=records,
-                unpacked=apart,
-                joined=joined or 1,
-            )
+        )
 
     # --- positions ----------------------------------------------------------------------------------------------
 
@@ -210,7 +198,8 @@ def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
 
 
 def _joined(batch: pa.RecordBatch) -> list[int | None]:
-    """The number of ranges of which each row was made (`headrace.pipeline.lineage.join`). The lineage table itself has no such column."""
+    """The number of ranges of which each row was made (`headrace.pipeline.lineage.join`). The lineage table itself has
+    no such column."""
     return batch["joined"].to_pylist() if "joined" in batch.schema.names else [None] * len(batch)
 
 

@@ -73,6 +73,7 @@ class SpanCollector:
             # The rows of aggregates that were taken apart are those of the range by which the aggregates landed.
             if recorded.moves and upto > above:
                 spans = self._found.setdefault(recorded.key, [])
+                # A chain of a million ranges becomes one span, so that only breaks take memory.
                 if spans and spans[-1].upto == above:
                     spans[-1] = replace(spans[-1], upto=upto, last=recorded.upto, entered=entry.sequence)
                 else:
@@ -98,6 +99,7 @@ def _joined(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 def stretch_of(sequence: int, spans: Sequence[Span]) -> int | None:
     """The stretch that a row is in: the number of spans below it. None where a span accounts for the row."""
+    # Spans don't touch, so that one search tells.
     below = bisect_left(spans, sequence, key=lambda span: span.upto)
     return None if below < len(spans) and spans[below].above < sequence else below
 

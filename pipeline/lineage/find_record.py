@@ -41,8 +41,8 @@ class FoundRecord:
 
 
 def find_record(where: IcebergTable, landed: Range, sequence: int) -> Iterator[FoundRecord]:
-    """The files with a record of a range, in the lake table, a typed table or its quarantine table. Only files that may have it, by the bounds
-    in the table's metadata, are read."""
+    """The files with a record of a range, in the lake table, a typed table or its quarantine table. Only files that may
+    have it, by the bounds in the table's metadata, are read."""
     with asking(f"the table {where.identifier}"):
         table = where.open()
         condition = _filter(landed, sequence)

@@ -36,8 +36,8 @@ COLUMNS = {
 
 
 def lineage_frame(entries: Iterable[LedgerEntry | Lost]) -> pd.DataFrame:
-    """One row for each range, in the order of the entries. Of a part of the history whose ledger is lost, the ranges that were
-    derived from rows are shown, with the first known snapshot after them."""
+    """One row for each range, in the order of the entries. Of a part of the history whose ledger is lost, the ranges
+    that were derived from rows are shown, with the first known snapshot after them."""
     import pandas as pd
 
     rows = [
@@ -78,7 +78,8 @@ ACCOUNTS = {
 
 
 def parsed_frame(entries: Iterable[LedgerEntry | Lost]) -> pd.DataFrame:
-    """The ledger of a typed table as a data frame. Where `why` has an accounting, its numbers are columns of their own."""
+    """The ledger of a typed table as a data frame. Where `why` has an accounting, its numbers are columns of their
+    own."""
     frame = lineage_frame(entries)
     accounts = [read_accounting(why) if why.startswith("{") else Accounting(0, 0) for why in frame["why"]]
     values: dict[str, Any] = {

@@ -1,9 +1,10 @@
-"""Ranges of the lineage table joined in their columns, before anything is made an object (`headrace.pipeline.core.ledger.filter.Joining`).
+"""Ranges of the lineage table joined in their columns, before anything is made an object
+(`headrace.pipeline.core.ledger.filter.Joining`).
 
 rows of a batch  ->  by shard, in the order of their commits  ->  runs of plain ranges that meet  ->  one row for each run
 
-What is left of all batches is joined once more. A range of another batch or file may lie between two that were joined: then a run begins before
-the row in front of it, and the caller is told to read the ranges one by one.
+What is left of all batches is joined once more. A range of another batch or file may lie between two that were joined:
+then a run begins before the row in front of it, and the caller is told to read the ranges one by one.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ _Accounts = Mapping[str, Accounting | None]
 
 
 def joined(batches: Iterable[pa.RecordBatch], joining: Joining) -> pa.Table | None:
-    """The rows of all batches; None where they can't be joined, because the batches don't have the ranges of a shard in their order."""
+    """The rows of all batches; None where they can't be joined, because the batches don't have the ranges of a shard in
+    their order."""
     tables: list[pa.Table] = []
     many = _MANY
     for batch in batches:
@@ -86,6 +88,7 @@ def _moves(rows: pa.Table) -> _Column:
 
 def _goes_on(steps: pa.Table, joining: Joining) -> _Column:
     """Whether each row is joined to the row before."""
+    # A quarantine table's ranges may be joined whether or not they have rows: nobody asks which of them has some.
     has_rows = np.zeros(len(steps), dtype=bool) if joining.is_aside else _has_rows(steps)
     plain, day = _plain(steps, joining), np.zeros(len(steps), dtype=np.int64)
     if joining.by_day:
@@ -96,9 +99,11 @@ def _goes_on(steps: pa.Table, joining: Joining) -> _Column:
     alike &= _flags(pc.equal(_later(steps["kind"]), _earlier(steps["kind"])))
     for column in (day, has_rows):
         alike &= column[1:] == column[:-1]
-    # The row before has to be plain, too, and to be reached by the row before it: else something is told about it alone.
+    # The row before has to be plain, too, and to be reached by the row before it: else something is told about it
+    # alone.
     reached = plain & np.append(False, meets)
     inside = reached[1:] & reached[:-1] & alike
+    # A reader looks at the end of a shard's newest range, and at what it says besides.
     newest = np.append(~_same_shard(steps), True)
     return np.append(False, inside) & ~newest
 
@@ -114,6 +119,7 @@ def _plain(steps: pa.Table, joining: Joining) -> _Column:
         if position.type.get_field_index("skipped_until") >= 0:
             is_plain = pc.and_(is_plain, pc.struct_field(position, "skipped_until").is_null())
     is_plain = pc.and_(is_plain, _is_forward(after, upto))
+    # The reasons why a shard could begin are told by its first range alone.
     is_plain = pc.and_(is_plain, pc.equal(pc.list_value_length(steps["parents"]), 0))
     is_plain = pc.and_(is_plain, pc.greater_equal(steps["rows"], 0))
     is_plain = pc.and_(is_plain, _is_of_its_stream(steps))
@@ -123,7 +129,8 @@ def _plain(steps: pa.Table, joining: Joining) -> _Column:
 
 
 def _is_of_its_stream(steps: pa.Table) -> _Column:
-    """Whether the arrivals may be those of the stream (`headrace.pipeline.core.ledger.belonging`). Where they aren't known, nothing is told of them."""
+    """Whether the arrivals may be those of the stream (`headrace.pipeline.core.ledger.belonging`). Where they aren't
+    known, nothing is told of them."""
     created = pc.multiply(pc.subtract(steps["stream_epoch"], int(BEFORE.total_seconds())), 1_000_000)
     first, last, committed = (
         pc.cast(steps[name], pa.int64()) for name in ("first_arrival", "last_arrival", "snapshot_at")
@@ -137,6 +144,7 @@ def _is_of_its_stream(steps: pa.Table) -> _Column:
 
 def _is_forward(after: _Column, upto: _Column) -> _Column:
     begin, end = (pc.struct_field(position, "sequence_number") for position in (after, upto))
+    # Texts of digits: the longer one is the greater, and equally long ones sort as text.
     begin_long, end_long = pc.binary_length(begin), pc.binary_length(end)
     is_higher = pc.or_(
         pc.greater(end_long, begin_long), pc.and_(pc.equal(end_long, begin_long), pc.greater(end, begin))
@@ -180,6 +188,7 @@ def _told(steps: pa.Table, accounts: _Accounts) -> list[Accounting | None]:
 
 def _accounts(steps: pa.Table) -> _Accounts:
     """What each accounting tells; None where that has to be looked at by itself."""
+    # Most ranges have the same text, so that each text is read once.
     texts = pc.unique(steps["why"].filter(_is_parsed(steps))).to_pylist()
     return {text: _plain_account(text) for text in texts}
 
@@ -237,6 +246,7 @@ def _with(rows: pa.Table, name: str, column: _Column) -> pa.Table:
 def _extreme(times: _Column, first: _Column, of: Any) -> _Column:
     """The least or greatest time of each run; null where no row of it has one."""
     limits = np.iinfo(np.int64)
+    # `reduceat` knows no null: a number that no time has takes its place.
     none = limits.max if of is np.minimum else limits.min
     micros = pc.fill_null(times.cast(pa.int64()), pa.scalar(none, pa.int64())).to_numpy()
     extremes = of.reduceat(micros, first)

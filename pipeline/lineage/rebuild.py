@@ -67,6 +67,7 @@ def rebuild(lineage: IcebergLineage, *, at_once: int = _FILE) -> Recorded:
         for part in lost_parts:
             written.add(part)
         with asking(f"the lineage table {lineage.identifier}"):
+            # All in one commit: a reader sees the old ledgers or the new ones, and never a part of them.
             replaced = [task.file for task in table.scan().plan_files()]
         files, counts = written.end()
         recorded = Recorded(*look.at_head(), counts.ranges, counts.snapshots, counts.gaps)
@@ -244,6 +245,7 @@ def _together(rows: StretchRows | None, row: StretchRows) -> StretchRows:
         min(arrivals, default=None),
         max(arrivals, default=None),
         last_sub,
-        # A record is counted by its first row. It has none if another program has read the first user records of an aggregate.
+        # A record is counted by its first row. It has none if another program has read the first user records of an
+        # aggregate.
         rows.records + row.records,
     )

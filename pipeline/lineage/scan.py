@@ -1,5 +1,5 @@
-"""Reads the ledgers of the lineage table. Rows that aren't asked for are left out by the reader of Parquet, which passes over whole row groups
-where their bounds tell enough (`headrace.pipeline.lineage.content.sorted_rows`)."""
+"""Reads the ledgers of the lineage table. Rows that aren't asked for are left out by the reader of Parquet, which
+passes over whole row groups where their bounds tell enough (`headrace.pipeline.lineage.content.sorted_rows`)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def read_ledgers(table: Table, query: RangeFilter) -> Iterator[LedgerEntry | Los
     columns = table.schema().select(*(name for name in _READ if name in names))
     reader = ArrowScan(table.metadata, table.io, columns, condition)
     tasks = list(table.scan(condition).plan_files())
-    # pyiceberg reads all files that it is asked for at once, and has their rows in memory. Where these are few, that is faster.
+    # pyiceberg reads all files that it is asked for at once, and has their rows in memory. Where these are few, that is
+    # faster.
     if query.joining is not None:
         rows = joined(_one_by_one(reader, table, tasks), query.joining)
         if rows is not None:

@@ -35,7 +35,8 @@ PROPERTIES: Mapping[str, str] = {
     "commit.manifest.min-count-to-merge": "20",
     # Iceberg cuts bounds at 16 characters by default, and shard ids differ only in the last digits of 20 characters.
     "write.metadata.metrics.column.shard_id": "full",
-    # Rows of a group. A reader that asks for one shard passes over the groups of others, because files are sorted by shard.
+    # Rows of a group. A reader that asks for one shard passes over the groups of others, because files are sorted by
+    # shard.
     ROW_GROUP_LIMIT: "8192",
 }
 

@@ -4,9 +4,9 @@
       ^                                                                                    |
       '------------------- refused, or any answer that isn't a clear success --------------'
 
-The summary of each commit says how far the table goes. So a commit whose answer was lost needn't be looked for: the next look
-shows what is recorded, and only the rest is written. The compare-and-swap on the table's head keeps two recorders from writing
-the same ledger twice.
+The summary of each commit says how far the table goes. So a commit whose answer was lost needn't be looked for: the
+next look shows what is recorded, and only the rest is written. The compare-and-swap on the table's head keeps two
+recorders from writing the same ledger twice.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ from headrace.pipeline.lineage.schema import OF, PROPERTIES, SCHEMA, check_linea
 from headrace.pipeline.ports.lineage import LineageTable
 
 _TRIES = 20
-"""Commits of other recorders that may come first before this one gives up. After one of them, little is left to record."""
+"""Commits of other recorders that may come first before this one gives up. After one of them, little is left to
+record."""
 _MOST_ROWS = 10_000
-"""Rows of one commit, which takes about a second. A first recording of a long history is made in many such pieces, and one that is
-killed goes on at its last piece. The ledger of one snapshot is never divided.
+"""Rows of one commit, which takes about a second. A first recording of a long history is made in many such pieces, and
+one that is killed goes on at its last piece. The ledger of one snapshot is never divided.
 """
 _UNSURE_TRIES = 3
 """Errors without a clear answer in one recording before it raises CommitUnknown."""
@@ -108,11 +109,12 @@ class IcebergLineage(LineageTable):
                 return recorded
 
     def commit(self, decide: Callable[[Look, Table], Content | None]) -> tuple[Look, Recorded]:
-        """Commit what `decide` makes of the newest state of both tables; nothing where that is None. Returns that state, and
-        what is recorded now."""
+        """Commit what `decide` makes of the newest state of both tables; nothing where that is None. Returns that
+        state, and what is recorded now."""
         unsure: list[Exception] = []
         for _ in range(_TRIES):
             look = self._look()
+            # A lake table without snapshots gets no lineage table. After a rollback to nothing its rows have to go.
             if look.head is None and look.recorded == Recorded():
                 return look, look.recorded
             table = look.table
@@ -148,7 +150,8 @@ class IcebergLineage(LineageTable):
             ) from unsure[-1]
 
     def fence(self) -> None:
-        """An empty commit, which says once more how far the table goes. Recordings that were prepared before are refused."""
+        """An empty commit, which says once more how far the table goes. Recordings that were prepared before are
+        refused."""
 
         def nothing(look: Look, table: Table) -> Content:
             return Content(as_arrow([], table), (), look.recorded)
@@ -164,7 +167,8 @@ class IcebergLineage(LineageTable):
     def stored(
         self, table: Table, cut: int | None, query: RangeFilter = ALL_RANGES
     ) -> Iterator[LedgerEntry | Lost]:
-        """What the table has of what is asked for, and maybe more, up to the snapshot with the sequence number `cut`."""
+        """What the table has of what is asked for, and maybe more, up to the snapshot with the sequence number
+        `cut`."""
         bounds = [bound for bound in (cut, query.upto) if bound is not None]
         with asking(f"the lineage table {self.identifier}"):
             return read_ledgers(table, replace(query, upto=min(bounds, default=None)))
@@ -180,6 +184,8 @@ class IcebergLineage(LineageTable):
                 return None
 
     def _look(self) -> Look:
+        # The lineage table first: read the other way round, a recording in between would look as if it were ahead of
+        # main.
         table, lake = self.find(), self.lake.open()
         if table is None:
             return Look(lake, None, Recorded(), tail_of(main_of(lake), Recorded(), dict))
@@ -195,7 +201,8 @@ class IcebergLineage(LineageTable):
                 if RECORDED in link.summary:
                     return read_recorded(link.summary[RECORDED], self.identifier)
         except ChainBroken:
-            # Another engine's expiry removed the snapshots that lead there. The rows tell the same, and take longer to read.
+            # Another engine's expiry removed the snapshots that lead there. The rows tell the same, and take longer to
+            # read.
             pass
         return recorded_of(self._scan(table, "entry", "snapshot_id", "snapshot_sequence"))
 
@@ -214,6 +221,7 @@ class IcebergLineage(LineageTable):
         """What a new snapshot of main brings. A snapshot of another engine brings nothing."""
         if look.tail.broken and link is look.tail.new[0]:
             yield lost_below(link)
+        # By its rows a cherry-pick is a landing, and its own summary has no ledger.
         if link.picked:
             yield lost_pick(link)
         elif link.ours:
@@ -242,6 +250,8 @@ class IcebergLineage(LineageTable):
             return None
         with asking(f"the storage of {self.identifier}"):
             replaced, staying, removed = rewritten(table, look.tail.cut)
+        # The oldest ledgers first, so that the recorded snapshot always has all ledgers before it, whenever a process
+        # dies.
         rows: list[Row] = []
         upto: Link | None = None
         for upto in look.tail.new:
@@ -281,6 +291,7 @@ class IcebergLineage(LineageTable):
                 replaced=content.replaced,
             )
         old = old_snapshots(table)
+        # In the same commit: else the lineage table's own history would grow with each recording.
         expiry = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": old})
         return attempt.also(expiry) if old else attempt
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import binascii
 import math
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -38,58 +39,48 @@ _ARRIVAL = encoded("ApproximateArrivalTimestamp") + b"\xc1\x1b"
 _DATA, _KEY = encoded("Data"), encoded("PartitionKey")
 
 
-class Wire(Protocol):
+@dataclass(frozen=True, slots=True)
+class Wire:
     """A format of requests and answers."""
 
-    @property
-    def content_type(self) -> str: ...
-
-    def read(self, body: bytes) -> Request: ...
-
-    def written(self, answer: Mapping[str, Any]) -> bytes: ...
+    content_type: str
+    read: Callable[[bytes], Request]
+    written: Callable[[Mapping[str, Any]], bytes]
 
 
-class _Json:
-    content_type = "application/x-amz-json-1.1"
-
-    def read(self, body: bytes) -> Request:
-        """Read a request's body: an object, or nothing."""
-        try:
-            request = orjson.loads(body) if body else {}
-        except orjson.JSONDecodeError as error:
-            raise unreadable(f"The body is no JSON: {error}") from error
-        if not isinstance(request, dict):
-            raise unreadable("The body is no JSON object")
-        return request
-
-    def written(self, answer: Mapping[str, Any]) -> bytes:
-        return orjson.dumps(answer)
+def _read_json(body: bytes) -> Request:
+    """Read a request's body: an object, or nothing."""
+    try:
+        request = orjson.loads(body) if body else {}
+    except orjson.JSONDecodeError as error:
+        raise unreadable(f"The body is no JSON: {error}") from error
+    if not isinstance(request, dict):
+        raise unreadable("The body is no JSON object")
+    return request
 
 
-class _Cbor:
-    content_type = "application/x-amz-cbor-1.1"
-
-    def read(self, body: bytes) -> Request:
-        """Read a request's body: a map, or nothing."""
-        try:
-            request = decoded(body) if body else {}
-        except NotCborError as error:
-            raise unreadable(f"The body is no CBOR: {error}") from error
-        if not isinstance(request, dict):
-            raise unreadable("The body is no CBOR map")
-        return {key: _from_cbor(key, value) for key, value in request.items()}
-
-    def written(self, answer: Mapping[str, Any]) -> bytes:
-        # Converted from JSON, in which records are kept.
-        plain = orjson.loads(orjson.dumps(answer))
-        if "MillisBehindLatest" in plain:
-            records = plain["Records"]
-            plain["Records"] = Raw(head(LIST, len(records)) + b"".join(map(_record, records)))
-        return encoded(_to_cbor("", plain))
+def _read_cbor(body: bytes) -> Request:
+    """Read a request's body: a map, or nothing."""
+    try:
+        request = decoded(body) if body else {}
+    except NotCborError as error:
+        raise unreadable(f"The body is no CBOR: {error}") from error
+    if not isinstance(request, dict):
+        raise unreadable("The body is no CBOR map")
+    return {key: _from_cbor(key, value) for key, value in request.items()}
 
 
-JSON: Wire = _Json()
-CBOR: Wire = _Cbor()
+def _cbor(answer: Mapping[str, Any]) -> bytes:
+    # Converted from JSON, in which records are kept.
+    plain = orjson.loads(orjson.dumps(answer))
+    if "MillisBehindLatest" in plain:
+        records = plain["Records"]
+        plain["Records"] = Raw(head(LIST, len(records)) + b"".join(map(_record, records)))
+    return encoded(_to_cbor("", plain))
+
+
+JSON = Wire("application/x-amz-json-1.1", _read_json, orjson.dumps)
+CBOR = Wire("application/x-amz-cbor-1.1", _read_cbor, _cbor)
 
 
 def wire_of(content_type: str | None) -> Wire:

@@ -11,7 +11,8 @@ from typing import Protocol
 class Clock(Protocol):
     def now(self) -> datetime:
         """The time of this host's clock, in UTC."""
-        # Two hosts' clocks differ, so nothing on which safety rests may go by them (docs/reference/protocol.md, section 6).
+        # Two hosts' clocks differ, so nothing on which safety rests may go by them (docs/reference/protocol.md, section
+        # 6).
         ...
 
     def monotonic(self) -> float:
@@ -33,12 +34,6 @@ class Ids(Protocol):
         ...
 
 
-class Timer(Protocol):
-    def beating(
-        self, beat: Callable[[], object], every: timedelta, *, at_most: timedelta | None = None
-    ) -> AbstractContextManager[None]:
-        """While the `with` block runs, call `beat` once in each period `every`, until the block ends or `at_most` has passed.
-
-        A call that raises counts as a missed beat; the next one follows all the same.
-        """
-        ...
+Timer = Callable[[Callable[[], object], timedelta, timedelta | None], AbstractContextManager[None]]
+"""While the `with` block of `timer(beat, every, at_most)` runs, `beat` is called once in each period `every`, until the
+block ends or `at_most` has passed. A call that raises counts as a missed beat; the next one follows all the same."""

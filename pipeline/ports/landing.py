@@ -36,7 +36,8 @@ class TableState:
     snapshot: int | None
     """None where the table has no snapshot yet."""
     origin_allowed: bool
-    """Whether an origin may be decided: the table's history is known down to its first snapshot, and Headrace never wrote to it."""
+    """Whether an origin may be decided: the table's history is known down to its first snapshot, and Headrace never
+    wrote to it."""
     # Else reading would start anew in a table that was rolled back or lost its history, without a person's decision.
     shape: Shape = field(default=Shape(), compare=False)
     """What the look showed of the table's history, for upkeep. It says nothing about the state."""
@@ -76,52 +77,49 @@ class LandingTable(Protocol):
         ...
 
 
-class RepairableTable(LandingTable, Protocol):
-    """What `headrace repair` needs as well. No run and no sensor uses it."""
+class LakeTable(LandingTable, Protocol):
+    """All that Headrace does with the lake table."""
+
+    # What `headrace repair` needs. No run and no sensor uses it.
 
     def evidence(self, streams: Iterable[StreamId]) -> TableEvidence:
-        """All that the table still has for a repair. It reads the sequence numbers of all rows. `streams`: the streams that exist,
-        because rows have a stream's name and not its ARN."""
+        """All that the table still has for a repair. It reads the sequence numbers of all rows. `streams`: the streams
+        that exist, because rows have a stream's name and not its ARN."""
         ...
 
     def rebuild(self, landing: Landing, on: int | None) -> TableState:
         """Commit exactly these positions, if the snapshot `on` still is the newest one."""
         ...
 
-
-class ExpirableTable(Protocol):
-    """What expiry needs of the lake table, besides the methods of LandingTable."""
+    # What expiry needs.
 
     def retained(self) -> History:
         """All snapshots and refs of the newest metadata."""
         ...
 
     def expire(self, history: History, snapshots: Sequence[int]) -> bool:
-        """Remove these snapshots from the metadata in one commit, if each ref still is as in `history`. No file is deleted.
+        """Remove these snapshots from the metadata in one commit, if each ref still is as in `history`. No file is
+        deleted.
 
         Returns whether they were removed. False where another commit came first, and nothing was changed.
         """
         ...
 
     def carry(self) -> TableState:
-        """Commit main's positions once more, in an empty snapshot on top of main. Returns the state as that commit left it.
+        """Commit main's positions once more, in an empty snapshot on top of main. Returns the state as that commit left
+        it.
 
-        Every commit that was prepared before is refused from then on. Raises ChainBroken where the table has no positions.
+        Every commit that was prepared before is refused from then on. Raises ChainBroken where the table has no
+        positions.
         """
         ...
 
-
-class WatchedTable(Protocol):
-    """What the leader needs to see which applications land in the table."""
+    # What the leader needs, to see which applications land in the table.
 
     def landings(self, since: datetime) -> tuple[LandedBy, ...]:
-        """Main's commits since this time that landed ranges, newest first, as far as the newest metadata has them; at most
-        `MOST_COMMITS`. Their streams are told where several applications have landed."""
+        """Main's commits since this time that landed ranges, newest first, as far as the newest metadata has them; at
+        most `MOST_COMMITS`. Their streams are told where several applications have landed."""
         ...
-
-
-class LakeTable(RepairableTable, ExpirableTable, WatchedTable, Protocol):
-    """All that Headrace does with the lake table."""
 
 
 # --- the lineage table ------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from headrace.pipeline.kcl.migration import ClientVersion
 
 @dataclass(frozen=True, slots=True)
 class SkippedRow:
-    """A row of another program, or one that can't be read. Headrace leaves it as it is and reports it (I23 of docs/reference/protocol.md)."""
+    """A row of another program, or one that can't be read. Headrace leaves it as it is and reports it (I23 of
+    docs/reference/protocol.md)."""
 
     key: str
     why: str
@@ -51,10 +52,11 @@ class LeaseStore(Protocol):
         ...
 
     def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
-        """The rows whose owner is this worker, from the owner index. A row of `known` (by lease key) that the worker still owns
-        is answered as it is, without being read. A store without an owner index reads every row."""
-        # During a handover `leaseOwner` is the next owner. So the index doesn't show the holder the rows that it is handing over.
-        # A DynamoDB index is eventually consistent, too: the row itself decides, by the condition of each write.
+        """The rows whose owner is this worker, from the owner index. A row of `known` (by lease key) that the worker
+        still owns is answered as it is, without being read. A store without an owner index reads every row."""
+        # During a handover `leaseOwner` is the next owner. So the index doesn't show the holder the rows that it is
+        # handing over. A DynamoDB index is eventually consistent, too: the row itself decides, by the condition of each
+        # write.
         ...
 
     def apply(self, change: Change) -> Applied | Refused:
@@ -64,8 +66,8 @@ class LeaseStore(Protocol):
     def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
         """Make many conditional writes, each on another row, in any order. The outcomes are in the order of `changes`.
 
-        A refused or failed write doesn't stop the others: its error is its outcome. Where writes keep failing, the last changes may
-        get an error without being tried.
+        A refused or failed write doesn't stop the others: its error is its outcome. Where writes keep failing, the last
+        changes may get an error without being tried.
         """
         ...
 
@@ -82,7 +84,8 @@ class WorkerStore(Protocol):
         ...
 
     def glance(self, known: Iterable[str]) -> WorkerListing:
-        """All workers' rows where they have a table of their own; otherwise the rows of the `known` workers, in few requests."""
+        """All workers' rows where they have a table of their own; otherwise the rows of the `known` workers, in few
+        requests."""
         ...
 
     def get_many(self, worker_ids: Sequence[str]) -> WorkerListing:
@@ -96,10 +99,12 @@ class WorkerStore(Protocol):
     def beat(
         self, worker_id: str, instance: str, *, found: str | None, leaving: bool = False
     ) -> Worker | None:
-        """Count up `beat` and set `lut` and `instance`, if the row's instance still is `found` (None: no row, or no instance).
+        """Count up `beat` and set `lut` and `instance`, if the row's instance still is `found` (None: no row, or no
+        instance).
 
-        Returns None where it isn't: the sensor of another Dagster beats in this row. Outdated metrics are removed. `leaving`: the
-        worker is stopping, so `lut` stays as `set_stopping` left it, and KCL's leader assigns nothing to the worker.
+        Returns None where it isn't: the sensor of another Dagster beats in this row. Outdated metrics are removed.
+        `leaving`: the worker is stopping, so `lut` stays as `set_stopping` left it, and KCL's leader assigns nothing to
+        the worker.
         """
         ...
 
@@ -118,8 +123,8 @@ class WorkerStore(Protocol):
     def count_assign_pass(self, worker_id: str) -> None: ...
 
     def ask(self, worker_id: str) -> None:
-        """Count up `asked` in the row of a worker of Headrace, so that its runs look at the rows that they have claimed. Nothing
-        happens where there is no such row."""
+        """Count up `asked` in the row of a worker of Headrace, so that its runs look at the rows that they have
+        claimed. Nothing happens where there is no such row."""
         ...
 
     def set_notice(self, worker_id: str, notice: str | None) -> None:
@@ -127,8 +132,8 @@ class WorkerStore(Protocol):
         ...
 
     def report(self, worker_id: str, metrics: Metrics, *, seen: datetime | None) -> bool:
-        """Replace the row's metrics and set `lut`, if the present metrics still are those measured at `seen`. Creates the row where
-        it is missing. Returns whether it wrote."""
+        """Replace the row's metrics and set `lut`, if the present metrics still are those measured at `seen`. Creates
+        the row where it is missing. Returns whether it wrote."""
         ...
 
     def delete_stale(self, worker: Worker) -> bool:
@@ -142,8 +147,8 @@ class LeaderLock(Protocol):
     def read(self) -> LockRow | None: ...
 
     def take(self, mine: LockRow, *, seen: LockRow | None) -> bool:
-        """Write this deployment's row, if the lock still is as seen: no row (None), the same version, or released. Returns whether
-        this deployment has the lock."""
+        """Write this deployment's row, if the lock still is as seen: no row (None), the same version, or released.
+        Returns whether this deployment has the lock."""
         ...
 
     def beat(self, mine: LockRow, version: str) -> bool:

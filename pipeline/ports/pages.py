@@ -42,7 +42,7 @@ class Pages(Protocol):
     def pages(self, batch: Batch) -> Iterator[RecordPage]:
         """The shard's pages in order from the batch's start, until the caller stops or the shard ends.
 
-        Where the batch's position reads again (`Position.reads_again`), the first page begins with the record at the position, if
-        Kinesis still has it and `Batch.iterator` isn't used.
+        Where the batch's position reads again (`Position.reads_again`), the first page begins with the record at the
+        position, if Kinesis still has it and `Batch.iterator` isn't used.
         """
         ...

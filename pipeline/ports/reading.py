@@ -30,11 +30,13 @@ class ShardSource(Protocol):
         ...
 
     def find_streams(self, prefix: str | None, tags: Mapping[str, str]) -> tuple[StreamId, ...]:
-        """The readable streams of this account and region whose names begin with `prefix` and that have all of `tags`."""
+        """The readable streams of this account and region whose names begin with `prefix` and that have all of
+        `tags`."""
         ...
 
     def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
-        """The stream's shards from all pages of ListShards. With `since`, those that were open then or later (FROM_TIMESTAMP).
+        """The stream's shards from all pages of ListShards. With `since`, those that were open then or later
+        (FROM_TIMESTAMP).
 
         Raises where a page can't be had: half a listing would hide shards.
         """
@@ -51,11 +53,12 @@ class ShardSource(Protocol):
     def has_news(self, keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
         """The shards among these that have a new record or have ended, and those that couldn't be asked.
 
-        `keys`: idle shards, each with the start or the sequence number after which it would be read. At most one record of each
-        is fetched.
+        `keys`: idle shards, each with the start or the sequence number after which it would be read. At most one record
+        of each is fetched.
         """
         ...
 
     def arrivals(self, at: Mapping[ShardKey, int]) -> Mapping[ShardKey, datetime]:
-        """When the record with the given sequence number of each shard arrived. Records that Kinesis no longer has are left out."""
+        """When the record with the given sequence number of each shard arrived. Records that Kinesis no longer has are
+        left out."""
         ...

@@ -23,10 +23,12 @@ class StagingSpec:
     options: tuple[tuple[str, str], ...] = ()
     """Region and endpoint, for the file system."""
     identity: TaskIdentity | None = None
-    """Who reads and writes files in S3; None where the files are elsewhere, or where S3 is asked without a signature."""
+    """Who reads and writes files in S3; None where the files are elsewhere, or where S3 is asked without a
+    signature."""
     compression: str = "zstd"
     private: bool = True
-    """Local files and folders are readable only by the user who runs Spark's workers. It has no effect on remote files."""
+    """Local files and folders are readable only by the user who runs Spark's workers. It has no effect on remote
+    files."""
     unpack: bool = False
     """Whether aggregates of the Kinesis Producer Library are taken apart, into a row for each user record."""
 
@@ -37,11 +39,11 @@ OnWaiting = Callable[[str], None]
 
 class Stage(Protocol):
     def open(self, on_waiting: OnWaiting) -> None:
-        """Return once `stage` needn't wait for the engine that it runs on. The first call may take minutes; a call on an
-        open stage returns at once. Raises where the engine doesn't start; the next call then tries again."""
+        """Return once `stage` needn't wait for the engine that it runs on. The first call may take minutes; a call on
+        an open stage returns at once. Raises where the engine doesn't start; the next call then tries again."""
         ...
 
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
-        """Read and stage all batches, in one Spark job. A shard that fails has an error in its line of the manifest, and doesn't
-        stop the others."""
+        """Read and stage all batches, in one Spark job. A shard that fails has an error in its line of the manifest,
+        and doesn't stop the others."""
         ...

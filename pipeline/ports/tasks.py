@@ -16,8 +16,8 @@ _TASKS_A_CORE = 4
 
 Now = Callable[[], datetime]
 Work = Callable[[int, Now], bytes]
-"""A function inside of a function: Spark pickles such a function whole, with the values that it uses, and its imports run on the worker, from
-the shipped zip. The second argument tells the time of the host on which the task runs."""
+"""A function inside of a function: Spark pickles such a function whole, with the values that it uses, and its imports
+run on the worker, from the shipped zip. The second argument tells the time of the host on which the task runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ class Accepting:
 
     def accept(self, snapshot: int, *, why: str) -> str:
         """Note that the rows of this snapshot may stay. Returns a sentence for people."""
+        # A second word would allow the same number of rows once more.
         if any(earlier.snapshot == snapshot for earlier in self.table.accepted()):
             return f"the rows of snapshot {snapshot} were accepted before; nothing was changed"
         files = self.table.inserted_by(snapshot)
@@ -34,6 +35,7 @@ class Accepting:
             raise Unknown(f"snapshot {snapshot} has added no data file; nothing was changed")
         rows: Counter[str] = Counter()
         for count in self.table.count(files, self._spans()):
+            # A number that is too small would leave rows wrong, and one that is guessed would hide others.
             if count.error:
                 raise WrongShape(
                     f"the rows of snapshot {snapshot} can't be counted any more: {count.path}: {count.error}. "

@@ -83,6 +83,7 @@ def by_acceptance(
 ) -> Iterator[Told]:
     """`extras`: all that this proof has found of rows that no ledger claims, of which `sentences` may be a part.
     `earlier`: what an earlier proof has found of them in files that this one hasn't read."""
+    # Over all files, also those that an earlier proof has read: what was accepted is a number for the whole table.
     rows_found: Counter[str] = Counter()
     for rows in (*earlier, *(extra.shards for extra in extras if isinstance(extra, Extra))):
         rows_found.update(rows)

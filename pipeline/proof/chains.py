@@ -31,6 +31,7 @@ def _breaks(key: ShardKey, steps: Sequence[Step], story: Story) -> Iterator[Told
         recorded = step.range
         if _token(recorded.after) != _token(position):
             yield _break(key, before, step, story)
+        # Only a range of the kind `skipped` may give records up: else a loss would be in no ledger.
         elif (untold := _untold(position, recorded)) is not None:
             yield Wrong(
                 f"{step} passes over records that arrived until {untold}, "
@@ -94,6 +95,7 @@ def wrong_positions(story: Story, positions: Positions) -> Iterator[Told]:
         if position is not None and (last is None or last.range.upto.token != position.token):
             led = "no range" if last is None else str(last)
             sentence = f"the table's position of {key} is {position}, and its last range is {led}"
+            # A lost ledger may have had the range that leads there.
             yield Unproved(sentence) if story.lost else Wrong(sentence)
         elif position is None and last is not None and not _may_lack_a_position(story, key, last):
             sentence = f"the table has no position of {key}, and its last range is {last}"

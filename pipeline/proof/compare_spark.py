@@ -18,7 +18,7 @@ from headrace.pipeline.proof.codec import decode_counts, decode_patterns
 from headrace.pipeline.proof.compare_task import SideFile, SideSpec
 from headrace.pipeline.proof.other_side import ConsumerRows
 from headrace.pipeline.proof.patterns import Comparing, Pattern
-from headrace.pipeline.proof.ports import Comparer, OtherSide
+from headrace.pipeline.proof.ports import OtherSide
 from headrace.pipeline.proof.spans import FileCount, ShardSpans
 
 if TYPE_CHECKING:
@@ -53,12 +53,13 @@ def on_spark(session: Callable[[OnWaiting], SparkSession]) -> Shuffle:
 def _shuffled(session: SparkSession, tasks: int, read: Read, judge: Judge) -> list[bytes]:
     ship(session)
     rows = session.range(0, tasks, 1, tasks).mapInArrow(_reading(read), _DDL)
+    # By buckets of whole ranges: all rows of a range meet in one task, and no task has more than a few ranges.
     judged = rows.groupBy("bucket").applyInArrow(_judging(judge), _ANSWER).toArrow()
     answers: list[Any] = judged.column(0).to_pylist()
     return answers
 
 
-class ShufflingComparer(Comparer):
+class ShufflingComparer:
     """Compares rows of several sides by a shuffle, in which all rows of a range come to one task."""
 
     def __init__(
@@ -69,7 +70,7 @@ class ShufflingComparer(Comparer):
         self._most_tasks = most_tasks
         self._specs = specs
 
-    def compare(self, sides: Sequence[Sequence[str]], scope: Comparing) -> tuple[Pattern, ...]:
+    def __call__(self, sides: Sequence[Sequence[str]], scope: Comparing) -> tuple[Pattern, ...]:
         files = [
             SideFile(number, path, spec)
             for number, (paths, spec_of) in enumerate(zip(sides, self._specs, strict=True))
@@ -79,70 +80,49 @@ class ShufflingComparer(Comparer):
         ]
         if not files:
             return ()
+        # A task for each file, up to a number: the plan that goes to each of them names all files.
         tasks = min(len(files), self._most_tasks)
         answers = self._shuffle(tasks, _reader(files, tasks, scope), _judge(len(sides)))
         return tuple(pattern for answer in answers for pattern in decode_patterns(answer))
 
 
-class OtherFiles(OtherSide):
-    """The other side as files, or as the data files of an Iceberg table."""
+def other_side(
+    name: str,
+    list_files: Callable[[], tuple[str, ...]],
+    spec: Callable[[], StagingSpec],
+    rows: ConsumerRows,
+    *,
+    tasks: Tasks,
+    shuffle: Shuffle,
+) -> OtherSide:
+    """The other side as files, or as the data files of an Iceberg table. `spec`: how the files of the lake table are
+    read."""
+    from headrace.pipeline.proof.shadow.other_rows import check_columns
 
-    def __init__(
-        self,
-        name: str,
-        list_files: Callable[[], tuple[str, ...]],
-        spec: Callable[[], StagingSpec],
-        rows: ConsumerRows,
-        *,
-        tasks: Tasks,
-        shuffle: Shuffle,
-    ) -> None:
-        """`spec`: how the files of the lake table are read."""
-        self._name = name
-        self._list = list_files
-        self._spec = spec
-        self._rows = rows
-        self._tasks = tasks
-        self._shuffle = shuffle
+    paths = list_files()
+    # The first file only, before Spark starts: the others are told of one by one by what counts their rows.
+    for path in paths[:1]:
+        check_columns(path, spec(), rows.columns)
+    has_payloads = rows.columns.data is not None
 
-    @property
-    def name(self) -> str:
-        return self._name
+    def count(spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
+        answers = tasks.run(len(paths), _counter(paths, spec(), rows, tuple(spans)), _JOB)
+        counts = (count for answer in answers for count in decode_counts(answer))
+        return tuple(sorted(counts, key=lambda count: count.path))
 
-    def paths(self) -> tuple[str, ...]:
-        return self._list()
+    def here() -> SideSpec:
+        return SideSpec(spec(), payload=has_payloads)
 
-    def check_columns(self, paths: Sequence[str]) -> None:
-        from headrace.pipeline.proof.shadow.other_rows import check_columns
+    def there() -> SideSpec:
+        return SideSpec(spec(), other=rows)
 
-        # The first file only, before Spark starts: the others are told of one by one by what counts their rows.
-        for path in paths[:1]:
-            check_columns(path, self._spec(), self._rows.columns)
-
-    @property
-    def has_payloads(self) -> bool:
-        return self._rows.columns.data is not None
-
-    def count(self, paths: Sequence[str], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
-        answers = self._tasks.run(
-            len(paths), _counter(tuple(paths), self._spec(), self._rows, tuple(spans)), _JOB
-        )
-        return tuple(
-            sorted((count for answer in answers for count in decode_counts(answer)), key=lambda c: c.path)
-        )
-
-    def compare(
-        self, own_paths: Sequence[str], other_paths: Sequence[str], scope: Comparing
-    ) -> tuple[Pattern, ...]:
-        return ShufflingComparer(self._shuffle, [self._here, self._there]).compare(
-            [own_paths, other_paths], scope
-        )
-
-    def _here(self) -> SideSpec:
-        return SideSpec(self._spec(), payload=self.has_payloads)
-
-    def _there(self) -> SideSpec:
-        return SideSpec(self._spec(), other=self._rows)
+    return OtherSide(
+        name=name,
+        has_payloads=has_payloads,
+        paths=paths,
+        count=count,
+        compare=ShufflingComparer(shuffle, [here, there]),
+    )
 
 
 # Functions inside of functions: Spark pickles such a function whole, with the values that it uses, and its imports run

@@ -100,6 +100,7 @@ def marked_batches(piece: pa.Table, side: int, scope: Comparing) -> Iterator[pa.
         (shard_spans.stream, shard_spans.epoch, shard_spans.shard_id): i
         for i, shard_spans in enumerate(scope.spans)
     }
+    # What no landing can have written is told by what counts the rows, and has no place to be compared at.
     piece = piece.filter(is_sound_row(piece))
     for name, rows in shards_of(piece):
         place = places.get(name)

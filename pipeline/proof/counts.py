@@ -7,7 +7,9 @@ from datetime import date
 
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.proof.accepted import shard_text
-from headrace.pipeline.proof.spans import Cluster, CountPlan, Digest, FileCount, Overlap
+from headrace.pipeline.proof.evidence import Compared
+from headrace.pipeline.proof.rounds import cluster_place
+from headrace.pipeline.proof.spans import Cluster, CountPlan, Digest, Doubled, FileCount, Overlap
 from headrace.pipeline.proof.verdict import Extra, Told, Unproved, Wrong
 
 
@@ -41,13 +43,26 @@ def _add(doubtful: list[Overlap], shard: int, low: str, high: str, files: list[s
         doubtful.append(Overlap(shard, low, high, tuple(dict.fromkeys(files))))
 
 
-def wrong_counts(plan: CountPlan, counts: Sequence[FileCount]) -> Iterator[Wrong]:
-    """Ranges that have another number of rows than their ledger states."""
-    return (wrong for _, wrong in wrong_clusters(plan, counts))
+def compared_counts(plan: CountPlan, counts: Sequence[FileCount], doubled: Iterable[Doubled]) -> Compared:
+    """What the counts of the lake table's files say of the plan's ranges. `doubled`: rows that are there twice."""
+    wrong = _wrong_clusters(plan, counts)
+    return Compared(
+        ranges=len(plan.clusters),
+        numbers=tuple((cluster_place(cluster, plan), statement) for cluster, statement in wrong),
+        rows=tuple(_doubled(doubled)),
+        derived=plan.derived,
+    )
 
 
-def wrong_clusters(plan: CountPlan, counts: Sequence[FileCount]) -> Iterator[tuple[Cluster, Wrong]]:
-    """The ranges that `wrong_counts` finds, each with what is wrong with it."""
+def _doubled(doubled: Iterable[Doubled]) -> Iterator[Wrong]:
+    for double in doubled:
+        yield from map(Wrong, double.rows)
+        if more := double.count - len(double.rows):
+            yield Wrong(f"{more:,} more records of that shard are there more than once")
+
+
+def _wrong_clusters(plan: CountPlan, counts: Sequence[FileCount]) -> Iterator[tuple[Cluster, Wrong]]:
+    """The ranges that have another number of rows than their ledger states, each with what is wrong with it."""
     places: dict[tuple[int, int], list[tuple[str, int]]] = {}
     for count in counts:
         for part in count.parts:
@@ -69,6 +84,7 @@ def _miscount(cluster: Cluster, rows: int, row_places: Iterable[tuple[str, int]]
     for path, number in row_places:
         by_file[path] = by_file.get(path, 0) + number
     files = ", ".join(f"{number:,} in {file_name(path)}" for path, number in sorted(by_file.items())[:5])
+    # The names at landing help a person, though compaction may have moved the rows since.
     landed = ", ".join(name for name in cluster.steps[0].range.files[:3])
     more = (
         f" and {counted(len(cluster.steps) - 1, 'range')} that it overlaps with" if cluster.steps[1:] else ""

@@ -120,6 +120,7 @@ def broken_families(story: Story, listed: Mapping[StreamId, ListedShards]) -> It
 
 
 def _unnamed_child(key: ShardKey, end: Step, missing: list[str]) -> Told:
+    # Such an END comes from the shard's last page, on which Kinesis names all children.
     if missing and end.range.kind is Kind.LANDED:
         return Wrong(f"{key} ended without naming its child {missing[0]}, which Kinesis lists: {end}")
     # An END that doesn't come from the last page of the shard names the children that were known then.
@@ -154,9 +155,11 @@ def _divided(key: ShardKey, children: Iterable[str], listed: ListedShards | None
     child_keys = [
         shards[c].hash_range for c in children if c in shards and shards[c].parents == (key.shard_id,)
     ]
+    # Only children with this one parent: the child of a merge has the keys of two shards.
     ranges = sorted(keys for keys in child_keys if keys is not None)
     if own is None or len(ranges) < 2:
         return
+    # Holes and overlaps within the parent's keys don't show a child that goes beyond them.
     if ranges[-1].end > own.end or any(_faults(ranges, own)):
         yield Wrong(f"the children of {key} don't have its hash keys {_keys(own)} once each")
 
@@ -242,6 +245,7 @@ def _fault(fault: _Fault, listed: ListedShards, stands: Mapping[str, HashRange |
         return Wrong(
             f"{listed.stream}: the hash keys {keys} are read by more than one shard: {', '.join(twice)}"
         )
+    # A closed shard without a ledger is from before the origin, or its children have its keys by now.
     unread = [s for s in with_keys if s not in stands and not listed.shards[s].closed]
     sentence = f"{listed.stream}: no shard in the ledger has the hash keys {keys}"
     if unread and not listed.is_complete:

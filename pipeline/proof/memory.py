@@ -42,6 +42,7 @@ def ledgers_up_to(
     def noticed(entries: Iterable[LedgerEntry | Lost]) -> Iterator[LedgerEntry | Lost]:
         nonlocal newest, has_proved
         for entry in entries:
+            # A lost part has no ledger, and so can't be the one that an earlier proof ended with.
             if isinstance(entry, LedgerEntry):
                 newest = SnapshotPlace(entry.sequence, entry.snapshot)
                 has_proved |= before is not None and newest == (before.sequence, before.snapshot)

@@ -84,46 +84,25 @@ class ProofTable(Protocol):
     def accept(self, accepted: Accepted) -> None: ...
 
 
-class Comparer(Protocol):
-    """Tables as a proof compares them, row by row. Nothing here changes a table."""
-
-    def compare(self, sides: Sequence[Sequence[str]], scope: Comparing) -> tuple[Pattern, ...]:
-        """How the rows of these spans stand beside each other, on Spark. `sides`: the paths of each table's data files.
-        A file that is gone or isn't Parquet has no rows."""
-        ...
+Compare = Callable[["Sequence[Sequence[str]]", "Comparing"], "tuple[Pattern, ...]"]
+"""How the rows of some spans stand beside each other, on Spark: compared are the data files of each table, by their
+paths. A file that is gone or isn't Parquet has no rows. Nothing changes a table."""
 
 
-class OtherSide(Protocol):
-    """The output of another consumer of the same stream, and its rows beside those of the lake table."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherSide:
+    """The output of another consumer of the same stream."""
 
-    @property
-    def name(self) -> str:
-        """The name of the output, for people."""
-        ...
-
-    @property
-    def has_payloads(self) -> bool:
-        """Whether payloads are compared."""
-        ...
-
-    def paths(self) -> tuple[str, ...]:
-        """Its data files. Raises BadSetting where there is none that can be read."""
-        ...
-
-    def check_columns(self, paths: Sequence[str]) -> None:
-        """Raise BadSetting where the first of these files lacks a column that was named."""
-        ...
-
-    def count(self, paths: Sequence[str], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
-        """The rows of each file, and those of them that are in none of the spans."""
-        ...
-
-    def compare(
-        self, own_paths: Sequence[str], other_paths: Sequence[str], scope: Comparing
-    ) -> tuple[Pattern, ...]:
-        """How the rows of these spans stand beside each other in the lake table's files and in those of the other
-        side."""
-        ...
+    name: str
+    """The name of the output, for people."""
+    has_payloads: bool
+    """Whether payloads are compared."""
+    paths: tuple[str, ...]
+    """Its data files."""
+    count: Callable[[Sequence[ShardSpans]], tuple[FileCount, ...]]
+    """Counts the rows of each file, and those of them that are in none of the spans."""
+    compare: Compare
+    """Compares the files of the lake table with these files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +126,7 @@ class TargetPorts:
     """The lake table: which files may have the rows."""
     lake: ProofTable
     """The lake table: how many rows its files have."""
-    comparer: Comparer
+    compare: Compare
     """Compares rows of the lake table, the table, and its quarantine table."""
     window: ReplayWindow | None = None
     stream: str | None = None
@@ -175,5 +154,6 @@ class ProofPorts(Protocol):
         ...
 
     def other_side(self, rows: ConsumerRows, *, files: str | None, table: str | None) -> OtherSide:
-        """Another consumer's output: files at a path or an address, or a table of the lake table's catalog."""
+        """Another consumer's output: files at a path or an address, or a table of the lake table's catalog. Raises
+        BadSetting where no file can be read, or the first one lacks a column that was named."""
         ...

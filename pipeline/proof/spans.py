@@ -204,6 +204,7 @@ def plan_rows(
             if is_asked and (rows := sum(step.range.rows for step in group)):
                 spread = [spans_of(ends, step) for step in group]
                 reach = range(min(r.start for r in spread), max(r.stop for r in spread))
+                # One range of the group is enough: its rows can't be told from those of the others.
                 is_dropped = any(may_be_dropped(step, kept_from) for step in group)
                 clusters.append(Cluster(len(spans), reach, group, rows, is_dropped))
         _mark_repaired(marks, ends, steps)
@@ -268,6 +269,7 @@ def overlapping(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
     """Groups of ranges of one shard that overlap. A range that only moves a position, and not forward, has no rows."""
     group: list[Step] = []
     reach = ""
+    # A repair's range goes to where rows were found, over ranges that have claimed these rows before.
     forward = (s for s in steps if low_of(s) < high_of(s) and s.range.kind is not Kind.REPAIR)
     for step in sorted(forward, key=lambda s: (low_of(s), s.sequence)):
         if group and low_of(step) >= reach:

@@ -72,6 +72,8 @@ class IcebergProof(ProofTable):
         try:
             with self._lake.states.io().new_input(self._memory()).open() as source:
                 body = json.loads(source.read())
+            # Another version may mean other things by the same names: all rows are read then, and nothing is lost but
+            # time.
             if body["version"] != _VERSION:
                 return None
             files = {path: (day, Digest(rows, total)) for path, day, rows, total in body["files"]}
@@ -99,6 +101,7 @@ class IcebergProof(ProofTable):
             out.write(json.dumps(body).encode())
 
     def _memory(self) -> str:
+        # By the table's UUID, because a table that was dropped and made anew has the same name.
         return self._lake.states.path(f"proof-{self._lake.open().metadata.table_uuid.hex}.json")
 
     # --- rows that no ledger claims ---------------------------------------------------------------------------

@@ -108,6 +108,7 @@ def doubled_rows(overlap: Overlap, spec: ProofSpec) -> Doubled:
     places: list[pa.Array[Any]] = []
     for number, path in enumerate(overlap.files):
         for piece in pieces_of(path, spec.staging):
+            # Sort keys can't be made of a text that is no number.
             sound = piece.filter(is_sound_row(piece))
             of_shard = sound.filter(is_of_shard(sound, shard_spans))
             row_keys = sort_keys_of(of_shard)
@@ -141,6 +142,7 @@ def pieces_of(path: str, spec: StagingSpec, *, payload: bool = False) -> Iterato
         names = {
             (column.metadata or {}).get(b"PARQUET:field_id"): column.name for column in file.schema_arrow
         }
+        # A file that was written before a column was added lacks it: its rows have null there.
         present = {name: names[ids[name]] for name in kinds if ids.get(name) in names}
         for batch in file.iter_batches(_PIECE, columns=list(present.values())):
             columns = [

@@ -54,6 +54,8 @@ class SpanCounter:
         piece, runs = _in_runs(piece)
         keys = sort_keys_of(piece)
         sub: Any = piece["sub_sequence_number"].combine_chunks()
+        # A number for each row, and their sum: two files with the same sum have the same rows, wherever compaction has
+        # put them.
         numbers = marks(piece["sequence_number"].combine_chunks(), pc.fill_null(sub, pa.scalar(0)))
         for start, stop in runs:
             place = self.places.get(_name_at(piece, start))
@@ -87,6 +89,7 @@ class SpanCounter:
             first, last = keys[start].as_py(), keys[stop - 1].as_py()
             claims = of.claims[span] if span < len(of.ends) else 0
             if claims:
+                # By 64 bits, as Arrow's own sums wrap around: the sums of several files add up to the sum of all.
                 total = pc.sum(numbers.slice(start, stop - start)).as_py() * factor % 2**64
                 self._counted(Part(place, span, stop - start, first, last, total), claims)
             else:
@@ -112,6 +115,7 @@ class SpanCounter:
         for shard in counts.to_pylist():
             name = shard_text(shard["stream"], shard["stream_epoch"], shard["shard_id"])
             self.strange[name] += shard["count_all"]
+        # A few by name: a table that is wrong everywhere must not fill the answer of a task.
         for row in rows.slice(0, max(0, MOST_NAMED - len(self.strangers))).to_pylist():
             self.strangers.append(
                 _row_text(row["stream"], row["stream_epoch"], row["shard_id"], row["sequence_number"])

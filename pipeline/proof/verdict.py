@@ -1,4 +1,4 @@
-"""What a proof of the lake table found: its checks, what can't be proved, and the sentence that ends it. See
+"""What a proof found: its checks, what can't be proved, and the sentence that ends it. See
 docs/use/proof.md."""
 
 from __future__ import annotations
@@ -74,34 +74,54 @@ def checked(promise: str, looked_at: str, statements: Iterable[Told]) -> Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProof:
-    """What a proof found about a table that was made of the lake table: a typed table with its quarantine table, or
-    that of a window."""
+    """What a proof found about one table: the lake table, a typed table with its quarantine table, or that of a
+    window."""
 
     name: str
-    checks: tuple[Check, ...]
-    counts: str
-    """How many rows the ledgers tell of, for people."""
+    checks: tuple[Check, ...] = ()
+    counts: str = ""
+    """How many rows the ledgers of a table that was made of the lake table tell of, for people."""
     rows: int = 0
-    """Rows of this table, of its quarantine table and of the lake table that were read for it."""
+    """Rows that were read for this proof. Those of a quarantine table and of the lake table beside it count as well."""
     files: int = 0
     unchanged: int = 0
     """Data files that an earlier proof had read, and that are there with the size that they had."""
+    since: int | None = None
+    """The snapshot of the lake table up to which an earlier proof had read all rows; None where this proof read all
+    rows that it is about."""
     forgotten: str = ""
-    """Why the next proof reads all rows of the table again, as in Proof."""
+    """Why the next proof reads all rows again, if it does although this one found nothing wrong."""
     is_behind: bool = False
     """Whether records have landed that the typed table hasn't parsed yet. That isn't wrong."""
 
     @property
     def holds(self) -> bool:
+        # What can't be proved isn't wrong: a recorded gap stays for ever, and the proof is to hold beside it.
         return not any(check.wrong for check in self.checks)
+
+    def lines(self) -> Iterator[str]:
+        """The lines for people: each check with what it found, what isn't proved, and what was read."""
+        if self.counts:
+            yield f"{self.name}: {self.counts}"
+        yield from told_lines(self.checks)
+        read = f"{counted(self.rows, 'row')} of {counted(self.files, 'file')} read"
+        if self.unchanged or self.since is not None:
+            read += f"; {counted(self.unchanged, 'file')} unchanged"
+        if self.since is not None:
+            read += f" since snapshot {self.since}, which was proved before"
+        yield read
+        if self.forgotten:
+            yield (
+                "the next proof reads these rows again, "
+                f"because what this one has read can't be remembered: {self.forgotten}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     """What a proof has found about the lake table and the tables that were made of it."""
 
-    checks: tuple[Check, ...] = ()
-    """The checks of the lake table."""
+    lake: TableProof
     tables: tuple[TableProof, ...] = ()
     """The tables that were made of the lake table."""
     records: int = 0
@@ -113,18 +133,6 @@ class Proof:
     """When the first of the proved records arrived."""
     last: datetime | None = None
     snapshot: int | None = None
-    since: int | None = None
-    """The snapshot up to which an earlier proof had read all rows; None where this proof read all rows that it is
-    about."""
-    rows: int = 0
-    """Rows that this proof has read."""
-    files: int = 0
-    """Data files that this proof has read."""
-    unchanged: int = 0
-    """Data files that an earlier proof had read, and that are there with the size that they had."""
-
-    forgotten: str = ""
-    """Why the next proof reads all rows again, if it does although this one found nothing wrong."""
 
     @property
     def holds(self) -> bool:
@@ -132,34 +140,17 @@ class Proof:
 
     @property
     def all_checks(self) -> tuple[Check, ...]:
-        return (*self.checks, *(check for table in self.tables for check in table.checks))
+        return tuple(check for table in (self.lake, *self.tables) for check in table.checks)
 
     @property
     def unproved(self) -> tuple[str, ...]:
         return tuple(text for check in self.all_checks for text in check.unproved)
 
     def lines(self) -> Iterator[str]:
-        """The lines for people: each check with what it found, what isn't proved, and the sentence."""
-        yield from told_lines(self.checks)
-        yield from self._read()
-        yield from _forgotten(self.forgotten)
-        for table in self.tables:
-            yield f"{table.name}: {table.counts}"
-            yield from told_lines(table.checks)
-            unchanged = f"; {counted(table.unchanged, 'file')} unchanged" if table.unchanged else ""
-            yield f"{counted(table.rows, 'row')} of {counted(table.files, 'file')} read{unchanged}"
-            yield from _forgotten(table.forgotten)
+        """The lines for people: those of each table, and the sentence."""
+        for table in (self.lake, *self.tables):
+            yield from table.lines()
         yield str(self)
-
-    def _read(self) -> Iterator[str]:
-        read = f"{counted(self.rows, 'row')} of {counted(self.files, 'file')} read"
-        if self.since is None:
-            yield read
-        else:
-            yield (
-                f"{read}; {counted(self.unchanged, 'file')} unchanged since snapshot {self.since}, "
-                "which was proved before"
-            )
 
     def __str__(self) -> str:
         if not self.holds:
@@ -209,8 +200,3 @@ def told_lines(checks: Iterable[Check]) -> Iterator[str]:
         if check.count > len(check.wrong):
             yield f"       and {check.count - len(check.wrong):,} more"
     yield from (f"not proved: {text}" for check in checks for text in check.unproved)
-
-
-def _forgotten(why: str) -> Iterator[str]:
-    if why:
-        yield f"the next proof reads these rows again, because what this one has read can't be remembered: {why}"

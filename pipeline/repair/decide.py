@@ -88,11 +88,13 @@ class Recovery:
             return Busy(
                 f"{partition_of(key)} is being handed over from {row.checkpoint_owner} to {row.owner}"
             )
+        # A KCL worker reads on from the row by its own rules, and no claim keeps it from that.
         if (why := self.policy.other_workers.why_not_hold(row)) is not None:
             return Busy(why)
         self._watch(row)
         for run_claim, does in ((row.run_claim, "is reading"), (row.wanted_by, "waits for")):
             if run_claim not in {None, self.claim} and self._lives(run_claim or ""):
+                # Asked for as a waiting run asks: the reading run then gives the row up after its wave.
                 if run_claim == row.run_claim and row.wanted_by is None:
                     self.leases.apply(change.want(row, self.claim))
                 return Busy(f"run {run_of_claim(run_claim or '')} {does} {partition_of(key)}")
@@ -110,6 +112,7 @@ class Recovery:
             self.leases.apply(change.release(row, self.claim))
         if row.wanted_by == self.claim:
             self.leases.apply(change.unwant(row, self.claim))
+        # The beat of a claim that is over would count as one that stands still, and be watched for nothing.
         if row.holder is not None and self.workers.get(row.holder) is not None:
             self.workers.forget_runs(row.holder, [self.claim])
 
@@ -124,6 +127,7 @@ class Recovery:
         key = ShardKey(facts.stream, row.shard_id)
         # The row first, then the table, as in a wave: a row that only looks older than the table does no harm.
         positions = self.table.load().positions
+        # Parents matter only to a shard that hasn't begun: a position shows that they were out of its way.
         begins = [key] if positions.of(key) is None and facts.stream in positions.origins else []
         family = family_of(
             facts.stream, begins, held=[row], positions=positions, source=self.source, leases=self.leases

@@ -15,7 +15,7 @@ from headrace.pipeline.core.sharing.sync_plan import rows_of_stream
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.duties.streams.streams import asked_by
 from headrace.pipeline.errors import ChainBroken, Unknown
-from headrace.pipeline.ports.landing import RepairableTable
+from headrace.pipeline.ports.landing import LakeTable
 from headrace.pipeline.ports.leases import LeaseStore
 from headrace.pipeline.ports.reading import ShardSource, StreamFacts
 from headrace.pipeline.settings.model import Settings
@@ -28,7 +28,7 @@ class Repairing:
     settings: Settings
     leases: LeaseStore
     source: ShardSource
-    table: RepairableTable
+    table: LakeTable
     run: str
 
     def plan(self, *, why: str, origin: Start | None = None) -> Repair | Stop:

@@ -28,7 +28,7 @@ from headrace.pipeline.errors import ChainBroken, WrongShape
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.typed.check import Differs, ParsedSoFar, differences, excused, ledgers_asked
-from headrace.pipeline.typed.ports import ParsedTable, SourceTable
+from headrace.pipeline.typed.ports import ParsePorts
 from headrace.pipeline.typed.values import WavePlan
 
 
@@ -41,12 +41,9 @@ class Changed(Exception):
 class ParseChecking:
     name: str
     """The target's name."""
-    source: SourceTable
-    table: ParsedTable
+    ports: ParsePorts
     landings: LineageTable
     """The ledgers of the lake table."""
-    lineage: LineageTable
-    """The ledgers of the typed table."""
     retention: timedelta | None
     clock: Clock
     accepts_difference: bool = False
@@ -65,7 +62,7 @@ class ParseChecking:
             return ()
         if not is_last:
             raise Changed
-        begun = next((entry.at for entry in self.lineage.entries()), None)
+        begun = next((entry.at for entry in self.ports.lineage.entries()), None)
         kept_from = first_kept_day(self.clock.now(), self.retention, None)
         notes: list[str] = []
         unexcused = [
@@ -94,9 +91,9 @@ class ParseChecking:
         alike = [like for like in unexcused if (like.lacks > 0) == removes]
         # Rows that another engine inserted may wait for the position from long before these ranges landed.
         since, since_all = (difference.since, min(like.since for like in alike)) if removes else (0, 0)
-        why = self.source.changed_by_others(since, lacks=difference.lacks)
+        why = self.ports.source.changed_by_others(since, lacks=difference.lacks)
         all_lack = sum(like.lacks for like in alike)
-        return why if why and self.source.changed_by_others(since_all, lacks=all_lack) else ""
+        return why if why and self.ports.source.changed_by_others(since_all, lacks=all_lack) else ""
 
     def _parsed(self) -> ParsedSoFar:
         return ParsedSoFar(self._pages())
@@ -105,7 +102,7 @@ class ParseChecking:
         # The typed table's history ends where its older snapshots have expired. What a wave can't be compared with then
         # isn't compared.
         with suppress(ChainBroken):
-            yield from self.table.pages()
+            yield from self.ports.table.pages()
 
     def _refusal(self, difference: Differs) -> str:
         safe = "Nothing of this wave was parsed, and no position moved; all rows are as they were."

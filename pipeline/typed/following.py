@@ -12,7 +12,8 @@ from datetime import timedelta
 
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.ports.base import Clock
-from headrace.pipeline.typed.wave import ParsedWave, Parsing
+from headrace.pipeline.typed.done_wave import Wave
+from headrace.pipeline.typed.wave import Parsing
 
 EVERY = timedelta(seconds=30)
 """The least time between the starts of two waves of a target that has caught up."""
@@ -28,7 +29,7 @@ class Following:
     parsings: Mapping[str, Parsing]
     """The parsing of each target, by the target's name."""
     clock: Clock
-    on_wave: Callable[[str, ParsedWave], None]
+    on_wave: Callable[[str, Wave], None]
     """Called after each wave, with the target's name."""
     failed: dict[str, str] = field(default_factory=dict)
     """Targets that failed, each with the reason."""
@@ -54,10 +55,10 @@ class Following:
                 # From the start of the round: one that took long is followed by the next one at once.
                 self.clock.pause(max(0.0, round_began + EVERY.total_seconds() - moment))
 
-    def _round(self) -> list[ParsedWave]:
+    def _round(self) -> list[Wave]:
         """A wave of each target. A target that is far behind has one wave a round, too, so that the others don't wait
         for it."""
-        waves: list[ParsedWave] = []
+        waves: list[Wave] = []
         for name, parsing in self.parsings.items():
             try:
                 wave = next(parsing.waves(at_most=_ONE_WAVE))

@@ -1,4 +1,5 @@
-"""How the rows of one target are made: by a decoder in the tasks that write them, or on Spark by a function of the user's own.
+"""How the rows of one target are made: by a decoder in the tasks that write them, or on Spark by a function of the
+user's own.
 
 record, partition_key, explicit_hash_key, data  ──►  record, row, reason, data
 """
@@ -62,7 +63,8 @@ class Frames:
 
     @property
     def dropped_as(self) -> str:
-        """Why rows may not come back; empty where each comes back. Those that the filter leaves out come back, and are counted."""
+        """Why rows may not come back; empty where each comes back. Those that the filter leaves out come back, and are
+        counted."""
         return "callable" if self.settings.format is ParseFormat.CALLABLE else ""
 
     @property
@@ -70,7 +72,8 @@ class Frames:
         return Limits(self.settings.most_columns, OWN_COLUMNS)
 
     def fields(self) -> list[dict[str, Any]]:
-        """The columns that a schema in DDL names, as fields of a struct, as Spark writes them in JSON. No Spark is needed. Raises BadSetting."""
+        """The columns that a schema in DDL names, as fields of a struct, as Spark writes them in JSON. No Spark is
+        needed. Raises BadSetting."""
         try:
             columns = columns_of_schema(self.settings)
         except WrongDdl as wrong:
@@ -78,6 +81,7 @@ class Frames:
             raise BadSetting(
                 f"the schema of the target {self.settings.name} is wrong {wrong}. Nothing was parsed; correct {self.settings.called('schema')}"
             ) from None
+        # At the schema, and not at the first row: a wave that can't compare duplicates must not begin.
         self._check_keys({each.name: each.type for each in columns})
         return [each.field for each in columns]
 
@@ -153,14 +157,15 @@ class Frames:
         return Inflation(self.settings.compression, inflated.bytes, inflated.ratio)
 
     def rows(self, read: Reading, fields: Sequence[Mapping[str, Any]], *, has_malformed: bool) -> DataFrame:
-        """The records as rows of the user's own function, with the four columns that the writing tasks read, and a fifth one where there is a
-        filter: IS_LEFT_OUT.
+        """The records as rows of the user's own function, with the four columns that the writing tasks read, and a
+        fifth one where there is a filter: IS_LEFT_OUT.
 
-        `read` gives all records, or only those without (False) or with (True) a reason in `decode_error`. `fields`: the columns, as fields of a
-        struct. `has_malformed`: whether some records have had a reason since they were landed.
+        `read` gives all records, or only those without (False) or with (True) a reason in `decode_error`. `fields`: the
+        columns, as fields of a struct. `has_malformed`: whether some records have had a reason since they were landed.
         """
         from pyspark.sql.types import StructType
 
+        # Nullable for the user's function, because what lacks a value goes to quarantine and fails no task.
         schema = StructType.fromJson(nullable({"type": "struct", "fields": list(fields)}))
         keeps = has_not_null(fields)
         own = ("decode_error", "landed", "json_error", IS_LEFT_OUT)
@@ -194,7 +199,8 @@ class Frames:
 
 
 def check_target(target: ParseSettings) -> None:
-    """Raises BadSetting for settings of a target that no wave could use. Neither Spark nor a catalog is needed, and nothing is written."""
+    """Raises BadSetting for settings of a target that no wave could use. Neither Spark nor a catalog is needed, and
+    nothing is written."""
     Frames(target, BatchContext(target.name, target.version, "check")).check()
 
 
@@ -219,8 +225,8 @@ def _false() -> Column:
 
 
 def _without_rows(records: DataFrame, schema: StructType, *, keeps_payloads: bool) -> DataFrame:
-    """Records for quarantine, and those that the filter leaves out. No parser sees them: they couldn't be taken apart when they were landed,
-    couldn't be inflated, or the filter can't judge them."""
+    """Records for quarantine, and those that the filter leaves out. No parser sees them: they couldn't be taken apart
+    when they were landed, couldn't be inflated, or the filter can't judge them."""
     from pyspark.sql import functions as F  # noqa: N812
 
     left_out = [IS_LEFT_OUT] if IS_LEFT_OUT in records.columns else []
@@ -228,6 +234,7 @@ def _without_rows(records: DataFrame, schema: StructType, *, keeps_payloads: boo
         _bare_record(keeps_payloads=keeps_payloads),
         F.lit(None).cast(schema).alias("row"),
         F.col("decode_error").alias("reason"),
+        # As it landed, so that a redrive can inflate it anew.
         F.coalesce("landed", "data").alias("data"),
         *left_out,
     )

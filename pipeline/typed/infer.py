@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.pipeline.core.shards.position import Positions
@@ -12,8 +13,8 @@ from headrace.pipeline.typed.json.columns import Struct
 from headrace.pipeline.typed.known_files import KnownFiles
 from headrace.pipeline.typed.next_wave import plan_next
 from headrace.pipeline.typed.plan import plan_wishes
-from headrace.pipeline.typed.ports import Inferrer, SourceTable
-from headrace.pipeline.typed.values import WaveLimits
+from headrace.pipeline.typed.ports import SourceTable, Surveyor
+from headrace.pipeline.typed.values import WaveLimits, WavePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,14 @@ class Inferred:
 class Inferring:
     settings: ParseSettings
     source: SourceTable
-    inferrer: Inferrer | None
+    surveyor: Surveyor
+    columns_of: Callable[[WavePlan], Struct] | None
+    """None where payloads don't tell their columns."""
     limits: WaveLimits
 
     def infer(self) -> Inferred:
         """From the records of the lake table that a first wave would take: the oldest ones."""
-        if self.inferrer is None:
+        if self.columns_of is None:
             raise BadSetting(
                 f"the target {self.settings.name} has format: {self.settings.format}, and only JSON payloads tell "
                 "their columns. Nothing was read"
@@ -47,5 +50,5 @@ class Inferring:
         wishes = plan_wishes(
             look.positions, Positions(), takes=lambda stream: self.settings.stream in (None, stream.name)
         )
-        plan = plan_next(wishes, look.files, surveyor=self.inferrer, limits=self.limits, known=KnownFiles())
-        return Inferred(self.inferrer.infer(plan), plan.rows)
+        plan = plan_next(wishes, look.files, surveyor=self.surveyor, limits=self.limits, known=KnownFiles())
+        return Inferred(self.columns_of(plan), plan.rows)

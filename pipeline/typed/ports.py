@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.core.ledger.ledger import LedgerPage
     from headrace.pipeline.core.shards.position import Positions
     from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-    from headrace.pipeline.ports.base import Clock
     from headrace.pipeline.ports.landing import LakeTable
     from headrace.pipeline.ports.lineage import LineageTable
-    from headrace.pipeline.settings.parse_block import ParseSettings
     from headrace.pipeline.typed.duplicates_plan import Comparison
     from headrace.pipeline.typed.json.columns import Struct
     from headrace.pipeline.typed.values import (
@@ -107,6 +105,9 @@ class Surveyor(Protocol):
 
 
 class Parser(Surveyor, Protocol):
+    """Parses rows of one table into a typed table and its quarantine table, and makes rows leave that table. The source
+    is the lake table; for a redrive the quarantine table, and for a replacement the typed table."""
+
     def parse(
         self, plan: WavePlan, wishes: Wishes, comparison: Comparison | None = None
     ) -> tuple[Parsed, int]:
@@ -115,27 +116,12 @@ class Parser(Surveyor, Protocol):
         in these files, and of each other, are left out and counted."""
         ...
 
-
-class Inferrer(Surveyor, Protocol):
-    def infer(self, plan: WavePlan) -> Struct:
-        """The columns that the table would have if the payloads of this wave added theirs. Nothing is written."""
-        ...
-
-
-class Leaver(Surveyor, Protocol):
-    """What makes rows leave a typed table or its quarantine table: the files that have some leave it, and their other
-    rows come back."""
-
     def copy_unselected(
         self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
     ) -> Parsed:
-        """Copy the rows of these files that aren't selected into files of the same table that no commit names yet. The
-        report has them among those that are set aside."""
+        """Copy the rows of these files that aren't selected into files of the same table that no commit names yet: the
+        selected ones leave with the files. The report has the copied rows among those that are set aside."""
         ...
-
-
-class Redriver(Parser, Leaver, Protocol):
-    """A parser whose rows come from the quarantine table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +129,7 @@ class Thinned:
     """A table of which a replacement removes rows."""
 
     table: SourceTable
-    leaver: Leaver
+    leaver: Parser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,13 +158,14 @@ class ParsePorts:
     """Why rows may not come back from the parser; empty where each comes back."""
     set_aside: SourceTable
     """The quarantine table, as a redrive reads it."""
-    redriver: Redriver
+    redriver: Parser
     typed: Thinned
     """The typed table, as a replacement reads it, and as the rows of a wave are compared with its rows."""
     lineage: LineageTable
     """The ledgers of the typed table."""
-    inferrer: Inferrer | None = None
-    """None where payloads don't tell their columns."""
+    infer: Callable[[WavePlan], Struct] | None = None
+    """The columns that the table would have if the payloads of this wave added theirs. Nothing is written. None where
+    payloads don't tell their columns."""
     code: Callable[[], str] = str
     """What parses the rows, with digests of the code and of the schema, for the ledger."""
     check_settings: Callable[[], None] = lambda: None
@@ -186,21 +173,3 @@ class ParsePorts:
     table."""
     kept: tuple[KeptTable, ...] = ()
     """The typed table and its quarantine table, for upkeep."""
-
-
-class TypedPorts(Protocol):
-    """The ports of an application that typed tables need, each made when it is first needed."""
-
-    @property
-    def clock(self) -> Clock: ...
-
-    def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
-        """The ports of the waves of a target. `run`: the id of the run that parses, for the tables' history."""
-        ...
-
-    def lineage(self, writer: str) -> LineageTable:
-        """The lineage table, to be written to.
-
-        `writer`: the name of the duty or run that records, for the lineage table's history.
-        """
-        ...

@@ -37,7 +37,7 @@ from headrace.pipeline.typed.json.facts import OBJECT, Fact
 from headrace.pipeline.typed.json.fit import Judge
 from headrace.pipeline.typed.json.growth import grow
 from headrace.pipeline.typed.json.task_facts import Looking
-from headrace.pipeline.typed.ports import Inferrer, Parser
+from headrace.pipeline.typed.ports import Surveyor
 from headrace.pipeline.typed.surveying import survey_by
 from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
 from headrace.pipeline.typed.tasks.duplicates import key_columns, small_columns
@@ -60,7 +60,7 @@ _BYTES_A_TASK = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkParser(Parser, Inferrer):
+class SparkParser(Surveyor):
     session: Callable[[OnWaiting], SparkSession]
     """Called for the first look: most looks at the positions find nothing to parse."""
     frames: Frames
@@ -109,7 +109,8 @@ class SparkParser(Parser, Inferrer):
         wishes: Wishes,
         comparison: Comparison | None,
     ) -> tuple[Parsed, int]:
-        """JSON payloads that make columns. The columns are committed before the rows: what a killed run has added, the next one finds."""
+        """JSON payloads that make columns. The columns are committed before the rows: what a killed run has added, the
+        next one finds."""
         freezes = self.frames.settings.columns is ColumnsFrom.INFERRED
         limits = self.frames.limits
         self.table.with_columns(columns_of(self.frames.fields()), may_have_more=True)
@@ -291,8 +292,8 @@ def _reported(reports: DataFrame) -> Parsed:
     return one_report(map(decode_parsed, told))
 
 
-# Functions inside of functions: Spark pickles such a function whole, with the values that it uses, and its imports run on the worker, from
-# the shipped zip.
+# Functions inside of functions: Spark pickles such a function whole, with the values that it uses, and its imports run
+# on the worker, from the shipped zip.
 
 
 def _reading(

@@ -19,7 +19,7 @@ def run_upkeep_of_target(
 ) -> Iterator[tuple[str, UpkeepReport]]:
     settling = parsing.settling
     try:
-        if not (parsing.table.exists() and settling.quarantine.exists()):
+        if not (parsing.ports.table.exists() and settling.quarantine.exists()):
             return
         # First: a compaction would replace files that the ledgers name, and their rows would have to be looked for.
         if not dry_run:

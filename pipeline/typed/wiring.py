@@ -10,15 +10,18 @@ Importing this module imports neither Dagster nor boto3, pyiceberg or Spark.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.pipeline.duties.waves.expire import Expiring
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.check_wave import ParseChecking
 from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.infer import Inferring
-from headrace.pipeline.typed.ports import KeptTable, ParsePorts, TypedPorts
+from headrace.pipeline.typed.ports import KeptTable, ParsePorts
 from headrace.pipeline.typed.quarantine.redrive import Redriving
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import WaveLimits
@@ -27,65 +30,61 @@ from headrace.pipeline.typed.wave import Parsing
 
 @dataclass(frozen=True, slots=True)
 class TargetWiring:
+    """Puts the duties of typed tables together, from settings and what these duties need."""
+
     settings: Settings
-    ports: TypedPorts
+    clock: Clock
+    ports_of: Callable[[ParseSettings, str], ParsePorts]
+    """The ports of one target, for the run with this id."""
+    lineage: Callable[[str], LineageTable]
+    """The ledgers of the lake table, for the duty with this name."""
 
     def parsing(self, target: ParseSettings, run_id: str, *, accepts_difference: bool = False) -> Parsing:
         """The parsing of one target. `run_id`: the run that parses, for the ledger. `accepts_difference`: whether a
         person has said that the rows which are there are to be parsed, though the ledgers of the lake table state
         others."""
-        parse_ports, wave = self.ports.parsing(target, run_id), self.settings.wave
+        parse_ports, wave = self.ports_of(target, run_id), self.settings.wave
         return Parsing(
             settings=target,
-            source=parse_ports.source,
-            table=parse_ports.table,
+            ports=parse_ports,
             settling=Settling(table=parse_ports.table, quarantine=parse_ports.quarantine, run=run_id),
-            parser=parse_ports.parser,
-            dropped_as=parse_ports.dropped_as,
             checking=ParseChecking(
                 name=target.name,
-                source=parse_ports.source,
-                table=parse_ports.table,
-                landings=self.ports.lineage("parse"),
-                lineage=parse_ports.lineage,
+                ports=parse_ports,
+                landings=self.lineage("parse"),
                 retention=self.settings.upkeep.retention,
-                clock=self.ports.clock,
+                clock=self.clock,
                 accepts_difference=accepts_difference,
             ),
             deduplicating=_deduplicating(target, parse_ports),
             limits=WaveLimits(wave.records, wave.bytes),
-            clock=self.ports.clock,
+            clock=self.clock,
             expiring=tuple(map(self.expiring_of, parse_ports.kept)),
             run=run_id,
-            code=parse_ports.code,
-            check_settings=parse_ports.check_settings,
         )
 
     def inferring(self, target: ParseSettings) -> Inferring:
         """Which columns the payloads of a target would make."""
-        parse_ports, wave = self.ports.parsing(target, "infer"), self.settings.wave
+        parse_ports, wave = self.ports_of(target, "infer"), self.settings.wave
         return Inferring(
             settings=target,
             source=parse_ports.source,
-            inferrer=parse_ports.inferrer,
+            surveyor=parse_ports.parser,
+            columns_of=parse_ports.infer,
             limits=WaveLimits(wave.records, wave.bytes),
         )
 
     def redriving(self, target: ParseSettings, run_id: str) -> Redriving:
         """The redrive of one target's quarantine table. `run_id`: the run that parses, for the ledger."""
-        parse_ports, wave = self.ports.parsing(target, run_id), self.settings.wave
+        parse_ports, wave = self.ports_of(target, run_id), self.settings.wave
         return Redriving(
             settings=target,
-            table=parse_ports.table,
+            ports=parse_ports,
             settling=Settling(table=parse_ports.table, quarantine=parse_ports.quarantine, run=run_id),
-            source=parse_ports.set_aside,
-            redriver=parse_ports.redriver,
-            dropped_as=parse_ports.dropped_as,
             deduplicating=_deduplicating(target, parse_ports),
             limits=WaveLimits(wave.records, wave.bytes),
+            clock=self.clock,
             run=run_id,
-            code=parse_ports.code,
-            check_settings=parse_ports.check_settings,
         )
 
     def expiring_of(self, kept_table: KeptTable) -> Expiring:
@@ -94,7 +93,7 @@ class TargetWiring:
             table=kept_table.table,
             lineage=kept_table.lineage,
             settings=self.settings.upkeep,
-            clock=self.ports.clock,
+            clock=self.clock,
             what=kept_table.name,
         )
 

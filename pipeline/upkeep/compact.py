@@ -2,8 +2,9 @@
 
     look -> plan -> for each day: Spark writes its groups -> one commit -> a while for the landings -> the next day
 
-Only files whose newest row is old enough are rewritten, so that nothing is rewritten beside the waves that add to it. What isn't done now
-is done at the next upkeep. A process that dies between Spark's writing and the commit leaves files that no commit names.
+Only files whose newest row is old enough are rewritten, so that nothing is rewritten beside the waves that add to it.
+What isn't done now is done at the next upkeep. A process that dies between Spark's writing and the commit leaves files
+that no commit names.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from headrace.pipeline.upkeep.ports import LiveTable, Rewriter
 from headrace.pipeline.upkeep.rewrite_plan import CompactionPlan, FileGroup, Left, Rewritten, plan_compaction
 
 _APART = timedelta(seconds=5)
-"""The pause between two commits of one upkeep, so that a landing that lost an attempt to the first has committed before the second."""
+"""The pause between two commits of one upkeep, so that a landing that lost an attempt to the first has committed before
+the second."""
 _AT_ONCE = 16
-"""The most groups of one Spark job and one commit. If the process dies before the commit, the work of one Spark job is lost."""
+"""The most groups of one Spark job and one commit. If the process dies before the commit, the work of one Spark job is
+lost."""
 _MOST_TOLD = 5
 
 
@@ -101,7 +104,8 @@ class Compacting:
     needed: Callable[[date], str] = lambda _: ""
     """The typed tables that may still need rows from before a day, for people; empty where none does."""
     kept_days: Callable[[date], tuple[date, tuple[str, ...]]] = lambda before: (before, ())
-    """The day before which days may be dropped, where the retention allows it before the given day; and the ids of the windows that keep days."""
+    """The day before which days may be dropped, where the retention allows it before the given day; and the ids of the
+    windows that keep days."""
 
     def plan(self) -> CompactionPlan:
         return plan_compaction(
@@ -119,8 +123,10 @@ class Compacting:
         try:
             for number, groups in enumerate(_portions(plan)):
                 if number:
+                    # Between two commits, and not after the last one: a landing that lost an attempt gets its turn.
                     self.clock.pause(_APART.total_seconds())
-                replaced = self.table.replace(self.rewriter().rewrite(groups))
+                replaced = self.table.replace(self.rewriter()(groups))
+                # What is done stays done: an error at a later portion takes nothing back.
                 done += replaced.done
                 waiting += replaced.left
         except Exception as error:  # noqa: BLE001 - what is done is told, and the upkeep fails with this error at its end

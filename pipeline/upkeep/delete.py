@@ -2,9 +2,10 @@
 
     look at the files -> which have been without a name long enough? -> the fence -> look again -> delete the rest
 
-A writer that was paused for days may still send a commit that it prepared: main hasn't moved, so the catalog would accept it, and it
-may name files that look like orphans. The fence is an empty commit. Every commit that was prepared before it is refused, and its
-writer looks anew whether its files exist. A commit that came just before the fence is found by the second look.
+A writer that was paused for days may still send a commit that it prepared: main hasn't moved, so the catalog would
+accept it, and it may name files that look like orphans. The fence is an empty commit. Every commit that was prepared
+before it is refused, and its writer looks anew whether its files exist. A commit that came just before the fence is
+found by the second look.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Deleting:
         plan = self._plan()
         if plan is None:
             return _FROZEN
+        # Before the deletion, which may fail: how long each file has been unnamed must not be forgotten.
         self.files.remember(plan.memory)
         deleted = self._delete(plan.due) if plan.due else ()
         return Deleted(deleted=deleted, waiting=plan.waiting)
@@ -69,7 +71,8 @@ class Deleting:
         )
 
     def _delete(self, due: tuple[StoredFile, ...]) -> tuple[StoredFile, ...]:
-        # Whatever was prepared before the fence is refused from now on; whatever was committed before it shows in the next look.
+        # Whatever was prepared before the fence is refused from now on; whatever was committed before it shows in the
+        # next look.
         self.files.fence()
         named = self.files.look().named
         sure = tuple(file for file in due if file.path not in named)

@@ -86,6 +86,7 @@ def plan_deletion(
     due: list[StoredFile] = []
     waiting: list[StoredFile] = []
     for file in unnamed:
+        # No catalog leads to a metadata file that has left the log, and none ever will again.
         is_out_of_log = file.version is not None and file.version < oldest
         (due if is_out_of_log or since[file.path] >= after else waiting).append(file)
     return DeletionPlan(tuple(due), tuple(waiting), Unnamed(now, since))

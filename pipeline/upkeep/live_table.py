@@ -4,8 +4,9 @@
       ^                                                                                     |
       '------------------------------- refused: another commit was faster ------------------'
 
-All that takes long is done before: the files are written, and their footers read. So a commit of a landing that comes in between
-loses at most one attempt. Each attempt looks anew, and has the positions of the very snapshot that it is built on.
+All that takes long is done before: the files are written, and their footers read. So a commit of a landing that comes
+in between loses at most one attempt. Each attempt looks anew, and has the positions of the very snapshot that it is
+built on.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class IcebergLive(LiveTable):
 
         def decide(live: LiveFiles) -> _Changes | None:
             reasons = [(report, why_left(report, live)) for report in rewritten]
+            # Anew at each attempt: a landing that came first may have changed what may be replaced.
             waiting[:] = [Left(report.group, why) for report, why in reasons if why is not None]
             done[:] = [report for report, why in reasons if why is None]
             if not done:
@@ -69,6 +71,7 @@ class IcebergLive(LiveTable):
             return _Changes(added, removed, Operation.REPLACE)
 
         is_tried, snapshot = self._commit(decide)
+        # Nothing is lost: the rewritten files are no table's, and upkeep deletes them later.
         if is_tried and snapshot is None:
             waiting.extend(Left(report.group, f"{_TRIES} times another commit was faster") for report in done)
             done.clear()
@@ -86,7 +89,8 @@ class IcebergLive(LiveTable):
         return () if snapshot is None else dropped
 
     def _commit(self, decide: _Decide) -> tuple[bool, int | None]:
-        """Whether there was something to commit, and the snapshot that did. Raises CommitUnknown where that isn't known."""
+        """Whether there was something to commit, and the snapshot that did. Raises CommitUnknown where that isn't
+        known."""
         self._lake.check_clock()
         is_tried = False
         for _ in range(_TRIES):

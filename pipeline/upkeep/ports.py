@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 class LiveTable(Protocol):
-    """The data files of the lake table's newest snapshot, for compaction and retention. Nothing here lands a record or moves a position:
-    each commit carries the positions of the snapshot that it is built on.
+    """The data files of the lake table's newest snapshot, for compaction and retention. Nothing here lands a record or
+    moves a position: each commit carries the positions of the snapshot that it is built on.
     """
 
     def live(self) -> LiveFiles:
@@ -22,23 +22,23 @@ class LiveTable(Protocol):
         ...
 
     def replace(self, rewritten: Sequence[Rewritten]) -> Replaced:
-        """Let rewritten files take the place of their groups, in one commit. A group for which `why_left` has a reason in the snapshot
-        that the commit is built on is left. So are all groups where other commits keep coming first.
+        """Let rewritten files take the place of their groups, in one commit. A group for which `why_left` has a reason
+        in the snapshot that the commit is built on is left. So are all groups where other commits keep coming first.
 
-        Raises CommitUnknown where an answer was lost and the table doesn't show the commit: it lands whole or not at all.
+        Raises CommitUnknown where an answer was lost and the table doesn't show the commit: it lands whole or not at
+        all.
         """
         ...
 
     def drop(self, before: date) -> tuple[LiveFile, ...]:
-        """Remove from the table what `outlived` names, in one commit. Returns the removed files, which stay in the storage."""
+        """Remove from the table what `outlived` names, in one commit. Returns the removed files, which stay in the
+        storage."""
         ...
 
 
-class Rewriter(Protocol):
-    def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
-        """Write the rows of each group into one new file that no commit names yet, in the order of shard and sequence number. A group
-        that fails has an error, and doesn't stop the others."""
-        ...
+Rewriter = Callable[["Sequence[FileGroup]"], "tuple[Rewritten, ...]"]
+"""Writes the rows of each group into one new file that no commit names yet, in the order of shard and sequence number.
+A group that fails has an error, and doesn't stop the others."""
 
 
 class TableFiles(Protocol):

@@ -132,10 +132,12 @@ def why_left(rewritten: Rewritten, live: LiveFiles) -> str | None:
         return (
             f"its files have {counted(group.rows, 'row')}, {read:,} were read, and {file.rows:,} were written"
         )
+    # The same number of rows may still be other rows: a sum for each shard tells them apart.
     if rewritten.before != rewritten.after:
         return "the rows that were written aren't those that were read"
     if live.obstacle:
         return live.obstacle
+    # The new file lacks a column that was added since, and rows that were written with it would lose its values.
     if live.schema != group.schema:
         return "another tool has changed the table's columns since the files were read"
     by_path = {f.path: f for f in live.files}

@@ -1,7 +1,8 @@
-"""The work of one Spark task of a compaction, as a plain function: read the files of a group, write their rows into one file.
+"""The work of one Spark task of a compaction, as a plain function: read the files of a group, write their rows into one
+file.
 
-Nothing here imports Spark or the catalog. The new file is read again, and a digest of its rows is compared with one of the rows that were
-read: what the two disagree on, the driver doesn't commit.
+Nothing here imports Spark or the catalog. The new file is read again, and a digest of its rows is compared with one of
+the rows that were read: what the two disagree on, the driver doesn't commit.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def rewrite_group(
     files, root = file_system(spec.staging)
     place = StagePlace(files, root, spec.staging, spec.schema)
     tables = [_read(place, source.path) for source in group.files]
+    # Of the rows as they were read, before anything sorts or joins them: what goes wrong afterwards shows.
     before = _added_up([digest(rows) for rows in tables])
     table = _sorted(pa.concat_tables(tables))
     del tables
@@ -50,6 +52,7 @@ def rewrite_group(
         file.write_sorted(table, row_group=-(-len(table) // max(1, table.nbytes // ROW_GROUP)))
         del table
         staged = file.finish(now())
+        # Read back from the file that the table would get, and not taken from memory.
         after = digest(_read(place, staged.path, only=_KEY))
     except BaseException:
         file.discard()

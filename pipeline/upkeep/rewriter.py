@@ -10,7 +10,6 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work
 from headrace.pipeline.upkeep.codec import decode_rewritten, encode_rewritten
-from headrace.pipeline.upkeep.ports import Rewriter
 from headrace.pipeline.upkeep.rewrite_plan import FileGroup, Rewritten
 from headrace.pipeline.upkeep.rewrite_task import RewriteSpec
 
@@ -21,11 +20,13 @@ _JOB = Job(
 
 
 @dataclass(frozen=True, slots=True)
-class TaskRewriter(Rewriter):
+class TaskRewriter:
+    """A `Rewriter` whose work is done by Spark's tasks."""
+
     tasks: Tasks
     table: IcebergTable
 
-    def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
+    def __call__(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
         if not groups:
             return ()
         schema = schema_to_pyarrow(self.table.open().schema())

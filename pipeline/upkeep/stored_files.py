@@ -1,4 +1,5 @@
-"""The files in the folders of a table: which are there, which of them the table's metadata names, and how they are deleted.
+"""The files in the folders of a table: which are there, which of them the table's metadata names, and how they are
+deleted.
 
 Only files with names that Headrace gives are seen, and only below the table's own location and in the folder for state:
 
@@ -37,15 +38,16 @@ _FORMS = (
     re.compile(STAGED),
     re.compile(rf"data/\d{{5}}-\d+-{OWN_COMMIT}-[0-9a-f-]{{27}}\.parquet"),  # of the lineage table
     re.compile(rf"metadata/(?:snap-\d+-\d+-)?{OWN_COMMIT}-[0-9a-f-]{{27}}(?:-m\d+)?\.avro"),
-    # Other engines give their metadata files such names, too. A writer that has written one and is still to commit it can't do so
-    # after the fence: the catalog replaces the very metadata file that the writer read, and no other.
+    # Other engines give their metadata files such names, too. A writer that has written one and is still to commit it
+    # can't do so after the fence: the catalog replaces the very metadata file that the writer read, and no other.
     re.compile(rf"metadata/\d{{5,}}-{_UUID}(?:\.gz)?\.metadata\.json"),
 )
 _AT_ONCE = 8
 """Files that are read or deleted at the same time."""
 _OWNER = re.compile(rb'"table-uuid"\s*:\s*"([0-9a-f-]{36})"')
 _BEGINNING = 64 * 1024
-"""Bytes of a metadata file that have the UUID of its table: all engines write the UUID before the schemas and the snapshots."""
+"""Bytes of a metadata file that have the UUID of its table: all engines write the UUID before the schemas and the
+snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,8 @@ class NamedFiles:
     """The paths that one version of the metadata names, in the form in which a folder's listing has them."""
 
     all: frozenset[str]
-    """By any snapshot of the newest metadata, or of an older metadata file that its log names; and these metadata files."""
+    """By any snapshot of the newest metadata, or of an older metadata file that its log names; and these metadata
+    files."""
     live: frozenset[str]
     """By main's head. Each of these files must exist."""
 
@@ -67,7 +70,8 @@ class StoredFiles:
     _entries: dict[str, frozenset[str]] = field(default_factory=dict)
     """What a manifest names, by the manifest's path. Manifests never change."""
     _owners: dict[str, str | None] = field(default_factory=dict)
-    """The UUID of the table that a metadata file is of, by the file's path; None where the file doesn't begin with one. Nor do these change."""
+    """The UUID of the table that a metadata file is of, by the file's path; None where the file doesn't begin with one.
+    Nor do these change."""
 
     def listing(self) -> tuple[StoredFile, ...]:
         """All files with names that Headrace gives."""
@@ -84,6 +88,7 @@ class StoredFiles:
             for version in reversed(metadata)
             for known_snapshot in version.snapshots
         }
+        # The log's files count whether or not they still exist: a reader with the older metadata needs what they name.
         files = {self.table.metadata_location, *(entry.metadata_file for entry in metadata[0].metadata_log)}
         paths = {self._path(file) for file in files} | set(self._states_of(snapshots.values()))
         for snapshot in snapshots.values():
@@ -95,8 +100,9 @@ class StoredFiles:
         return NamedFiles(frozenset(paths), frozenset(live))
 
     def of_others(self, listing: Sequence[StoredFile], named: NamedFiles) -> frozenset[str]:
-        """The files of other tables in this table's folder. A table that was renamed keeps its folder, and the next table that is made under the
-        old name gets the same folder from the catalog."""
+        """The files of other tables in this table's folder. A table that was renamed keeps its folder, and the next
+        table that is made under the old name gets the same folder from the catalog."""
+        # Only metadata files that this table doesn't name can be another table's, and only they tell which table.
         unnamed = [file for file in listing if file.version is not None and file.path not in named.all]
         new = [file for file in unnamed if file.path not in self._owners]
         system = self._system(self.table.location())
@@ -110,12 +116,13 @@ class StoredFiles:
                 of_tables.setdefault(str(owner), []).append(metadata_file)
         paths = {file.path for files in of_tables.values() for file in files}
         for foreign in of_tables.values():
+            # The newest one names all that the other table has, and its log names the older ones.
             paths |= self._named_by(max(foreign, key=lambda file: (file.version or 0, file.path)))
         return frozenset(paths)
 
     def check(self, listing: Sequence[StoredFile], named: NamedFiles) -> None:
-        """Refuse to go on where a file that readers need isn't in the listing: then the names in the metadata can't be compared with
-        those in the storage, and every file would look unnamed."""
+        """Refuse to go on where a file that readers need isn't in the listing: then the names in the metadata can't be
+        compared with those in the storage, and every file would look unnamed."""
         missing = sorted(filter(self._is_ours, named.live - {file.path for file in listing}))
         if missing:
             raise WrongShape(
@@ -132,6 +139,8 @@ class StoredFiles:
         )
 
         def one(file: StoredFile) -> str | None:
+            # A last look before the deletion, in case a plan was made from other names: a deleted file never comes
+            # back.
             if not self._is_ours(file.path):
                 raise ValueError(f"{file.path} isn't a file of Headrace in a folder of the table")
             try:
@@ -151,13 +160,15 @@ class StoredFiles:
     # --- what the metadata names ------------------------------------------------------------------------------
 
     def _of_snapshot(self, snapshot: Snapshot, *, must_exist: bool) -> frozenset[str]:
-        """The manifest list of a snapshot, its manifests, and all files that these name. Other engines delete the manifest lists of
-        snapshots that they expire, so that those of former snapshots may be gone."""
+        """The manifest list of a snapshot, its manifests, and all files that these name. Other engines delete the
+        manifest lists of snapshots that they expire, so that those of former snapshots may be gone."""
         paths_named = {self._path(snapshot.manifest_list)} if snapshot.manifest_list else set()
         try:
             for manifest in snapshot.manifests(self.table.io):
                 paths_named |= {self._path(manifest.manifest_path)}
+                # A manifest never changes, and most of them are in each snapshot: each is read once in a look.
                 if manifest.manifest_path not in self._entries:
+                    # Entries of removed files, too: an older snapshot may still name such a file by this manifest only.
                     entries = manifest.fetch_manifest_entry(self.table.io, discard_deleted=False)
                     paths = frozenset(self._path(entry.data_file.file_path) for entry in entries)
                     self._entries[manifest.manifest_path] = paths

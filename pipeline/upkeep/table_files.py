@@ -1,5 +1,5 @@
-"""The files of the lake table and of the lineage table on Iceberg, and the memory of those that nothing names: for each table a small
-JSON file beside the state files."""
+"""The files of the lake table and of the lineage table on Iceberg, and the memory of those that nothing names: for each
+table a small JSON file beside the state files."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ class IcebergFiles(TableFiles):
         files = StoredFiles(table, self._lake.states, self._entries, self._owners)
         try:
             with asking(f"the storage of {self._lake.identifier}"):
-                # In this order: a file of the newest snapshot was there before the listing, so that the listing has to show it.
+                # In this order: a file of the newest snapshot was there before the listing, so that the listing has to
+                # show it.
                 named = files.named()
                 listing = files.listing()
                 foreign = files.of_others(listing, named)
         except ArrowException as error:
             raise Unreachable(f"the storage of {self._lake.identifier} can't be read now: {error}") from error
+        # A listing that lacks what readers need can't show what nobody needs.
         files.check(listing, named)
         return FilesLook(listing, named.all | foreign, is_frozen=is_frozen(files.table.metadata))
 
@@ -52,7 +54,8 @@ class IcebergFiles(TableFiles):
             since = {str(path): timedelta(seconds=float(age)) for path, age in document["unnamed"].items()}
             return Unnamed(datetime.fromisoformat(document["looked"]), since)
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-            # Missing at the first look. Damaged if a process died while it wrote the file: then all files wait once more.
+            # Missing at the first look. Damaged if a process died while it wrote the file: then all files wait once
+            # more.
             return Unnamed()
 
     def remember(self, memory: Unnamed) -> None:
@@ -85,7 +88,8 @@ class IcebergFiles(TableFiles):
 
 
 class LineageFiles(IcebergFiles):
-    """The files of the lineage table. A recording that was paused for days is refused by the fence, and writes its files anew."""
+    """The files of the lineage table. A recording that was paused for days is refused by the fence, and writes its
+    files anew."""
 
     def __init__(self, lineage: IcebergLineage) -> None:
         super().__init__(lineage.lake)
@@ -99,8 +103,8 @@ class LineageFiles(IcebergFiles):
 
 
 class QuarantineFiles(IcebergFiles):
-    """The files of a quarantine table. A commit of the typed table decides about them, so that such a commit is fenced as well, and what it has
-    decided is carried out before anything counts as unnamed."""
+    """The files of a quarantine table. A commit of the typed table decides about them, so that such a commit is fenced
+    as well, and what it has decided is carried out before anything counts as unnamed."""
 
     def __init__(self, quarantine: IcebergTable, typed: IcebergTable, settle: Callable[[], object]) -> None:
         super().__init__(quarantine)
@@ -108,6 +112,8 @@ class QuarantineFiles(IcebergFiles):
         self._settle = settle
 
     def fence(self) -> None:
+        # The typed table first: from then on no commit of it that was prepared before can decide about files of the
+        # quarantine table.
         self._typed.carry()
         self._settle()
         super().fence()

@@ -1,11 +1,14 @@
-"""The upkeep of the lake table: drop the days before the retention, compact data files, expire snapshots, delete files without a name.
+"""The upkeep of the lake table: drop the days before the retention, compact data files, expire snapshots, delete files
+without a name.
 
-    carry the positions -> drop days -> compact -> expire what is left to expire -> delete what nothing names, of the lake table and of the
-    lineage table
+    carry the positions -> drop days -> compact -> expire what is left to expire -> delete what nothing names, of the
+    lake table and of the lineage table
 
-The positions are carried on where other engines' snapshots lie above them: nothing else does so for a typed table at rest.
+The positions are carried on where other engines' snapshots lie above them: nothing else does so for a typed table at
+rest.
 
-Each of these goes on where another one has failed, foreseen or not; the report has what failed. `pipeline/upkeep/delete.py` has the last one.
+Each of these goes on where another one has failed, foreseen or not; the report has what failed.
+`pipeline/upkeep/delete.py` has the last one.
 """
 
 from __future__ import annotations

@@ -10,26 +10,25 @@ nothing more. The lake table is only read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 
-from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.landing.landing import Proposal, RangeRefused
 from headrace.pipeline.core.ledger.arrivals import Days
-from headrace.pipeline.core.ledger.author import Arrivals, Author
 from headrace.pipeline.core.ledger.belonging import what_to_do
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Range
-from headrace.pipeline.core.ledger.story import Story, story_of
+from headrace.pipeline.core.ledger.story import story_of
 from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.errors import Transient, Unknown, WrongShape, WrongStream
-from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.errors import HeadraceError, Transient, Unknown, WrongShape, WrongStream
 from headrace.pipeline.typed.account import account
-from headrace.pipeline.typed.known_files import KnownFiles
+from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
 from headrace.pipeline.typed.next_wave import plan_next
 from headrace.pipeline.typed.ports import SourceLook
-from headrace.pipeline.typed.values import Parsed, WaveLimits, WavePlan
+from headrace.pipeline.typed.values import WavePlan
+from headrace.pipeline.typed.wave_engine import StagedWave, accounted_ranges
 from headrace.pipeline.windows.copy_plan import (
     beginnings,
     is_done,
@@ -39,64 +38,32 @@ from headrace.pipeline.windows.copy_plan import (
     wishes_of,
 )
 from headrace.pipeline.windows.days import days_of, within
-from headrace.pipeline.windows.ports import ReplayPorts, WindowStore
+from headrace.pipeline.windows.ports import ReplayPorts
 from headrace.pipeline.windows.read_stream import WindowReading, ranges_of
-from headrace.pipeline.windows.window import ReplayWindow, filter_of
-from headrace.pipeline.windows.windows import note_done, to_work_on
+from headrace.pipeline.windows.waves import WindowWaves
+from headrace.pipeline.windows.window import ReplayWindow, Stretch, filter_of
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayedWave:
-    """What a wave did, for people."""
+class _Stretches:
+    """A wave of records that the lake table lacks, from the stream."""
 
-    rows: int = 0
-    snapshot: int | None = None
-    """None where nothing of the window was left to copy."""
-    is_last: bool = True
-    notes: tuple[str, ...] = ()
-    is_read: bool = False
-    """Whether its records came from the stream."""
-
-    def __str__(self) -> str:
-        if self.is_read:
-            return f"{counted(self.rows, 'row')} read from the stream"
-        return "nothing left to copy" if self.snapshot is None else f"{counted(self.rows, 'row')} copied"
+    window: ReplayWindow
+    lacking: Mapping[ShardKey, Stretch]
+    positions: Positions
+    """Those of the window's table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replaying:
+class Replaying(WindowWaves[WavePlan | _Stretches]):
     """The copying of one window into a table of its own, in waves."""
 
-    id: str
-    """The id of the window."""
-    windows: WindowStore
     ports: ReplayPorts
     reading: WindowReading
-    limits: WaveLimits
-    clock: Clock
-    run: str
-    on_step: Callable[[str], None] = lambda _: None
-    """For tests: called between the steps of a wave."""
-    known: KnownFiles = field(default_factory=KnownFiles)
-    """What earlier waves of this process have found in files of the lake table."""
     days: dict[str, Days] = field(default_factory=dict)
     """What earlier waves of this process have found about the window's days."""
 
-    def waves(self, *, at_most: timedelta | None = None) -> Iterator[ReplayedWave]:
-        """Wave after wave until the window is copied, or until the first wave that ends after `at_most`. At least one
-        wave."""
-        began = self.clock.monotonic()
-        while True:
-            wave = self.wave()
-            is_late = at_most is not None and self.clock.monotonic() - began > at_most.total_seconds()
-            if wave.is_last:
-                note_done(self.windows, self.id, by=self.run)
-                wave = replace(wave, notes=(*wave.notes, *self._shortfall()))
-            yield wave
-            if wave.is_last or is_late:
-                return
-
-    def wave(self) -> ReplayedWave:
+    def plan(self) -> WavePlan | _Stretches | Wave:
         window = self.window()
         source, table = self.ports.source, self.ports.table
         if not source.exists():
@@ -117,16 +84,45 @@ class Replaying:
             known=self.known,
             others=False,
         )
-        self.on_step("planned")
-        if not plan.ranges:
-            return self._read(window, positions)
+        if plan.ranges:
+            return plan
+        # Only what the lake table lacks: the rest would spend the shards' limits on rows that it has.
+        lacking = stretches_of(window, positions)
+        return _Stretches(window, lacking, positions) if lacking else Wave(Does.COPY)
+
+    def stage(self, plan: WavePlan | _Stretches) -> StagedWave:
+        return self._read(plan) if isinstance(plan, _Stretches) else self._copy(plan)
+
+    def _copy(self, plan: WavePlan) -> StagedWave:
         parsed = self.ports.copier.copy(plan)
-        self.on_step("staged")
-        # A person may have cancelled the window while its rows were copied.
-        self.window()
-        snapshot = self._commit(plan, parsed)
-        self.on_step("committed")
-        return ReplayedWave(plan.rows, snapshot, plan.is_last)
+        # Nothing may drop rows of a copy: each row that was looked at has to come back.
+        accounts = account(plan, parsed, dropped_as="", version="", schema=0)
+        ranges = accounted_ranges(Kind.COPIED, plan, accounts, parsed.files, run=self.run, code=None)
+        done = wave_of(Does.COPY, plan.rows, accounts.values(), is_last=plan.is_last)
+        return StagedWave(self.ports.table, Proposal(tuple(ranges), parsed.files, whole=True), done)
+
+    def _read(self, plan: _Stretches) -> StagedWave:
+        table = self.ports.table
+        manifest = self.reading.read(self.id, plan.lacking, plan.positions, table.staging_spec())
+        ranges = ranges_of(manifest, run=self.run)
+        rows = sum(landed_range.rows for landed_range in ranges)
+        notes = tuple(
+            f"{landed_range.key}: {landed_range.why}" for landed_range in ranges if landed_range.why
+        )
+
+        def follow(wave: Wave) -> Wave:
+            # After the commit: what was read of the other shards needn't be read again.
+            if failed := next((staged for staged in manifest.staged if staged.error), None):
+                raise Transient(
+                    f"{failed.error}. Other records of the window {self.id} that were read are committed, "
+                    "and no position of the lake table moved; run the window again. If this goes on, make a new "
+                    "window, which tells what is out of reach"
+                )
+            after = table.load().positions
+            return replace(wave, is_last=all(is_done(planned, after) for planned in plan.window.ranges))
+
+        proposal = Proposal(ranges, manifest.files, whole=True) if ranges else None
+        return StagedWave(table, proposal, Wave(Does.READ, rows, rows, notes=notes), follow)
 
     def _days(self, window: ReplayWindow) -> Days:
         """The days on which the window's records arrived. They stay the same, and reading all ledgers of its shards
@@ -135,55 +131,18 @@ class Replaying:
             self.days[self.id] = days_of(window, story_of(self.ports.landed.entries(filter_of(window))))
         return self.days[self.id]
 
-    def _read(self, window: ReplayWindow, positions: Positions) -> ReplayedWave:
-        """A wave of records that the lake table lacks, from the stream. `at`: the positions of the window's table."""
-        table = self.ports.table
-        # Only what the lake table lacks: the rest would spend the shards' limits on rows that it has.
-        stretches = stretches_of(window, positions)
-        if not stretches:
-            return ReplayedWave()
-        manifest = self.reading.read(self.id, stretches, positions, table.staging_spec())
-        self.on_step("staged")
-        self.window()
-        ranges = ranges_of(manifest, run=self.run)
-        snapshot = self._land(Proposal(ranges, manifest.files, whole=True)) if ranges else None
-        self.on_step("committed")
-        # After the commit: what was read of the other shards needn't be read again.
-        failed = next((staged for staged in manifest.staged if staged.error), None)
-        if failed is not None:
-            raise Transient(
-                f"{failed.error}. Other records of the window {self.id} that were read are committed, "
-                "and no position of the lake table moved; run the window again. If this goes on, make a new window, "
-                "which tells what is out of reach"
-            )
-        notes = tuple(
-            f"{landed_range.key}: {landed_range.why}" for landed_range in ranges if landed_range.why
-        )
-        after = table.load().positions
-        is_last = all(is_done(planned, after) for planned in window.ranges)
-        return ReplayedWave(
-            sum(landed_range.rows for landed_range in ranges), snapshot, is_last, notes, is_read=True
-        )
-
-    def window(self) -> ReplayWindow:
-        return to_work_on(self.windows, self.id)
-
     def _look(self, window: ReplayWindow) -> SourceLook:
         look, landed = self.ports.source.look(), None
         if lacks_position(window, look.positions):
             landed = story_of(self.ports.landed.entries(filter_of(window)))
             # Ranges may have landed since the first look: then it lacks their rows.
             look = self.ports.source.look()
-        self._check(window, look.positions, landed)
-        return look
-
-    def _check(self, window: ReplayWindow, source: Positions, landed: Story | None) -> None:
-        target = self.ports.table.load().positions
-        if reasons := list(why_not(window, source, target, landed)):
+        if reasons := list(why_not(window, look.positions, self.ports.table.load().positions, landed)):
             raise WrongShape(
                 f"the window {window.id} can't be copied: {reasons[0]}. Nothing was copied; "
                 "let the lake table land these records again, or make a new window"
             )
+        return look
 
     def _begin(self, window: ReplayWindow, source: Positions) -> None:
         """Bring the window's table to where the window begins. Where another run has done so meanwhile, this does
@@ -196,37 +155,16 @@ class Replaying:
             self.ports.table.commit(Proposal(ranges, origins=origins, whole=True))
             self.on_step("begun")
 
-    def _commit(self, plan: WavePlan, parsed: Parsed) -> int | None:
-        # Nothing may drop rows of a copy: each row that was looked at has to come back.
-        accounts = account(plan, parsed, dropped_as="", version="", schema=0)
-        ranges = tuple(
-            Author(self.run).range(
-                Kind.COPIED,
-                planned.key,
-                planned.after,
-                planned.upto,
-                rows=accounts[planned.key].parsed,
-                bytes=planned.bytes,
-                arrivals=Arrivals(planned.oldest, planned.newest),
-                files=parsed.files,
-            )
-            for planned in plan.ranges
+    def refusal(self, refused: Sequence[RangeRefused]) -> HeadraceError:
+        if strange := next((refusal for refusal in refused if refusal.fatal), None):
+            return WrongStream(f"{strange.range.key}: {what_to_do(strange.why)}")
+        return Transient(
+            f"another run has copied records of the window {self.id} meanwhile: {refused[0].range.key}: "
+            f"{refused[0].why}. Nothing of this wave was committed; run the window again, "
+            "and it goes on after the other run's records"
         )
-        return self._land(Proposal(ranges, parsed.files, whole=True))
 
-    def _land(self, proposal: Proposal) -> int | None:
-        committed = self.ports.table.commit(proposal)
-        if refused := committed.landing.refused:
-            if strange := next((refusal for refusal in refused if refusal.fatal), None):
-                raise WrongStream(f"{strange.range.key}: {what_to_do(strange.why)}")
-            raise Transient(
-                f"another run has copied records of the window {self.id} meanwhile: {refused[0].range.key}: "
-                f"{refused[0].why}. Nothing of this wave was committed; run the window again, "
-                "and it goes on after the other run's records"
-            )
-        return committed.snapshot
-
-    def copied(self) -> int:
+    def rows_done(self) -> int:
         """Rows of the window's table that were copied, by its ledgers."""
         return sum(copied_range.rows for copied_range in self._ranges(Kind.COPIED))
 
@@ -248,8 +186,8 @@ class Replaying:
                 landed_range for page in pages for landed_range in page.ranges if landed_range.kind is kind
             )
 
-    def _shortfall(self) -> Iterator[str]:
-        window, copied = self.window(), self.copied()
+    def notes_at_end(self, window: ReplayWindow) -> Iterator[str]:
+        copied = self.rows_done()
         # The ledgers state rows for whole ranges only, so of a window that cuts one the number isn't known.
         if window.is_whole and copied != window.rows:
             why = (

@@ -103,17 +103,8 @@ def make_window(
             outcomes = {step: stretch_in(window_range, step, came, reach) for step in inside if step in lacks}
             stretches = {step: stretch for step, stretch in outcomes.items() if isinstance(stretch, Stretch)}
             copied = [step for step in inside if step not in stretches]
-            ranges.append(
-                replace(
-                    window_range,
-                    rows=sum(step.range.rows for step in copied),
-                    bytes=sum(step.range.bytes for step in copied),
-                    stretches=tuple(stretches[step] for step in lacks if step in stretches),
-                    # How many rows aggregates have become in a part of the window isn't known.
-                    is_whole=window_range.is_whole
-                    and not any(_cuts(window_range, step, stretches) for step in inside),
-                )
-            )
+            read = {step: stretches[step] for step in lacks if step in stretches}
+            ranges.append(_counted(window_range, copied, inside, read))
             days += [first_day(step) for step in copied if step in came and step.range.rows]
             unread = {step: why for step, why in outcomes.items() if isinstance(why, str)}
             missing += _missing(key, copied, story, kept_from, unread)
@@ -126,6 +117,20 @@ def make_window(
             if _is_twice(window_range, story.steps.get(key, ())):
                 twice.append(key)
     return Made(tuple(_with_parents(ranges, story)), tuple(missing), min(days, default=None), tuple(twice))
+
+
+def _counted(
+    window_range: WindowRange, copied: Iterable[Step], inside: Iterable[Step], read: Mapping[Step, Stretch]
+) -> WindowRange:
+    """The range with the rows of what is copied, and with what is read from the stream."""
+    return replace(
+        window_range,
+        rows=sum(step.range.rows for step in copied),
+        bytes=sum(step.range.bytes for step in copied),
+        stretches=tuple(read.values()),
+        # How many rows aggregates have become in a part of the window isn't known.
+        is_whole=window_range.is_whole and not any(_cuts(window_range, step, read) for step in inside),
+    )
 
 
 def grown(window: ReplayWindow, story: Story) -> ReplayWindow:

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.pipeline.ports.landing import LandingTable
-from headrace.pipeline.typed.ports import ParsedTable, SourceTable, Surveyor, TypedPorts
+from headrace.pipeline.typed.ports import ParsedTable, SourceTable, Surveyor
 
 if TYPE_CHECKING:
     from headrace.pipeline.core.shards.shard import HashRange
     from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-    from headrace.pipeline.ports.base import Ids
+    from headrace.pipeline.ports.base import Clock, Ids
     from headrace.pipeline.ports.lineage import LineageTable
     from headrace.pipeline.ports.reading import ShardSource
     from headrace.pipeline.ports.staging import Stage
+    from headrace.pipeline.settings.parse_block import ParseSettings
+    from headrace.pipeline.typed.ports import ParsePorts
     from headrace.pipeline.typed.values import Bound, Parsed, SourceFile, WavePlan
     from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word
 
@@ -85,9 +87,11 @@ class ReplayPorts:
     """The ledgers of the lake table."""
 
 
-class WindowPorts(TypedPorts, Protocol):
-    """The ports of an application that windows need, each made when it is first needed. A window may replace rows of a
-    typed table."""
+class WindowPorts(Protocol):
+    """The ports of an application that windows need, each made when it is first needed."""
+
+    @property
+    def clock(self) -> Clock: ...
 
     @property
     def ids(self) -> Ids: ...
@@ -96,7 +100,16 @@ class WindowPorts(TypedPorts, Protocol):
         """`user`: the duty that asks. Each user has a source of its own, with its own shard iterators."""
         ...
 
+    def lineage(self, writer: str) -> LineageTable:
+        """`writer`: the name of the duty or run that records, for the lineage table's history."""
+        ...
+
     def windows(self) -> WindowStore: ...
+
+    def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
+        """What a replacement of rows of a typed table needs. `run`: the id of the run that parses, for the tables'
+        history."""
+        ...
 
     def replaying(self, window: str, run: str) -> ReplayPorts:
         """`window`: the id of a window. `run`: the id of the run that copies, for the history of the window's table."""

@@ -12,36 +12,33 @@ no position of a shard moves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.landing.landing import Proposal, RangeRefused
 from headrace.pipeline.core.landing.valid_through_text import time_text
-from headrace.pipeline.core.ledger.accounting import Accounting, all_dropped, read_accounting
-from headrace.pipeline.core.ledger.author import Arrivals, Author
-from headrace.pipeline.core.ledger.batch import StagedFile, TakenFile
+from headrace.pipeline.core.ledger.accounting import Accounting, read_accounting
+from headrace.pipeline.core.ledger.author import Author
+from headrace.pipeline.core.ledger.batch import TakenFile
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.generation import chain_of, next_link
-from headrace.pipeline.core.ledger.ledger import DONE_ANEW, Kind, LedgerEntry, Range
+from headrace.pipeline.core.ledger.ledger import DONE_ANEW, Kind, Range
 from headrace.pipeline.core.ledger.story import Story, story_of
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
-from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import BadSetting, Transient, Unknown, WrongShape
-from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.account import account, why_stop
-from headrace.pipeline.typed.known_files import KnownFiles
+from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
 from headrace.pipeline.typed.next_wave import plan_next
-from headrace.pipeline.typed.ports import Leaver, ParsePorts, SourceLook
+from headrace.pipeline.typed.ports import ParsePorts, Parser, SourceLook
 from headrace.pipeline.typed.quarantine.settle import Settling
-from headrace.pipeline.typed.values import Parsed, SurveyOrder, WaveLimits, WavePlan, Wishes
+from headrace.pipeline.typed.values import Parsed, SurveyOrder, WavePlan, Wishes
+from headrace.pipeline.typed.wave_engine import StagedWave, accounted_ranges
 from headrace.pipeline.windows.copy_plan import wishes_of
 from headrace.pipeline.windows.days import days_of, within
 from headrace.pipeline.windows.make import grown
-from headrace.pipeline.windows.ports import WindowStore
 from headrace.pipeline.windows.replace_plan import (
     Leaving,
     check_copied,
@@ -52,41 +49,14 @@ from headrace.pipeline.windows.replace_plan import (
     for_quarantine,
     is_carried_out,
     leaving_of,
-    replays_of,
+    replayed_ranges,
     survey_order_of,
     whole_order,
     why_not_replaced,
     with_removed,
 )
+from headrace.pipeline.windows.waves import WindowWaves
 from headrace.pipeline.windows.window import ReplayWindow, filter_of
-from headrace.pipeline.windows.windows import note_done, to_work_on
-
-
-@dataclass(frozen=True, slots=True)
-class ReplacedWave:
-    """What a wave did, for people."""
-
-    rows: int = 0
-    """Rows of the lake table that were parsed again."""
-    parsed: int = 0
-    quarantined: int = 0
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    removed: int = 0
-    """Older rows that left the typed table and its quarantine table."""
-    snapshot: int | None = None
-    """None where nothing of the window was left to replace."""
-    is_last: bool = True
-    notes: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        if self.snapshot is None:
-            return "nothing left to replace"
-        dropped = "".join(f", {rows:,} dropped by {why}" for why, rows in self.dropped.items())
-        summary = (
-            f"{counted(self.rows, 'row')} parsed again: {self.parsed:,} parsed, {self.quarantined:,} set "
-            f"aside{dropped}"
-        )
-        return f"{summary}, in the place of {counted(self.removed, 'older row')}"
 
 
 def check_replaceable(target: ParseSettings) -> None:
@@ -99,43 +69,31 @@ def check_replaceable(target: ParseSettings) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Replacement:
+    """What a wave replaces: looks at all tables, and what the wave takes of them."""
+
+    window: ReplayWindow
+    rows: WavePlan
+    """The rows of the lake table that are parsed again."""
+    typed: Leaving
+    aside: Leaving
+    typed_look: SourceLook
+    aside_look: SourceLook
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replacing:
+class Replacing(WindowWaves[_Replacement]):
     """The replacement of a window's rows in one typed table and its quarantine table, in waves."""
 
-    id: str
-    """The id of the window."""
-    windows: WindowStore
     settings: ParseSettings
     ports: ParsePorts
     settling: Settling
     landings: LineageTable
     """The ledgers of the lake table."""
-    limits: WaveLimits
-    clock: Clock
-    run: str
-    on_step: Callable[[str], None] = lambda _: None
-    """For tests: called between the steps of a wave."""
-    known: KnownFiles = field(default_factory=KnownFiles)
-    """What earlier waves of this process have found in files of the lake table."""
 
-    def waves(self, *, at_most: timedelta | None = None) -> Iterator[ReplacedWave]:
-        """Wave after wave until the window is done, or until the first wave that ends after `at_most`. At least one
-        wave."""
-        began = self.clock.monotonic()
-        self._check_whole()
-        while True:
-            wave = self.wave()
-            if wave.is_last:
-                note_done(self.windows, self.id, by=self.run)
-                wave = replace(wave, notes=(*wave.notes, *self._to_be_made_anew()))
-            yield wave
-            is_late = at_most is not None and self.clock.monotonic() - began > at_most.total_seconds()
-            if wave.is_last or is_late:
-                return
-
-    def wave(self) -> ReplacedWave:
-        window, ports = self._window(), self.ports
+    def plan(self) -> _Replacement | Wave:
+        window, ports = self.window(), self.ports
         # What a commit has decided, maybe one of an older version of the code, is carried out first.
         self.settling.settle()
         # The quarantine table first. The generations of the commit begin where this look found them, so that nothing
@@ -150,21 +108,23 @@ class Replacing:
         story = story_of(self.landings.entries(filter_of(window)))
         # For each wave: a person may move a position back at any time.
         check_once(window, story)
-        days = days_of(window, story)
-        self._check(window, look.positions, typed_look.positions)
+        if reasons := list(why_not_replaced(window, look.positions, typed_look.positions)):
+            raise WrongShape(
+                f"the rows of the window {window.id} can't be replaced: {reasons[0]}. Nothing of this wave was replaced"
+            )
         if not is_carried_out(window, typed_look.positions, aside_look.positions):
             raise self._too_late("the quarantine table is still to follow it")
-        plan = plan_next(
+        rows = plan_next(
             wishes_of(window, done),
-            within(look.files, days),
+            within(look.files, days := days_of(window, story)),
             surveyor=ports.parser,
             limits=self.limits,
             known=self.known,
             others=False,
         )
-        if not plan.ranges:
-            return ReplacedWave()
-        order = [(planned.key, planned.after, planned.upto) for planned in plan.ranges]
+        if not rows.ranges:
+            return Wave(Does.REPLACE)
+        order = [(planned.key, planned.after, planned.upto) for planned in rows.ranges]
         # A row of each of the tables tells when its record arrived.
         typed, aside = (
             self._leaving(
@@ -172,34 +132,37 @@ class Replacing:
             )
             for leaver, table_look in ((ports.typed.leaver, typed_look), (ports.redriver, aside_look))
         )
-        check_covered(plan, typed, aside)
-        self.on_step("planned")
-        parsed, accounts = self._parsed(plan, window)
+        check_covered(rows, typed, aside)
+        return _Replacement(window, rows, typed, aside, typed_look, aside_look)
+
+    def stage(self, plan: _Replacement) -> StagedWave:
+        ports, typed, aside = self.ports, plan.typed, plan.aside
+        parsed, accounts = self._parsed(plan.rows, plan.window)
         exchanged = with_removed(accounts, self.id, typed=typed, aside=aside)
-        copied = self._copied(ports.typed.leaver, typed, plan, typed_look.positions)
-        kept_aside = self._copied(ports.redriver, aside, plan, aside_look.positions)
-        self.on_step("staged")
-        # A person may have cancelled the window while its rows were parsed.
-        self._window()
+        copied = self._copied(ports.typed.leaver, typed, plan.rows, plan.typed_look.positions)
+        kept_aside = self._copied(ports.redriver, aside, plan.rows, plan.aside_look.positions)
         generations = for_quarantine(exchanged, parsed, kept_aside, aside)
-        snapshot = self._commit(
-            Proposal(
-                (
-                    # Files alone can't guard this commit, because a range without rows has none. The generations do, by
-                    # the compare-and-swap of positions.
-                    *self._replays(plan, parsed, exchanged),
-                    *self._generations(aside_look.positions, generations),
-                ),
-                (*parsed.files, *_of(plan, copied.aside)),
-                whole=True,
-                also=(*parsed.aside, *kept_aside.aside),
-                taken=tuple(TakenFile(file.path, aside_look.at) for file in aside.files),
-                gone=tuple(file.path for file in typed.files),
-            )
+        # Files alone can't guard this commit, because a range without rows has none. The generations do, by the
+        # compare-and-swap of positions.
+        ranges = (
+            *accounted_ranges(
+                Kind.REPLAY, plan.rows, exchanged, parsed.files, run=self.run, code=ports.code()
+            ),
+            *self._generations(plan.aside_look.positions, generations),
         )
-        self.on_step("committed")
-        self.settling.settle()
-        return _wave_of(plan, exchanged, snapshot)
+        # Files with rows that stay, maybe of shards of which the commit has no range: they land with it as a whole.
+        shards = frozenset(planned.key for planned in plan.rows.ranges)
+        whole = (replace(staged, shards=shards) for staged in copied.aside)
+        proposal = Proposal(
+            ranges,
+            (*parsed.files, *whole),
+            whole=True,
+            also=(*parsed.aside, *kept_aside.aside),
+            taken=tuple(TakenFile(file.path, plan.aside_look.at) for file in aside.files),
+            gone=tuple(file.path for file in typed.files),
+        )
+        done = wave_of(Does.REPLACE, plan.rows.rows, exchanged.values(), is_last=plan.rows.is_last)
+        return StagedWave(ports.table, proposal, done, self.settling.after)
 
     def _parsed(self, plan: WavePlan, window: ReplayWindow) -> tuple[Parsed, dict[ShardKey, Accounting]]:
         """The rows that the present code makes of the wave's records, and what became of each."""
@@ -214,18 +177,15 @@ class Replacing:
             )
         return parsed, accounts
 
-    def replaced(self) -> int:
+    def rows_done(self) -> int:
         """Rows of the lake table that were parsed again for the window, by the ledgers of the typed table."""
         return sum(read_accounting(replayed.account).rows for replayed in self._replaced_ranges())
 
     def _replaced_ranges(self) -> Iterator[Range]:
-        if not self.ports.table.exists():
-            return
-        for entry in self.ports.lineage.entries(RangeFilter(kinds=DONE_ANEW)):
-            if isinstance(entry, LedgerEntry):
-                yield from replays_of(entry.page, self.id).ranges
+        if self.ports.table.exists():
+            yield from replayed_ranges(self.ports.lineage.entries(RangeFilter(kinds=DONE_ANEW)), self.id)
 
-    def _to_be_made_anew(self) -> Iterator[str]:
+    def notes_at_end(self, window: ReplayWindow) -> Iterator[str]:
         """What other tables still have, and which part of them has to be made anew."""
         ranges = tuple(self._replaced_ranges())
         oldest = min((replayed.first_arrival for replayed in ranges if replayed.first_arrival), default=None)
@@ -236,13 +196,10 @@ class Replacing:
                 f"make them anew for records that arrived from {time_text(oldest)} to {time_text(newest)}"
             )
 
-    def _window(self) -> ReplayWindow:
-        return to_work_on(self.windows, self.id)
-
-    def _check_whole(self) -> None:
-        """Before the first wave: whether the lake table still has all rows of the window."""
+    def begin(self) -> None:
+        """Check whether the lake table still has all rows of the window."""
         check_replaceable(self.settings)
-        window, ports = self._window(), self.ports
+        window, ports = self.window(), self.ports
         if not ports.source.exists():
             raise Unknown(
                 f"the lake table doesn't exist, so that nothing of the window {self.id} can be parsed"
@@ -275,13 +232,7 @@ class Replacing:
                 return look, story
             before = story
 
-    def _check(self, window: ReplayWindow, source: Positions, target: Positions) -> None:
-        if reasons := list(why_not_replaced(window, source, target)):
-            raise WrongShape(
-                f"the rows of the window {window.id} can't be replaced: {reasons[0]}. Nothing of this wave was replaced"
-            )
-
-    def _leaving(self, leaver: Leaver, look: SourceLook, order: SurveyOrder) -> Leaving:
+    def _leaving(self, leaver: Parser, look: SourceLook, order: SurveyOrder) -> Leaving:
         self._check_deletes(f"{self.settings.table} or its quarantine table", look, order)
         return leaving_of(look.files, leaver.survey(order).pieces if order.files else ())
 
@@ -294,30 +245,13 @@ class Replacing:
                 "Nothing of this wave was replaced; let that engine run its rewrite_data_files"
             )
 
-    def _copied(self, leaver: Leaver, leaving: Leaving, plan: WavePlan, positions: Positions) -> Parsed:
+    def _copied(self, leaver: Parser, leaving: Leaving, plan: WavePlan, positions: Positions) -> Parsed:
         if not leaving.staying:
             return Parsed()
         streams = tuple(sorted({key.stream for key in positions.shards}))
         copied = leaver.copy_unselected(leaving.files, [planned.bound for planned in plan.ranges], streams)
         check_copied(leaving, copied)
         return copied
-
-    def _replays(
-        self, plan: WavePlan, parsed: Parsed, accounts: Mapping[ShardKey, Accounting]
-    ) -> Iterator[Range]:
-        code = self.ports.code()
-        for planned in plan.ranges:
-            yield Author(self.run).range(
-                Kind.REPLAY,
-                planned.key,
-                planned.after,
-                planned.upto,
-                rows=accounts[planned.key].parsed,
-                bytes=planned.bytes,
-                arrivals=Arrivals(planned.oldest, planned.newest),
-                files=parsed.files,
-                account=replace(accounts[planned.key], code=code).text(),
-            )
 
     # One number for a shard, which redrives count as well: both decide about the same rows, and have to exclude each
     # other.
@@ -328,11 +262,8 @@ class Replacing:
                 Kind.GENERATION, chain_of(key), before, next_link(before), account=accounting.text()
             )
 
-    def _commit(self, proposal: Proposal) -> int | None:
-        committed = self.ports.table.commit(proposal)
-        if refused := committed.landing.refused:
-            raise self._too_late(refused[0].why)
-        return committed.snapshot
+    def refusal(self, refused: Sequence[RangeRefused]) -> Transient:
+        return self._too_late(refused[0].why)
 
     def _too_late(self, why: str) -> Transient:
         return Transient(
@@ -340,23 +271,3 @@ class Replacing:
             "Nothing of this wave was replaced, and no row is lost or doubled; run the window again, "
             "and it goes on with what is left"
         )
-
-
-def _of(plan: WavePlan, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
-    """Files with rows that stay, maybe of shards of which the commit has no range: they land with the commit as a
-    whole."""
-    shards = frozenset(planned.key for planned in plan.ranges)
-    return tuple(replace(staged, shards=shards) for staged in files)
-
-
-def _wave_of(plan: WavePlan, accounts: Mapping[ShardKey, Accounting], snapshot: int | None) -> ReplacedWave:
-    dropped = all_dropped(accounting.dropped for accounting in accounts.values())
-    return ReplacedWave(
-        plan.rows,
-        sum(accounting.parsed for accounting in accounts.values()),
-        sum(accounting.quarantined for accounting in accounts.values()),
-        dropped,
-        sum(sum(accounting.removed) for accounting in accounts.values()),
-        snapshot,
-        plan.is_last,
-    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from headrace.pipeline.core.ledger.accounting import Accounting, read_accounting
 from headrace.pipeline.core.ledger.generation import is_chain
-from headrace.pipeline.core.ledger.ledger import LedgerEntry, LedgerPage, Lost
+from headrace.pipeline.core.ledger.ledger import LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.ledger.story import Story
 from headrace.pipeline.core.shards.position import Position, Positions, reaches
 from headrace.pipeline.core.shards.sort_texts import sort_key_of
@@ -46,13 +46,18 @@ def replays_of(page: LedgerPage, window: str) -> LedgerPage:
     )
 
 
+def replayed_ranges(entries: Iterable[LedgerEntry | Lost], window: str) -> Iterator[Range]:
+    """The ranges of ledgers that are about this window."""
+    for entry in entries:
+        if isinstance(entry, LedgerEntry):
+            yield from replays_of(entry.page, window).ranges
+
+
 def done_up_to(entries: Iterable[LedgerEntry | Lost], window: ReplayWindow) -> Positions:
     """How far the window was done, by the ledgers of the typed table (oldest first); where nothing was, the window's
     beginning."""
     shards = {planned.key: planned.after for planned in window.ranges if planned.after is not None}
-    for entry in entries:
-        if isinstance(entry, LedgerEntry):
-            shards |= {recorded.key: recorded.upto for recorded in replays_of(entry.page, window.id).ranges}
+    shards |= {recorded.key: recorded.upto for recorded in replayed_ranges(entries, window.id)}
     # A later replay of the same range gives the same rows, so that the newest end counts.
     return Positions({}, shards)
 

@@ -17,7 +17,7 @@ from headrace.pipeline.ports.base import Clock, Ids
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.windows.make import Asked, Numbers, make_window
+from headrace.pipeline.windows.make import Asked, Made, Numbers, make_window
 from headrace.pipeline.windows.ports import WindowStore
 from headrace.pipeline.windows.read_stream import reaches_of
 from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word
@@ -65,23 +65,7 @@ class Windowing:
             kept_from=first_kept_day(now, self.settings.upkeep.retention, None),
             reaches=reaches_of(keys, _origins(entries), self.source()) if from_stream else None,
         )
-        if not selection.ranges:
-            raise Unknown(
-                f"the ledgers of the lake table have no range of records for this: {how}. No window was made; "
-                "`headrace lineage` shows all ranges"
-            )
-        if unpack and selection.twice:
-            raise WrongShape(
-                f"the lake table has records of {selection.twice[0]} twice in this window, because a person moved the "
-                "position of the shard back. Nothing was made: which of the two rows of an aggregate is to be taken "
-                "apart can't be told. Choose records that landed once"
-            )
-        if target and selection.twice:
-            raise WrongShape(
-                f"the lake table has records of {selection.twice[0]} twice in this window, because a person moved the "
-                f"position of the shard back. Nothing was made: the rows of {target} would be there twice, too. "
-                "Choose records that landed once"
-            )
+        _check_makeable(selection, how, target=target, unpack=unpack)
         window = ReplayWindow(
             id=self.ids.fresh().replace("-", "")[:_ID_LENGTH].lower(),
             application=self.settings.application,
@@ -98,10 +82,7 @@ class Windowing:
         return window
 
     def find(self, window: str) -> KeptWindow:
-        for kept_window in self.windows.all():
-            if kept_window.window.id == window:
-                return kept_window
-        raise Unknown(f"there is no window {window!r}; `headrace window list` names all windows")
+        return find_window(self.windows, window)
 
     def say(self, window: str, word: Word) -> None:
         """Note a word, unless it is the last one already."""
@@ -109,27 +90,32 @@ class Windowing:
             self.windows.say(window, word, by=self.by)
 
 
-def note_done(windows: WindowStore, window: str, *, by: str) -> None:
-    """Note that all of a window was copied or replaced, unless that is noted already."""
-    if not any(kept_window.window.id == window and kept_window.is_done for kept_window in windows.all()):
-        windows.say(window, Word.DONE, by=by)
+def _check_makeable(selection: Made, how: str, *, target: str, unpack: bool) -> None:
+    if not selection.ranges:
+        raise Unknown(
+            f"the ledgers of the lake table have no range of records for this: {how}. No window was made; "
+            "`headrace lineage` shows all ranges"
+        )
+    if selection.twice and (unpack or target):
+        why = (
+            "which of the two rows of an aggregate is to be taken apart can't be told"
+            if unpack
+            else f"the rows of {target} would be there twice, too"
+        )
+        raise WrongShape(
+            f"the lake table has records of {selection.twice[0]} twice in this window, because a person moved the "
+            f"position of the shard back. Nothing was made: {why}. Choose records that landed once"
+        )
+
+
+def find_window(windows: WindowStore, window: str, *, nothing: str = "") -> KeptWindow:
+    """`nothing`: what an error says of what was changed."""
+    for kept_window in windows.all():
+        if kept_window.window.id == window:
+            return kept_window
+    raise Unknown(f"there is no window {window!r}{nothing}; `headrace window list` names all windows")
 
 
 def _origins(entries: Iterable[LedgerEntry | Lost]) -> dict[StreamId, Origin]:
     pages = (entry.page for entry in entries if isinstance(entry, LedgerEntry))
     return {stream: origin for page in pages for stream, origin in page.origins}
-
-
-def to_work_on(windows: WindowStore, window: str) -> ReplayWindow:
-    """A window of which the next wave may be committed. Raises Unknown for one that doesn't exist or is cancelled."""
-    match_ = next((kept_window for kept_window in windows.all() if kept_window.window.id == window), None)
-    if match_ is None:
-        raise Unknown(
-            f"there is no window {window!r}. Nothing was changed; `headrace window list` names all windows"
-        )
-    if match_.is_cancelled:
-        raise Unknown(
-            f"the window {window} is cancelled. What was committed before stays; "
-            f"`headrace window run {window} --resume` goes on"
-        )
-    return match_.window

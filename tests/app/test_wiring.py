@@ -38,10 +38,10 @@ class TimedPorts(PortsOf):
 
     @property
     def timer(self) -> Any:
-        return self
+        return self._beating
 
     @contextmanager
-    def beating(self, *_: object, **__: object) -> Iterator[None]:
+    def _beating(self, *_: object) -> Iterator[None]:
         yield
 
 

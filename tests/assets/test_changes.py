@@ -7,12 +7,8 @@ import dagster as dg
 from headrace.assets.changes import by_parsing, by_redoing, by_redriving, by_upkeep
 from headrace.pipeline.core.ledger.live_files import LiveFile
 from headrace.pipeline.settings.model import Settings, StreamSettings
-from headrace.pipeline.typed.quarantine.redrive import Redriven
-from headrace.pipeline.typed.wave import ParsedWave
+from headrace.pipeline.typed.done_wave import Does, Wave
 from headrace.pipeline.upkeep.upkeep import UpkeepReport
-from headrace.pipeline.windows.copy import ReplayedWave
-from headrace.pipeline.windows.replace import ReplacedWave
-from headrace.pipeline.windows.unpack import UnpackedWave
 from headrace.pipeline.windows.window import ReplayWindow, WindowRange
 from tests.lake.samples import NOON, a_key, at
 from tests.typed.parsings import SETTINGS as ORDERS
@@ -30,19 +26,19 @@ WINDOW = ReplayWindow(
 
 
 def test_waves_without_a_commit_leave_no_event():
-    assert list(by_parsing(APPLICATION, ORDERS, [ParsedWave()])) == []
-    assert list(by_redriving(APPLICATION, ORDERS, [Redriven(5, 2)])) == [], "a dry run"
+    assert list(by_parsing(APPLICATION, ORDERS, [Wave(Does.PARSE)])) == []
+    assert list(by_redriving(APPLICATION, ORDERS, [Wave(Does.REDRIVE, 5, 2)])) == [], "a dry run"
     replaces = replace(WINDOW, target="orders")
-    assert list(by_redoing(APPLICATION, replaces, "lake.orders", [ReplacedWave()])) == []
+    assert list(by_redoing(APPLICATION, replaces, "lake.orders", [Wave(Does.REPLACE)])) == []
     assert list(by_upkeep(APPLICATION, UpkeepReport())) == []
 
 
 def test_a_redrive_that_mends_nothing_is_an_observation_because_the_typed_table_is_as_before():
-    (event,) = by_redriving(APPLICATION, ORDERS, [Redriven(5, 0, {"filter": 2}, snapshot=7)])
+    (event,) = by_redriving(APPLICATION, ORDERS, [Wave(Does.REDRIVE, 5, 0, {"filter": 2}, snapshot=7)])
     assert isinstance(event, dg.AssetObservation)
     assert event.asset_key == PARSED
     assert event.metadata["left quarantine"].value == 2
-    (event,) = by_redriving(APPLICATION, ORDERS, [Redriven(5, 1, {"filter": 2}, snapshot=7)])
+    (event,) = by_redriving(APPLICATION, ORDERS, [Wave(Does.REDRIVE, 5, 1, {"filter": 2}, snapshot=7)])
     assert isinstance(event, dg.AssetMaterialization)
     assert {name: value.value for name, value in event.metadata.items()} == {
         "parsed again": 5,
@@ -54,7 +50,7 @@ def test_a_redrive_that_mends_nothing_is_an_observation_because_the_typed_table_
 
 
 def test_a_window_that_replaces_rows_is_an_event_on_its_target_with_rows_and_range():
-    wave = ReplacedWave(rows=9, parsed=9, snapshot=3)
+    wave = Wave(Does.REPLACE, rows=9, landed=9, snapshot=3)
     (event,) = by_redoing(APPLICATION, replace(WINDOW, target="orders"), "lake.orders", [wave])
     assert isinstance(event, dg.AssetMaterialization)
     assert event.asset_key == PARSED
@@ -62,7 +58,7 @@ def test_a_window_that_replaces_rows_is_an_event_on_its_target_with_rows_and_ran
 
 
 def test_a_window_that_takes_aggregates_apart_is_an_event_on_the_partition_of_each_of_its_shards():
-    wave = UnpackedWave(rows=2, made=20, snapshot=3)
+    wave = Wave(Does.UNPACK, rows=2, landed=20, snapshot=3)
     unpacks = replace(WINDOW, unpack=True)
     made = list(by_redoing(APPLICATION, unpacks, "lake.records", [wave]))
     assert [(event.asset_key, event.partition) for event in made] == [
@@ -71,7 +67,10 @@ def test_a_window_that_takes_aggregates_apart_is_an_event_on_the_partition_of_ea
 
 
 def test_a_window_that_is_copied_into_a_table_of_its_own_leaves_no_event():
-    assert list(by_redoing(APPLICATION, WINDOW, "lake.records_window", [ReplayedWave(9, 3)])) == []
+    assert (
+        list(by_redoing(APPLICATION, WINDOW, "lake.records_window", [Wave(Does.COPY, 9, 9, snapshot=3)]))
+        == []
+    )
 
 
 def test_an_upkeep_that_drops_days_is_an_observation_with_the_rows():

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.assets.names import parsed_key
 from headrace.pipeline.building import build_definitions
-from headrace.pipeline.clock import SystemIds, SystemTimer
+from headrace.pipeline.clock import SystemIds, thread_timer
 from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.model import Settings, StreamSettings, TimeSettings
@@ -64,7 +64,7 @@ class PortsOfBeds:
     asked: str = NAMES[0]
     """The target whose ports were asked for last: the lineage that is asked for next is of its lake."""
     ids = SystemIds()
-    timer = SystemTimer()
+    timer = staticmethod(thread_timer)
 
     def parsing(self, target: ParseSettings, _run: str) -> ParsePorts:
         self.asked = target.name

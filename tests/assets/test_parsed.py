@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from headrace.assets.names import parsed_key
-from headrace.pipeline.clock import SystemIds, SystemTimer
+from headrace.pipeline.clock import SystemIds, thread_timer
 from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.model import Settings, StreamSettings
@@ -28,7 +28,7 @@ class PortsOfBed:
 
     bed: Bed
     ids = SystemIds()
-    timer = SystemTimer()
+    timer = staticmethod(thread_timer)
 
     @property
     def clock(self) -> StandingClock:

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from headrace.assets.names import parsed_key
-from headrace.pipeline.clock import SystemIds, SystemTimer
+from headrace.pipeline.clock import SystemIds, thread_timer
 from headrace.pipeline.core.ledger.arrivals import ALL
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.parse_block import ParseSettings
@@ -29,7 +29,7 @@ class PortsOfBed:
 
     bed: ReplaceBed
     ids = SystemIds()
-    timer = SystemTimer()
+    timer = staticmethod(thread_timer)
 
     @property
     def clock(self) -> StandingClock:

@@ -18,14 +18,14 @@ import pytest
 from headrace.pipeline.core.leases.change import Change
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
-from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, move_or_hand_over
+from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, GapRules, move_or_hand_over
 from headrace.pipeline.duties.policy.leader_watch import LeaderWatchMemory
 from headrace.pipeline.duties.policy.memory import PartMemory
 from headrace.pipeline.duties.policy.own_tables import (
-    GapStrategy,
     NoOtherWorkers,
     WorkersBeat,
     alone,
+    by_gap,
     rules_of,
 )
 from headrace.pipeline.duties.policy.policy import (
@@ -88,19 +88,16 @@ class AssignToTheColour:
     """The policy's part that assigns: leases of the other colour's workers move to the colour whose turn it is."""
 
     turn: Turn
-    gap: GapStrategy
+    rules: GapRules
 
-    def assigns(self) -> bool:
-        return True
-
-    def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:
+    def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], passes: int) -> list[Change]:
         names = sorted(scene.living)
         leaving = [row for row in scene.leases if row.holder is not None and row.holder not in scene.living]
         if not names or not leaving:
-            return self.gap.plan_moves(scene, workers, run=run)
+            return by_gap(self.rules)(scene, workers, passes)
         return [
             move_or_hand_over(
-                row, names[n % len(names)], "the colours change", when=scene.now, rules=self.gap.rules
+                row, names[n % len(names)], "the colours change", when=scene.now, rules=self.rules
             )
             for n, row in enumerate(sorted(leaving, key=lambda row: row.key))
             if row.checkpoint_owner is None
@@ -142,7 +139,7 @@ class Coloured(World):
         return replace(
             plain,
             other_workers=OneColourAtATime(self.turn, NoOtherWorkers(times.lease_duration)),
-            strategy=AssignToTheColour(self.turn, GapStrategy(rules_of(self.settings, plain.signs_of_life))),
+            plan_moves=AssignToTheColour(self.turn, rules_of(self.settings, plain.signs_of_life)).plan_moves,
             own_leases=TickCounter(plain.own_leases),
         )
 

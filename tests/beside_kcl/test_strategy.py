@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from headrace.pipeline.beside_kcl.strategy import giving_of
+from headrace.pipeline.beside_kcl.strategy import plan_moves_of
 from headrace.pipeline.core.leases.change import Change
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.sharing.assign_plan import AssignmentInput
@@ -31,7 +31,7 @@ def plan_moves(
 ) -> list[Change]:
     beaten = settings.kcl.heartbeat is Heartbeat.LEASE
     rules = rules_of(settings, LeasesBeat() if beaten else WorkersBeat())
-    return giving_of(settings, rules).plan_moves(scene, workers, run=run)
+    return plan_moves_of(settings, rules)(scene, workers, run)
 
 
 def busy(**cpu: float) -> list[Worker]:

@@ -10,7 +10,7 @@ from headrace.pipeline.cli import main
 from headrace.pipeline.cli.told_dagster import tell_dagster
 from headrace.pipeline.duties.waves.report import Landed
 from headrace.pipeline.settings.file import parse_settings
-from headrace.pipeline.typed.wave import ParsedWave
+from headrace.pipeline.typed.done_wave import Does, Wave
 from tests.dagster.partition_status import partition_statuses
 from tests.duties.scripted_waves import landed
 from tests.typed.parsings import BAD, A, Bed, good
@@ -25,7 +25,7 @@ parse:
 """
 ORDERS = dg.AssetKey(["told", "parsed", "orders"])
 RECORDS = dg.AssetKey(["told", "records"])
-WAVE = ParsedWave(parsed=3, quarantined=1, snapshot=7)
+WAVE = Wave(Does.PARSE, rows=4, landed=3, snapshot=7)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def events(instance: dg.DagsterInstance, key: dg.AssetKey = ORDERS) -> list[dict
     return [{name: value.value for name, value in each.metadata.items()} for each in made]
 
 
-def _parsed(config: Path, *waves: ParsedWave) -> None:
+def _parsed(config: Path, *waves: Wave) -> None:
     settings = parse_settings(config.read_text(), {}, name=str(config)).settings
     tell_dagster(
         config, settings, lambda changes: changes.by_parsing(settings, settings.parse[0], list(waves))

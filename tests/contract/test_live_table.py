@@ -43,7 +43,7 @@ class Made:
     def rewritten(self) -> tuple[Rewritten, ...]:
         now = self.lake.clock.at + timedelta(days=1)
         plan = plan_compaction(self.live.live(), now=now, after=timedelta(hours=1), target=1 << 20)
-        return self.rewriter.rewrite(plan.groups)
+        return self.rewriter(plan.groups)
 
     def numbers(self) -> list[int]:
         """The sequence numbers of main's rows, by the files that are live."""

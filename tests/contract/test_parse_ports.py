@@ -21,7 +21,7 @@ from headrace.pipeline.typed.account import account, aside_name
 from headrace.pipeline.typed.known_files import KnownFiles
 from headrace.pipeline.typed.next_wave import plan_next
 from headrace.pipeline.typed.plan import plan_wishes
-from headrace.pipeline.typed.ports import Redriver, SourceTable
+from headrace.pipeline.typed.ports import ParsePorts, Parser, SourceTable, Thinned
 from headrace.pipeline.typed.quarantine.redrive_plan import Selection, plan_look, plan_redrive
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.source import IcebergSource
@@ -64,12 +64,12 @@ class OnIceberg:
         iceberg.ensure(create=True)
         self.table, self.quarantine = table, iceberg
         self.set_aside: SourceTable = IcebergSource(iceberg)
-        self.parser: Redriver = self._bed.parser
-        self.redriver: Redriver = replace(self._bed.parser, source=self._bed.quarantine)
+        self.parser: Parser = self._bed.parser
+        self.redriver: Parser = replace(self._bed.parser, source=self._bed.quarantine)
         self.live: LiveTable = IcebergLive(iceberg)
         self.rewriter: Rewriter = InProcessRewriter(iceberg)
         self.typed: SourceTable = IcebergSource(table)
-        self.leaver: Redriver = replace(self._bed.parser, source=self._bed.typed)
+        self.leaver: Parser = replace(self._bed.parser, source=self._bed.typed)
         copies = self._bed.own_table("w")
         copies.ensure(create=True)
         self.copies: SourceTable = IcebergSource(copies)
@@ -126,12 +126,12 @@ class InMemory:
             verdict=self._verdict,
             version="1",
         )
-        self.parser: Redriver = parser
-        self.redriver: Redriver = replace(parser, source=aside)
+        self.parser: Parser = parser
+        self.redriver: Parser = replace(parser, source=aside)
         self.live: LiveTable = MemoryLive(self.quarantine)
         self.rewriter: Rewriter = MemoryRewriter(aside.rows, self.clock)
         self.typed: SourceTable = MemorySourceTable(self.table, typed)
-        self.leaver: Redriver = replace(parser, source=typed)
+        self.leaver: Parser = replace(parser, source=typed)
         rows, copies = MemoryRows(self.clock), MemoryTyped(self.clock, "copies")
         self.copies: SourceTable = MemorySourceTable(copies, rows)
         self.copier: Copier = MemoryCopier(source=landed, copies=rows, table=copies)
@@ -202,13 +202,21 @@ def planned(made: Made) -> tuple[WavePlan, Wishes]:
 
 
 def wave(made: Made) -> None:
-    Parsing(
-        settings=SETTINGS,
+    ports = ParsePorts(
         source=made.source,
         table=made.table,
-        settling=Settling(table=made.table, quarantine=made.quarantine, run="run"),
+        quarantine=made.quarantine,
         parser=made.parser,
         dropped_as="",
+        set_aside=made.set_aside,
+        redriver=made.redriver,
+        typed=Thinned(table=made.typed, leaver=made.leaver),
+        lineage=None,  # type: ignore[arg-type] # a wave without a check doesn't read it
+    )
+    Parsing(
+        settings=SETTINGS,
+        ports=ports,
+        settling=Settling(table=made.table, quarantine=made.quarantine, run="run"),
         limits=ALL,
         clock=made.clock,
         run="run",

@@ -14,8 +14,9 @@ from typing import Any
 import dagster as dg
 
 from headrace.assets.names import partitions_name, records_key
-from headrace.pipeline.clock import SystemClock, SystemIds, SystemTimer
+from headrace.pipeline.clock import SystemClock, SystemIds, thread_timer
 from headrace.pipeline.duties.waves.report import OnStep
+from headrace.pipeline.ports.base import Timer
 from headrace.pipeline.settings.model import Settings, TimeSettings
 from tests.dagster.partition_status import partition_statuses
 from tests.duties.world import World
@@ -43,7 +44,7 @@ class Ports:
     world: World
     clock: SystemClock = field(default_factory=SystemClock)
     ids: SystemIds = field(default_factory=SystemIds)
-    timer: SystemTimer = field(default_factory=SystemTimer)
+    timer: Timer = thread_timer
 
     def close(self) -> None: ...
 

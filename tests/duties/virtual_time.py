@@ -63,7 +63,7 @@ class VirtualTime(MemoryClock):
 
     @contextmanager
     def beating(
-        self, beat: Callable[[], object], every: timedelta, *, at_most: timedelta | None = None
+        self, beat: Callable[[], object], every: timedelta, at_most: timedelta | None = None
     ) -> Iterator[None]:
         seconds = every.total_seconds()
         event = _Event(beat, seconds, self.monotonic() + seconds)
@@ -82,7 +82,7 @@ class HalfReal(Adapters):
         self.meter = Meter(self.dynamodb())
         self._counted = CountedLeases(self.meter, settings.lease_table) if counted else None
         memory: Any = self  # the attributes of Adapters have the types of the real ones
-        memory.clock = memory.timer = clock
+        memory.clock, memory.timer = clock, clock.beating
         memory.ids = CountingIds()
         self.stream = MemorySource(clock)
         self.lake = MemoryTable(clock)

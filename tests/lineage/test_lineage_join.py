@@ -24,7 +24,6 @@ from headrace.pipeline.core.ledger.ledger import (
     ParentReason,
     Range,
 )
-from headrace.pipeline.core.ledger.live_files import LiveFiles
 from headrace.pipeline.core.ledger.rows import lineage_rows_of
 from headrace.pipeline.core.ledger.story import Story, story_of
 from headrace.pipeline.core.shards.position import Position, Positions
@@ -34,10 +33,14 @@ from headrace.pipeline.lineage.content import sorted_rows
 from headrace.pipeline.lineage.decode import LineageDecoder
 from headrace.pipeline.lineage.join import joined
 from headrace.pipeline.lineage.schema import SCHEMA
-from headrace.pipeline.proof.checks import ProofEvidence, proof_of
-from headrace.pipeline.proof.made.checks import target_proof
-from headrace.pipeline.proof.made.evidence import TableLook, TargetEvidence, source_view
+from headrace.pipeline.proof.checks import LakeEvidence, lake_finding, proof_of
+from headrace.pipeline.proof.counts import compared_counts
+from headrace.pipeline.proof.evidence import TableLook
+from headrace.pipeline.proof.made.checks import made_finding
+from headrace.pipeline.proof.made.evidence import MadeEvidence, source_view
+from headrace.pipeline.proof.made.rows import compared_rows
 from headrace.pipeline.proof.spans import CountPlan, plan_rows
+from headrace.pipeline.proof.verdict import TableProof
 from tests.lake.samples import NOON, a_key
 
 KEYS = [a_key(n) for n in range(3)]
@@ -168,20 +171,16 @@ def test_a_proof_of_the_lake_table_tells_the_same_of_joined_ranges(seed: int, od
     assert plans[0].is_mixed == plans[1].is_mixed
     if plans[0].is_mixed:
         return
-    proofs = [
-        proof_of(
-            ProofEvidence(
-                snapshot=1,
-                story=story,
-                positions=positions,
-                live=LiveFiles(),
-                plan=plan,
-                counts=(),
-                kept_from=kept_from,
-            )
+    seen = [
+        LakeEvidence(
+            table=TableLook(name="lake", story=story, positions=positions),
+            compared=compared_counts(plan, (), ()),
+            snapshot=1,
+            kept_from=kept_from,
         )
         for story, plan in zip((whole, short), plans, strict=True)
     ]
+    proofs = [proof_of(evidence, lake_finding(evidence)) for evidence in seen]
     assert proofs[0] == proofs[1]
     assert _fates(plans[0], history) == _fates(plans[1], history)
     if not odd:
@@ -216,22 +215,20 @@ def test_a_proof_of_a_typed_table_tells_the_same_of_joined_ranges(seed: int, odd
     positions = Positions(shards=dict(history.at))
     whole, short = stories(history.entries, Joining(below), random)
     asides = stories(aside, Joining(below, is_aside=True), random)
-    found = []
+    plans: list[CountPlan] = []
+    proofs: list[TableProof] = []
     for story, of_aside in zip((whole, short), asides, strict=True):
-        plan = plan_rows(source_view(story), window=ALL, proved=below)
-        found.append(
-            TargetEvidence(
-                table=TableLook(name="lake.typed", story=story, positions=positions),
-                aside=TableLook(name="lake.aside", story=of_aside, positions=positions),
-                plan=plan,
-                is_whole=False,
-            )
+        plans.append(plan_rows(source_view(story), window=ALL, proved=below))
+        evidence = MadeEvidence(
+            table=TableLook(name="lake.typed", story=story, positions=positions),
+            aside=TableLook(name="lake.aside", story=of_aside, positions=positions),
+            is_whole=False,
         )
-    proofs = [target_proof(each) for each in found]
+        proofs.append(made_finding(replace(evidence, compared=compared_rows(evidence, plans[-1], ()))))
     if proofs[1].holds or not odd:
         # Where something is wrong, each range is read by itself.
         assert proofs[0] == proofs[1]
-        assert _fates(found[0].plan, history) == _fates(found[1].plan, history)
+        assert _fates(plans[0], history) == _fates(plans[1], history)
     assert proofs[0].holds == proofs[1].holds
 
 

@@ -11,7 +11,7 @@ from headrace.pipeline.core.ledger.live_files import LiveFile, LiveFiles
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.landing import TableState
-from headrace.pipeline.upkeep.ports import LiveTable, Rewriter
+from headrace.pipeline.upkeep.ports import LiveTable
 from headrace.pipeline.upkeep.rewrite_plan import (
     FileGroup,
     Left,
@@ -82,7 +82,7 @@ class MemoryLive(LiveTable):
         )
 
 
-class MemoryRewriter(Rewriter):
+class MemoryRewriter:
     """`rows` has the rows of each file by its path: tuples of `Row`, or of `tests.memory.parse.TypedRow`. `spoil` may change what is
     written."""
 
@@ -91,7 +91,7 @@ class MemoryRewriter(Rewriter):
         self._rows = rows
         self._clock = clock
 
-    def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
+    def __call__(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
         return tuple(map(self._rewrite, groups))
 
     def _rewrite(self, group: FileGroup) -> Rewritten:

@@ -21,12 +21,13 @@ from headrace.pipeline.typed.duplicates_plan import Comparison
 from headrace.pipeline.typed.ports import (
     Exchange,
     ParsedTable,
+    Parser,
     QuarantineTable,
-    Redriver,
     SourceLook,
     SourceTable,
     Surveyor,
 )
+from headrace.pipeline.typed.tasks.read import wanted_bounds
 from headrace.pipeline.typed.values import (
     Bound,
     FilePart,
@@ -66,6 +67,10 @@ def _typed(row: Any) -> TypedRow:
     return TypedRow(row.key, row.number, users=len(row.numbers()), is_aggregate=True)
 
 
+KeyedRow = tuple[str, TypedRow]
+"""A row with its sort key before it."""
+
+
 @dataclass
 class MemoryRows:
     """The rows of the files of one table, by the files' paths."""
@@ -80,12 +85,25 @@ class MemoryRows:
     """By path: the rows of the file, as they are and as typed ones."""
     _keys: dict[int, tuple[ShardKey, str]] = field(default_factory=dict)
     """By number: a row's shard and its sort key. Rows of two shards hardly ever have the same number."""
+    _shards: dict[str, tuple[Any, dict[ShardKey, list[KeyedRow]]]] = field(default_factory=dict)
+    """By path: the rows of the file, as they are and by shard."""
 
     def of(self, path: str) -> Sequence[TypedRow]:
         rows = self.rows[path]
         known = self._typed.get(path)
         if known is None or known[0] is not rows:
             known = self._typed[path] = rows, tuple(map(_typed, rows))
+        return known[1]
+
+    def by_shard(self, path: str) -> dict[ShardKey, list[KeyedRow]]:
+        """The rows of each shard in their order, each with its sort key."""
+        rows = self.rows[path]
+        known = self._shards.get(path)
+        if known is None or known[0] is not rows:
+            shards: dict[ShardKey, list[KeyedRow]] = {}
+            for row in sorted(self.of(path)):
+                shards.setdefault(row.key, []).append((self.sort_key(row), row))
+            known = self._shards[path] = rows, shards
         return known[1]
 
     def sort_key(self, row: TypedRow) -> str:
@@ -205,11 +223,11 @@ class MemorySourceTable(SourceTable):
 
     def _file(self, file: StagedFile) -> SourceFile:
         if file.path not in self._known:
-            rows = self._rows.of(file.path)
-            keys = [self._rows.sort_key(row) for row in rows]
-            shards = [row.key.shard_id for row in rows]
+            by_shard = self._rows.by_shard(file.path)
+            keys = [key for rows in by_shard.values() for key, _ in rows]
+            shards = [key.shard_id for key in by_shard]
             self._known[file.path] = SourceFile(
-                file.path, len(rows), min(keys), max(keys), (min(shards), max(shards))
+                file.path, len(keys), min(keys), max(keys), (min(shards), max(shards))
             )
         return self._known[file.path]
 
@@ -229,50 +247,37 @@ class MemorySurveyor(Surveyor):
         return Survey(pieces, {} if order.aggregates else {path: self._parts(path) for path in order.files})
 
     def _parts(self, path: str) -> tuple[FilePart, ...]:
-        keys = {key: [self.source.sort_key(row) for row in rows] for key, rows in self._by_shard(path)}
+        keys = {key: [text for text, _ in rows] for key, rows in self.source.by_shard(path).items()}
         return tuple(FilePart(*row_shard(key), min(of), max(of), len(of)) for key, of in keys.items())
 
     def _pieces(self, path: str, order: SurveyOrder) -> Iterator[Piece]:
-        wanted = {each.key: each for each in order.bounds}
-        for key, rows in self._by_shard(path):
-            is_other = order.others and key.stream in order.streams
-            bound = wanted.get(key, Bound(key) if is_other else None)
-            if bound is None or key in order.closed or key.stream not in order.streams:
+        bound_of = wanted_bounds(order)
+        for key, rows in self.source.by_shard(path).items():
+            bound = bound_of(row_shard(key))
+            if bound is None:
                 continue
             keys = [
-                self.source.sort_key(row)
-                for row in self.within(rows, bound)
-                if (order.ceiling is None or self.source.sort_key(row) < order.ceiling)
+                text
+                for text, row in _within(rows, bound)
+                if (order.ceiling is None or text < order.ceiling)
                 and (row.is_aggregate or not order.aggregates)
             ]
             yield from _pieces(keys, key, path, self.piece)
 
-    def _by_shard(self, path: str) -> list[tuple[ShardKey, list[TypedRow]]]:
-        found: dict[ShardKey, list[TypedRow]] = {}
-        for row in sorted(self.source.of(path)):
-            found.setdefault(row.key, []).append(row)
-        return list(found.items())
-
     def within(self, rows: Iterable[TypedRow], bound: Bound) -> list[TypedRow]:
-        return [
-            row
-            for row in rows
-            if bound.reason in (None, row.reason)
-            and self.source.sort_key(row) > bound.low
-            and (bound.high is None or self.source.sort_key(row) < bound.high)
-        ]
+        return [row for _, row in _within([(self.source.sort_key(row), row) for row in rows], bound)]
 
     def rows_of(self, unit: ReadUnit, bounds: Mapping[ShardKey, Bound]) -> list[TypedRow]:
         """What one Spark task reads: the wanted rows of one file."""
-        its = [(rows, bounds[key]) for key, rows in self._by_shard(unit.path) if key in bounds]
-        rows = [row for each, bound in its for row in self.within(each, bound)]
+        by_shard = self.source.by_shard(unit.path)
+        rows = [row for key in by_shard if key in bounds for _, row in _within(by_shard[key], bounds[key])]
         if len(rows) != unit.rows:
             raise WrongShape(f"{unit.path} has other rows than were counted")
         return rows
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryParser(MemorySurveyor, Redriver):
+class MemoryParser(MemorySurveyor, Parser):
     """Parses rows of `source`. For a redrive, `source` has the rows of the quarantine table; for a replacement, also those of the typed
     table."""
 
@@ -316,6 +321,15 @@ class MemoryParser(MemorySurveyor, Redriver):
         (location,) = {each.path.partition("/arrival_ts_day=")[0] for each in files}
         made = self.source.write(location, rows)
         return Parsed((), made, counts_of((), rows))
+
+
+def _within(rows: Iterable[KeyedRow], bound: Bound) -> list[KeyedRow]:
+    low, high, reason = bound.low, bound.high, bound.reason
+    return [
+        keyed
+        for keyed in rows
+        if keyed[0] > low and (high is None or keyed[0] < high) and reason in (None, keyed[1].reason)
+    ]
 
 
 def _pieces(keys: Sequence[str], key: ShardKey, path: str, most: int) -> Iterator[Piece]:

@@ -19,7 +19,7 @@ from headrace.pipeline.core.ledger.batch import (
 )
 from headrace.pipeline.core.ledger.belonging import why_outside, why_too_early
 from headrace.pipeline.core.shards.position import Position, Start
-from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import DataLoss, HeadraceError, Unknown, WrongStream
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.reading import StreamFacts
@@ -41,6 +41,7 @@ class MemoryStage:
         self.tells_end: Callable[[ShardKey], bool] = lambda _: True
         self.answers: Callable[[ShardKey], MemorySource] = lambda _: source
         self.files: Callable[[int], int] = lambda _: 1
+        self._proofs: set[tuple[StreamId, MemorySource]] = set()
         self._is_open = False
         self._clock = clock
         self._names = counting(1)
@@ -78,7 +79,7 @@ class MemoryStage:
         try:
             self.fault(batch.key)
             source = self.answers(batch.key)
-            now = _proved(batch.key, source).asked
+            now = self._proved(batch.key, source).asked
             gap = self._gap(batch, now)
             found = source.records(batch.key, _begin(batch, before))
             _check(batch, found)
@@ -141,6 +142,15 @@ class MemoryStage:
         )
         return staged, rows
 
+    def _proved(self, key: ShardKey, source: MemorySource) -> StreamFacts:
+        """As a Spark task proves that its stream is the driver's. A process asks once for each stream: it doesn't see that the
+        stream was deleted and created again since."""
+        facts = source.describe(key.stream.arn)
+        if (key.stream, source) not in self._proofs and facts.stream != key.stream:
+            raise WrongStream(f"the task finds {facts.stream} and not {key.stream}; nothing was read")
+        self._proofs.add((key.stream, source))
+        return facts
+
     @staticmethod
     def _gap(batch: Batch, now: datetime) -> Gap | None:
         now += WITHIN_THE_SECOND
@@ -151,14 +161,6 @@ class MemoryStage:
                 f"records of {batch.key} may have left the stream before they were read: a person decides by `headrace skip`"
             )
         return Gap(batch.witness, now - batch.retention)
-
-
-def _proved(key: ShardKey, source: MemorySource) -> StreamFacts:
-    """As a Spark task proves that its stream is the driver's."""
-    facts = source.describe(key.stream.arn)
-    if facts.stream != key.stream:
-        raise WrongStream(f"the task finds {facts.stream} and not {key.stream}; nothing was read")
-    return facts
 
 
 def _check(batch: Batch, found: Sequence[MemoryRecord]) -> None:

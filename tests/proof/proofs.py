@@ -173,7 +173,7 @@ class Family:
         return self.proving().run(window, anew=anew)
 
     def wrong(self, *, anew: bool = False) -> list[str]:
-        return [text for check in self.prove(anew=anew).checks for text in check.wrong]
+        return [text for check in self.prove(anew=anew).lake.checks for text in check.wrong]
 
     # --- damage -----------------------------------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class Family:
         look = live.live()
         for day in sorted({each.day or "" for each in look.files}):
             group = FileGroup(day, tuple(each for each in look.files if each.day == day), look.schema)
-            rewritten = InProcess(self.lake.handle()).rewrite([group])
+            rewritten = InProcess(self.lake.handle())([group])
             assert live.replace(rewritten).done
 
     def drop_days(self, before: date) -> None:

@@ -57,7 +57,7 @@ def typed_ports(bed: Bed) -> TargetPorts:
         source=IcebergSource(lake),
         lake=IcebergProof(lake, LocalTasks(bed.clock)),
         # Fewer tasks than files: a task reads several.
-        comparer=ShufflingComparer(shuffled, specs, most_tasks=2),
+        compare=ShufflingComparer(shuffled, specs, most_tasks=2),
     )
 
 
@@ -68,7 +68,7 @@ def window_ports(bed: WindowBed, window: ReplayWindow) -> TargetPorts:
         aside=None,
         source=IcebergSource(lake),
         lake=IcebergProof(lake, LocalTasks(bed.clock)),
-        comparer=ShufflingComparer(shuffled, [partial(side, lake), partial(side, table)]),
+        compare=ShufflingComparer(shuffled, [partial(side, lake), partial(side, table)]),
         window=window,
     )
 
@@ -90,7 +90,8 @@ def prove(
 
 
 def wrong(proof: Proof | TableProof) -> list[str]:
-    return [text for check in proof.checks for text in check.wrong]
+    table = proof.lake if isinstance(proof, Proof) else proof
+    return [text for check in table.checks for text in check.wrong]
 
 
 def unproved(table: TableProof) -> list[str]:

@@ -25,7 +25,7 @@ def test_spark_finds_the_row_that_took_the_place_of_another(tmp_path: Path, spar
 
     def ports() -> TargetPorts:
         specs = [partial(side, each) for each in (bed.lake.handle(), bed.typed(), bed.quarantine())]
-        return replace(typed_ports(bed), comparer=ShufflingComparer(on_spark(lambda _: spark), specs))
+        return replace(typed_ports(bed), compare=ShufflingComparer(on_spark(lambda _: spark), specs))
 
     assert wrong(prove(bed, ports)[1]) == []
     with changed(bed.typed(), 13, moved_to(12)):

@@ -28,7 +28,7 @@ def test_a_whole_table_is_proved(family: Family):
     proof = family.prove()
     assert proof.holds
     assert proof.unproved == ()
-    assert (proof.records, proof.shards, proof.rows, proof.files) == (53, 5, 53, 6)
+    assert (proof.records, proof.shards, proof.lake.rows, proof.lake.files) == (53, 5, 53, 6)
     assert str(proof) == (
         "proved: 53 records of 5 shards that arrived between 2026-01-31 12:00:00Z and 2026-01-31 12:00:00Z are in the table once each, "
         f"in snapshot {family.table.load().snapshot}"
@@ -38,7 +38,7 @@ def test_a_whole_table_is_proved(family: Family):
 def test_a_table_that_another_engine_has_compacted_is_proved(family: Family):
     family.compact()
     proof = family.prove()
-    assert (proof.holds, proof.unproved, proof.records, proof.files) == (True, (), 53, 1)
+    assert (proof.holds, proof.unproved, proof.records, proof.lake.files) == (True, (), 53, 1)
 
 
 # --- damage in the data files -------------------------------------------------------------------------------
@@ -216,11 +216,11 @@ def test_a_window_reads_only_the_files_of_its_days(family: Family):
     family.land((LEFT, 40), (MERGED, 63), arrival=NOON + DAY)
     proof = family.prove(Window(since=NOON + timedelta(hours=1)))
     assert proof.holds
-    assert (proof.records, proof.rows, proof.files) == (5, 5, 1)
+    assert (proof.records, proof.lake.rows, proof.lake.files) == (5, 5, 1)
     proof = family.prove(Window(until=NOON + timedelta(hours=1)))
-    assert (proof.records, proof.rows, proof.files) == (53, 53, 6)
+    assert (proof.records, proof.lake.rows, proof.lake.files) == (53, 53, 6)
     proof = family.prove(Window(since=NOON + 9 * DAY))
-    assert (proof.records, proof.files) == (0, 0)
+    assert (proof.records, proof.lake.files) == (0, 0)
     assert str(proof) == "nothing to prove: no record of a range that can be proved"
 
 

@@ -20,9 +20,14 @@ def test_a_second_proof_reads_only_what_is_new(family: Family):
     family.land((LEFT, 40), (MERGED, 63))
     second = family.prove()
     assert second.holds
-    assert second.since is not None
-    assert (second.records, second.rows, second.files, second.unchanged) == (first.records + 5, 5, 1, 6)
-    assert family.prove(anew=True).rows == 58
+    assert second.lake.since is not None
+    assert (second.records, second.lake.rows, second.lake.files, second.lake.unchanged) == (
+        first.records + 5,
+        5,
+        1,
+        6,
+    )
+    assert family.prove(anew=True).lake.rows == 58
 
 
 def test_a_compaction_of_proved_files_is_proved_by_its_records(family: Family):
@@ -31,7 +36,12 @@ def test_a_compaction_of_proved_files_is_proved_by_its_records(family: Family):
     family.compact()
     proof = family.prove()
     assert proof.holds
-    assert (proof.since is not None, proof.rows, proof.files, proof.unchanged) == (True, 55, 1, 0)
+    assert (proof.lake.since is not None, proof.lake.rows, proof.lake.files, proof.lake.unchanged) == (
+        True,
+        55,
+        1,
+        0,
+    )
 
 
 def test_a_compaction_that_changed_a_proved_record_is_found_and_named(family: Family):
@@ -74,7 +84,7 @@ def test_a_proof_holds_although_its_role_may_not_write_what_it_has_read(
     proof = family.prove()
     assert proof.holds
     assert "can't be remembered: the storage refused the write" in "".join(proof.lines())
-    assert family.prove().rows == 53
+    assert family.prove().lake.rows == 53
 
 
 def test_where_the_memory_cant_be_read_all_rows_are_read(family: Family):
@@ -85,7 +95,7 @@ def test_where_the_memory_cant_be_read_all_rows_are_read(family: Family):
     memory.mkdir()
     proof = family.prove()
     assert proof.holds
-    assert (proof.since, proof.rows) == (None, 53)
+    assert (proof.lake.since, proof.lake.rows) == (None, 53)
     assert "can't be remembered" in "".join(proof.lines())
 
 
@@ -96,7 +106,7 @@ def test_after_a_rollback_of_main_all_rows_are_read(family: Family):
     family.land((LEFT, 39))
     proof = family.prove()
     assert proof.holds
-    assert (proof.since, proof.rows) == (None, 54)
+    assert (proof.lake.since, proof.lake.rows) == (None, 54)
 
 
 def test_after_a_reposition_all_rows_are_read(family: Family):
@@ -105,7 +115,7 @@ def test_after_a_reposition_all_rows_are_read(family: Family):
     family.land((LEFT, 40))
     proof = family.prove()
     assert proof.holds
-    assert (proof.since, proof.rows) == (None, 57)
+    assert (proof.lake.since, proof.lake.rows) == (None, 57)
 
 
 def test_records_that_land_again_after_a_proof_of_a_reposition_are_compared_with_the_older_ones(
@@ -117,7 +127,7 @@ def test_records_that_land_again_after_a_proof_of_a_reposition_are_compared_with
     proof = family.prove()
     assert proof.holds, proof
     # The older records are in files that the proof before has read.
-    assert (proof.since, proof.rows) == (None, 55)
+    assert (proof.lake.since, proof.lake.rows) == (None, 55)
     family.land((LEFT, 35))
     family.change_rows(LEFT, 35, lambda _: [])
     assert any(

@@ -69,7 +69,7 @@ def test_a_whole_table_is_proved_in_rounds(family: Family):
     at_once, by_day = proofs_of(family)
     assert at_once == by_day
     assert by_day.holds
-    assert by_day.rows == 53 + 7 + 5 + 5 + 5 + 5 + 5
+    assert by_day.lake.rows == 53 + 7 + 5 + 5 + 5 + 5 + 5
 
 
 def test_each_file_is_counted_once_and_each_round_has_only_ranges_of_its_days(family: Family):
@@ -152,7 +152,7 @@ def test_after_a_proof_in_rounds_only_new_rows_are_read(family: Family):
     family.land((LEFT, 66), arrival=NOON + 5 * DAY)
     proof = family.prove()
     assert proof.holds
-    assert proof.since is not None
+    assert proof.lake.since is not None
 
 
 def test_a_lost_ledger_is_told_in_the_same_words(family: Family):

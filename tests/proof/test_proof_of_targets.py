@@ -33,7 +33,7 @@ from tests.proof.target_proofs import (
     unproved,
     wrong,
 )
-from tests.typed.parsings import BAD, A, B, Bed, Killed, good
+from tests.typed.parsings import BAD, A, B, Bed, Killed, good, with_ports
 from tests.upkeep.compactions import InProcess as InProcessRewriter
 from tests.windows.windows import WindowBed
 
@@ -74,7 +74,7 @@ def compact(bed: Bed) -> None:
     look = live.live()
     day = min(str(each.day) for each in look.files)
     group = FileGroup(day, tuple(each for each in look.files if each.day == day), look.schema)
-    assert live.replace(InProcessRewriter(bed.typed()).rewrite([group])).done
+    assert live.replace(InProcessRewriter(bed.typed())([group])).done
 
 
 def mend(bed: Bed) -> None:
@@ -106,7 +106,7 @@ def test_rows_that_have_landed_and_are_not_parsed_yet_are_told_and_are_no_mistak
 def test_dropped_rows_are_accounted_for_by_their_number(bed: Bed):
     bed.parser.keeps = lambda number: number != 1
     bed.land(B, {14: good(14), 15: good(15), 16: good(16)})
-    replace(bed.parsing(), dropped_as="filter").wave()
+    with_ports(bed.parsing(), dropped_as="filter").wave()
     told = prove(bed)
     assert (wrong(told), told.counts) == ([], "9 rows parsed, 2 in quarantine, 1 dropped")
     with removed(bed.typed(), 14):
@@ -154,16 +154,16 @@ def test_only_ranges_whose_sums_dont_agree_are_compared_row_by_row(whole: Bed):
     asked: list[tuple[list[int], int]] = []
 
     class Watched(ShufflingComparer):
-        def compare(self, sides: Sequence[Sequence[str]], wanted: Comparing) -> tuple[Pattern, ...]:
+        def __call__(self, sides: Sequence[Sequence[str]], wanted: Comparing) -> tuple[Pattern, ...]:
             spans = [bucket for of in wanted.buckets for bucket in of if bucket != NO_BUCKET]
             asked.append(([len(paths) for paths in sides], len(spans)))
-            return super().compare(sides, wanted)
+            return super().__call__(sides, wanted)
 
     def ports() -> TargetPorts:
         specs = [
             partial(proofs.side, each) for each in (whole.lake.handle(), whole.typed(), whole.quarantine())
         ]
-        return replace(proofs.typed_ports(whole), comparer=Watched(proofs.shuffled, specs))
+        return replace(proofs.typed_ports(whole), compare=Watched(proofs.shuffled, specs))
 
     assert wrong(proofs.prove(whole, ports, anew=True)[1]) == []
     assert asked == []

@@ -1,6 +1,7 @@
 """Which numbers of rows a proof wants of a typed table whose ranges were replaced."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,8 +12,10 @@ from headrace.pipeline.core.ledger.arrivals import ALL
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Range
 from headrace.pipeline.core.ledger.story import Step, story_of
 from headrace.pipeline.core.shards.position import Position, Positions
-from headrace.pipeline.proof.made.checks import target_proof
-from headrace.pipeline.proof.made.evidence import TableLook, TargetEvidence, source_view
+from headrace.pipeline.proof.evidence import TableLook
+from headrace.pipeline.proof.made.checks import made_finding
+from headrace.pipeline.proof.made.evidence import MadeEvidence, source_view
+from headrace.pipeline.proof.made.rows import compared_rows
 from headrace.pipeline.proof.patterns import NO_BUCKET, Pattern, comparing
 from headrace.pipeline.proof.spans import plan_rows
 from headrace.pipeline.proof.verdict import Check
@@ -43,14 +46,13 @@ def checks(patterns: tuple[Pattern, ...], *ranges: Range, more: int = 0) -> Sequ
     story = story_of(entries)
     at = Positions(shards={A: ranges[0].upto})
     apart = Range(Kind.UNPACKED, A, None, ranges[0].upto, run="r", claim="c", rows=more)
-    seen = TargetEvidence(
+    seen = MadeEvidence(
         table=TableLook(name="typed", story=story, positions=at),
         aside=TableLook(name="aside", story=story_of(entries[:1]), positions=at),
-        plan=plan_rows(source_view(story), window=ALL),
-        patterns=patterns,
         unpacked={A: (Step(9, 9, apart),)},
     )
-    return target_proof(seen).checks[3:]
+    compared = compared_rows(seen, plan_rows(source_view(story), window=ALL), patterns)
+    return made_finding(replace(seen, compared=compared)).checks[3:]
 
 
 def wrong(patterns: tuple[Pattern, ...], *ranges: Range) -> list[str]:

@@ -24,9 +24,10 @@ from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.errors import BadSetting, Unknown
 from headrace.pipeline.lineage.table import IcebergLineage
-from headrace.pipeline.proof.compare_spark import OtherFiles
+from headrace.pipeline.proof.compare_spark import other_side
 from headrace.pipeline.proof.other_side import ConsumerRows, OtherColumns, PayloadForm
 from headrace.pipeline.proof.patterns import comparing
+from headrace.pipeline.proof.ports import OtherSide
 from headrace.pipeline.proof.shadow.compare import Shadowing
 from headrace.pipeline.proof.shadow.other_rows import files_at
 from headrace.pipeline.proof.shadow.other_table import files_of_table
@@ -73,8 +74,8 @@ def compared(
 ) -> Shadow:
     lake = bed.lake.handle()
 
-    def other(stream: StreamId) -> OtherFiles:
-        return OtherFiles(
+    def other(stream: StreamId) -> OtherSide:
+        return other_side(
             "theirs",
             partial(files_of_table, lake.catalog, table)
             if table

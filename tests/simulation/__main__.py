@@ -109,8 +109,7 @@ def _one_by_one(seeds: Iterable[int], asked: argparse.Namespace) -> Iterator[Lin
     bug = _PLANTS[asked.plant] if asked.plant else None
     for seed in seeds:
         began = time.process_time()
-        plan = a_plan(seed)
-        outcome = run_plan(plan if bug is None else bug.fitted(plan))
+        outcome = run_plan(a_plan(seed, None if bug is None else bug.fitted))
         yield line_of(outcome, time.process_time() - began, digest=asked.digest)
         if asked.trace:
             print(outcome.plan, *lines(outcome.history), sep="\n")

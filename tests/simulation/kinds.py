@@ -27,12 +27,19 @@ class Kind:
     """Of the plans for which the kind is drawn. Some don't fit."""
 
 
-def with_kinds(plan: Plan) -> Plan:
-    """Each kind is drawn from a random generator of its own: a further kind changes only the plans that get it."""
+def with_kinds(plan: Plan, fitted: Callable[[Plan], Plan] | None = None) -> Plan:
+    """Each kind is drawn from a random generator of its own: a further kind changes only the plans that get it.
+
+    `fitted` sets the fields that a planted bug is looked for in. A kind that these fields would undo is left out.
+    """
     for kind in KINDS:
         rng = Random(f"{kind.name} {plan.seed}")
         if rng.random() < kind.share and kind.fits(plan):
-            plan = kind.make(plan, rng)
+            of_kind = kind.make(plan, rng)
+            if fitted is None:
+                plan = of_kind
+            elif kind.has(fitted(of_kind)):
+                plan = fitted(of_kind)
     return plan
 
 
@@ -248,7 +255,9 @@ KINDS: Final = (
     ),
     Kind(
         "typed tables that are made a day late",
-        lambda p: bool(p.typed.targets) and p.typed.begins > 86_400.0 and _often(p, "split", 80.0),
+        lambda p: (
+            bool(p.typed.targets) and min(p.typed.begins, p.quiet) > 86_400.0 and _often(p, "split", 80.0)
+        ),
         _made_a_day_late,
         lambda p: _is_small(p) and p.retention > 3600.0,
         0.2,

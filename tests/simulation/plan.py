@@ -3,6 +3,7 @@ mixes occur."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -182,7 +183,8 @@ class Plan:
         )
 
 
-def a_plan(seed: int) -> Plan:
+def a_plan(seed: int, fitted: Callable[[Plan], Plan] | None = None) -> Plan:
+    """The plan of a seed. `fitted`: sets the fields in which a planted bug shows."""
     rng = Random(f"plan {seed}")
     density = rng.choice((0.15, 0.3, 0.5))
     mix = {name: _between(rng, *span) for name, span in RATES.items() if rng.random() < density}
@@ -212,9 +214,10 @@ def a_plan(seed: int) -> Plan:
     plan = tidied(plan, Random(f"tidied {seed}"))
     plan = untold(plan, Random(f"untold {seed}"))
     plan = aggregated(plan, Random(f"aggregated {seed}"))
+    plan = misled(plan, Random(f"misled {seed}"))
     plan = typed(plan, Random(f"typed {seed}"))
     plan = windowed(plan, Random(f"windowed {seed}"))
-    return with_kinds(plan)
+    return with_kinds(plan) if fitted is None else with_kinds(fitted(plan), fitted)
 
 
 def widened(plan: Plan, rng: Random) -> Plan:
@@ -326,6 +329,15 @@ def untold(plan: Plan, rng: Random) -> Plan:
     """Let Kinesis tell ends of shards only after their last records, drawn from a random generator of its own."""
     if rng.random() < 0.2:
         return replace(plan, mix=replace(plan.mix, end_untold=_between(rng, 0.1, 1.0)))
+    return plan
+
+
+def misled(plan: Plan, rng: Random) -> Plan:
+    """Let tasks read where another stream of the same name answers, drawn from a random generator of its own."""
+    if rng.random() < 0.1:
+        # A shard that failed often isn't tried again for up to ten minutes.
+        mix = replace(plan.mix, elsewhere=_between(rng, 0.01, 0.2))
+        return replace(plan, mix=mix, settle_seconds=max(plan.settle_seconds, 1000.0))
     return plan
 
 

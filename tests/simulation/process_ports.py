@@ -43,8 +43,8 @@ class SimTimer:
         self._process = process
 
     @contextmanager
-    def beating(
-        self, beat: Callable[[], object], every: timedelta, *, at_most: timedelta | None = None
+    def __call__(
+        self, beat: Callable[[], object], every: timedelta, at_most: timedelta | None
     ) -> Iterator[None]:
         at_work = _Beating(self._world, self._process, beat, every.total_seconds(), at_most)
         try:

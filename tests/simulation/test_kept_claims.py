@@ -164,5 +164,5 @@ def test_a_request_that_arrives_after_a_rollback_lands_the_lost_records_once_and
 @pytest.mark.parametrize("bug", KEPT, ids=lambda bug: bug.name)
 def test_the_fleets_in_which_bugs_about_kept_claims_are_looked_for_break_no_invariant(bug) -> None:
     for seed in (0, 1, 2):
-        outcome = run_plan(bug.fitted(a_plan(seed)))
+        outcome = run_plan(a_plan(seed, bug.fitted))
         assert outcome.violation is None, outcome.plan

@@ -74,7 +74,7 @@ def test_each_planted_bug_is_found_within_its_seeds(bug):
     assert done.returncode == 1, f"{bug.seeds} seeds didn't find {bug.name}: {bug.why}\n{done.stderr}"
     assert "FAILED " in done.stdout, done.stderr
     seed = int(done.stdout.partition("\n  seed ")[2].partition(":")[0])
-    outcome = run_plan(bug.fitted(a_plan(seed)))
+    outcome = run_plan(a_plan(seed, bug.fitted))
     assert outcome.violation is None, (
         f"the seed that found the bug fails without the bug, too\n{failure_text(outcome)}"
     )

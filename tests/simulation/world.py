@@ -40,6 +40,7 @@ from tests.simulation.streams import Streams
 from tests.simulation.stretches import TICK, AllHostsOff
 from tests.simulation.tally import Tally
 from tests.simulation.troubles.call_faults import CallFaults
+from tests.simulation.troubles.elsewhere import Elsewhere
 from tests.simulation.troubles.losses import Losses
 from tests.simulation.troubles.people import People
 from tests.simulation.watch.file_watch import WatchedFiles
@@ -92,6 +93,8 @@ class World:
         # Sequence numbers get one digit longer after some records, so that their order as text would be wrong.
         self.source._next = 10**21 - self.rng.randrange(5, 200)
         self.kept = KeptWatch(self)
+        self.late_claims: set[tuple[str, str]] = set()
+        """Claims of runs and the keys of rows that were claimed by a request which arrived late."""
         self.thieves: set[str] = set()
         """KCL workers that take leases although no setting provides for them."""
         self.foreign: dict[ShardKey, int] = {}
@@ -105,9 +108,7 @@ class World:
             self.rng.randrange(new) + 1 if plan.short_recordings and new > 1 else new
         )
         self.files = WatchedFiles(self)
-        self.stage = MemoryStage(self.source, self.clock)
-        self.stage.files = lambda _: self.rng.randrange(plan.files) + 1 if plan.files > 1 else 1
-        self.stage.tells_end = lambda _: not self.call_faults.occurs("end_untold")
+        self.stage = self._a_stage()
         self.live = MemoryLive(self.table)
         self.rewriter = MemoryRewriter(self.stage.rows, self.clock)
         self.tables_missing = False
@@ -135,6 +136,13 @@ class World:
         ]
         self.deployments = self._deployments()
         self.typed = TypedFleet(self)
+
+    def _a_stage(self) -> MemoryStage:
+        stage, most_files = MemoryStage(self.source, self.clock), self.plan.files
+        stage.files = lambda _: self.rng.randrange(most_files) + 1 if most_files > 1 else 1
+        stage.tells_end = lambda _: not self.call_faults.occurs("end_untold")
+        stage.answers = Elsewhere(self).answers
+        return stage
 
     def _offset(self) -> float:
         return self.rng.uniform(-60.0, 60.0) if self.plan.skewed else 0.0

@@ -19,7 +19,7 @@ from headrace.pipeline.typed.quarantine.spark import SparkRedriver
 from headrace.pipeline.typed.wave import Parsing
 from headrace.pipeline.windows.replace import Replacing
 from tests.killed import Cut, a_session
-from tests.typed.parsings import Bed, good
+from tests.typed.parsings import Bed, good, with_ports
 from tests.windows.replacements import ReplaceBed
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ def run(folder: str, kind: str, place: str, version: str, engine: str) -> None:
     with a_session(engine) as session:
         duty = duty if session is None else _on_spark(bed, duty, session)
         duty = replace(duty, on_step=cut.at)
-        table = duty.ports.table if isinstance(duty, Replacing) else duty.table
-        cut.around_next_commit(table.catalog, before="deciding", after="decided")  # type: ignore[attr-defined]
+        cut.around_next_commit(duty.ports.table.catalog, before="deciding", after="decided")  # type: ignore[attr-defined]
         quarantine = duty.settling.quarantine.catalog  # type: ignore[attr-defined]
         cut.around_next_commit(quarantine, before="settling", after="settled")
         for done in duty.portions() if isinstance(duty, Redriving) else duty.waves():
@@ -78,10 +77,10 @@ def _on_spark(
         tasks=2,
     )
     if isinstance(duty, Parsing):
-        return replace(duty, parser=parser)
+        return with_ports(duty, parser=parser)
     redriver = replace(parser, source=bed.quarantine())
     if isinstance(duty, Redriving):
-        return replace(duty, redriver=redriver)
+        return with_ports(duty, redriver=redriver)
     typed = replace(duty.ports.typed, leaver=replace(parser, source=bed.typed()))
     return replace(duty, ports=replace(duty.ports, parser=parser, redriver=redriver, typed=typed))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.check_wave import ParseChecking
 from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.duplicates_plan import Comparison
-from headrace.pipeline.typed.ports import ParsePorts, Redriver, Thinned
+from headrace.pipeline.typed.ports import ParsePorts, Parser, Thinned
 from headrace.pipeline.typed.quarantine.redrive import Redriving
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.source import IcebergSource
@@ -58,6 +58,8 @@ SETTINGS = ParseSettings(name="orders", table="lake.orders", schema="id BIGINT, 
 COLUMNS = [NestedField(1, "id", LongType()), NestedField(2, "name", StringType())]
 BAD = b"{"
 
+_Duty = TypeVar("_Duty", Parsing, Redriving)
+
 
 class Killed(Exception):
     """The process ends here."""
@@ -68,7 +70,7 @@ def good(number: int) -> bytes:
 
 
 @dataclass(kw_only=True)
-class InProcess(Redriver):
+class InProcess(Parser):
     """`keeps`: which rows come back, by their number in the wave; `again`: which come back twice. `source`: what it reads in the place of
     the lake table."""
 
@@ -205,6 +207,11 @@ class InProcess(Redriver):
             return None, self.reason
 
 
+def with_ports(duty: _Duty, **ports: Any) -> _Duty:
+    """The duty with other ports."""
+    return replace(duty, ports=replace(duty.ports, **ports))
+
+
 class Bed:
     """The tables, and the waves that fill them."""
 
@@ -292,13 +299,11 @@ class Bed:
             lineage=IcebergLineage(typed),
         )
 
-    def checking(self, table: IcebergTyped) -> ParseChecking:
+    def checking(self, ports: ParsePorts) -> ParseChecking:
         return ParseChecking(
             name=self.settings.name,
-            source=IcebergSource(self.lake.handle()),
-            table=table,
+            ports=ports,
             landings=IcebergLineage(self.lake.handle()),
-            lineage=IcebergLineage(table),
             retention=self.retention,
             clock=self.clock,
         )
@@ -310,19 +315,16 @@ class Bed:
             if arrow == kill:
                 raise Killed(arrow)
 
-        table = self.typed()
+        ports = self.ports()
         return Parsing(
             settings=self.settings,
-            source=IcebergSource(self.lake.handle()),
-            table=table,
-            settling=Settling(table=table, quarantine=self.quarantine(), run=run),
-            parser=self.parser,
-            dropped_as="",
+            ports=ports,
+            settling=Settling(table=ports.table, quarantine=ports.quarantine, run=run),
             limits=limits or WaveLimits(1_000_000, 2**30),
             clock=self.clock,
             run=run,
-            deduplicating=self.deduplicating(table),
-            checking=self.checking(table),
+            deduplicating=self.deduplicating(self.typed()),
+            checking=self.checking(ports),
             on_step=on_step,
         )
 
@@ -336,12 +338,10 @@ class Bed:
         parsing = self.parsing(kill=kill)
         return Redriving(
             settings=self.settings,
-            table=parsing.table,
+            ports=parsing.ports,
             settling=parsing.settling,
-            source=IcebergSource(self.quarantine()),
-            redriver=replace(self.parser, source=self.quarantine),
-            dropped_as="",
             limits=limits or WaveLimits(1_000_000, 2**30),
+            clock=self.clock,
             run=parsing.run,
             deduplicating=parsing.deduplicating,
             on_step=parsing.on_step,

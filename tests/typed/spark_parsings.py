@@ -7,10 +7,10 @@ from headrace.pipeline.settings.choices import ParseFormat
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.context import BatchContext
 from headrace.pipeline.typed.frames import Frames
-from headrace.pipeline.typed.spark import SparkParser
+from headrace.pipeline.typed.quarantine.spark import SparkRedriver
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.typed.wave import Parsing
-from tests.typed.parsings import Bed
+from tests.typed.parsings import Bed, with_ports
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +25,7 @@ def parsing(bed: Bed, spark: "SparkSession", **settings: Any) -> Parsing:
     bed.settings = replace(ParseSettings(name="orders", table="lake.orders", schema=SCHEMA), **settings)
     before = bed.parsing(limits=WaveLimits(1_000_000, 2**30))
     frames = Frames(bed.settings, BatchContext("orders", bed.settings.version, before.run))
-    parser = SparkParser(
+    parser = SparkRedriver(
         session=lambda _: spark,
         frames=frames,
         source=bed.lake.handle(),
@@ -33,7 +33,7 @@ def parsing(bed: Bed, spark: "SparkSession", **settings: Any) -> Parsing:
         quarantine=bed.quarantine(),
         tasks=2,
     )
-    return replace(
+    return with_ports(
         before,
         parser=parser,
         dropped_as=frames.dropped_as,

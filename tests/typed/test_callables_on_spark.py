@@ -24,7 +24,7 @@ def test_a_callable_makes_rows_sets_some_aside_and_drops_others(spark: "SparkSes
     bed.land(A, {1: b"one", 2: b"bad", 3: b"skip", 4: b"two"})
     made = parsing(bed, spark, **of_a_callable("upper", schema="name STRING, by STRING", version="7"))
     wave = made.wave()
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (2, 1, {"callable": 1})
+    assert (wave.landed, wave.aside, wave.dropped) == (2, 1, {"callable": 1})
     rows = sorted((row["name"], row["by"]) for row in read.rows(bed.typed()).to_pylist())
     assert rows == [("ONE", "7"), ("TWO", "7")]
     (aside,) = read.rows(bed.quarantine()).to_pylist()
@@ -80,7 +80,7 @@ def test_the_function_in_the_documentation_does_what_the_page_says(spark: "Spark
     settings: dict[str, Any] = {"callable": "my_parsers:readings", "schema": "sensor STRING, celsius DOUBLE"}
     settings["written"] = Written(str(tmp_path))
     wave = parsing(bed, spark, format=ParseFormat.CALLABLE, **settings).wave()
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (1, 2, {})
+    assert (wave.landed, wave.aside, wave.dropped) == (1, 2, {})
     (row,) = read.rows(bed.typed()).to_pylist()
     assert (row["sensor"], row["celsius"]) == ("sensor-7", 21.5)
     reasons = {row["reason"] for row in read.rows(bed.quarantine()).to_pylist()}

@@ -61,7 +61,7 @@ def test_the_same_event_stays_once_within_a_wave_between_shards_and_between_wave
     bed.land(A, {10: good(1), 11: good(1), 12: good(2), 13: BAD})
     bed.land(B, {20: good(2), 21: good(3)}, arrival=NOON + timedelta(minutes=1))
     wave = bed.parsing().wave()
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (3, 1, {"duplicate": 2})
+    assert (wave.landed, wave.aside, wave.dropped) == (3, 1, {"duplicate": 2})
     assert events(bed) == [(1, 10), (2, 12), (3, 21)]
     # Later waves: the same events through the other shard, within the window of the first ones and beyond it.
     bed.land(A, {30: good(3), 31: good(4)}, arrival=NOON + timedelta(minutes=50))
@@ -120,7 +120,7 @@ def overtaken(bed: Bed, act: Any) -> Any:
 def test_of_two_runs_that_parse_the_same_event_from_different_shards_one_compares_again(bed: Bed):
     def other_run() -> None:
         bed.land(B, {5: good(1)})
-        assert bed.parsing(limits=WaveLimits(1, 2**30)).wave().parsed == 1
+        assert bed.parsing(limits=WaveLimits(1, 2**30)).wave().landed == 1
         assert set(bed.typed().load().positions.shards) == {B}
 
     with pytest.raises(Transient, match="have to be compared"):
@@ -147,7 +147,7 @@ def test_a_compaction_meanwhile_hinders_no_wave(bed: Bed):
 
     bed.land(B, {5: good(10), 6: good(7)})
     wave = replace(bed.parsing(), on_step=lambda arrow: compact() if arrow == "staged" else None).wave()
-    assert (wave.parsed, wave.dropped) == (1, {"duplicate": 1})
+    assert (wave.landed, wave.dropped) == (1, {"duplicate": 1})
     # The rows of a compacted file are compared with as well.
     bed.land(B, {8: good(20)})
     assert bed.parsing().wave().dropped == {"duplicate": 1}
@@ -160,7 +160,7 @@ def test_a_record_that_a_redrive_mends_is_left_out_where_its_event_came_again(be
     bed.parsing().wave()
     bed.parser.fixes = {BAD: good(1), b"{{": good(2)}
     (portion,) = bed.redriving().portions()
-    assert (portion.mended, portion.dropped, portion.still_aside) == (1, {"duplicate": 1}, 0)
+    assert (portion.landed, portion.dropped, portion.aside) == (1, {"duplicate": 1}, 0)
     assert events(bed) == [(2, 11), (1, 12)]
     assert bed.set_aside() == []
 
@@ -200,7 +200,7 @@ def beside_a_busy_run(bed: Bed, *, overtakes: int) -> tuple[Redriving, list[str]
 
 def test_a_redrive_beside_a_busy_run_goes_on_in_smaller_portions(bed: Bed):
     redriving, tries = beside_a_busy_run(bed, overtakes=2)
-    assert [portion.mended for portion in redriving.portions()] == [2, 2, 2, 2]
+    assert [portion.landed for portion in redriving.portions()] == [2, 2, 2, 2]
     assert len(tries) == 6
     bed.check()
     assert bed.set_aside() == []

@@ -61,11 +61,11 @@ def test_the_same_event_stays_once_by_keys_of_every_type(
     bed = Bed(tmp_path)
     bed.land(A, dict(enumerate([*payloads, payloads[0], b"bad"], start=10)))
     wave = parsing(bed, spark, **own).wave()
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (19, 1, {"duplicate": 1})
+    assert (wave.landed, wave.aside, wave.dropped) == (19, 1, {"duplicate": 1})
     bed.land(B, dict(enumerate([*payloads, b"bad"], start=100)), arrival=NOON + timedelta(minutes=59))
     wave = parsing(bed, spark, **own).wave()
     # What has a null in its key is compared with none.
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (9, 1, {"duplicate": 10})
+    assert (wave.landed, wave.aside, wave.dropped) == (9, 1, {"duplicate": 10})
     assert [number for _, number, _ in bed.parsed()] == [*range(10, 29), *range(110, 119)]
     bed.land(A, {200: payloads[0]})
     with pytest.raises(BadSetting, match="names tags, whose type is map"):
@@ -90,11 +90,11 @@ def test_the_same_event_stays_once_where_python_tasks_decode(
     bed.land(A, {10: one, 11: one[:-1], 12: one})
     bed.land(B, {5: b"?"}, malformed=[5])
     wave = parsing(bed, spark, **own).wave()
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (1, 2, {"duplicate": 1})
+    assert (wave.landed, wave.aside, wave.dropped) == (1, 2, {"duplicate": 1})
     bed.land(B, {20: one, 21: one[:-1]}, arrival=NOON + timedelta(minutes=59))
     bed.land(B, {22: one}, arrival=NOON + timedelta(minutes=61))
     wave = parsing(bed, spark, filter="length(data) < 10000", **own).wave()
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (1, 1, {"duplicate": 1})
+    assert (wave.landed, wave.aside, wave.dropped) == (1, 1, {"duplicate": 1})
     rows = {row["sequence_number"]: row for row in read.rows(bed.typed()).to_pylist()}
     assert rows.keys() == {"10", "22"}
     mine = (

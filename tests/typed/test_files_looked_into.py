@@ -70,7 +70,7 @@ def test_a_backlog_is_looked_through_once_and_then_in_portions(
     assert len(first.files) == 12
     assert not first.bounds
     assert max(len(order.files) for order in others) <= 9
-    assert sum(wave.parsed for wave in waves) == 48
+    assert sum(wave.landed for wave in waves) == 48
     files.check()
 
 
@@ -138,7 +138,7 @@ def test_rows_are_parsed_again_after_the_typed_tables_were_set_back_while_a_wave
                 table.open().manage_snapshots().set_current_snapshot(snapshot or 0).commit()
 
     wave = replace(files.parsing(), on_step=set_back).wave()
-    assert wave.parsed == 1
+    assert wave.landed == 1
     assert len(files.parsed()) == 2
     files.catch_up()
     files.check()
@@ -185,7 +185,7 @@ def test_rows_beyond_the_position_that_another_engine_has_inserted_are_found_onc
     files.land_rows({A: [10_200]})
     # No ledger tells of the second row, and the other engine's commit, which came long before the range, tells why it is there.
     (wave,) = (wave for wave in files.parsing().waves() if wave.snapshot is not None)
-    assert wave.parsed == 2
+    assert wave.landed == 2
     assert any(
         "1 row more parsed than landed: another engine has changed rows by snapshot" in note
         for note in wave.notes

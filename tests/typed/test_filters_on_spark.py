@@ -24,7 +24,7 @@ def test_a_filter_chooses_records_and_the_others_are_counted(spark: "SparkSessio
     wave = parsing(
         bed, spark, schema="id BIGINT", filter="get_json_object(CAST(data AS STRING), '$.kind') = 'a'"
     ).wave()
-    assert (wave.parsed, wave.dropped) == (5, {"filter": 5})
+    assert (wave.landed, wave.dropped) == (5, {"filter": 5})
     assert [number for _, number, _ in bed.parsed()] == [10, 12, 14, 16, 18]
 
 
@@ -60,6 +60,6 @@ def test_payloads_that_a_filter_cant_judge_go_to_quarantine(
     assert wave.dropped.get("filter", 0) == left_out
     assert reasons.count(FAILED) == failing
     assert reasons.count("the aggregate is cut off") == 1
-    assert wave.parsed + wave.quarantined + left_out == 7
+    assert wave.landed + wave.aside + left_out == 7
     if "json" in condition:
         assert reasons.count(NOT_JSON) == 2

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from headrace.pipeline.errors import HeadraceError, WrongShape
+from headrace.pipeline.typed.done_wave import Does, Wave
 from headrace.pipeline.typed.following import Following
-from headrace.pipeline.typed.wave import ParsedWave
 from tests.lake.samples import StandingClock
 
-NOTHING = ParsedWave()
-SOME = ParsedWave(parsed=1, snapshot=1)
+NOTHING = Wave(Does.PARSE)
+SOME = Wave(Does.PARSE, rows=1, landed=1, snapshot=1)
 MORE = replace(SOME, is_last=False)
 EVERY = 30.0
 LINGER = timedelta(minutes=5)
@@ -23,11 +23,11 @@ class Scripted:
     """A parsing whose waves are those of a script; the last one is repeated."""
 
     clock: StandingClock
-    script: Sequence[ParsedWave | HeadraceError]
+    script: Sequence[Wave | HeadraceError]
     takes: float = 1.0
     began: list[float] = field(default_factory=list)
 
-    def waves(self, *, at_most: timedelta) -> Iterator[ParsedWave]:
+    def waves(self, *, at_most: timedelta) -> Iterator[Wave]:
         assert len(self.began) < 1_000, "the run doesn't end"
         self.began.append(self.clock.monotonic())
         self.clock.pause(self.takes)
@@ -38,11 +38,11 @@ class Scripted:
 
 
 class Place:
-    def __init__(self, **scripts: Sequence[ParsedWave | HeadraceError]) -> None:
+    def __init__(self, **scripts: Sequence[Wave | HeadraceError]) -> None:
         self.clock = StandingClock()
         self.zero = self.clock.monotonic()
         self.parsings = {name: Scripted(self.clock, script) for name, script in scripts.items()}
-        self.heard: list[tuple[str, ParsedWave]] = []
+        self.heard: list[tuple[str, Wave]] = []
         self.following = Following(
             parsings=self.parsings,  # type: ignore[arg-type]
             clock=self.clock,

@@ -69,7 +69,7 @@ def test_json_without_a_value_goes_to_quarantine_and_the_columns_are_required(
     bed.land(B, {5: packed})
     own = {"schema": SCHEMA, "compression": Compression.AUTO}
     wave = parsing(bed, spark, **own).wave()
-    assert (wave.parsed, wave.quarantined) == (3, 5)
+    assert (wave.landed, wave.aside) == (3, 5)
     bed.check()
     told = {json.dumps(row).encode(): f"{LACKS}{names}" for names, row in BAD.items()}
     # As it came, so that a redrive inflates it again.
@@ -101,7 +101,7 @@ def test_what_is_not_null_is_judged_before_the_same_event_is_left_out(spark: "Sp
     bed.land(A, payloads({"id": 1}, {"id": 1, "name": "x"}, {"id": 1, "name": "y"}, start=1))
     unique = UniqueSettings(by="id", within=timedelta(hours=1))
     wave = parsing(bed, spark, schema="id BIGINT, name STRING NOT NULL", unique=unique).wave()
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (1, 1, {"duplicate": 1})
+    assert (wave.landed, wave.aside, wave.dropped) == (1, 1, {"duplicate": 1})
     assert [row["name"] for row in read.rows(bed.typed()).to_pylist()] == ["x"]
     assert reasons(bed) == {b'{"id": 1}': f"{LACKS}name"}
 
@@ -127,7 +127,7 @@ def test_rows_of_a_callable_without_a_value_go_to_quarantine_with_their_payloads
     own = of_a_callable("halves", schema="name STRING NOT NULL", compression=Compression.AUTO)
     own["callable"] = f"{__name__}:halves"
     wave = parsing(bed, spark, **own).wave()
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (1, 3, {})
+    assert (wave.landed, wave.aside, wave.dropped) == (1, 3, {})
     assert reasons(bed) == {b"none": f"{LACKS}name", packed: f"{LACKS}name", b"own": "it is bad"}
     bed.check()
 
@@ -139,7 +139,7 @@ def test_payloads_that_make_columns_keep_those_that_are_not_null(spark: "SparkSe
     rows = [{"id": 1, "s": {"a": 1, "new": True}}, {"x": 5}, {"id": 2, "s": {"new": False}}]
     bed.land(A, payloads(*rows, start=1))
     wave = parsing(bed, spark, **own).wave()
-    assert (wave.parsed, wave.quarantined) == (1, 2)
+    assert (wave.landed, wave.aside) == (1, 2)
     assert sorted(reasons(bed).values()) == [f"{LACKS}id", f"{LACKS}s.a"]
     told = ddl_of(bed.typed().own_columns().columns)
     assert told == "id BIGINT NOT NULL, s STRUCT<a: INT NOT NULL, new: BOOLEAN>, x BIGINT"

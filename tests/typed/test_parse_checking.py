@@ -79,7 +79,7 @@ def test_a_person_may_accept_that_rows_are_missing(bed: Bed):
     checking = parsing.checking
     assert checking is not None
     wave = replace(parsing, checking=replace(checking, accepts_difference=True)).wave()
-    assert wave.parsed == 1
+    assert wave.landed == 1
     assert wave.notes == (
         f"{A}: 1 row that landed aren't in the lake table any more, and aren't parsed, as a person has accepted",
     )
@@ -105,7 +105,7 @@ def test_a_person_may_accept_rows_of_another_engine_whose_snapshot_has_expired(b
     checking = parsing.checking
     assert checking is not None
     wave = replace(parsing, checking=replace(checking, accepts_difference=True)).wave()
-    assert wave.parsed + wave.quarantined == 2
+    assert wave.landed + wave.aside == 2
     assert wave.notes == (f"{A}: 1 row more parsed than landed, as a person has accepted",)
     bed.land(A, {4: good(4)}, arrival=bed.clock.at)
     assert bed.catch_up() == 1
@@ -118,7 +118,7 @@ def test_a_new_typed_table_begins_with_what_the_retention_has_left(bed: Bed):
     bed.retention = 2 * DAY
     drop_before(bed, bed.clock.at - 2 * DAY)
     wave = bed.parsing().wave()
-    assert wave.parsed == 1
+    assert wave.landed == 1
     assert "upkeep.retention had removed them before the typed table was made" in wave.notes[0]
     bed.check()
 
@@ -128,7 +128,7 @@ def test_rows_that_another_engine_deleted_are_told_of_and_stop_nothing(bed: Bed)
     (file,) = bed.land(A, {3: good(3)}, arrival=bed.clock.at)
     delete_as_others(bed.lake.handle().open(), file.path)
     wave = bed.parsing().wave()
-    assert (wave.parsed, wave.quarantined) == (1, 1)
+    assert (wave.landed, wave.aside) == (1, 1)
     assert (
         "1 row that landed aren't in the lake table any more, and aren't parsed: another engine has changed rows"
         in wave.notes[0]
@@ -197,7 +197,7 @@ def test_ledgers_of_earlier_waves_that_have_expired_stop_nothing(bed: Bed, *, fo
     """The waves share a range of the lake table. `forget`: whether the older metadata files are gone as well."""
     bed.land(A, {n: good(n) for n in range(1, 2201)}, arrival=bed.clock.at)
     waves = bed.parsing(limits=WaveLimits(1000, 2**30)).waves()
-    assert next(waves).parsed
+    assert next(waves).landed
     next(waves)
     expire_all_but_the_head(bed.typed(), forget=forget)
     bed.catch_up(limits=WaveLimits(1000, 2**30))

@@ -14,7 +14,7 @@ from headrace.pipeline.settings.choices import ParseFormat
 from headrace.pipeline.settings.parse_block import ParseSettings, Written
 from headrace.pipeline.typed import code_digest as parse_code
 from headrace.pipeline.typed.code_digest import TargetCode
-from tests.typed.parsings import BAD, SETTINGS, A, Bed, good
+from tests.typed.parsings import BAD, SETTINGS, A, Bed, good, with_ports
 
 
 def code_of(target: ParseSettings) -> str:
@@ -73,9 +73,9 @@ def test_the_digest_of_an_installed_function_follows_the_source_of_its_module(
 def test_each_range_of_a_wave_and_of_a_redrive_tells_the_code(tmp_path: Path):
     bed = Bed(tmp_path)
     bed.land(A, {1: good(1), 2: BAD})
-    replace(bed.parsing(), code=lambda: "one").wave()
+    with_ports(bed.parsing(), code=lambda: "one").wave()
     bed.parser.fixes = {BAD: good(2)}
-    list(replace(bed.redriving(), code=lambda: "two").portions())
+    list(with_ports(bed.redriving(), code=lambda: "two").portions())
     told = [read_accounting(each.account) for page in bed.typed().pages() for each in page.ranges]
     assert [each.code for each in told] == ["two", "one"]
     before = {key: value for key, value in json.loads(told[1].text()).items() if key != "code"}

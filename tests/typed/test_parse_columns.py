@@ -35,19 +35,19 @@ def test_new_fields_become_columns_and_what_contradicts_them_goes_to_quarantine(
     bed = Bed(tmp_path)
     own = {"columns": ColumnsFrom.EVOLVING, "schema": "at TIMESTAMP, n INT", "most_columns": 8}
     bed.land(A, texts({}, {"e": [], "z": None}, start=1))
-    assert parsing(bed, spark, **own).wave().parsed == 2
+    assert parsing(bed, spark, **own).wave().landed == 2
     first = {"id": 1, "at": "2026-01-31T12:00:00Z", "items": [{"sku": "a"}], "n": 7}
     bed.land(A, texts(first, {"id": "one"}, {"ID": 2}, {"stream": "s"}, {"a.b": 1}, {"id": 2}, start=10))
     bed.land(A, {16: b'{"a\\u0000b": 1}', 17: b'{"x": ' + b"[" * 700 + b"1" + b"]" * 700 + b"}"})
     wave = parsing(bed, spark, **own).wave()
-    assert (wave.parsed, wave.quarantined) == (2, 6)
+    assert (wave.landed, wave.aside) == (2, 6)
     # A field in an array's struct, a promotion, and a payload that would bring more columns than are allowed.
     flood = {f"k{n}": n for n in range(100)}
     bed.land(
         A, texts({"items": [{"sku": "b", "n": 1}, None], "n": 2**40}, flood, {"id": 3, "x": 1.5}, start=20)
     )
     wave = parsing(bed, spark, **own).wave()
-    assert (wave.parsed, wave.quarantined) == (2, 1)
+    assert (wave.landed, wave.aside) == (2, 1)
     bed.check()
     rows = {row["sequence_number"]: row for row in read.rows(bed.typed()).to_pylist()}
     assert (rows["10"]["id"], rows["10"]["n"], rows["10"]["items"]) == (1, 7, [{"sku": "a", "n": None}])
@@ -74,7 +74,7 @@ def test_columns_that_were_inferred_stay_also_where_the_run_is_killed_before_its
         "filter": "CAST(data AS STRING) NOT LIKE '%skip%'",
     }
     bed.land(A, {1: b"[]"})
-    assert parsing(bed, spark, **own).wave().quarantined == 1
+    assert parsing(bed, spark, **own).wave().aside == 1
     assert not bed.typed().own_columns().are_frozen
     bed.land(A, texts({"id": 1}, {"id": 2, "name": "n"}, {"skip": 1}, start=2))
 
@@ -87,7 +87,7 @@ def test_columns_that_were_inferred_stay_also_where_the_run_is_killed_before_its
     assert bed.typed().own_columns().are_frozen
     bed.land(A, texts({"id": 3, "other": 1}, {"id": "x"}, start=10))
     wave = parsing(bed, spark, **own).wave()
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (3, 1, {"filter": 1})
+    assert (wave.landed, wave.aside, wave.dropped) == (3, 1, {"filter": 1})
     assert [number for _, number, _ in bed.parsed()] == [2, 3, 10]
     assert [each["name"] for each in bed.typed().own_columns().spark] == ["id", "name"]
     assert reasons(bed)["11"].startswith("the field id has text")
@@ -110,12 +110,12 @@ def test_an_unknown_schema_of_a_registry_costs_its_own_records_until_it_is_in_th
     own = {"format": kind, "schema": json.dumps(headers.NEW), "schemas": str(folder)}
     bed.land(A, {1: begin + b"\1" + old, 2: begin + b"\2" + new})
     wave = parsing(bed, spark, **own).wave()
-    assert (wave.parsed, wave.quarantined) == (1, 1)
+    assert (wave.landed, wave.aside) == (1, 1)
     assert (
         reasons(bed)["2"] == f"the payload was written by schema {two}, which isn't in the folder `schemas`"
     )
     (folder / f"{two}.avsc").write_text(json.dumps(headers.NEW))
     bed.land(A, {3: begin + b"\2" + new})
-    assert parsing(bed, spark, **own).wave().parsed == 1
+    assert parsing(bed, spark, **own).wave().landed == 1
     bed.check()
     assert sorted(row["n"] for row in read.rows(bed.typed()).to_pylist()) == [1, 2]

@@ -76,7 +76,7 @@ def test_json_becomes_typed_columns_and_a_hostile_payload_costs_itself_only(
     bed.land(A, payloads)
     bed.land(B, {5: b"{}", 6: good(6)}, malformed=[6])
     wave = parsing(bed, spark).wave()
-    assert (wave.parsed, wave.quarantined) == (2, len(HOSTILE) + 1)
+    assert (wave.landed, wave.aside) == (2, len(HOSTILE) + 1)
     # Such as of statistics that are missing for the parts of structs, lists and maps.
     assert [each.getMessage() for each in caplog.records if each.name.startswith("pyiceberg")] == []
     bed.check()
@@ -99,7 +99,7 @@ def test_json_becomes_typed_columns_and_a_hostile_payload_costs_itself_only(
     # A column more: the table gets it, and older rows have null there.
     odd = b'{"id": 1, "amount": 12.345, "NAME": "x", "id": 2}'
     bed.land(A, {100: b'{"id": 1, "flag": true}', 101: odd})
-    assert parsing(bed, spark, schema=f"{SCHEMA}, flag BOOLEAN", version="2").wave().parsed == 2
+    assert parsing(bed, spark, schema=f"{SCHEMA}, flag BOOLEAN", version="2").wave().landed == 2
     rows = {row["sequence_number"]: row for row in read.rows(bed.typed()).to_pylist()}
     assert [row["flag"] for row in rows.values()].count(None) == 3
     row = rows["101"]
@@ -136,11 +136,11 @@ def test_compressed_payloads_are_inflated_before_the_filter_and_the_parser(
         "the aggregate is cut off",
     ]
     if kind == "json":
-        assert (wave.parsed, wave.dropped) == (3, {"filter": 1})
+        assert (wave.landed, wave.dropped) == (3, {"filter": 1})
         assert aside["13"]["data"] == payloads[3]
         assert sorted(row["name"] for row in read.rows(bed.typed()).to_pylist()) == ["one", "plain", "two"]
     else:
-        assert (wave.parsed, wave.dropped) == (3, {"filter": 1, "callable": 1})
+        assert (wave.landed, wave.dropped) == (3, {"filter": 1, "callable": 1})
         assert aside["13"]["data"] == b"bad"
 
 
@@ -157,7 +157,7 @@ def test_avro_and_protobuf_become_typed_columns_with_and_without_a_filter(
     bed.land(A, {10: one, 11: one[:-1], 12: gzip.compress(one), 13: packed})
     bed.land(B, {5: b"?", 6: gzip.compress(one)[:-1]}, malformed=[5])
     wave = parsing(bed, spark, **own).wave()
-    assert (wave.parsed, wave.quarantined) == (2, 4)
+    assert (wave.landed, wave.aside) == (2, 4)
     bed.check()
     rows = read.rows(bed.typed()).to_pylist()
     assert {(row["sequence_number"], row["number"], row["customer"]) for row in rows} == {
@@ -170,7 +170,7 @@ def test_avro_and_protobuf_become_typed_columns_with_and_without_a_filter(
     assert "its end is missing" in aside["6"]["reason"]
     bed.land(A, {20: one, 21: one + b"x"})
     wave = parsing(bed, spark, filter=f"length(data) <= {len(one)}", **own).wave()
-    assert (wave.parsed, wave.quarantined, wave.dropped) == (1, 0, {"filter": 1})
+    assert (wave.landed, wave.aside, wave.dropped) == (1, 0, {"filter": 1})
 
 
 def test_an_avro_schema_with_a_column_of_headrace_is_refused(spark: "SparkSession", tmp_path: Path):

@@ -22,7 +22,7 @@ from headrace.pipeline.upkeep.live_table import IcebergLive
 from tests.lake.merge_on_read import delete_rows
 from tests.lake.samples import NOON, a_key
 from tests.lake.tables import before_next_swap
-from tests.typed.parsings import BAD, COLUMNS, A, B, Bed, Killed, good
+from tests.typed.parsings import BAD, COLUMNS, A, B, Bed, Killed, good, with_ports
 from tests.upkeep.compactions import InProcess as InProcessRewriter
 
 
@@ -35,7 +35,7 @@ def test_each_row_is_parsed_or_set_aside_and_the_ledger_accounts_for_it(bed: Bed
     bed.land(A, {1: good(1), 2: BAD, 3: good(3)})
     bed.land(B, {10: good(10)})
     wave = bed.parsing().wave()
-    assert (wave.parsed, wave.quarantined, wave.is_last) == (3, 1, True)
+    assert (wave.landed, wave.aside, wave.is_last) == (3, 1, True)
     bed.check()
     rows = {row["id"]: row for row in read.rows(bed.typed()).to_pylist()}
     assert rows[3]["name"] == "n3"
@@ -56,7 +56,7 @@ def test_only_what_is_new_is_parsed(bed: Bed):
     bed.land(A, {100: good(100), 101: good(101)})
     bed.land(B, {7: good(7)})
     assert bed.parsing().is_behind()
-    assert bed.parsing().wave().parsed == 3
+    assert bed.parsing().wave().landed == 3
     assert not bed.parsing().is_behind()
     bed.check()
 
@@ -86,7 +86,7 @@ def test_a_wave_ends_at_its_limit_and_the_next_one_goes_on(bed: Bed):
         bed.land(A, {n: good(n) for n in range(start, start + 1500)})
         bed.land(B, {n: good(n) for n in range(start + 1, start + 501)})
     first = bed.parsing(limits=WaveLimits(2000, 2**30)).wave()
-    assert 0 < first.parsed <= 2000
+    assert 0 < first.landed <= 2000
     assert not first.is_last
     assert bed.catch_up(limits=WaveLimits(2000, 2**30)) == 2
     bed.check()
@@ -274,7 +274,7 @@ def test_a_run_that_another_one_has_overtaken_in_one_shard_lands_nothing(bed: Be
 
     def overtake(arrow: str) -> None:
         if arrow == "staged":
-            assert bed.parsing(limits=WaveLimits(1, 2**30)).wave().quarantined == 1
+            assert bed.parsing(limits=WaveLimits(1, 2**30)).wave().aside == 1
 
     with pytest.raises(Transient, match="another run has parsed"):
         replace(bed.parsing(), on_step=overtake).wave()
@@ -321,7 +321,7 @@ def test_rows_that_are_missing_without_a_reason_are_refused(bed: Bed):
 def test_rows_that_a_filter_leaves_out_are_counted(bed: Bed):
     bed.land(A, {1: good(1), 2: good(2)})
     bed.parser.keeps = lambda number: number != 1
-    assert replace(bed.parsing(), dropped_as="filter").wave().dropped == {"filter": 1}
+    assert with_ports(bed.parsing(), dropped_as="filter").wave().dropped == {"filter": 1}
 
 
 def test_a_staged_file_that_is_gone_is_told_and_nothing_moves(bed: Bed):

@@ -22,7 +22,7 @@ from headrace.pipeline.upkeep.table_files import IcebergFiles, QuarantineFiles
 from headrace.pipeline.upkeep.upkeep import Upkeep, UpkeepReport, together
 from tests.lake.samples import NOON
 from tests.lake.tables import commit_nothing
-from tests.typed.parsings import BAD, A, B, Bed, Killed, good
+from tests.typed.parsings import BAD, A, B, Bed, Killed, good, with_ports
 from tests.upkeep.compactions import InProcess as InProcessRewriter
 from tests.upkeep.upkeeps import FEW, upkeep_of
 
@@ -187,7 +187,7 @@ def test_a_redrive_that_stood_still_for_so_long_that_its_files_may_go_is_refused
             bed.clock.at += timedelta(hours=13)
 
     with pytest.raises(Transient, match=r"were looked at at .* Nothing was committed"):
-        list(replace(bed.redriving(), dropped_as="filtered", on_step=stand_still).portions())
+        list(replace(with_ports(bed.redriving(), dropped_as="filtered"), on_step=stand_still).portions())
     bed.check()
 
 
@@ -202,7 +202,7 @@ def test_a_redrive_whose_files_are_gone_is_refused(bed: Bed):
             Path(taken.removeprefix("file://")).unlink()
 
     with pytest.raises(Transient, match="1 file of the commit can't be found any more"):
-        list(replace(bed.redriving(), dropped_as="filtered", on_step=delete).portions())
+        list(replace(with_ports(bed.redriving(), dropped_as="filtered"), on_step=delete).portions())
 
 
 def test_rows_that_arent_parsed_yet_outlive_the_retention(bed: Bed):

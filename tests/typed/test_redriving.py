@@ -41,7 +41,7 @@ def bed(tmp_path: Path) -> Bed:
 def redrive(bed: Bed, selection: Selection | None = None, **how: object) -> list[tuple[int, int]]:
     """What each portion tried, and what it mended."""
     found = list(bed.redriving(**how).portions(selection or Selection()))  # type: ignore[arg-type]
-    return [(each.tried, each.mended) for each in found]
+    return [(each.rows, each.landed) for each in found]
 
 
 def mend(bed: Bed) -> None:
@@ -125,7 +125,7 @@ def test_a_dry_run_commits_nothing(bed: Bed):
     mend(bed)
     before = bed.typed().load(), bed.quarantine().load()
     (told,) = bed.redriving().portions(dry_run=True)
-    assert (told.tried, told.mended, told.snapshot) == (5, 3, None)
+    assert (told.rows, told.landed, told.snapshot) == (5, 3, None)
     assert str(told) == ("dry run, nothing was committed: 5 rows parsed again: 3 mended, 2 still set aside")
     assert (bed.typed().load(), bed.quarantine().load()) == before
 

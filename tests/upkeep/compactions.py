@@ -15,7 +15,6 @@ from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.live_table import IcebergLive
-from headrace.pipeline.upkeep.ports import Rewriter
 from headrace.pipeline.upkeep.rewrite_plan import FileGroup, Rewritten
 from headrace.pipeline.upkeep.rewriter import TaskRewriter
 from tests.lake.samples import NOON, ORIGIN, StandingClock, a_file, a_key, a_range
@@ -28,7 +27,7 @@ KEYS = ["stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_n
 
 
 @dataclass
-class InProcess(Rewriter):
+class InProcess:
     """The real rewriter, whose tasks run in this process. `meanwhile` is called between the writing and the commit."""
 
     lake: IcebergTable
@@ -36,9 +35,9 @@ class InProcess(Rewriter):
     spoil: Callable[[Rewritten], Rewritten] = lambda rewritten: rewritten
     groups: list[FileGroup] = field(default_factory=list)
 
-    def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
+    def __call__(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
         self.groups += groups
-        rewritten = TaskRewriter(LocalTasks(self.lake.clock), self.lake).rewrite(groups)
+        rewritten = TaskRewriter(LocalTasks(self.lake.clock), self.lake)(groups)
         self.meanwhile()
         return tuple(map(self.spoil, rewritten))
 

@@ -62,10 +62,10 @@ class Place:
     def _noted(self) -> Rewriter:
         place = self
 
-        class Noted(Rewriter):
-            def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
+        class Noted:
+            def __call__(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
                 place.rewrites.append((place.lake.clock.monotonic(), groups[0].day))
-                return place.rewriter.rewrite(groups)
+                return place.rewriter(groups)
 
         return Noted()
 
@@ -90,8 +90,8 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-class NoSpark(Rewriter):
-    def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
+class NoSpark:
+    def __call__(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
         raise Unreachable("Spark gave no session; nothing was read")
 
 
@@ -110,10 +110,10 @@ def test_a_compaction_that_fails_at_its_second_day_keeps_the_first(place: Place)
     place.fill(0, 1)
     working = place.rewriter
 
-    class Once(Rewriter):
-        def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
+    class Once:
+        def __call__(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
             place.rewriter = NoSpark()
-            return working.rewrite(groups)
+            return working(groups)
 
     place.rewriter = Once()
     done = place.compacting().run()

@@ -31,7 +31,7 @@ from headrace.pipeline.windows.replace import check_replaceable
 from headrace.pipeline.windows.window import Word
 from tests.lake.merge_on_read import delete_rows
 from tests.lake.samples import NOON, a_key
-from tests.typed.parsings import BAD, A, B, Killed, good
+from tests.typed.parsings import BAD, A, B, Killed, good, with_ports
 from tests.upkeep.compactions import InProcess as InProcessRewriter
 from tests.windows.replacements import ReplaceBed
 
@@ -116,7 +116,7 @@ def test_exactly_the_rows_of_the_window_are_those_of_todays_parser(bed: ReplaceB
     after = bed.typed().load().positions
     assert {k: p for k, p in after.shards.items() if k in before.shards} == before.shards
     assert set(after.shards) - set(before.shards) == {chain_of(A), chain_of(B)}
-    assert bed.replacing(window).replaced() == 3
+    assert bed.replacing(window).rows_done() == 3
     assert bed.replace(window) == ["nothing left to replace"]
     # The same once more gives the same rows.
     bed.replace(bed.window(TWO_TO_FOUR))
@@ -352,7 +352,7 @@ def test_a_cut_window_of_which_another_engine_has_deleted_a_record_is_refused_wh
     bed.land(A, {41: good(41), 42: good(42)})
     # The second row of the wave.
     bed.parser.keeps = lambda number: number != 1
-    assert replace(bed.parsing(), dropped_as="filtered").wave().dropped == {"filtered": 1}
+    assert with_ports(bed.parsing(), dropped_as="filtered").wave().dropped == {"filtered": 1}
     bed.parser.keeps = lambda _: True
     for numbers in ((43,), (44, 45)):
         bed.land(A, {number: good(number) for number in numbers})

@@ -304,7 +304,7 @@ def test_the_table_of_a_window_tells_its_lineage(bed: WindowBed):
         (Kind.COPIED, 0, 1),
         (Kind.COPIED, 1, 2),
     ]
-    assert bed.replaying(window).copied() == 1
+    assert bed.replaying(window).rows_done() == 1
 
 
 def test_a_window_stays_as_it_was_made(bed: WindowBed):

@@ -85,7 +85,7 @@ def test_exactly_the_aggregates_of_the_window_become_their_user_records(bed: Unp
     # No position has moved, and the files without an aggregate of the window are the same.
     assert bed.lake.handle().load().positions == before
     assert len(files_of(bed).items() & files.items()) == len(files) - 1
-    assert bed.unpacking(window).unpacked() == 2
+    assert bed.unpacking(window).rows_done() == 2
     rows = {
         (r["sequence_number"], r["sub_sequence_number"]): r for r in read.rows(bed.lake.handle()).to_pylist()
     }

@@ -9,11 +9,13 @@ from headrace.pipeline.task_identity import ROLE_OF_THE_HOST, TaskIdentity
 
 @dataclass(frozen=True, slots=True)
 class KinesisAccess:
-    """Where Kinesis is, and who asks it. All of it comes from the driver: the environment of the reading process doesn't count."""
+    """Where Kinesis is, and who asks it. All of it comes from the driver: the environment of the reading process
+    doesn't count."""
 
     region: str
     endpoint: str | None = None
-    """None: AWS's own, also where the reading process has AWS_ENDPOINT_URL in its environment or an endpoint in its AWS files."""
+    """None: AWS's own, also where the reading process has AWS_ENDPOINT_URL in its environment or an endpoint in its AWS
+    files."""
     identity: TaskIdentity = ROLE_OF_THE_HOST
     fips: bool = False
     dualstack: bool = False

@@ -6,7 +6,8 @@
                     ^                                   |                                     iterator: the shard's end
                     +-- expired: after the last record -+
 
-Before its first request, a reading proves that it has found the driver's stream (`headrace.pipeline.aws.reading.pages_proof`).
+Before its first request, a reading proves that it has found the driver's stream
+(`headrace.pipeline.aws.reading.pages_proof`).
 
 Spark pickles this object and sends it to its workers with the task. So it says where Kinesis is and who asks
 (`KinesisAccess`), and holds no connection: each reading process makes its own.

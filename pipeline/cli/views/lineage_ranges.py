@@ -33,8 +33,9 @@ _SHORT = ["at", "snapshot", "stream", "shard", "kind", "rows", "upto", "parents"
 def show_ranges(args: argparse.Namespace, adapters: Adapters, cut: Cut) -> int:
     from headrace.pipeline.core.ledger.ledger import Lost
     from headrace.pipeline.lineage.cut import newest
+    from headrace.pipeline.windows.windows import find_window
 
-    window = None if args.window is None else _window(adapters, args.window)
+    window = None if args.window is None else find_window(adapters.windows(), args.window)
     table, entries = _ledgers(args, adapters, window, cut)
     shown_entries, left_out = newest(cut.of(entries), args.limit)
     if lost := [entry for entry in shown_entries if isinstance(entry, Lost)]:
@@ -130,17 +131,6 @@ def _of_window(
         (entry, replays_of(entry.page, window.id)) for entry in entries if isinstance(entry, LedgerEntry)
     )
     return table, [replace(entry, page=page) for entry, page in pages if page.ranges]
-
-
-def _window(adapters: Adapters, name: str) -> KeptWindow:
-    from headrace.pipeline.errors import Unknown
-
-    kept_window = next(
-        (candidate for candidate in adapters.windows().all() if candidate.window.id == name), None
-    )
-    if kept_window is None:
-        raise Unknown(f"there is no window {name!r}; `headrace window list` names all windows")
-    return kept_window
 
 
 # --- where there is nothing ---------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def shown(kept_window: "KeptWindow", windows: "WindowWiring") -> "Iterator[str]"
         yield f"{counted(rows_done(window, windows), 'row')} parsed again for {windows.table_of(window)}"
     else:
         replaying = windows.replaying(window.id, "headrace window show")
-        yield f"{counted(replaying.copied(), 'row')} copied into {windows.table_of(window)}"
+        yield f"{counted(replaying.rows_done(), 'row')} copied into {windows.table_of(window)}"
         if any(planned.stretches for planned in window.ranges):
             yield f"{counted(replaying.read_from_stream(), 'row')} read from the stream into {windows.table_of(window)}"
             yield from replaying.losses()
@@ -116,10 +116,4 @@ def _range_json(planned: "WindowRange") -> "dict[str, Any]":
 
 
 def rows_done(window: "ReplayWindow", windows: "WindowWiring") -> int:
-    """How many rows of the window were copied or parsed again so far, or how many of its aggregates were
-    taken apart."""
-    if window.unpack:
-        return windows.unpacking(window.id, "headrace window show").unpacked()
-    if window.target:
-        return windows.replacing(window, "headrace window show").replaced()
-    return windows.replaying(window.id, "headrace window show").copied()
+    return windows.redoing(window, "headrace window show").rows_done()

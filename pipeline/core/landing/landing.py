@@ -122,8 +122,6 @@ def decide_landing(
 
     `now`: the clock of the commit; None where arrivals aren't compared with it."""
     _check_proposal(proposal)
-    # One refusal for each shard: the first reason that is found is told.
-    refused: dict[ShardKey, RangeRefused] = {}
     # An origin is decided once for ever: where the base has one, the proposed one is ignored. So is the origin of a
     # life that is over by now: a commit that arrives late would make the stream's present life, whose origin is
     # decided, look like a later one.
@@ -132,23 +130,7 @@ def decide_landing(
         for stream, origin in proposal.origins
         if stream not in base.origins and not base.has_later_life(stream)
     }
-    new = {stream: strangers(stream, shard_ids, base) for stream, shard_ids in proposal.known.items()}
-    for proposed in proposal.ranges:
-        why = (
-            _why_refused(base, decided, proposed)
-            or _why_by_another_origin(base, proposed, proposal.begun_by)
-            or _why_passed(base, proposed, proposal.below, new)
-        )
-        if why is not None:
-            refused[proposed.key] = RangeRefused(proposed, base.of(proposed.key), why)
-        elif why := _why_of_another(proposed, now):
-            refused[proposed.key] = RangeRefused(proposed, base.of(proposed.key), why, fatal=True)
-    if why := _why_compare_anew(base, proposal.compared):
-        refused |= {
-            r.key: RangeRefused(r, base.of(r.key), why) for r in proposal.ranges if r.key not in refused
-        }
-    refused |= _replays_alone(base, proposal, refused)
-    refused |= _closed_over_files(proposal, refused)
+    refused = _refused_ranges(base, proposal, decided, now)
     if proposal.whole and refused:
         why = f"it lands together with {min(refused).shard_id}, which is refused"
         refused |= {r.key: RangeRefused(r, r.after, why) for r in proposal.ranges if r.key not in refused}
@@ -167,6 +149,31 @@ def decide_landing(
     through = through_after(stated, base, page=page, positions=positions, proofs=proposal.proofs)
     proves = not through.keys() <= stated.keys()
     return Landing(page, files, tuple(refused.values()), positions, through, proves)
+
+
+def _refused_ranges(
+    base: Positions, proposal: Proposal, decided: Mapping[StreamId, Origin], now: datetime | None
+) -> dict[ShardKey, RangeRefused]:
+    """One refusal for each shard: the first reason that is found is told."""
+    refused: dict[ShardKey, RangeRefused] = {}
+    new = {stream: strangers(stream, shard_ids, base) for stream, shard_ids in proposal.known.items()}
+    for proposed in proposal.ranges:
+        why = (
+            _why_refused(base, decided, proposed)
+            or _why_by_another_origin(base, proposed, proposal.begun_by)
+            or _why_passed(base, proposed, proposal.below, new)
+        )
+        if why is not None:
+            refused[proposed.key] = RangeRefused(proposed, base.of(proposed.key), why)
+        elif why := _why_of_another(proposed, now):
+            refused[proposed.key] = RangeRefused(proposed, base.of(proposed.key), why, fatal=True)
+    if why := _why_compare_anew(base, proposal.compared):
+        refused |= {
+            r.key: RangeRefused(r, base.of(r.key), why) for r in proposal.ranges if r.key not in refused
+        }
+    refused |= _replays_alone(base, proposal, refused)
+    refused |= _closed_over_files(proposal, refused)
+    return refused
 
 
 def _check_proposal(proposal: Proposal) -> None:

@@ -2,9 +2,9 @@
 
 `headrace.pipeline.core.leases.change_kind` has a table of them; this module has a function for each line.
 
-A run's own writes never require an exact counter, because beats count it up at the same time (D1 of docs/reference/protocol.md).
-Writes that take a lease or give it away require the epoch as read, because a stream that is created again has rows with
-the same keys (D12).
+A run's own writes never require an exact counter, because beats count it up at the same time (D1 of
+docs/reference/protocol.md). Writes that take a lease or give it away require the epoch as read, because a stream that
+is created again has rows with the same keys (D12).
 """
 
 from __future__ import annotations

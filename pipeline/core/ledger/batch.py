@@ -26,7 +26,8 @@ class Batch:
     start: Start
     """Where reading begins while no record has landed."""
     witness: datetime
-    """The latest moment up to which nothing of the shard can have been lost unseen (docs/reference/protocol.md, section 4)."""
+    """The latest moment up to which nothing of the shard can have been lost unseen (docs/reference/protocol.md, section
+    4)."""
     retention: timedelta
     parents: tuple[ParentReason, ...] = ()
     """All parents, each with the reason why it is out of the way. Given only for the first range of a shard."""

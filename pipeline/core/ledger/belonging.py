@@ -43,6 +43,7 @@ def why_too_early(stream: StreamId, first: datetime | None) -> str | None:
 
 
 def why_too_late(last: datetime | None, now: datetime) -> str | None:
+    # An hour, because the host's clock may be wrong by minutes, and a refusal of right records would stop the landing.
     if last is None or last <= now + AHEAD:
         return None
     return f"a record arrived at {_text(last)}, more than an hour after {_text(now)}"

@@ -32,12 +32,12 @@ class Kind(StrEnum):
     """In a typed table or its quarantine table: rows of the quarantine table were parsed again
     (`headrace.pipeline.typed.quarantine.redrive_plan`). `account` tells what became of each of them."""
     PARSED = "parsed"
-    """In a typed table or its quarantine table: the rows of this range of the lake table were parsed. `account` tells what
-    became of each of them (`headrace.pipeline.core.ledger.accounting`)."""
+    """In a typed table or its quarantine table: the rows of this range of the lake table were parsed. `account` tells
+    what became of each of them (`headrace.pipeline.core.ledger.accounting`)."""
     UNPACKED = "unpacked"
     """In the lake table: aggregates of this range, which had landed as one row each, were taken apart
-    (`headrace.pipeline.windows.unpack`). `rows`: how many rows the table has more since. It moves no position. `account`
-    tells the window, the rows, and the aggregates that they replace."""
+    (`headrace.pipeline.windows.unpack`). `rows`: how many rows the table has more since. It moves no position.
+    `account` tells the window, the rows, and the aggregates that they replace."""
     COPIED = "copied"
     """In the table of a window: the rows of this range of the lake table were copied
     (`headrace.pipeline.windows.copy`)."""
@@ -129,7 +129,8 @@ class Range:
 
     @property
     def may_go_back(self) -> bool:
-        """Whether the range may move a position back, which only a person may decide (I9 of docs/reference/protocol.md)."""
+        """Whether the range may move a position back, which only a person may decide (I9 of
+        docs/reference/protocol.md)."""
         # A repair follows the table's rows, and a person has started it.
         return self.kind in {Kind.REPOSITION, Kind.REPAIR}
 

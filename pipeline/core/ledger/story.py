@@ -89,10 +89,13 @@ def story_of(entries: Iterable[LedgerEntry | Lost]) -> Story:
         else:
             dropped.update(dict.fromkeys(entry.page.dropped, entry.sequence))
         for recorded in entry.ranges if isinstance(entry, Lost) else entry.page.ranges:
+            # Replays and ranges made of rows stand beside the chain: they move no position, so that a chain with them
+            # would look broken.
             to = derived if isinstance(entry, Lost) else steps if recorded.moves else replays
             to.setdefault(recorded.key, []).append(Step(entry.snapshot, entry.sequence, recorded, entry.at))
     return Story(_frozen(steps), _frozen(derived), _frozen(replays), tuple(lost), dropped)
 
 
 def _frozen(steps: Mapping[ShardKey, list[Step]]) -> Mapping[ShardKey, tuple[Step, ...]]:
+    # By name, so that two readings of one history tell of the shards in the same order.
     return {key: tuple(steps[key]) for key in sorted(steps)}

@@ -77,12 +77,17 @@ class Family:
         return self.passed(positions).get(shard_id)
 
     def lacks_a_parent(self, shard_id: str, positions: Positions) -> bool:
-        """Whether the shard seems to come from a merge of which only one parent is known."""
+        """Whether the shard may have a parent that isn't known: it seems to come from a merge of which only one parent is
+        known, or it was adopted and nothing tells its parents any more."""
         # A split has two children, so a parent whose END names one child was merged. Listings name both parents of a
         # merge, but a shard that has left them is known by its parents' ENDs and rows alone.
         parents = self.parents.get(shard_id, frozenset())
-        if shard_id in self.listed or len(parents) != 1:
+        if shard_id in self.listed or len(parents) > 1:
             return False
+        if not parents:
+            # A row that was lost and is made again from the position of an adopted shard names no parents.
+            adopted = positions.of(ShardKey(self.stream, shard_id))
+            return adopted is not None and adopted.is_start_only
         position = positions.of(ShardKey(self.stream, *parents))
         return position is not None and position.children == (shard_id,)
 

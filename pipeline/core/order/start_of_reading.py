@@ -196,7 +196,8 @@ def _witness(
     origin: Origin,
     retention: timedelta,
 ) -> datetime:
-    """The latest moment up to which nothing of the shard can have been lost unseen (docs/reference/protocol.md, section 4)."""
+    """The latest moment up to which nothing of the shard can have been lost unseen (docs/reference/protocol.md, section
+    4)."""
     own = position.witness if position else None
     if own is not None:
         return own

@@ -68,8 +68,8 @@ class Position:
     """Another program wrote the checkpoint that this position comes from, and its record may be an aggregate with
     further user records after `sub`."""
     skipped_until: datetime | None = None
-    """Up to when the records after this position are given up: a range of kind `skipped` tells of them, and left the position where it
-    was. None once a later record has landed."""
+    """Up to when the records after this position are given up: a range of kind `skipped` tells of them, and left the
+    position where it was. None once a later record has landed."""
 
     @property
     def reads_again(self) -> bool:
@@ -85,10 +85,11 @@ class Position:
 
     @property
     def footing(self) -> tuple[object, ...]:
-        """All that a reading from here rests on, which a commit must find unchanged in the table: how far the position is, and what was
-        decided about the records after it. Such a decision leaves the token as it was, and a person who sets the table back undoes it."""
-        # Without `arrival` and `seen`: a second run that only looked at the quiet shard must not refuse the commit of the
-        # first.
+        """All that a reading from here rests on, which a commit must find unchanged in the table: how far the position
+        is, and what was decided about the records after it. Such a decision leaves the token as it was, and a person
+        who sets the table back undoes it."""
+        # Without `arrival` and `seen`: a second run that only looked at the quiet shard must not refuse the commit of
+        # the first.
         start = None if self.start is None else (_stored(self.start.at),)
         return (*self.token, start, self.gap_accepted, self.inside, _stored(self.skipped_until))
 
@@ -102,8 +103,8 @@ class Position:
 
     @property
     def witness(self) -> datetime | None:
-        """The latest moment up to which nothing of the shard can have been lost unseen (docs/reference/protocol.md, section
-        4)."""
+        """The latest moment up to which nothing of the shard can have been lost unseen (docs/reference/protocol.md,
+        section 4)."""
         return max((t for t in (self.arrival, self.seen) if t is not None), default=None)
 
     @property
@@ -129,6 +130,7 @@ def _stored(at: datetime | None) -> int | None:
 def _order(position: Position | None) -> tuple[int, int, bool]:
     if position is None:
         return (-2, 0, False)
+    # A position without a record is further than none at all: it has decided where reading begins.
     return (-1 if position.sequence is None else position.sequence, position.sub, position.ended)
 
 

@@ -9,7 +9,8 @@ A worker's load is the sum of the weights of its leases (`headrace.pipeline.core
 where workers are measured. Loads change all the time, so a worker gives leases away only when its load is beyond the
 tolerance, and then until the loads are even. The same input gives the same plan. Without CPU, a plan that was carried
 out is followed by an empty one, because each move makes the sum of the squared loads smaller, or leaves the sum and
-evens out the clusters (I6 of docs/reference/protocol.md). With CPU, nothing more moves until the measurements can have changed.
+evens out the clusters (I6 of docs/reference/protocol.md). With CPU, nothing more moves until the measurements can have
+changed.
 """
 
 from __future__ import annotations

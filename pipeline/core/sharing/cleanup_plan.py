@@ -41,8 +41,9 @@ class Drop:
 def plan_delete_ended(family: Family, leases: Iterable[Lease], positions: Positions) -> list[Change]:
     """Delete tombstones that nothing needs. `family`: from the stream's unfiltered listing and all its rows. `leases`:
     these rows."""
-    # A shard whose tombstone is deleted too early looks like one that was never read (D15 of docs/reference/protocol.md). Whether
-    # its children are past their start is asked of the table, because their rows can be ahead of it.
+    # A shard whose tombstone is deleted too early looks like one that was never read (D15 of
+    # docs/reference/protocol.md). Whether its children are past their start is asked of the table, because their rows
+    # can be ahead of it.
     rows = _by_shard(family, leases)
     passed = family.passed(positions)
     return [

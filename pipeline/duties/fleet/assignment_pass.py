@@ -80,10 +80,11 @@ def plan_pass(
     remembered = AssignmentMemory(now, counters, handovers, memory.passes + 1)
     match policy.other_workers.judge(AssignmentView(open_rows, fleet, counters, lost)):
         case AssignmentPaused(why, strangers):
+            # A pass that assigned nothing isn't counted: KCL's strategies balance in the first pass of all.
             return AssignmentPlan(replace(remembered, passes=memory.passes, strangers=strangers), why_not=why)
         case MayAssign() as standing:
             pass
-    if not policy.strategy.assigns():
+    if policy.plan_moves is None:
         return AssignmentPlan(remembered, presumed_dead=standing.presumed_dead)
     # Not those whose holder is dead or whose next owner is gone: the strategy gives these leases to another worker.
     gone = fleet.dead | fleet.stopping
@@ -103,9 +104,11 @@ def plan_pass(
         lost=lost,
         now=now,
         cpu=cpu_of(fleet.rows, now),
+        # CPU is measured late. Each pass that moved leases doubles the tolerance, until leases have stayed in place for
+        # an hour: else they would move without end.
         cpu_passes=memory.cpu_passes if _moved_lately(open_rows, now) else 0,
     )
-    moves = policy.strategy.plan_moves(scene, fleet.rows, run=memory.passes)
+    moves = policy.plan_moves(scene, fleet.rows, memory.passes)
     stirs = bool(scene.cpu) and any(move.kind in MOVES for move in moves)
     remembered = replace(remembered, cpu_passes=scene.cpu_passes + stirs)
     return AssignmentPlan(
@@ -199,7 +202,8 @@ class Assigning:
         return PassResult(remembered, sightings_to_keep(fleet, listing.leases, plan.presumed_dead))
 
     def _ask_holders(self, written: Iterable[Change], listing: Listing) -> None:
-        """Ask the runs that read shards which are to be handed over to look at their rows now, instead of at their next tick."""
+        """Ask the runs that read shards which are to be handed over to look at their rows now, instead of at their next
+        tick."""
         begun = {change.key for change in written if change.kind is ChangeKind.INITIATE}
         holders = {row.holder for row in listing.leases if row.key in begun and row.holder is not None}
         for holder in sorted(holders):
@@ -211,8 +215,9 @@ class Assigning:
     ) -> tuple[Change, ...]:
         """The changes without those that take leases from dead workers which have just beaten again.
 
-        The lease's counter, which each take-over requires as it was read, doesn't tell: it stands still while a living run keeps
-        its claim from wave to wave. So the workers' rows are read once more, after the look and just before the writes.
+        The lease's counter, which each take-over requires as it was read, doesn't tell: it stands still while a living
+        run keeps its claim from wave to wave. So the workers' rows are read once more, after the look and just before
+        the writes.
         """
         dead = {row.key: row.holder for row in listing.leases if row.holder in fleet.dead}
         holders = sorted({holder for c in changes if (holder := dead.get(c.key)) is not None})

@@ -1,5 +1,5 @@
-"""The leader's clean-up: rows of ended shards, rows left over, and ENDs that nothing in the lake table needs any more. With it the
-statement `valid-through` begins, and goes on past quiet shards.
+"""The leader's clean-up: rows of ended shards, rows left over, and ENDs that nothing in the lake table needs any more.
+With it the statement `valid-through` begins, and goes on past quiet shards.
 
 due = memory.due(now, times)
 if due:
@@ -36,7 +36,8 @@ from headrace.pipeline.ports.reading import ShardSource, StreamFacts
 from headrace.pipeline.settings.model import Settings, TimeSettings
 
 ASKED_A_PASS = 100
-"""Shards that one pass asks Kinesis about, by one GetShardIterator each; the others wait for the next pass. A tick has 40 s."""
+"""Shards that one pass asks Kinesis about, by one GetShardIterator each; the others wait for the next pass. A tick has
+40 s."""
 
 _LOOK = "leader"
 """The run of empty ranges that tell of quiet shards, in the ledger."""
@@ -105,9 +106,11 @@ class Cleaning:
         state: TableState,
         has_time: Callable[[], bool] = lambda: True,
     ) -> CleanupReport:
-        """Clean up one stream. `listing`: all lease rows, of this stream and of others. `facts`: as Kinesis has just answered."""
+        """Clean up one stream. `listing`: all lease rows, of this stream and of others. `facts`: as Kinesis has just
+        answered."""
         stream = facts.stream
         rows = [row for row in rows_of_stream(stream, listing.leases) if is_of_this_life(stream, row)]
+        # All shards, not only those in scope: one that is left out looks as if Kinesis had forgotten it.
         shards = self.source.list_shards(stream)
         family = a_family(stream, shards, leases=rows, positions=state.positions)
         gone = self._gone(family, facts, shards, listing, state.positions) if due.garbage else frozenset()
@@ -120,6 +123,7 @@ class Cleaning:
         # Also with `coordination.cleanup: false`, which keeps rows: each snapshot carries all positions.
         drop = plan_drop(family, rows, state.positions, gone=gone, listed=shards)
         proofs = () if stream in state.through else self._proofs(family, shards, state.positions)
+        # It asks Kinesis about each quiet shard, and nothing is lost by waiting for the next clean-up.
         quiet = self._quiet(facts, state) if has_time() else ()
         return CleanupReport(
             written, self._commit(Proposal(quiet, drop=drop.ends, begun=drop.begun, proofs=proofs))
@@ -132,8 +136,9 @@ class Cleaning:
         if not keys:
             return ()
         news = self.source.has_news(keys)
-        # A stream that was created again has no news for its former life. And where this process was frozen, records that came since
-        # `now` may have left the stream before it was asked: half of the retention was over already (`quiet_shards`).
+        # A stream that was created again has no news for its former life. And where this process was frozen, records
+        # that came since `now` may have left the stream before it was asked: half of the retention was over already
+        # (`quiet_shards`).
         after = self.source.describe(facts.stream.arn)
         if after.stream != facts.stream or after.asked - now > facts.retention / 2:
             return ()

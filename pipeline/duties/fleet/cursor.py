@@ -1,8 +1,8 @@
 """A tick's memory as the text of a Dagster cursor: small, without a version, and safe to lose.
 
-Dagster copies the cursor into the row of every tick. So a cursor has nothing that grows with the number of leases, and of many
-sightings only those that stood still the longest; a counter that moved at the last look needs no memory. The process that made
-the tick remembers the rest (`headrace.pipeline.duties.fleet.sensor_turn.LastTick`).
+Dagster copies the cursor into the row of every tick. So a cursor has nothing that grows with the number of leases, and
+of many sightings only those that stood still the longest; a counter that moved at the last look needs no memory. The
+process that made the tick remembers the rest (`headrace.pipeline.duties.fleet.sensor_turn.LastTick`).
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def write_worker(memory: WorkerMemory) -> str:
             "leader": _write_leader_watch(memory.leader),
             "kept": as_json(memory.own_leases_memory, whole=is_whole),
             "company": as_json(memory.other_workers_memory, whole=is_whole),
-            # A policy without a memory finds the worker's rows by the index, and does without these keys after a reload.
+            # A policy without a memory finds the worker's rows by the index, and does without these keys after a
+            # reload.
             "held": sorted(memory.held) if is_whole and memory.own_leases_memory is not None else None,
         }
     )

@@ -3,7 +3,8 @@
     no run reads the shard     the lease moves at once
     a run reads it             a handover begins: the run finishes its wave, then the next owner reads on
 
-Each is one write, on the condition that the row is as it was read. What lands is decided by the lake table's commit, whoever owns the lease.
+Each is one write, on the condition that the row is as it was read. What lands is decided by the lake table's commit,
+whoever owns the lease.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class HandingOver:
     clock: Clock
 
     def hand_over(self, row: Lease, to: str) -> str:
-        """Give the shard to the worker `to`, now or after the wave that reads it. Returns a sentence that says what happens."""
+        """Give the shard to the worker `to`, now or after the wave that reads it. Returns a sentence that says what
+        happens."""
         shard = partition_of(row.key)
         if row.holder == to and row.checkpoint_owner is None:
             return f"{shard} is {to}'s already"
@@ -61,6 +63,7 @@ class HandingOver:
                 f"{shard} is being handed over from {row.checkpoint_owner} to {row.owner}. Nothing was written; wait until that is over"
             )
         worker = self.workers.get(to)
+        # A name with a slip would take the shard from everybody: no worker of that name ever reads it.
         if worker is None or not worker.is_ours:
             raise BadSetting(
                 f"there is no worker {to!r} of Headrace in the worker table, so {shard} stays. Nothing was written"
@@ -72,6 +75,7 @@ class HandingOver:
         now = self.clock.now()
         if row.holder is None:
             return assign(row, to, _WHY)
+        # Nobody reads the shard, so that it may move in one write.
         if row.run_claim is None:
             return move(row, to, _WHY, when=now)
         return initiate_handover(row, to, _WHY, when=now)

@@ -52,7 +52,8 @@ class LeaderReport:
     sentence: str
     leads: bool
     trouble: HeadraceError | None = None
-    """Why no stream could be synced, or why no lease was assigned. A tick that fails in one of the two still does the other."""
+    """Why no stream could be synced, or why no lease was assigned. A tick that fails in one of the two still does the
+    other."""
     partitions: tuple[str, ...] = ()
     """Keys of all leases that this tick read, parents first; empty if it didn't read the leases."""
 

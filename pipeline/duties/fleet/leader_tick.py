@@ -91,7 +91,7 @@ class LeaderDuty:
         if trouble is not None:
             # Assignment needs neither Kinesis nor the lake table: a dead worker's leases go to others all the same.
             tally.notes.append(str(trouble))
-        if self.policy.strategy.assigns():
+        if self.policy.plan_moves is not None:
             memory, listing, refused = self._assign_when_due(
                 memory, fleet, now, listing=listing, tally=tally, began=began
             )

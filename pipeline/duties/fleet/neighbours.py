@@ -1,6 +1,7 @@
 """The leader looks every few minutes whether another application lands in its table, and tells people of it.
 
-The sentence stands in the leader's ticks, and as `notice` in its worker row, where `headrace status` finds it without a look at the lake.
+The sentence stands in the leader's ticks, and as `notice` in its worker row, where `headrace status` finds it without a
+look at the lake.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from headrace.pipeline.core.landing.applications import LOOKED_BACK, notice_of, 
 from headrace.pipeline.core.leases.due import is_time
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.ports.base import Clock
-from headrace.pipeline.ports.landing import WatchedTable
+from headrace.pipeline.ports.landing import LakeTable
 from headrace.pipeline.ports.leases import WorkerStore
 
 LOOK_EVERY: Final = timedelta(minutes=5)
@@ -33,12 +34,13 @@ class Neighbours:
     """The application, as its commits name it."""
     leader: str
     """The worker whose row gets the notice."""
-    table: WatchedTable
+    table: LakeTable
     workers: WorkerStore
     clock: Clock
 
     def look(self, memory: NeighboursMemory) -> NeighboursMemory:
-        """Look if it is time, and write what is new into the leader's row. A look that fails is made again at the next time."""
+        """Look if it is time, and write what is new into the leader's row. A look that fails is made again at the next
+        time."""
         now = self.clock.now()
         if not is_time(memory.looked, now, every=LOOK_EVERY):
             return memory
@@ -47,7 +49,8 @@ class Neighbours:
             notice = notice_of(others_at_work(commits, self.me))
             self._write(notice)
         except HeadraceError:
-            # Landing doesn't depend on it, and whatever is wrong with the table or the row is told by the duties that need them.
+            # Landing doesn't depend on it, and whatever is wrong with the table or the row is told by the duties that
+            # need them.
             return replace(memory, looked=now)
         return NeighboursMemory(now, notice)
 

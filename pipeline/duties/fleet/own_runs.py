@@ -15,7 +15,8 @@ from headrace.pipeline.settings.model import TimeSettings
 
 @dataclass(frozen=True)
 class OwnRuns:
-    """Dagster is asked once, when an answer is first needed. `over`: while this run is the latest, no run is open (None: nor was any)."""
+    """Dagster is asked once, when an answer is first needed. `over`: while this run is the latest, no run is open
+    (None: nor was any)."""
 
     worker_id: str
     runs: Runs

@@ -41,8 +41,8 @@ class Preview:
 def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
     """What a leader's tick would write now. Nothing is written.
 
-    `memory`: what the preview before this one remembered. A worker counts as living only once its beat has moved from one
-    preview to the next, so that a single preview assigns nothing.
+    `memory`: what the preview before this one remembered. A worker counts as living only once its beat has moved from
+    one preview to the next, so that a single preview assigns nothing.
     """
     settings, now = duty.settings, duty.clock.now()
     workers, has_workers = _read_if_there(duty, duty.workers.listing, WorkerListing(()))

@@ -2,7 +2,8 @@
 
     rows and positions -> plan -> nobody at work? -> make rows -> delete rows
 
-Only lease rows are written. Whoever is killed on the way leaves each shard with a row, and the command goes on when it is run again.
+Only lease rows are written. Whoever is killed on the way leaves each shard with a row, and the command goes on when it
+is run again.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class Rekeying:
         return plan
 
     def require_alone(self, progress: Callable[[str], None], pause: Callable[[float], None]) -> None:
-        """Watch for as long as a living worker or leader may be silent. Raises at the first beat of one that isn't stopping."""
+        """Watch for as long as a living worker or leader may be silent. Raises at the first beat of one that isn't
+        stopping."""
         before = self._signs()
         patience = self._patience(before)
         waited = timedelta(0)

@@ -1,4 +1,5 @@
-"""One turn of a sensor, without Dagster: the cursor goes in, a tick is made, and everything that Dagster has to do comes out.
+"""One turn of a sensor, without Dagster: the cursor goes in, a tick is made, and everything that Dagster has to do
+comes out.
 
 cursor ──► memory ──► tick ──► report ──► Turn: one sentence, the next cursor, new partitions, a run to start
 """
@@ -28,8 +29,8 @@ _FAILURES_IN_A_ROW = 3
 class LastTick(Generic[_Memory]):
     """The whole memory of a sensor's last tick in this process. A cursor has only a part of it.
 
-    The memory is used only if Dagster returns the very cursor that was written with it. Otherwise another process has made a
-    tick in between, and the cursor is newer.
+    The memory is used only if Dagster returns the very cursor that was written with it. Otherwise another process has
+    made a tick in between, and the cursor is newer.
     """
 
     cursor: str | None = None
@@ -71,7 +72,8 @@ class Turn:
     """A sentence for a person who has to do something, whatever else the tick says."""
     ask: RunAsk | None = None
     dead_runs: tuple[str, ...] = ()
-    """Runs that Dagster still counts as alive, but that have stopped beating. They are to be reported to Dagster as failed."""
+    """Runs that Dagster still counts as alive, but that have stopped beating. They are to be reported to Dagster as
+    failed."""
 
 
 def leader_turn(
@@ -86,7 +88,7 @@ def leader_turn(
     memory = last_tick.get(cursor) or written
     try:
         # Four beats in the lock's time, so that a single slow or failing beat doesn't lose the lock.
-        with timer.beating(duty.beat_lock, times.leader_lock / 4, at_most=TICK_DEADLINE):
+        with timer(duty.beat_lock, times.leader_lock / 4, TICK_DEADLINE):
             report = duty.tick(memory)
         if isinstance(report.trouble, TablesMissing):
             raise report.trouble
@@ -95,7 +97,8 @@ def leader_turn(
         next_cursor = _after_failure(duty, memory, failures + 1, last_tick)
         return Turn(sentence=f"leader: {error}", cursor=next_cursor)
     except Exception:
-        # The error goes on to Dagster. The lock is released first: a deployment that fails unexpectedly must not keep it.
+        # The error goes on to Dagster. The lock is released first: a deployment that fails unexpectedly must not keep
+        # it.
         _release_lock(duty)
         raise
     if report.trouble is not None:
@@ -126,8 +129,8 @@ def worker_turn(
     try:
         report = duty.tick(last_tick.get(cursor) or read_worker(cursor))
     except (Transient, TablesMissing) as error:
-        # At the first start of an application the tables don't exist: the leader's tick creates them a moment later. The old
-        # cursor is returned, so that the next tick finds the memory that belongs to it.
+        # At the first start of an application the tables don't exist: the leader's tick creates them a moment later.
+        # The old cursor is returned, so that the next tick finds the memory that belongs to it.
         return Turn(sentence=f"worker {duty.worker_id}: {error}", cursor=cursor)
     return Turn(
         sentence=str(report),

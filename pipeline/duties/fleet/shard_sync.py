@@ -2,9 +2,10 @@
 
     describe (a new life?) -> origin -> nothing changed since the last sync? done -> ListShards -> missing rows, holes
 
-Shards aren't listed again while the open rows cover all hash keys, and neither the rows nor the ENDs have changed since a sync
-that found no missing row and no hole: the row of a child is made when its parent ends, and the lake table tells that. Two cases
-don't show in the rows (see `sync_token`); the clean-up finds them, because it lists all streams every five minutes.
+Shards aren't listed again while the open rows cover all hash keys, and neither the rows nor the ENDs have changed since
+a sync that found no missing row and no hole: the row of a child is made when its parent ends, and the lake table tells
+that. Two cases don't show in the rows (see `sync_token`); the clean-up finds them, because it lists all streams every
+five minutes.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class Round:
     """One tick's part of a round of shard syncs over all streams."""
 
     state: TableState
-    """The lake table's state, loaded once for all streams: a stream's sync uses the stream's own origin and positions only."""
+    """The lake table's state, loaded once for all streams: a stream's sync uses the stream's own origin and positions
+    only."""
     resumed: Unfinished | None = None
     """Where the previous tick stopped, if it had no time for the whole round."""
     last_done: str = ""
@@ -87,6 +89,8 @@ class Round:
 
     def fail(self, tracked: Tracked, error: HeadraceError) -> None:
         self.failed[tracked.name] = error
+        # A row that this sync found missing and couldn't write isn't seen by the token: the next sync has to list the
+        # shards.
         self.memory[tracked.name] = replace(self.before(tracked), quiet_token=None)
 
     @property
@@ -95,7 +99,8 @@ class Round:
 
     @property
     def trouble(self) -> HeadraceError | None:
-        """The error of the tick, if no stream could be synced. If at least one could, the errors of the others are notes."""
+        """The error of the tick, if no stream could be synced. If at least one could, the errors of the others are
+        notes."""
         if not self.failed or self._any_synced:
             return None
         return min(self.failed.values(), key=lambda error: not isinstance(error, Transient))
@@ -141,6 +146,8 @@ class ShardSync:
         done = Round(
             self.table.load(), resumed, "" if resumed is None else resumed.last_done, memory=remembered
         )
+        # In the order of names, which the next tick knows as well: it goes on behind the last one, also in another
+        # process.
         rest = sorted((stream for stream in streams if stream.name > done.last_done), key=lambda s: s.name)
         for tracked in rest:
             is_unreachable = False
@@ -202,6 +209,7 @@ class ShardSync:
         mine = rows_of_stream(facts.stream, listing.leases)
         # First of all: the origin decides which shards are in scope, and so which rows are made.
         done.state = ensure_origin(self.table, done.state, facts, stream=tracked.settings, leases=mine)
+        # Only told here. What a rollback means for the children is a person's to decide.
         if lost := ends_lost(facts.stream, mine, done.state.positions):
             tally.notes.append(
                 f"the lease rows of {counted(len(lost), 'shard')} say that the shard has ended, and the lake table doesn't "

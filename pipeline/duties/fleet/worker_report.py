@@ -36,7 +36,8 @@ class WorkerMemory:
     backoff: Mapping[str, Backoff] = field(default_factory=dict)
     """By lease key: shards that failed in the last runs, with the time of the next try."""
     held: frozenset[str] = frozenset()
-    """Keys of the leases that the worker holds. The index doesn't show those that it has to hand over (see `own_rows`)."""
+    """Keys of the leases that the worker holds. The index doesn't show those that it has to hand over (see
+    `own_rows`)."""
     known: KnownRows = field(default_factory=KnownRows)
     """The rows of a worker at rest, as they were last read. They aren't in the cursor."""
     leader: LeaderWatchMemory = field(default_factory=LeaderWatchMemory)
@@ -54,11 +55,13 @@ class WorkerReport:
     left_alone: tuple[str, ...] = ()
     """Lease keys of shards that failed and are tried again later. The next run doesn't read them."""
     latest_run: str | None = None
-    """The worker's newest run. It is in the key of the next run request, so that each run is followed by one run at most."""
+    """The worker's newest run. It is in the key of the next run request, so that each run is followed by one run at
+    most."""
     dead_claims: tuple[str, ...] = ()
     """Claims that the tick judged dead: the next run may take their shards at once."""
     dead_runs: tuple[str, ...] = ()
-    """Runs that Dagster still counts as alive, but that have stopped beating. They are to be reported to Dagster as failed."""
+    """Runs that Dagster still counts as alive, but that have stopped beating. They are to be reported to Dagster as
+    failed."""
     partitions: tuple[str, ...] = ()
     """Keys of the leases that this worker holds."""
     alarm: str | None = None

@@ -1,6 +1,8 @@
-"""One tick of a worker: beat, hand leases over, find out which shards are due, and ask Dagster for a run that reads them.
+"""One tick of a worker: beat, hand leases over, find out which shards are due, and ask Dagster for a run that reads
+them.
 
-beat -> the worker's rows -> stopping? give them up -> handovers -> is a run at work? then done -> due by the rows -> probes
+beat -> the worker's rows -> stopping? give them up -> handovers -> is a run at work? then done -> due by the rows ->
+probes
 """
 
 from __future__ import annotations
@@ -117,30 +119,46 @@ class WorkerDuty:
         if alive:
             return replace(report, sentence=f"worker {self.worker_id}: run {alive[0]} is at work{suffix}")
         self._forget_dead_runs(row, mine, living, runs)
+        stirs = bool(beats or memory.claims)
+        return self._look_for_work(report, mine, runs, now, at_rest, stirs=stirs, suffix=suffix)
+
+    def _look_for_work(
+        self,
+        report: WorkerReport,
+        mine: tuple[Lease, ...],
+        runs: OwnRuns,
+        now: datetime,
+        at_rest: KnownRows,
+        *,
+        stirs: bool,
+        suffix: str,
+    ) -> WorkerReport:
+        """What no run of this worker is reading and has something to read. `stirs`: whether something happens to the
+        rows, so that the next tick has to read them anew."""
+        memory, living = report.memory, runs.living_claims(report.memory.claims)
         later = held_off(memory.backoff, now)
         rows = self._due_rows
         described = describe_streams(mine, self.stream)
         note_undescribed(mine, described.failed, me=self.worker_id, leases=self.leases, when=now)
         described.require_some()
         streams = described.known
-        suffix += described.suffix
         plan = rows.plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
-        # If a failure isn't noted in the row, the row looks idle, and only `backoff` tells that the shard has to be tried again.
+        # If a failure isn't noted in the row, the row looks idle, and only `backoff` tells that the shard has to be
+        # tried again.
         failed = (Due(row.key, "it failed when last read") for row in plan.idle if row.key in memory.backoff)
-        due = (
-            *failed,
-            *plan.due,
-        )  # failed shards first: the run gets the names of the first hundred shards only
+        # Failed shards first: the run gets the names of the first hundred shards only.
+        due = (*failed, *plan.due)
         if not due and (memory.probed is not None or is_time(memory.last_probe, now, every=self.times.probe)):
             due, probed = rows.probe(plan, streams, memory.probed, at_most=PROBES_A_TICK)
             memory = replace(memory, probed=probed, last_probe=memory.last_probe if probed else now)
-        stirs = due or beats or memory.claims or described.failed
+        stirs = bool(stirs or due or described.failed)
         if not stirs and all(lease.checkpoint_owner is None for lease in mine):
             memory = replace(memory, known=at_rest.after(mine, now))
+        sentence = sentence_of(self.worker_id, plan, due=due, later=len(later))
         return replace(
             report,
             memory=memory,
-            sentence=sentence_of(self.worker_id, plan, due=due, later=len(later)) + suffix,
+            sentence=f"{sentence}{suffix}{described.suffix}",
             due=due,
             left_alone=tuple(sorted(later)),
             latest_run=runs.latest,
@@ -150,7 +168,8 @@ class WorkerDuty:
     def _read_rows(
         self, row: Worker, memory: WorkerMemory, now: datetime, at_rest: KnownRows
     ) -> tuple[WorkerMemory, tuple[Lease, ...], frozenset[str]]:
-        """The worker's rows, with the beats of all claims on them; and the workers that still hold some of these leases."""
+        """The worker's rows, with the beats of all claims on them; and the workers that still hold some of these
+        leases."""
         mine = self.policy.own_leases.own_rows(self.worker_id, memory.held, at_rest.rows)
         beats = {claim: str(count) for claim, count in row.run_beats.items()}
         previous = self._previous_holders(mine)
@@ -185,19 +204,22 @@ class WorkerDuty:
         return memory, (*mine, *taking.taken), f", {taking.sentence}" if taking.sentence else ""
 
     def _hand_over(self, mine: tuple[Lease, ...], living: frozenset[str]) -> tuple[tuple[Lease, ...], int]:
-        """Complete the handovers of shards that no run reads. A run completes the handovers of its own shards after its wave."""
+        """Complete the handovers of shards that no run reads. A run completes the handovers of its own shards after its
+        wave."""
         given = self._apply(plan_hand_over(mine, self.worker_id, living))
         return tuple(lease for lease in mine if lease.key not in given), len(given)
 
     def _complete_for_dead_runs(
         self, mine: tuple[Lease, ...], living: frozenset[str], previous: frozenset[str]
     ) -> tuple[Lease, ...]:
-        """Complete handovers to this worker where the run of the previous holder is dead and its sensor doesn't know of it."""
+        """Complete handovers to this worker where the run of the previous holder is dead and its sensor doesn't know of
+        it."""
         taken = self._apply(plan_take_over(mine, self.worker_id, living, ours=previous))
         return tuple(taken.get(lease.key, lease) for lease in mine)
 
     def _stop(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
-        """Give up all leases that no run is reading. The beat after it makes the leader look for leases without an owner."""
+        """Give up all leases that no run is reading. The beat after it makes the leader look for leases without an
+        owner."""
         memory, mine, _ = self._read_rows(row, memory, now, KnownRows())
         runs = self._own_runs()
         living = runs.living_claims(memory.claims)
@@ -235,7 +257,8 @@ class WorkerDuty:
     def _forget_dead_runs(
         self, row: Worker, mine: tuple[Lease, ...], living: frozenset[str], runs: OwnRuns
     ) -> None:
-        """Remove from the worker's row the beats of runs that are over and have no claim left. Else the row would only grow."""
+        """Remove from the worker's row the beats of runs that are over and have no claim left. Else the row would only
+        grow."""
         held = {claim for lease in mine for claim in claims_on(lease)}
         gone = [
             claim

@@ -59,6 +59,8 @@ class Electing:
             # The timer thread of this tick (`beat`) may have written a new version since the lock was read.
             return self.lock.beat(lock_state.found, self.ids.fresh()) or self.beat()
         if lock_state.move is Move.TAKE:
+            # Before the lock is taken: a leader that can't do its work would keep others from it until the lock stands
+            # still.
             check_can_lead()
             mine = LockRow(self.me, self.ids.fresh(), self.duration)
             return self.lock.take(mine, seen=lock_state.found)
@@ -75,4 +77,5 @@ class Electing:
     def release(self) -> bool:
         """Delete the lock row if this deployment holds it, so that the next leader needn't wait for it to expire."""
         row = self.lock.read()
+        # Read anew, because another deployment may have beaten this one since.
         return row is not None and row.owner == self.me and self.lock.release(row)

@@ -40,7 +40,8 @@ class KnownWorkers:
 
     @property
     def ready(self) -> frozenset[str]:
-        """Living workers with a sensor. A worker that only runs `headrace consume` would not read leases assigned to it."""
+        """Living workers with a sensor. A worker that only runs `headrace consume` would not read leases assigned to
+        it."""
         return self.living & {row.worker_id for row in self.rows if row.has_sensor}
 
     @property
@@ -54,10 +55,12 @@ class KnownWorkers:
     @property
     def ours(self) -> frozenset[str]:
         """Headrace's workers, as against those of another application that uses the same tables."""
+        # By the rows and not by the settings: other deployments of the application have workers, too.
         return frozenset(row.worker_id for row in self.rows if row.is_ours)
 
     def back_among(self, rows: Iterable[Worker]) -> frozenset[str]:
         """The workers that have beaten since this look. `rows`: worker rows that were read later."""
+        # By any change of the token: a worker that was started anew begins to count from zero.
         tokens = {name: sighting.token for name, sighting in self.seen.items()}
         return frozenset(r.worker_id for r in rows if _token(r) != tokens.get(r.worker_id))
 
@@ -97,8 +100,8 @@ def watch(
 
 
 def _token(row: Worker) -> str:
-    """The text that changes whenever the worker shows that it lives. Another application's worker has no beat; it renews the
-    time stamp of its row."""
+    """The text that changes whenever the worker shows that it lives. Another application's worker has no beat; it
+    renews the time stamp of its row."""
     beats = "/".join(map(str, row.token))
     return beats if row.is_ours else f"{row.last_update}/{beats}"
 
@@ -108,8 +111,8 @@ def sightings_to_keep(
 ) -> Sightings:
     """The sightings of workers to remember for the next look, once the leases have been read.
 
-    Owners of leases that have no worker row are watched from now on, and a presumed dead worker stays dead until its row
-    moves again.
+    Owners of leases that have no worker row are watched from now on, and a presumed dead worker stays dead until its
+    row moves again.
     """
     owners = owners_of(leases)
     lasting = {

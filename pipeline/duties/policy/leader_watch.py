@@ -1,7 +1,7 @@
 """Every worker watches the leader: a leader may hold the lock, beat it, and still assign no leases.
 
-Headrace's leaders count each finished assignment pass in their own worker row. The leader of another application counts none;
-of such a leader only the beat of its lock is watched.
+Headrace's leaders count each finished assignment pass in their own worker row. The leader of another application counts
+none; of such a leader only the beat of its lock is watched.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class LeaderWatch:
             return LeaderWatchMemory(now, lock_row.version, other=sighting), None
         if lock_row is None or row is None:
             return LeaderWatchMemory(now), None
-        # Only time in which the lock was beaten counts against the leader. If the lock stands still, another leader sensor
-        # takes it over, and no alarm is needed.
+        # Only time in which the lock was beaten counts against the leader. If the lock stands still, another leader
+        # sensor takes it over, and no alarm is needed.
         beats = before.lock is not None and before.lock != lock_row.version
         since = now - before.last if before.last is not None and beats else None
         earlier_passes = {} if before.passes is None else {row.worker_id: before.passes}

@@ -1,4 +1,5 @@
-"""What the parts of a policy remember from tick to tick, and how a new process gets that memory from Dagster's cursor."""
+"""What the parts of a policy remember from tick to tick, and how a new process gets that memory from Dagster's
+cursor."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ _Memory = TypeVar("_Memory")
 PartMemory: TypeAlias = Any
 """What one part of a policy remembers from tick to tick. Only that part looks inside; a lost memory costs time only.
 
-In the process that made the last tick this is the part's own value. In a new process it is the JSON that the part's value
-returned from `as_json`, as the cursor kept it.
+In the process that made the last tick this is the part's own value. In a new process it is the JSON that the part's
+value returned from `as_json`, as the cursor kept it.
 """
 
 

@@ -1,8 +1,8 @@
 """The lease rows that have the form of the application's `streams_mode`, as a store: duties see no others.
 
-A row of the other form counts as a row that isn't understood (I23 of docs/reference/protocol.md): it is neither read from nor changed. If an
-application has only such rows, `streams_mode` was changed, and every look at the rows raises: a tick, a run or a command that went
-on would make all rows a second time.
+A row of the other form counts as a row that isn't understood (I23 of docs/reference/protocol.md): it is neither read
+from nor changed. If an application has only such rows, `streams_mode` was changed, and every look at the rows raises: a
+tick, a run or a command that went on would make all rows a second time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class OwnForm:
         listing = self.every.held_by(worker_id, known)
         own = self._own(listing)
         if listing.leases and not own.leases:
-            # Only all rows tell a change of the mode from a row that is left over. This worker has nothing else to read.
+            # Only all rows tell a change of the mode from a row that is left over. This worker has nothing else to
+            # read.
             self.scan()
         return own
 

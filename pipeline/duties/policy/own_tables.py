@@ -17,7 +17,7 @@ from headrace.pipeline.core.order.parents import Family
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.core.shards.position import Positions, Start
 from headrace.pipeline.core.shards.shard import Shard
-from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, GapRules, plan_assign
+from headrace.pipeline.core.sharing.assign_plan import GapRules, plan_assign
 from headrace.pipeline.core.sharing.sync_plan import plan_shard_sync
 from headrace.pipeline.duties.policy.electing import Electing, LockState
 from headrace.pipeline.duties.policy.known_workers import KnownWorkers
@@ -29,6 +29,7 @@ from headrace.pipeline.duties.policy.policy import (
     Elected,
     LeaderLook,
     MayAssign,
+    PlanMoves,
     Policy,
     Presence,
     SignsOfLife,
@@ -52,10 +53,10 @@ def alone(
         other_workers=NoOtherWorkers(settings.times.lease_duration),
         signs_of_life=signs_of_life,
         rows=HeadraceRows(),
-        strategy=GapStrategy(rules_of(settings, signs_of_life)),
+        plan_moves=by_gap(rules_of(settings, signs_of_life)),
         own_leases=AssignedLeases(lock=lock, workers=workers, leases=leases, times=settings.times),
-        before_reading=NoForeignRanges(),
-        keeping=KeepsClaims(),
+        record_foreign_ranges=no_foreign_ranges,
+        may_keep=keeps_claims,
     )
 
 
@@ -138,8 +139,8 @@ class LeasesBeat:
     def beats_of_worker(
         self, me: str, rows: Iterable[Lease], living: Collection[str], *, now: datetime, since: timedelta
     ) -> list[Change]:
-        # A living run beats for the rows that it has claimed. If the worker beat for them too, a hung run's leases would look
-        # alive for ever (D8).
+        # A living run beats for the rows that it has claimed. If the worker beat for them too, a hung run's leases
+        # would look alive for ever (D8).
         return [
             change.beat(row, me, throughput_kbps=rate_at_beat(row, now, since=since))
             for row in rows
@@ -151,7 +152,8 @@ class LeasesBeat:
 
 
 class HeadraceRows:
-    """A lease row for each shard in scope of the stream's origin, made once a parent of the shard has ended in the lake table."""
+    """A lease row for each shard in scope of the stream's origin, made once a parent of the shard has ended in the lake
+    table."""
 
     def scope(self, origin: Start, listing: Listing) -> Start | None:
         return origin
@@ -169,17 +171,9 @@ class HeadraceRows:
         return plan_shard_sync(family, shards, rows, positions=positions, multi=multi, sentinel=sentinel)
 
 
-@dataclass(frozen=True, slots=True)
-class GapStrategy:
-    """`assignment.strategy: gap`."""
-
-    rules: GapRules
-
-    def assigns(self) -> bool:
-        return True
-
-    def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:
-        return plan_assign(scene, self.rules)
+def by_gap(rules: GapRules) -> PlanMoves:
+    """The plan of `assignment.strategy: gap`."""
+    return lambda scene, _workers, _passes: plan_assign(scene, rules)
 
 
 def rules_of(settings: Settings, signs_of_life: SignsOfLife) -> GapRules:
@@ -206,8 +200,8 @@ class AssignedLeases:
         return LeaderLook(watch, memory, alarm)
 
     def own_rows(self, me: str, held: frozenset[str], known: Mapping[str, Lease]) -> tuple[Lease, ...]:
-        # The index is keyed by leaseOwner, which already names the next owner while a lease is handed over. The rows that
-        # this worker still has to hand over are therefore read by the keys that its last tick remembered.
+        # The index is keyed by leaseOwner, which already names the next owner while a lease is handed over. The rows
+        # that this worker still has to hand over are therefore read by the keys that its last tick remembered.
         rows = {row.key: row for row in self.leases.held_by(me, known).leases}
         rows |= {row.key: row for row in held_of(self.leases, me, held - rows.keys())}
         return tuple(rows.values())
@@ -221,15 +215,11 @@ def held_of(leases: LeaseStore, me: str, keys: Collection[str]) -> tuple[Lease, 
     return tuple(row for row in rows if row.holder == me)
 
 
-class NoForeignRanges:
+def no_foreign_ranges(shards: ClaimedShards) -> tuple[TableState, list[str]]:
     """No other program reads these shards, so there is nothing to commit."""
-
-    def record_foreign_ranges(self, shards: ClaimedShards) -> tuple[TableState, list[str]]:
-        return shards.state, []
+    return shards.state, []
 
 
-class KeepsClaims:
+def keeps_claims(_lost_to: frozenset[str]) -> bool:
     """No other program goes by the rows' checkpoints, so they may be written late."""
-
-    def may_keep(self, lost_to: frozenset[str]) -> bool:
-        return True
+    return True

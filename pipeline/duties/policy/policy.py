@@ -1,9 +1,10 @@
-"""Which programs share the coordination tables with this deployment, and what follows from that: one method per decision.
+"""Which programs share the coordination tables with this deployment, and what follows from that: one method per
+decision.
 
-A duty asks the policy, and never asks the settings for a mode. A `Policy` is put together from parts. `own_tables.py` has the
-parts of a deployment whose tables no other program uses; read it first. The parts for shared tables are a package of their
-own, which duties don't import. A policy is made once for each tick and each run. Its parts keep nothing: they decide anew at
-each tick and at each wave, because other workers come and go.
+A duty asks the policy, and never asks the settings for a mode. A `Policy` is put together from parts. `own_tables.py`
+has the parts of a deployment whose tables no other program uses; read it first. The parts for shared tables are a
+package of their own, which duties don't import. A policy is made once for each tick and each run. Its parts keep
+nothing: they decide anew at each tick and at each wave, because other workers come and go.
 """
 
 from __future__ import annotations
@@ -197,16 +198,9 @@ class RowPlan(Protocol):
         ...
 
 
-class AssignmentStrategy(Protocol):
-    """Decides which worker owns which lease."""
-
-    def assigns(self) -> bool:
-        """Whether the leader assigns leases at all."""
-        ...
-
-    def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:
-        """The changes that give leases to workers. `run`: the number of passes that this leader has made before."""
-        ...
+PlanMoves = Callable[[AssignmentInput, Iterable[Worker], int], list[Change]]
+"""Decides which worker owns which lease: the changes that give leases to workers. The number tells how many passes this
+leader has made before."""
 
 
 # --- how a worker gets its leases ---------------------------------------------------------------------------
@@ -243,8 +237,8 @@ class OwnLeases(Protocol):
         ...
 
     def own_rows(self, me: str, held: frozenset[str], known: Mapping[str, Lease]) -> tuple[Lease, ...]:
-        """The rows that this worker owns, or holds for their next owner. `held`: keys as the last tick knew them. `known`: rows,
-        by lease key, that needn't be read again as long as the worker owns them."""
+        """The rows that this worker owns, or holds for their next owner. `held`: keys as the last tick knew them.
+        `known`: rows, by lease key, that needn't be read again as long as the worker owns them."""
         ...
 
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
@@ -269,26 +263,16 @@ class ClaimedShards:
     claim: str
 
 
-class BeforeReading(Protocol):
-    """What a wave commits before it reads, where another program reads the same shards."""
-
-    def record_foreign_ranges(self, shards: ClaimedShards) -> tuple[TableState, list[str]]:
-        """Commit the ranges that another program has read of these shards.
-
-        Returns the lake table's state after the commits, and sentences for a person.
-        """
-        ...
+RecordForeignRanges = Callable[[ClaimedShards], tuple[TableState, list[str]]]
+"""Commits, before a wave reads, the ranges that another program has read of these shards. Returns the lake table's
+state after the commits, and sentences for a person."""
 
 
 # --- from one wave to the next ------------------------------------------------------------------------------
 
-
-class Keeping(Protocol):
-    """Whether a run keeps the claims of shards that its next wave takes, and writes their checkpoints late."""
-
-    def may_keep(self, lost_to: frozenset[str]) -> bool:
-        """Asked before each wave. `lost_to`: the workers that hold leases which this run had claimed and lost."""
-        ...
+MayKeep = Callable[[frozenset[str]], bool]
+"""Whether a run keeps the claims of shards that its next wave takes, and writes their checkpoints late. Asked before
+each wave, with the workers that hold leases which this run had claimed and lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +281,8 @@ class Policy:
     other_workers: OtherWorkers
     signs_of_life: SignsOfLife
     rows: RowPlan
-    strategy: AssignmentStrategy
+    plan_moves: PlanMoves | None
+    """None: the leader assigns no lease, because workers take leases themselves."""
     own_leases: OwnLeases
-    before_reading: BeforeReading
-    keeping: Keeping
+    record_foreign_ranges: RecordForeignRanges
+    may_keep: MayKeep

@@ -21,8 +21,8 @@ Streams = Mapping[str | None, _Stream]
 """By the row's `streamName`; by None in an application with a single stream."""
 
 PROBES_A_TICK = 100
-"""Shards that one tick probes, so that the tick stays short; a round over more shards takes several ticks. Each probe is one of
-the five GetRecords a second that a shard allows all its readers together (I28)."""
+"""Shards that one tick probes, so that the tick stays short; a round over more shards takes several ticks. Each probe
+is one of the five GetRecords a second that a shard allows all its readers together (I28)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,8 @@ class DueRows:
     def plan(
         self, mine: Iterable[Lease], streams: Streams, living: frozenset[str], *, now: datetime
     ) -> DuePlan:
-        """What is due of these rows. Rows of another life of their stream are left out: only the leader deals with them."""
+        """What is due of these rows. Rows of another life of their stream are left out: only the leader deals with
+        them."""
         rows: dict[str | None, list[Lease]] = {}
         for lease in mine:
             if lease.stream in streams and _may_be_read(lease, streams[lease.stream]):
@@ -54,13 +55,13 @@ class DueRows:
             if lease.looked_at is None and not lease.has_ended
             for parent in lease.parents - by_shard.keys()
         }
-        # Parents that other workers read. Where a parent's row isn't there or isn't understood, the child counts as due: the
-        # run goes by the lake table, and waits if the parent hasn't ended there.
+        # Parents that other workers read. Where a parent's row isn't there or isn't understood, the child counts as
+        # due: the run goes by the lake table, and waits if the parent hasn't ended there.
         for parent_row in self.leases.get_many(sorted(elsewhere)).leases if elsewhere else ():
             if _may_be_read(parent_row, facts):
                 by_shard[parent_row.shard_id] = parent_row
-        # A look at least every quarter of the retention leaves three more tries before a quiet shard looks like a loss of
-        # records. Where the retention isn't known, it is taken for Kinesis's shortest, a day.
+        # A look at least every quarter of the retention leaves three more tries before a quiet shard looks like a loss
+        # of records. Where the retention isn't known, it is taken for Kinesis's shortest, a day.
         quarter = facts[1] / 4 if facts else timedelta(hours=6)
         return plan_due(
             mine, me=self.worker_id, parents=by_shard, living_claims=living, now=now, look_again_after=quarter
@@ -71,7 +72,8 @@ class DueRows:
     ) -> tuple[tuple[Due, ...], str | None]:
         """Probe idle shards, `at_most` so many, in the order of their keys and beginning after the key `after`.
 
-        Returns the shards with a new record, and the key at which the next call goes on; None if all idle shards are probed.
+        Returns the shards with a new record, and the key at which the next call goes on; None if all idle shards are
+        probed.
         """
         rest = [row for row in plan.idle if after is None or row.key > after]
         by_shard = {
@@ -79,6 +81,8 @@ class DueRows:
             for row in rest[:at_most]
             if (facts := streams[row.stream]) is not None
         }
+        # From the row's position and not from the table's: a probe is only a hint, and the run reads from the table's
+        # position.
         news = self.source.has_news({key: _resume_point(row) for key, row in by_shard.items()})
         due = tuple(Due(by_shard[key].key, "a probe found a new record") for key in sorted(news))
         return due, rest[at_most - 1].key if len(rest) > at_most else None
@@ -86,7 +90,8 @@ class DueRows:
 
 @dataclass(frozen=True, slots=True)
 class DescribedStreams:
-    """The streams of a worker's rows as Kinesis describes them now. A stream that fails holds up its own shards only."""
+    """The streams of a worker's rows as Kinesis describes them now. A stream that fails holds up its own shards
+    only."""
 
     known: Streams
     failed: Mapping[str | None, HeadraceError]
@@ -114,6 +119,7 @@ def describe_streams(
         except Unreachable:
             raise  # Kinesis doesn't answer: waiting for each of the other streams would take the whole tick
         except HeadraceError as error:
+            # One stream that can't be described, such as a deleted one, holds up nothing but its own shards.
             failed[lease.stream] = error
     return DescribedStreams(described, failed)
 
@@ -123,6 +129,6 @@ def _may_be_read(row: Lease, facts: _Stream) -> bool:
 
 
 def _resume_point(row: Lease) -> Start | int:
-    """Where a probe begins: after the last record, or where none was read, at the time when the shard was last found empty.
-    `looked_at` is a time of Kinesis's clock."""
+    """Where a probe begins: after the last record, or where none was read, at the time when the shard was last found
+    empty. `looked_at` is a time of Kinesis's clock."""
     return int(row.checkpoint.sequence) if row.checkpoint.is_digits else Start(row.looked_at)

@@ -21,9 +21,9 @@ def note_undescribed(
 ) -> None:
     """Note in the rows of a stream that Kinesis can't describe why its shards aren't read.
 
-    Usually the release after a wave notes a failure. Shards of such a stream aren't even claimed, so no wave releases them.
-    Each row is written once. A transient error isn't noted: the note would cost a write for each shard, and one more wave to
-    remove it. If a write fails, the next tick or wave makes it.
+    Usually the release after a wave notes a failure. Shards of such a stream aren't even claimed, so no wave releases
+    them. Each row is written once. A transient error isn't noted: the note would cost a write for each shard, and one
+    more wave to remove it. If a write fails, the next tick or wave makes it.
     """
     undescribed = [row for row in rows if isinstance(troubles.get(row.stream), Terminal)]
     leases.apply_all(

@@ -1,4 +1,5 @@
-"""What a wave, and a person's command, must know of the shards of a stream: parents, children, and which of them are unread."""
+"""What a wave, and a person's command, must know of the shards of a stream: parents, children, and which of them are
+unread."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def family_of(
     source: ShardSource,
     leases: LeaseStore,
 ) -> Family:
-    """The family of a stream. Kinesis lists the shards only if some of them are `unread`, because those need their parents.
+    """The family of a stream. Kinesis lists the shards only if some of them are `unread`, because those need their
+    parents.
 
     `held`: rows of the stream that were read a moment ago.
     """
@@ -32,8 +34,8 @@ def family_of(
     if not unread:
         return a_family(stream, (), leases=held, positions=positions)
     origin = positions.origins[stream]
-    # All shards are listed before the shards in scope. In the other order, a shard that only the second listing shows would
-    # look as if it were out of the origin's scope.
+    # All shards are listed before the shards in scope. In the other order, a shard that only the second listing shows
+    # would look as if it were out of the origin's scope.
     all_shards = None if origin.start.at is None else source.list_shards(stream)
     scope = source.list_shards(stream, origin.start)
     every = scope if all_shards is None else all_shards
@@ -53,6 +55,7 @@ class SinceOrigin:
     def ended_before(self, key: ShardKey) -> bool:
         """Whether the shard is closed, and Kinesis has no record of it since the origin."""
         start = self.positions.origins[self.stream].start.at
+        # An origin without a time is the beginning of the stream, before which nothing can have ended.
         return start is not None and self.source.ended_before(key, start)
 
     def holds_all(self) -> bool:
@@ -73,8 +76,9 @@ def _rows_of_undecided_parents(
     positions: Positions,
     leases: LeaseStore,
 ) -> list[Lease]:
-    """Rows of the parents for which neither the listing, nor the table, nor another row tells whether they are still to be read.
-    They are read in few requests: at a first start there can be hundreds of parents that Kinesis has dropped long ago."""
+    """Rows of the parents for which neither the listing, nor the table, nor another row tells whether they are still to
+    be read. They are read in few requests: at a first start there can be hundreds of parents that Kinesis has dropped
+    long ago."""
     keys = {row.shard_id: row.key for row in held}
     settled = family.in_scope | family.expected | keys.keys() | family.passed(positions).keys()
     keys_to_read = sorted(
@@ -86,6 +90,7 @@ def _rows_of_undecided_parents(
     if not keys_to_read:
         return []
     listing = leases.get_many(sorted(set(keys_to_read)))
-    # A row that isn't understood may be of a parent that isn't read to its end: the child waits until the table has the END.
+    # A row that isn't understood may be of a parent that isn't read to its end: the child waits until the table has the
+    # END.
     not_understood = [Lease(row.key) for row in listing.skipped]
     return [*not_understood, *(row for row in listing.leases if is_of_this_life(family.stream, row))]

@@ -12,7 +12,8 @@ from headrace.pipeline.ports.leases import LeaseStore
 
 
 def ensure_table(table: LandingTable, leases: LeaseStore, *, name: str) -> None:
-    """Make sure that the table exists, with Headrace's columns and properties. Raises OriginUnsafe where only a person may make it.
+    """Make sure that the table exists, with Headrace's columns and properties. Raises OriginUnsafe where only a person
+    may make it.
 
     `name`: the table's name, for people.
     """

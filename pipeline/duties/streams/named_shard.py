@@ -9,7 +9,8 @@ from headrace.pipeline.ports.leases import LeaseStore
 
 
 def lease_key_meant(text: str, leases: LeaseStore, *, nothing: str) -> str:
-    """Raises Unknown, with similar names, where no shard is meant or several are. `nothing`: what the command hasn't done then."""
+    """Raises Unknown, with similar names, where no shard is meant or several are. `nothing`: what the command hasn't
+    done then."""
     exact = lease_key_of(text)
     if exact and leases.get(exact) is not None:
         return exact

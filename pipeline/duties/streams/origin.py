@@ -29,6 +29,7 @@ def ensure_origin(
     if origin is None:
         return state
     decided = table.commit(Proposal(origins=((facts.stream, origin),))).state
+    # The commit was refused, because the table has another life of the stream by now.
     if facts.stream not in decided.positions.origins:
         raise Transient(
             f"{facts.stream} was deleted and created again while its start was decided, and another process has decided "
@@ -40,7 +41,8 @@ def ensure_origin(
 def plan_origin(
     state: TableState, facts: StreamFacts, *, stream: StreamSettings, leases: Iterable[Lease]
 ) -> Origin | None:
-    """The origin to commit; None where the stream has one. Raises OriginUnsafe where records could be skipped or repeated.
+    """The origin to commit; None where the stream has one. Raises OriginUnsafe where records could be skipped or
+    repeated.
 
     `leases`: all rows of the stream.
     """
@@ -49,6 +51,7 @@ def plan_origin(
         raise OriginUnsafe(why)
     if facts.stream in state.positions.origins:
         return None
+    # Positions of other streams show that the table's history is whole: then only this stream is new.
     has_positions = bool(state.positions.origins or state.positions.shards)
     if not state.origin_allowed and not has_positions:
         raise OriginUnsafe(
@@ -57,6 +60,7 @@ def plan_origin(
         )
     if (why := why_no_origin(facts.stream, leases, others_have_positions=has_positions)) is not None:
         raise OriginUnsafe(why)
+    # Digits in a checkpoint are a record that somebody has read: an origin would read from elsewhere.
     read = sorted(
         row.key
         for row in leases
@@ -73,8 +77,8 @@ def plan_origin(
 
 def _start(state: TableState, facts: StreamFacts, stream: StreamSettings) -> Start:
     if any(earlier.arn == facts.stream.arn for earlier in state.positions.origins):
-        # A later life of a stream that was read before. LATEST would skip the records before this moment, and a timestamp
-        # was meant for the first life.
+        # A later life of a stream that was read before. LATEST would skip the records before this moment, and a
+        # timestamp was meant for the first life.
         return TRIM
     match stream.initial_position:
         case InitialPosition.TRIM_HORIZON:

@@ -1,9 +1,10 @@
-"""Which streams the leader keeps lease rows for: the streams that the settings name, the streams that it finds by prefix and
-tags, and former streams, which only have lease rows.
+"""Which streams the leader keeps lease rows for: the streams that the settings name, the streams that it finds by
+prefix and tags, and former streams, which only have lease rows.
 
     settings + search (every `FIND_EVERY`) + rows -> streams to sync, and rows of former streams whose wait is over
 
-A search that fails changes nothing: the streams found before stay. Until a search has succeeded, no stream counts as former.
+A search that fails changes nothing: the streams found before stay. Until a search has succeeded, no stream counts as
+former.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True)
 class StreamsMemory:
-    """What the leader remembers of its streams. After a loss it searches again, and the wait of former streams starts again."""
+    """What the leader remembers of its streams. After a loss it searches again, and the wait of former streams starts
+    again."""
 
     searched: datetime | None = None
     """When the leader last searched for streams by prefix and tags."""
@@ -83,7 +85,8 @@ class Tracking:
     source: ShardSource
 
     def check_any_answers(self) -> None:
-        """Raise the first error if Kinesis describes none of the settings' streams. One stream that answers is enough."""
+        """Raise the first error if Kinesis describes none of the settings' streams. One stream that answers is
+        enough."""
         failures: list[HeadraceError] = []
         for stream in self.settings.streams:
             try:
@@ -94,6 +97,7 @@ class Tracking:
                 failures.append(error)
             else:
                 return
+        # A search may still find a stream that answers.
         if failures and not self.settings.discovery.is_asked_for:
             raise failures[0]
         if self.settings.discovery.is_asked_for:
@@ -101,6 +105,7 @@ class Tracking:
 
     def look(self, memory: StreamsMemory, listing: Listing, now: datetime) -> StreamsLook:
         memory, notes = self._find_when_due(memory, now)
+        # A stream that the settings name is read as they say, and not as one that was found.
         discovered = tuple(s for s in memory.found or () if self.settings.stream(s.name) is None)
         tracked = [Tracked(stream) for stream in self.settings.streams]
         tracked += [Tracked(unnamed(self.settings, stream.arn)) for stream in discovered]
@@ -128,7 +133,8 @@ class Tracking:
     def _find_when_due(self, memory: StreamsMemory, now: datetime) -> tuple[StreamsMemory, tuple[str, ...]]:
         how = self.settings.discovery
         if not how.is_asked_for:
-            # An empty result, not None: only the settings ask for streams, so every other stream with rows is a former one.
+            # An empty result, not None: only the settings ask for streams, so every other stream with rows is a former
+            # one.
             return replace(memory, searched=None, found=()), ()
         if not is_time(memory.searched, now, every=FIND_EVERY):
             return memory, ()
@@ -148,8 +154,8 @@ class Tracking:
 
     def _is_asked_for(self, ident: str, discovered: Iterable[StreamId]) -> bool:
         """Whether the settings or the search ask for the stream `ident`, which is `account:name`."""
-        # The settings may leave the account out, so a stream of that name counts in any account: to delete its rows by mistake
-        # would be worse than to read on.
+        # The settings may leave the account out, so a stream of that name counts in any account: to delete its rows by
+        # mistake would be worse than to read on.
         name = ident.partition(":")[2]
         if self.settings.stream(name) is not None:
             return True

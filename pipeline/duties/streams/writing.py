@@ -1,8 +1,8 @@
 """The leader's writes on lease rows: many at a time, as long as its tick has time, with the outcome of each.
 
-A portion is the number of rows that the store writes at the same time. The row of a child shard is written after its parent's
-row: a leader that is cut off between the two must not leave a child's row without its parent's, because other programs that
-read the table would then never look for the parent.
+A portion is the number of rows that the store writes at the same time. The row of a child shard is written after its
+parent's row: a leader that is cut off between the two must not leave a child's row without its parent's, because other
+programs that read the table would then never look for the parent.
 """
 
 from __future__ import annotations

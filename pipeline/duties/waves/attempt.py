@@ -1,11 +1,11 @@
-"""One attempt of a run: wave after wave, all with the same claim. A run may be killed at each step; the next wave, or another
-run, goes on from what has been written.
+"""One attempt of a run: wave after wave, all with the same claim. A run may be killed at each step; the next wave, or
+another run, goes on from what has been written.
 
     (table, stage) -> claim -> the row, then the table -> stage -> (gaps) -> commit -> checkpoint -> (end of a shard:
     child leases, childShardIds, SHARD_END) -> release
 
-Reading always starts at the position in the lake table. `on_step` is called after each step: it makes Dagster's events, and
-tests and the simulator use it to see a wave, or to end it.
+Reading always starts at the position in the lake table. `on_step` is called after each step: it makes Dagster's events,
+and tests and the simulator use it to see a wave, or to end it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class Attempt:
         self.kept = KeptClaims(claims=self.claims, times=self.settings.times)
 
     def beat(self) -> bool:
-        """Show that this run lives, if it makes progress. A timer thread calls this beside the waves and the pauses between them.
+        """Show that this run lives, if it makes progress. A timer thread calls this beside the waves and the pauses
+        between them.
 
         A run that hangs stops beating, so that other runs may take its shards (D8, D11).
         """
@@ -88,13 +89,13 @@ class Attempt:
         return tuple(row.key for row in held if row.looked_at is None or row.behind_ms)
 
     def look(self) -> tuple[Problem, ...]:
-        """Called in a pause, where `kept.must_look` says so: give away what others wait for. Returns the rows that were lost. An
-        error doesn't end the run, because the next wave looks, too."""
+        """Called in a pause, where `kept.must_look` says so: give away what others wait for. Returns the rows that were
+        lost. An error doesn't end the run, because the next wave looks, too."""
         return self._between(self.kept.look)
 
     def let_go(self) -> tuple[Problem, ...]:
-        """Release all rows at the end of the run. Returns the rows that were lost, and those that couldn't be released: they become
-        free once the claim is dead."""
+        """Release all rows at the end of the run. Returns the rows that were lost, and those that couldn't be released:
+        they become free once the claim is dead."""
         return self._between(self.kept.let_go)
 
     def _between(self, act: Callable[[WaveLog], None]) -> tuple[Problem, ...]:
@@ -104,21 +105,22 @@ class Attempt:
         return tuple(log.problems)
 
     def ask_for(self, keys: Iterable[str]) -> None:
-        """Called before the first wave of a run for named shards: the run that has claimed one of them releases it while this run
-        opens its stage. An error ends nothing, because the first wave meets the same trouble and tells of it."""
+        """Called before the first wave of a run for named shards: the run that has claimed one of them releases it
+        while this run opens its stage. An error ends nothing, because the first wave meets the same trouble and tells
+        of it."""
         with suppress(HeadraceError):
             self.beat()  # other runs go by the beat of a run that waits
             if self.claims.want_claimed(keys):
                 self.ports.stage.open(self._hear_waiting)
 
     def wave(self, keys: Iterable[str] | None = None) -> WaveReport:
-        """One wave: claim, read, land, checkpoint, release. `keys`: the shards to read; None for what is due of all leases that
-        the worker owns."""
+        """One wave: claim, read, land, checkpoint, release. `keys`: the shards to read; None for what is due of all
+        leases that the worker owns."""
         log = WaveLog()
         self.claims.note_progress()
         self.beat()
         # A run for named shards keeps none: the run that reads all due shards of the worker may wait for them.
-        kept_rows = self.kept.begin_wave(log, self.policy.keeping.may_keep if keys is None else _keeps_none)
+        kept_rows = self.kept.begin_wave(log, self.policy.may_keep if keys is None else _keeps_none)
         streams = WaveStreams(log, self.ports.source, self.claims)
         lost = {p.lease_key for p in log.problems}
         candidates = [row for row in self._candidates(keys, kept_rows) if row.key not in lost]
@@ -152,13 +154,15 @@ class Attempt:
         finally:
             self.kept.end_wave(log, keep=warm)
             self.on_step(WaveStep.RELEASED, claimed)
+        # After the release: the load is a hint for the leader, and no shard waits for a hint.
         self.load.report_when_due()
+        # This run doesn't try them again. The next one does, after a time that grows with each failure.
         self.failed.update({p.lease_key: p.why for p in log.problems if p.fatal})
         return log.report(len(claimed))
 
     def between_waves(self, act: Callable[[], T]) -> T:
-        """Release all rows, and then call `act`. A run that hangs in `act` stops beating, as one that hangs in a wave does. The
-        time that `act` took doesn't count as time of the next wave (I40)."""
+        """Release all rows, and then call `act`. A run that hangs in `act` stops beating, as one that hangs in a wave
+        does. The time that `act` took doesn't count as time of the next wave (I40)."""
         self.let_go()
         self.claims.note_progress()
         try:
@@ -171,6 +175,7 @@ class Attempt:
         self.kept.release_others(log, claimable)
         if claimable:
             self._make_ready(log, claimable)
+        # Spark took its time: the rows may be others' by now, and kept rows must not keep others waiting for it.
         if log.waited >= _OLD:
             self.kept.let_go(log)
             claimable = self.claims.claimable(log, streams.by_name, self._read_again(claimable))
@@ -178,8 +183,8 @@ class Attempt:
         self.claims.take(log, streams.by_name, [row for row in claimable if row.key not in kept_keys])
 
     def _make_ready(self, log: WaveLog, claimable: Sequence[Lease]) -> None:
-        """Look at the lake table, and open the stage. Both come before the first claim: no other run can read a claimed shard,
-        Spark may take minutes to start, and nothing can land in a table of a wrong form."""
+        """Look at the lake table, and open the stage. Both come before the first claim: no other run can read a claimed
+        shard, Spark may take minutes to start, and nothing can land in a table of a wrong form."""
         began = self.claims.clock.monotonic()
         try:
             ensure_table(self.ports.table, self.ports.leases, name=self.settings.landing.table)
@@ -192,8 +197,8 @@ class Attempt:
         self.claims.note_progress()
 
     def _hear_waiting(self, sentence: str) -> None:
-        """A run that waits for Spark goes on beating for as long as the stage tells of the wait. It keeps no shard meanwhile (I41),
-        and no other run has to leave a shard to it."""
+        """A run that waits for Spark goes on beating for as long as the stage tells of the wait. It keeps no shard
+        meanwhile (I41), and no other run has to leave a shard to it."""
         self.claims.note_progress()
         self.kept.let_go(WaveLog())
         self.claims.unwant_all()
@@ -205,8 +210,8 @@ class Attempt:
         return [row for row in read_rows if not row.has_ended]
 
     def _read_and_land(self, claimed: Claimed) -> None:
-        """The steps between claim and release, each with the value of the step before it. The wave ends early if there is
-        nothing to read, or nothing to commit."""
+        """The steps between claim and release, each with the value of the step before it. The wave ends early if there
+        is nothing to read, or nothing to commit."""
         keys = self.claims.keys
         planned = self._planning.plan(claimed)
         if not planned.reads:
@@ -249,7 +254,7 @@ class Attempt:
         return Planning(
             run_id=self.run_id,
             settings=self.settings,
-            before_reading=self.policy.before_reading,
+            record_foreign_ranges=self.policy.record_foreign_ranges,
             ports=self.ports,
             ends=self._ends,
         )

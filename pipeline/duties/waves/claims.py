@@ -1,7 +1,8 @@
-"""The lease rows that one attempt of a run has claimed: claim them, wait for them, write them. `kept_claims.py` releases them.
+"""The lease rows that one attempt of a run has claimed: claim them, wait for them, write them. `kept_claims.py`
+releases them.
 
-A claim belongs to the attempt, not to a wave: it stays in a row until the attempt releases the row, and it counts as alive as
-long as the attempt beats for it.
+A claim belongs to the attempt, not to a wave: it stays in a row until the attempt releases the row, and it counts as
+alive as long as the attempt beats for it.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class Claims:
     me: str
     """The id of the run's worker."""
     claim: str
-    """`<run id>/<id of this attempt>`. The second part is new for each attempt: Dagster keeps the run id for a retry while the
-    first attempt may still be at work (D2)."""
+    """`<run id>/<id of this attempt>`. The second part is new for each attempt: Dagster keeps the run id for a retry
+    while the first attempt may still be at work (D2)."""
     leases: LeaseStore
     workers: WorkerStore
     runs: Runs
@@ -51,8 +52,8 @@ class Claims:
     _claiming: dict[ShardKey, Lease] = field(default_factory=dict)
     """Rows whose claim was sent and not answered, as they were before."""
     _progress_at: float = field(init=False)
-    """When a step of a wave, or of the pause after it, last ended, by the monotonic clock. A wave of thousands of shards takes
-    long without being hung."""
+    """When a step of a wave, or of the pause after it, last ended, by the monotonic clock. A wave of thousands of
+    shards takes long without being hung."""
     _beats: Mapping[str, Sighting] = field(default_factory=dict)
     """By claim: the beats of other runs."""
     _looked_at: float | None = None
@@ -86,7 +87,8 @@ class Claims:
         return timedelta(seconds=self.clock.monotonic() - self._progress_at)
 
     def read_worker(self) -> Worker | None:
-        """Read the worker's row, which also tells whether somebody needs a row that a run of this worker has claimed."""
+        """Read the worker's row, which also tells whether somebody needs a row that a run of this worker has
+        claimed."""
         row = self.workers.get(self.me)
         self._asked = 0 if row is None else row.asked
         if not self.held:
@@ -101,7 +103,8 @@ class Claims:
 
     def read_again(self) -> Mapping[str, Lease]:
         """The claimed rows as they are now, by lease key."""
-        # Whoever asks writes into the row first, so a row that is read after the worker's row shows why this run is asked.
+        # Whoever asks writes into the row first, so a row that is read after the worker's row shows why this run is
+        # asked.
         asked_before = self._asked
         by_key = {row.key: row for row in self.leases.get_many(self.keys).leases}
         self._answered = asked_before
@@ -126,7 +129,8 @@ class Claims:
         return free
 
     def take(self, log: WaveLog, streams: Mapping[str | None, StreamId], claimable: Iterable[Lease]) -> None:
-        """Claim these rows. A row that another process has claimed or given away since it was read becomes a problem of the wave."""
+        """Claim these rows. A row that another process has claimed or given away since it was read becomes a problem of
+        the wave."""
         rows = list(claimable)
         # If one of these rows names a waiting run, that is this run or a dead one: the claim removes its name.
         claims = [change.claim(row, self.me, self.claim, over=row.wanted_by is not None) for row in rows]
@@ -145,16 +149,18 @@ class Claims:
                 case error:
                     why = f"its row couldn't be claimed ({error}); nothing was read"
                     log.problems.append(Problem(row.key, why, fatal=isinstance(error, Terminal)))
+        # An error at all rows is the table's, and ends the wave. An error at some rows is a problem of those rows only.
         require_some(outcomes)
         self.note_progress()
 
     def want(self, key: str) -> bool:
-        """Write into the row that this run waits for the shard, which another run is reading. That run gives the shard up after
-        its wave. Returns whether the row names this run now (D18)."""
+        """Write into the row that this run waits for the shard, which another run is reading. That run gives the shard
+        up after its wave. Returns whether the row names this run now (D18)."""
         row = self.leases.get(key)
         return row is not None and self._want(row)
 
     def _want(self, row: Lease) -> bool:
+        # A row has room for one waiting run, and the run that came first goes first.
         if self._other_living_run(row.wanted_by) is not None:
             return False
         self._waited_for.add(row.key)  # noted before the write, because the answer of the write may be lost
@@ -165,8 +171,8 @@ class Claims:
         return isinstance(self.leases.apply(change.want(row, self.claim)), Applied)
 
     def want_claimed(self, keys: Iterable[str]) -> bool:
-        """Wait for those of these shards that another run of this worker has claimed, and ask that run for them. Returns whether
-        this run waits for any."""
+        """Wait for those of these shards that another run of this worker has claimed, and ask that run for them.
+        Returns whether this run waits for any."""
         for row in self.leases.get_many(tuple(keys)).leases:
             is_readable = row.holder == self.me and row.checkpoint_owner is None
             if is_readable and row.run_claim not in {None, self.claim}:
@@ -175,26 +181,28 @@ class Claims:
         return bool(self._waited_for)
 
     def is_free(self, key: str) -> bool:
-        """Whether no other run has claimed the row or waits for it. False too where the row can't be read now: the next try tells."""
+        """Whether no other run has claimed the row or waits for it. False too where the row can't be read now: the next
+        try tells."""
         with suppress(HeadraceError):
             row = self.leases.get(key)
             return row is None or (row.run_claim is None and row.wanted_by in {None, self.claim})
         return False
 
     def ask_holders(self) -> None:
-        """Ask the runs that read the rows which this run waits for to look at these rows now. A worker that can't be asked is
-        asked at the next try; its run looks by itself at each worker tick."""
+        """Ask the runs that read the rows which this run waits for to look at these rows now. A worker that can't be
+        asked is asked at the next try; its run looks by itself at each worker tick."""
         for worker in sorted(self._to_ask):
             with suppress(HeadraceError):
                 self.workers.ask(worker)
                 self._to_ask.discard(worker)
 
     def unwant_all(self) -> None:
-        """Remove this run from all rows that it waits for, when it ends. Another run may also take a row that can't be written
-        now: once this run's beat has stood still."""
+        """Remove this run from all rows that it waits for, when it ends. Another run may also take a row that can't be
+        written now: once this run's beat has stood still."""
         for key in sorted(self._waited_for):
             with suppress(HeadraceError):
                 row = self.leases.get(key)
+                # Read anew: another run may have put its own claim in this place since.
                 if row is not None and row.wanted_by == self.claim:
                     self.leases.apply(change.unwant(row, self.claim))
         self._waited_for.clear()
@@ -204,7 +212,8 @@ class Claims:
         return self._is_written(log, key, proposed, self.leases.apply(proposed))
 
     def write_all(self, log: WaveLog, writes: Mapping[ShardKey, Change]) -> frozenset[ShardKey]:
-        """One write on each of many claimed rows. Returns the shards whose rows were written; each other shard has a problem."""
+        """One write on each of many claimed rows. Returns the shards whose rows were written; each other shard has a
+        problem."""
         outcomes = zip(writes.items(), self.leases.apply_all(tuple(writes.values())), strict=True)
         return frozenset(
             key for (key, proposed), done in outcomes if self._is_written(log, key, proposed, done)
@@ -233,7 +242,8 @@ class Claims:
         note_unclaimed(rows, why, me=self.me, leases=self.leases, when=self.clock.now())
 
     def hold_unanswered(self) -> None:
-        """Count rows as held whose claim was sent and not answered: they may have the claim, and are released with the others."""
+        """Count rows as held whose claim was sent and not answered: they may have the claim, and are released with the
+        others."""
         self.held = {**self._claiming, **self.held}
         self._claiming = {}
 
@@ -250,12 +260,14 @@ class Claims:
                 if row.holder
                 else "no worker holds its lease"
             )
+        # The next owner waits for this row: a claim now would hold the handover up for a whole wave.
         if row.checkpoint_owner is not None:
             return f"its lease is being handed over to {row.owner}"
         return None
 
     def _why_busy(self, row: Lease) -> str | None:
-        """Which other run has the shard, or goes first. A run that was asked for the shard by name waits for that run."""
+        """Which other run has the shard, or goes first. A run that was asked for the shard by name waits for that
+        run."""
         if (reader := self._other_living_run(row.run_claim)) is not None:
             return f"run {reader} is reading it"
         if (waiting := self._other_living_run(row.wanted_by)) is not None:
@@ -277,8 +289,8 @@ class Claims:
         return not run_lives(self.runs.verdict(run_of_claim(run_claim)), [beat], patience)
 
     def living_claims(self, rows: Iterable[Lease]) -> frozenset[str]:
-        """Read the beats of other runs, and return the living claims on these rows. The claim of a run that Dagster doesn't
-        know is judged by its beat alone."""
+        """Read the beats of other runs, and return the living claims on these rows. The claim of a run that Dagster
+        doesn't know is judged by its beat alone."""
         rows = tuple(rows)
         worker = self.read_worker()
         beats = {claim: str(count) for claim, count in worker.run_beats.items()} if worker else {}

@@ -1,9 +1,10 @@
 """Expire the lake table's snapshots, a few seconds at a time.
 
-    would enough go? -> record the ledgers -> look -> plan -> one commit that removes snapshots -> (time left? look again)
+    would enough go? -> record the ledgers -> look -> plan -> one commit that removes snapshots -> (time left? look
+    again)
 
-A run does this between two waves, with no shard claimed, and the leader in its tick where no run does. Nothing waits for it: what
-isn't expired now is expired at the next chance, and an error is a sentence for people. No file is deleted.
+A run does this between two waves, with no shard claimed, and the leader in its tick where no run does. Nothing waits
+for it: what isn't expired now is expired at the next chance, and an error is a sentence for people. No file is deleted.
 """
 
 from __future__ import annotations
@@ -24,29 +25,30 @@ from headrace.pipeline.core.landing.expiry_plan import (
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import HeadraceError, Terminal
 from headrace.pipeline.ports.base import Clock
-from headrace.pipeline.ports.landing import ExpirableTable, TableState
+from headrace.pipeline.ports.landing import LakeTable, TableState
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
 _AT_A_TIME = timedelta(seconds=5)
 """After this time no further commit is begun. Recording ledgers may take half of it."""
 _AT_ONCE = 1_000
-"""The most snapshots that one commit removes. pyiceberg's catalogs for Glue and Hive take a time that grows with the number of removed
-snapshots times the number of all snapshots: a thousand of ten thousand take them a second."""
+"""The most snapshots that one commit removes. pyiceberg's catalogs for Glue and Hive take a time that grows with the
+number of removed snapshots times the number of all snapshots: a thousand of ten thousand take them a second."""
 
 
 _LEADER_LATE = 4
-"""A run begins to expire when 25 snapshots more than needed are there. The leader waits for four times as many: so many are
-there only if no run works on the table."""
+"""A run begins to expire when 25 snapshots more than needed are there. The leader waits for four times as many: so many
+are there only if no run works on the table."""
 _TRIES = 5
 """Commits of others that may come first before the rest is left to the next chance."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Expiring:
-    """It remembers how many snapshots the last plan left, and so when the next plan is due. Losing it costs a plan too many."""
+    """It remembers how many snapshots the last plan left, and so when the next plan is due. Losing it costs a plan too
+    many."""
 
-    table: ExpirableTable
+    table: LakeTable
     lineage: Callable[[], LineageTable]
     """Called once an expiry is due: most runs never need the lineage table."""
     settings: UpkeepSettings
@@ -63,13 +65,15 @@ class Expiring:
         self._kept = self.settings.keep_snapshots
 
     def is_due(self, shape: Shape, *, late: int = 1) -> bool:
-        """Whether a plan is worth its cost. `late`: as for `Shape.is_due`. The leader asks with more than 1, and so leaves the
-        snapshots of busy tables to the runs."""
+        """Whether a plan is worth its cost. `late`: as for `Shape.is_due`. The leader asks with more than 1, and so
+        leaves the snapshots of busy tables to the runs."""
         return self.settings.enabled and shape.is_due(self._kept, late=late)
 
     def step(self, shape: Shape) -> str | None:
-        """Expire for a few seconds. Returns a sentence for people, or None where nothing was to do. Never raises: an expiry that fails
-        does no harm, and its caller has more important things to do. `shape`: of the table that made the caller think it due."""
+        """Expire for a few seconds. Returns a sentence for people, or None where nothing was to do. Never raises: an
+        expiry that fails does no harm, and its caller has more important things to do. `shape`: of the table that made
+        the caller think it due."""
+        # Both are of the last step: an error must not stand in the report of a later one that went well.
         self.has_more, self.trouble = False, None
         try:
             removed, further = self._expire()
@@ -92,7 +96,8 @@ class Expiring:
             return False
 
     def record(self) -> str | None:
-        """Record the ledgers of a few seconds, without an expiry. Returns a sentence where that fails, and never raises, as `step`."""
+        """Record the ledgers of a few seconds, without an expiry. Returns a sentence where that fails, and never
+        raises, as `step`."""
         try:
             self.lineage().record(at_most=_AT_A_TIME / 2)
         except HeadraceError as error:
@@ -144,8 +149,9 @@ class Expiring:
         return said
 
 
-def look_after(table: ExpirableTable, state: TableState, expiring: Expiring | None) -> Iterator[str]:
-    """What the leader does for a table at rest, by the state that it has loaded for its shard sync. Yields sentences for people.
+def look_after(table: LakeTable, state: TableState, expiring: Expiring | None) -> Iterator[str]:
+    """What the leader does for a table at rest, by the state that it has loaded for its shard sync. Yields sentences
+    for people.
 
     Beside another engine, a table into which nothing lands would lose its positions behind that engine's snapshots.
     """

@@ -4,9 +4,10 @@
            -> the shard is gone from Kinesis?  ->  skipped range (after, END], with the children that are known
            -> one commit of these ranges, then the commit of the staged records
 
-So a gap is in the ledger before the position moves over it (I13 of docs/reference/protocol.md). The position tells up to when records were given
-up, so the records land only on a table whose ledger has the gap, also where a person sets the table back between the two commits. If
-the run dies between them, the next run finds the same gap again, or a longer one, and records it once more.
+So a gap is in the ledger before the position moves over it (I13 of docs/reference/protocol.md). The position tells up
+to when records were given up, so the records land only on a table whose ledger has the gap, also where a person sets
+the table back between the two commits. If the run dies between them, the next run finds the same gap again, or a longer
+one, and records it once more.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Gaps:
     """The gaps of one stream that a wave has committed."""
 
     batches: dict[ShardKey, Batch] = field(default_factory=dict)
-    """The batches of shards with a gap. They begin at the position that the gap's commit has left, or would have left."""
+    """The batches of shards with a gap. They begin at the position that the gap's commit has left, or would have
+    left."""
     ended: dict[ShardKey, Position] = field(default_factory=dict)
     """Shards that are gone from Kinesis, with their END: no record of them is left to land."""
     sentences: list[str] = field(default_factory=list)
@@ -58,11 +60,15 @@ def record_gaps(
         batch = batches[line.key]
         if line.gap is not None:
             ranges.append(_skipped(batch, line.gap, run, claim))
+        # A question of its own, after the reader was told that the shard isn't there: on one answer alone no shard is
+        # ended for ever.
         elif _may_be_ended(line, batch, facts.asked) and source.is_gone(line.key):
+            # Once for all shards of the stream: a list of thousands of shards takes several requests.
             listed = source.list_shards(facts.stream) if listed is None else listed
             if not _is_left_out(line.key, listed):
                 continue  # A later wave asks again
-            # Every record older than the retention may be lost. Kinesis tells its time in whole seconds, so up to a second more.
+            # Every record older than the retention may be lost. Kinesis tells its time in whole seconds, so up to a
+            # second more.
             aws_time = source.aws_now() or facts.asked
             gap = Gap(batch.witness, aws_time + WITHIN_THE_SECOND - facts.retention)
             ranges.append(_ended(_skipped(batch, gap, run, claim), listed))
@@ -80,15 +86,15 @@ def children_in(key: ShardKey, listed: Iterable[Shard]) -> tuple[str, ...]:
 
 
 def _may_be_ended(staged: Staged, batch: Batch, now: datetime) -> bool:
-    """Whether the shard can be gone. Kinesis drops no shard before its retention has passed, so an earlier ResourceNotFound is
-    a mistake and must not end the shard: an END stays for ever."""
+    """Whether the shard can be gone. Kinesis drops no shard before its retention has passed, so an earlier
+    ResourceNotFound is a mistake and must not end the shard: an END stays for ever."""
     lost = staged.data_loss and batch.goes_on and not staged.moved
     return lost and now - batch.witness > batch.retention
 
 
 def _is_left_out(key: ShardKey, listed: Iterable[Shard]) -> bool:
-    """Whether a complete list of shards doesn't have the shard. Else Kinesis contradicts itself, or its list is late: it leaves out shards,
-    and with them hash keys."""
+    """Whether a complete list of shards doesn't have the shard. Else Kinesis contradicts itself, or its list is late:
+    it leaves out shards, and with them hash keys."""
     shards = tuple(listed)
     is_complete = cover_all([shard.hash_range for shard in shards if not shard.closed])
     return is_complete and all(shard.shard_id != key.shard_id for shard in shards)
@@ -99,7 +105,8 @@ def _skipped(batch: Batch, gap: Gap, run: str, claim: str) -> Range:
         Kind.SKIPPED,
         batch.key,
         batch.after,
-        # `seen` is the old witness, not the end of the gap: children inherit the witness, and report what they lost themselves.
+        # `seen` is the old witness, not the end of the gap: children inherit the witness, and report what they lost
+        # themselves.
         replace(batch.after or Position(), seen=gap.since, skipped_until=gap.until),
         arrivals=Arrivals(gap.since, gap.until),
         parents=batch.parents,
@@ -122,8 +129,8 @@ def _recorded(
     for gap in proposed:
         if gap.key not in recorded:
             if not gap.upto.ended:
-                # The table has moved on since the run looked. It may be set back before the records after this gap are committed: they
-                # land only if it has the gap by then.
+                # The table has moved on since the run looked. It may be set back before the records after this gap are
+                # committed: they land only if it has the gap by then.
                 gaps.batches[gap.key] = replace(batches[gap.key], after=gap.upto, parents=())
             continue
         stands = positions.of(gap.key)

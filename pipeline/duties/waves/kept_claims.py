@@ -1,8 +1,8 @@
 """The claims that a run keeps from wave to wave, and what their rows don't say yet.
 
-A wave that keeps a claim writes nothing into the row. The row's checkpoint is then behind the lake table, by `times.checkpoint`
-at most, and the run remembers what each wave would have written. Where the run gives the row away, one write makes the
-row exact and releases it.
+A wave that keeps a claim writes nothing into the row. The row's checkpoint is then behind the lake table, by
+`times.checkpoint` at most, and the run remembers what each wave would have written. Where the run gives the row away,
+one write makes the row exact and releases it.
 
     before a wave        each kept row is read: it must still have this run's claim, holder and epoch
     before a commit      rows that would fall too far behind are written
@@ -14,7 +14,7 @@ row exact and releases it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import ceil
@@ -27,6 +27,7 @@ from headrace.pipeline.core.leases.late_row import as_landed, as_looked_at, caug
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.ledger.batch import Staged
 from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.duties.policy.policy import MayKeep
 from headrace.pipeline.duties.waves.claims import Claims
 from headrace.pipeline.duties.waves.report import Problem, WaveLog
 from headrace.pipeline.errors import HeadraceError
@@ -73,8 +74,9 @@ class KeptClaims:
 
     # -- before a wave, and in a pause -----------------------------------------------------------------------------
 
-    def begin_wave(self, log: WaveLog, may_keep: Callable[[frozenset[str]], bool]) -> Mapping[str, Lease]:
-        """Read the kept rows again, and release them if this wave may keep none. Returns those that are kept, by lease key.
+    def begin_wave(self, log: WaveLog, may_keep: MayKeep) -> Mapping[str, Lease]:
+        """Read the kept rows again, and release them if this wave may keep none. Returns those that are kept, by lease
+        key.
 
         `may_keep` is asked after the look, which finds the workers that have taken rows from this run.
         """
@@ -93,8 +95,10 @@ class KeptClaims:
         )
 
     def look(self, log: WaveLog) -> None:
-        """Read the kept rows. Release those that another run waits for or that are handed over, and forget those that were lost."""
+        """Read the kept rows. Release those that another run waits for or that are handed over, and forget those that
+        were lost."""
         self.claims.note_progress()
+        # The time before the reading counts, so that a slow read doesn't put the next look off.
         self._looked_at = self.claims.clock.monotonic()
         if not self.claims.held:
             return
@@ -126,7 +130,8 @@ class KeptClaims:
         return (row.holder, row.run_claim, row.stream_epoch) == mine
 
     def _forget(self, key: ShardKey, row: Lease | None) -> None:
-        """Forget a row that another process has taken. A worker that isn't Headrace's takes a row without removing the claim."""
+        """Forget a row that another process has taken. A worker that isn't Headrace's takes a row without removing the
+        claim."""
         lost = self.claims.held.pop(key)
         self._late.pop(key, None)
         self._note_holder(row)
@@ -144,6 +149,8 @@ class KeptClaims:
         """Remember what was committed of a shard, instead of writing it into the shard's row."""
         before, now = self._late.get(key), self.claims.clock.monotonic()
         is_behind = before is not None and self.row(key).checkpoint != self.claims.held[key].checkpoint
+        # A row is late since the first commit that it doesn't show. Counted from the last one, the row of a busy shard
+        # would never be due.
         since = before.since if before is not None and is_behind else now
         self._late[key] = Late(as_landed(self.row(key), staged), since)
 
@@ -166,14 +173,16 @@ class KeptClaims:
             self.claims.note_progress()
 
     def _due_to_write(self) -> list[ShardKey]:
+        # Two ticks before its time: the look that writes the row may be a tick late, and so may the one after it.
         oldest = (self.times.checkpoint - 2 * self.times.worker_tick).total_seconds()
         now = self.claims.clock.monotonic()
         behind = sorted(
             (late.since, n, key) for n, (key, late) in enumerate(self._late.items()) if self._is_behind(key)
         )
-        # All rows of a run begin to be late with the same wave. A thousand of them, written at once, would delay a wave by many
-        # seconds, so a look writes a part of them. It writes so many early that the later looks needn't write more than that part;
-        # once the rows are late at different times, none is written early. A row that has no look left is always among the first.
+        # All rows of a run begin to be late with the same wave. A thousand of them, written at once, would delay a wave
+        # by many seconds, so a look writes a part of them. It writes so many early that the later looks needn't write
+        # more than that part; once the rows are late at different times, none is written early. A row that has no look
+        # left is always among the first.
         held = len(self.claims.held)
         portion = held // _PARTS if held > _WRITTEN_AT_ONCE else held
         tick = self.times.worker_tick.total_seconds()
@@ -199,8 +208,9 @@ class KeptClaims:
     # -- after a wave ----------------------------------------------------------------------------------------------
 
     def end_wave(self, log: WaveLog, *, keep: Collection[str] = ()) -> None:
-        """Keep the rows with these lease keys if the wave read them well, and release all others. A row that can't be released
-        becomes free for other runs once this claim's beat has stood still."""
+        """Keep the rows with these lease keys if the wave read them well, and release all others. A row that can't be
+        released becomes free for other runs once this claim's beat has stood still."""
+        # First of all: a claim whose answer was lost may stand in its row (D7), and is released with the others.
         self.claims.hold_unanswered()
         troubled = {p.lease_key for p in log.problems}
         landed = {
@@ -215,6 +225,7 @@ class KeptClaims:
                 since = self.claims.clock.monotonic() if late is None else late.since
                 looked = as_looked_at(self.row(key), staged, self.claims.clock.now())
                 self._late[key] = Late(looked, since)
+                # A row that tells of a failure is released, because only a release takes the failure out of the row.
                 if self.keeps and row.key in keep and not row.has_ended and row.failure is None:
                     staying.add(key)
         self._release(log, [key for key in self.claims.held if key not in staying])
@@ -227,11 +238,12 @@ class KeptClaims:
     # -- releasing -------------------------------------------------------------------------------------------------
 
     def _release(self, log: WaveLog, keys: Iterable[ShardKey]) -> None:
-        """Release these rows. A row that is being handed over goes to its next owner at once, because no run reads the shard."""
+        """Release these rows. A row that is being handed over goes to its next owner at once, because no run reads the
+        shard."""
         endings = _Told.of(log)
         refused, free = self._free_each(log, tuple(keys), endings)
-        # Refused although the claim is still this run's: another worker has taken the row, or an earlier write whose answer was lost
-        # has moved the checkpoint. The second write goes by the row that was found.
+        # Refused although the claim is still this run's: another worker has taken the row, or an earlier write whose
+        # answer was lost has moved the checkpoint. The second write goes by the row that was found.
         free += self._free_each(log, refused, endings)[1]
         given = [row for row in free if row.checkpoint_owner == self.claims.me]
         why = f"{self.claims.me} hands over to"
@@ -244,7 +256,8 @@ class KeptClaims:
     def _free_each(
         self, log: WaveLog, keys: tuple[ShardKey, ...], endings: _Told
     ) -> tuple[tuple[ShardKey, ...], list[Lease]]:
-        """Returns the keys of rows that still have this run's claim, because the write was refused; and the released rows."""
+        """Returns the keys of rows that still have this run's claim, because the write was refused; and the released
+        rows."""
         refused: list[ShardKey] = []
         free: list[Lease] = []
         changes = [self._freed(key, endings) for key in keys]
@@ -253,7 +266,8 @@ class KeptClaims:
                 case Applied(row):
                     self._note_holder(row)
                     if row.holder != self.claims.me and self._is_behind(key):
-                        # A worker that isn't Headrace's took the row and left the claim. It reads on from the late checkpoint.
+                        # A worker that isn't Headrace's took the row and left the claim. It reads on from the late
+                        # checkpoint.
                         log.problems.append(Problem(write.key, self.claims.why_lost(row), fatal=False))
                     free.append(row)
                     self._drop(key)
@@ -272,7 +286,8 @@ class KeptClaims:
         return tuple(refused), free
 
     def _freed(self, key: ShardKey, endings: _Told) -> Change:
-        """The write that releases a row. Where the row's checkpoint is late, the same write brings it up to what the run has landed."""
+        """The write that releases a row. Where the row's checkpoint is late, the same write brings it up to what the
+        run has landed."""
         row, ought = self.claims.held[key], self.row(key)
         if row.holder != self.claims.me:
             # A worker that isn't Headrace's has taken the row, and goes by what it says.

@@ -39,6 +39,7 @@ class LandingStep:
     ends: ShardEnds
 
     def land(self, staged: StagedWave) -> LandedWave:
+        # Before the commit: it may wait long for other writers, and rows that are nearly due would be late after it.
         self.kept.write_late()
         committed = self.ports.table.commit(self._proposal(staged))
         self.claims.note_progress()
@@ -46,7 +47,8 @@ class LandingStep:
         return LandedWave(staged, committed)
 
     def _remember(self, wave: StagedWave, committed: Committed) -> None:
-        """Where this wave keeps claims, remember at once what has landed. Whatever fails from here on, the release tells it."""
+        """Where this wave keeps claims, remember at once what has landed. Whatever fails from here on, the release
+        tells it."""
         landed = {r.key for r in committed.landing.page.ranges if not r.upto.ended}
         for staged in wave.manifest.staged:
             if self.kept.keeps and staged.key in landed:
@@ -68,6 +70,8 @@ class LandingStep:
                 log.problems.append(_problem(row.key, refused[staged.key]))
                 continue
             landed = ranges.get(staged.key)  # None: the wave found nothing that needs a range
+            # Without a list of the stream's shards the END stands in the table only. A later wave finds it there, and
+            # writes the rows.
             if landed is not None and staged.upto.ended and staged.key.stream in listed:
                 ended.append(staged)
             elif landed is not None and not landed.upto.ended and not self.kept.keeps:
@@ -94,6 +98,8 @@ class LandingStep:
         for staged in wave.manifest.staged:
             read = wave.reads[staged.key]
             retention = wave.claimed.streams.facts[staged.key.stream].retention
+            # A look that found no record is worth a snapshot of its own once in a long while. In a commit that is made
+            # anyway it costs next to nothing.
             worth = min(BEHIND_OTHERS, retention / 4) if is_made_anyway else retention / 4
             if _is_worth_a_range(staged, read.batch.witness, worth):
                 # A file may hold records of several shards, and is then named in the range of each of them.
@@ -126,8 +132,9 @@ class LandingStep:
     def _listed_if_ended(
         self, streams: WaveStreams, ranges: Iterable[Range]
     ) -> dict[StreamId, tuple[Shard, ...]]:
-        """The shards of each stream in which a shard has ended: the children's rows need their hash keys and their other
-        parent. Where a stream can't be listed now, the next wave of these shards does what is left to do at their end."""
+        """The shards of each stream in which a shard has ended: the children's rows need their hash keys and their
+        other parent. Where a stream can't be listed now, the next wave of these shards does what is left to do at their
+        end."""
         by_stream: dict[StreamId, tuple[Shard, ...]] = {}
         for stream in sorted({recorded.key.stream for recorded in ranges if recorded.upto.ended}):
             listed = streams.isolate(stream, partial(self.ports.source.list_shards, stream))
@@ -157,14 +164,15 @@ def _problem(key: str, refused: RangeRefused) -> Problem:
 
 
 def _is_known_whole(staged: Staged) -> bool:
-    """Whether the wave has found that the record at the position has no more user records. Else each wave would read it again."""
+    """Whether the wave has found that the record at the position has no more user records. Else each wave would read it
+    again."""
     return staged.after is not None and staged.after.inside and not staged.upto.inside
 
 
 def _is_worth_a_range(staged: Staged, witness: datetime, older: timedelta) -> bool:
-    """Whether a range goes into the commit. Progress always does. A look that found no new record does only if the last witness
-    is `older`. A quarter of the retention leaves three more tries before a quiet shard looks like a loss of records; in a commit
-    that is made anyway, the statement `valid-through` goes on."""
+    """Whether a range goes into the commit. Progress always does. A look that found no new record does only if the last
+    witness is `older`. A quarter of the retention leaves three more tries before a quiet shard looks like a loss of
+    records; in a commit that is made anyway, the statement `valid-through` goes on."""
     if staged.moved or _is_known_whole(staged):
         return True
     return staged.upto.seen is not None and staged.upto.seen - witness > older

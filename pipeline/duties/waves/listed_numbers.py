@@ -1,7 +1,8 @@
 """The sequence numbers of shards by Kinesis's list, as the driver sees it: a task refuses a record with another number.
 
-A run lists a stream when it reads a shard that no list of this run was asked for yet: at its first wave, and after a reshard. A stream that can't be
-listed is read all the same, and listed at the next wave: its tasks still prove that the stream is the driver's, and judge arrivals.
+A run lists a stream when it reads a shard that no list of this run was asked for yet: at its first wave, and after a
+reshard. A stream that can't be listed is read all the same, and listed at the next wave: its tasks still prove that the
+stream is the driver's, and judge arrivals.
 """
 
 from __future__ import annotations

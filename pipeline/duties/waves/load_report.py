@@ -17,8 +17,8 @@ from headrace.pipeline.settings.model import Settings
 
 @dataclass(slots=True, kw_only=True)
 class LoadReport:
-    """The load of one run's hosts. The worker's row says when the last average was added, so that several short runs together
-    don't add averages more often than every 30 s."""
+    """The load of one run's hosts. The worker's row says when the last average was added, so that several short runs
+    together don't add averages more often than every 30 s."""
 
     worker_id: str
     workers: WorkerStore
@@ -38,8 +38,8 @@ class LoadReport:
         self._loads = (*self._loads, *loads)
 
     def report_when_due(self) -> None:
-        """Called after each wave. Writes nothing before 30 s have passed: an average over less time would leave out the pauses
-        between waves."""
+        """Called after each wave. Writes nothing before 30 s have passed: an average over less time would leave out the
+        pauses between waves."""
         if not self._loads or self.clock.monotonic() - self._since < REPORT_PERIOD.total_seconds():
             return
         # The load is only a hint for the leader. If the write fails, the next wave tries again.
@@ -48,6 +48,8 @@ class LoadReport:
 
     def _report(self) -> None:
         row, now = self.workers.get(self.worker_id), self.clock.now()
+        # Another run of the worker may have added an average a moment ago: the list has KCL's pace, whatever the number
+        # of runs.
         if not is_due(row, now):
             return
         metrics = plan_report(

@@ -1,7 +1,7 @@
 """Claimed ──► Planned: load the lake table, and decide for each claimed shard whether it is read now, and from where.
 
-What has to come before the reading is written here, too: the origin of a stream, foreign ranges, checkpoints of rows that are
-behind the table, and the rows of shards that have ended in the table.
+What has to come before the reading is written here, too: the origin of a stream, foreign ranges, checkpoints of rows
+that are behind the table, and the rows of shards that have ended in the table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.pipeline.core.order.start_of_reading import (
 from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.sharing.sync_plan import rows_of_stream
-from headrace.pipeline.duties.policy.policy import BeforeReading, ClaimedShards
+from headrace.pipeline.duties.policy.policy import ClaimedShards, RecordForeignRanges
 from headrace.pipeline.duties.streams.family import SinceOrigin, family_of
 from headrace.pipeline.duties.streams.origin import ensure_origin
 from headrace.pipeline.duties.streams.streams import how_to_read
@@ -45,7 +45,7 @@ from headrace.pipeline.settings.model import Settings
 class Planning:
     run_id: str
     settings: Settings
-    before_reading: BeforeReading
+    record_foreign_ranges: RecordForeignRanges
     ports: WavePorts
     ends: ShardEnds
 
@@ -54,8 +54,8 @@ class Planning:
         families = self._families(claimed, state.positions)
         plans = self._plans(claimed, state.positions, families)
         if any(isinstance(plan, Stop) for plan in plans.values()):
-            # A row that is ahead of the table stops its shard until a person decides. So the table is loaded once more before
-            # such a row is believed (section 2 of docs/reference/protocol.md).
+            # A row that is ahead of the table stops its shard until a person decides. So the table is loaded once more
+            # before such a row is believed (section 2 of docs/reference/protocol.md).
             state = self.ports.table.load()
             plans = self._plans(claimed, state.positions, families)
         return Planned(claimed, self._do_chores(claimed, plans))
@@ -72,7 +72,7 @@ class Planning:
                 run=self.run_id,
                 claim=claims.claim,
             )
-            state, notes = self.before_reading.record_foreign_ranges(shards)
+            state, notes = self.record_foreign_ranges(shards)
             claimed.log.notes.extend(notes)
         return state
 
@@ -106,14 +106,15 @@ class Planning:
     def _state(self, streams: WaveStreams) -> TableState:
         """The lake table's state, after the origins of the settings' streams were committed where they were missing.
 
-        Only the leader commits the origin of a stream that the settings don't name, because only the leader searches for streams.
+        Only the leader commits the origin of a stream that the settings don't name, because only the leader searches
+        for streams.
         """
         state = self.ports.table.load()
         for stream, facts in tuple(streams.facts.items()):
             named = self.settings.stream(stream.name)
             if stream not in state.positions.origins and named is not None:
-                # No row of the stream, of this worker's or another's, may have a sequence number yet. A run scans all rows
-                # only here, once in a stream's life.
+                # No row of the stream, of this worker's or another's, may have a sequence number yet. A run scans all
+                # rows only here, once in a stream's life.
                 every = rows_of_stream(stream, self.ports.leases.scan().leases)
                 decide = partial(ensure_origin, self.ports.table, state, facts, stream=named, leases=every)
                 state = streams.isolate(stream, decide) or state
@@ -145,7 +146,8 @@ class Planning:
     ) -> dict[ShardKey, Begin]:
         plans: dict[ShardKey, Begin] = {}
         for stream, facts in tuple(claimed.streams.facts.items()):
-            # What a kept row doesn't say yet is this run's own: such a row isn't behind the table, and it shows a rollback.
+            # What a kept row doesn't say yet is this run's own: such a row isn't behind the table, and it shows a
+            # rollback.
             begin = partial(self._plans_of, claimed.kept.rows(), facts, positions, families[stream])
             plans |= claimed.streams.isolate(stream, begin) or {}
         return plans
@@ -189,8 +191,8 @@ class Planning:
         return Above(reasons, waiting, lost=lost_above(key.shard_id, family, positions, reasons))
 
     def _unlisted(self, key: ShardKey, family: Family, positions: Positions) -> tuple[InTheWay, ...]:
-        """Why the shard waits while no listing shows it: its parents may be unknown. A shard that Kinesis has forgotten is in
-        no listing any more, and is judged by the parents that are known."""
+        """Why the shard waits while no listing shows it: its parents may be unknown. A shard that Kinesis has forgotten
+        is in no listing any more, and is judged by the parents that are known."""
         if positions.of(key) is not None or key.shard_id in family.listed or self.ports.source.is_gone(key):
             return ()
         why = "no listing of the stream shows this shard yet, so that its parents aren't known"

@@ -19,7 +19,8 @@ class Readers:
     """Ids of the workers that these settings configure. A lease without an owner is assigned to the first of them."""
 
     def meant(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The lease keys of the shards that a person names so, each once. Raises an error with similar names if one has no lease row."""
+        """The lease keys of the shards that a person names so, each once. Raises an error with similar names if one has
+        no lease row."""
         return tuple(
             dict.fromkeys(lease_key_meant(name, self.leases, nothing="nothing was read") for name in names)
         )

@@ -48,7 +48,8 @@ class Problem:
     lease_key: str
     why: str
     fatal: bool
-    """Whether the shard counts as failed. It doesn't where it only has to wait, such as for its parents or another run."""
+    """Whether the shard counts as failed. It doesn't where it only has to wait, such as for its parents or another
+    run."""
     busy: bool = False
     """Another living run is reading the shard, or waits for it and goes first."""
 
@@ -60,7 +61,8 @@ class WaveReport:
     problems: tuple[Problem, ...] = ()
     snapshot: int | None = None
     notes: tuple[str, ...] = ()
-    """Sentences that a person should see although nothing failed: recorded gaps, foreign ranges, rows that were left over."""
+    """Sentences that a person should see although nothing failed: recorded gaps, foreign ranges, rows that were left
+    over."""
     waited: float = 0.0
     """Seconds that the wave waited for its stage to open."""
     shape: Shape | None = None
@@ -78,8 +80,8 @@ class WaveReport:
 
     @property
     def goes_on(self) -> bool:
-        """Whether another wave would have something to read at once: a shard isn't at its tip, or it has ended, so that its
-        children can be read."""
+        """Whether another wave would have something to read at once: a shard isn't at its tip, or it has ended, so that
+        its children can be read."""
         return any(
             landing.staged.upto.ended or (landing.staged.error is None and not landing.staged.at_tip)
             for landing in self.landed

@@ -1,4 +1,5 @@
-"""A run: wave after wave until there is nothing more to read or its time is over; then it reports which shards have failed.
+"""A run: wave after wave until there is nothing more to read or its time is over; then it reports which shards have
+failed.
 
     Run       the loop over waves of one worker: all shards that are due, or named shards up to their tip
     Reading   everything that one run of Dagster reads: one `Run` for each worker that reads some of its shards
@@ -28,22 +29,22 @@ OnWave = Callable[[WaveReport], None]
 _EMPTY_PAUSE = 1.0
 """Seconds after a wave that brought no record from a shard that isn't at its tip, such as one with empty pages."""
 _STOP_PAUSE = 0.5
-"""Seconds between two looks at the worker's row. A stopping worker can give up a shard only once its run has released it, and a
-run that waits for a shard gets it no earlier."""
+"""Seconds between two looks at the worker's row. A stopping worker can give up a shard only once its run has released
+it, and a run that waits for a shard gets it no earlier."""
 _RETRY_PAUSE = 2.0
 """The most seconds between two tries to claim a named shard."""
 _FREE_PAUSE = 0.25
 """Seconds between two looks whether a named shard has become free."""
 _TRIES = 10
-"""Waves without success after which a run gives a named shard up although no other run is reading it: the leader has given the
-lease to another worker, or the shard's parents have to be read first. Waiting longer could be waiting for ever, because the
-worker starts no other run meanwhile, and another run may have to read those parents first."""
+"""Waves without success after which a run gives a named shard up although no other run is reading it: the leader has
+given the lease to another worker, or the shard's parents have to be read first. Waiting longer could be waiting for
+ever, because the worker starts no other run meanwhile, and another run may have to read those parents first."""
 _CALM = 60.0
-"""Seconds for which a run goes on at the least, although a shard begins to fail, where other shards have failed before: each run that
-ends keeps the healthy shards waiting until the next one has started."""
+"""Seconds for which a run goes on at the least, although a shard begins to fail, where other shards have failed before:
+each run that ends keeps the healthy shards waiting until the next one has started."""
 _WAVES_APART = 100
-"""Waves after which a run that keeps claims releases them for an expiry. A run of the default length ends before, and expires then:
-an expiry costs a release and a claim for each kept row."""
+"""Waves after which a run that keeps claims releases them for an expiry. A run of the default length ends before, and
+expires then: an expiry costs a release and a claim for each kept row."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,8 +60,9 @@ class Run:
     tell: Callable[[str], object] = field(default=lambda _: None)
     """Called with a sentence for people about what the run did between two waves."""
     failing: frozenset[str] | None = None
-    """Lease keys of shards that failed before this run. A run over all due shards ends once another one begins to fail, because Dagster
-    shows a failure only once its run has ended, and the next run goes on with the healthy shards. None: the run goes on."""
+    """Lease keys of shards that failed before this run. A run over all due shards ends once another one begins to fail,
+    because Dagster shows a failure only once its run has ended, and the next run goes on with the healthy shards. None:
+    the run goes on."""
     waiting: dict[str, str] = field(default_factory=dict)
     """Named shards that aren't read up to their tip yet, each with the reason. By lease key."""
     _began: float = field(init=False)
@@ -76,13 +78,15 @@ class Run:
         self._began = self.clock.monotonic()
 
     def all_that_is_due(self) -> None:
-        """Make waves over all leases of the worker until no record has come for `times.idle`, or `times.linger` is over.
+        """Make waves over all leases of the worker until no record has come for `times.idle`, or `times.linger` is
+        over.
 
         Each wave plans anew: it begins to read children and new leases, and leaves leases that went to another worker.
         """
         try:
             self._until_nothing_comes()
         finally:
+            # After an error, too: else the worker's next run would wait until the claims of this one count as dead.
             self._tell_of(self.attempt.let_go())
         if not self._is_told_to_stop:
             self._expire_what_is_due()
@@ -96,6 +100,7 @@ class Run:
             if report.rows or report.goes_on:
                 last_news = self.clock.monotonic()
             else:
+                # A wait for Spark says nothing about the streams.
                 last_news += report.waited
             idle_for = self.clock.monotonic() - last_news
             if self._must_end() or idle_for >= self.settings.times.idle.total_seconds():
@@ -110,19 +115,22 @@ class Run:
                 self.clock.pause(_EMPTY_PAUSE)
 
     def catch_up(self, keys: tuple[str, ...]) -> dict[str, str]:
-        """Read each of these shards to its tip as of now, or to its end. Returns the other shards, each with the reason.
+        """Read each of these shards to its tip as of now, or to its end. Returns the other shards, each with the
+        reason.
 
-        The run goes on as long as records land, however long the backlog is. When no record lands, it waits for `times.linger`
-        while another run is reading the shard, and for a few tries otherwise.
+        The run goes on as long as records land, however long the backlog is. When no record lands, it waits for
+        `times.linger` while another run is reading the shard, and for a few tries otherwise.
         """
         self.waiting = dict.fromkeys(keys, "its tip wasn't reached")
         try:
-            # One moment for the whole run: if it moved on with each wave, the run would never be done with a busy shard.
+            # One moment for the whole run: if it moved on with each wave, the run would never be done with a busy
+            # shard.
             since, began = self.clock.now(), self.clock.monotonic()
             self.attempt.ask_for(keys)
             self._began += self.clock.monotonic() - began  # as the wait for Spark in a wave
             return self._until_none_waits(since)
         finally:
+            # A row that names a run which is over would keep its shard from other runs until that run counts as dead.
             self.attempt.claims.unwant_all()
 
     def _until_none_waits(self, since: datetime) -> dict[str, str]:
@@ -138,7 +146,8 @@ class Run:
                 self._began = (
                     self.clock.monotonic()
                 )  # records land, so the time of `times.linger` begins again
-            # While another run is reading a shard, or this run gets on with one, only `times.linger` limits the waiting.
+            # While another run is reading a shard, or this run gets on with one, only `times.linger` limits the
+            # waiting.
             busy = {p.lease_key for p in report.problems if p.busy} & self.waiting.keys()
             vain_tries = 0 if busy or report.goes_on else vain_tries + 1
             if self._must_end() or vain_tries >= _TRIES:
@@ -169,6 +178,7 @@ class Run:
         self.on_wave(report)
         self._shape = report.shape or self._shape
         self._waves_since += 1
+        # An expiry needs all rows released, so that no shard waits for a slow catalog.
         if not self.attempt.claims.held or self._waves_since >= _WAVES_APART:
             self._expire_what_is_due()
         if report.snapshot is not None and not self._has_landed:
@@ -188,8 +198,8 @@ class Run:
             self.tell(sentence)
 
     def _record_what_landed(self) -> None:
-        """At the end of a run, and after the first landing of all: readers that go by the lineage table find what has landed, also before the
-        first expiry."""
+        """At the end of a run, and after the first landing of all: readers that go by the lineage table find what has
+        landed, also before the first expiry."""
         if self.expiring is not None and self._has_landed:
             sentence = self.attempt.between_waves(self.expiring.record)
             if sentence is not None:
@@ -212,8 +222,9 @@ class Run:
         return self._is_told_to_stop
 
     def _pause_until(self, moment: float) -> None:
-        """Wait for the next wave. Meanwhile the run reads its worker's row twice a second: that is one read, however many shards the
-        run keeps. The row tells whether the run has to stop, and whether somebody needs one of the kept shards."""
+        """Wait for the next wave. Meanwhile the run reads its worker's row twice a second: that is one read, however
+        many shards the run keeps. The row tells whether the run has to stop, and whether somebody needs one of the kept
+        shards."""
         while (seconds := moment - self.clock.monotonic()) > 0 and not self._is_told_to_stop:
             if self.attempt.kept.must_look:
                 self._tell_of(self.attempt.look())
@@ -225,8 +236,8 @@ class Run:
 
 
 def _is_current(landed: Landed, key: str, since: datetime) -> bool:
-    """Whether the shard was read to its tip, or past the records of the time when the run began. A busy shard may never be found
-    at its tip."""
+    """Whether the shard was read to its tip, or past the records of the time when the run began. A busy shard may never
+    be found at its tip."""
     staged = landed.staged
     arrived = staged.last_arrival is not None and staged.last_arrival >= since
     return landed.lease_key == key and staged.error is None and (staged.at_tip or arrived)
@@ -241,20 +252,24 @@ class RunEnding:
     error: HeadraceError | None = None
     """The error that ended the whole run early; None if there was none."""
     is_untried: bool = False
-    """The run ended before it began with any shard, for example because another deployment reads a shard that was asked for."""
+    """The run ended before it began with any shard, for example because another deployment reads a shard that was asked
+    for."""
 
     @property
     def is_passing(self) -> bool:
-        """The run ended early for a reason that passes or that isn't its shards' own, and says nothing about its shards."""
+        """The run ended early for a reason that passes or that isn't its shards' own, and says nothing about its
+        shards."""
         return self.is_untried or isinstance(self.error, Transient)
 
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """Everything that one run reads. Named shards may belong to several workers; the run reads for one after the other."""
+    """Everything that one run reads. Named shards may belong to several workers; the run reads for one after the
+    other."""
 
     open_run: Callable[[str, OnWave, OnStep], AbstractContextManager[Run]]
-    """Worker id -> the loop for that worker. A thread beats for its claim until the block of the `with` statement ends."""
+    """Worker id -> the loop for that worker. A thread beats for its claim until the block of the `with` statement
+    ends."""
     readers: Readers
     on_wave: OnWave
     on_step: OnStep

@@ -1,7 +1,7 @@
 """The writes on lease rows at the end of a shard: the children's rows, then childShardIds, then SHARD_END.
 
-In this order other programs that read the rows find the children before the end. If the run dies in between, the next wave
-makes the missing writes: the lake table has the END.
+In this order other programs that read the rows find the children before the end. If the run dies in between, the next
+wave makes the missing writes: the lake table has the END.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class ShardEnds:
     ) -> None:
         """Make the writes at the end of a shard whose position in the lake table is an END.
 
-        `listed`: the stream's shards, if they were listed already. A child that the listing doesn't show yet gets its row from
-        the leader's shard sync, because only a listing tells the other parent of a merge.
+        `listed`: the stream's shards, if they were listed already. A child that the listing doesn't show yet gets its
+        row from the leader's shard sync, because only a listing tells the other parent of a merge.
         """
         if listed is None:
             listed = self.source.list_shards(key.stream)
@@ -44,6 +44,8 @@ class ShardEnds:
         for child in position.children:
             if child in by_id:
                 self._create(log, key, by_id[child])
+        # In this order: the children's rows, their names in the parent's row, and SHARD_END last. A kill in between
+        # leaves the shard unended in its row, and the next wave makes what is missing.
         if position.children and not self.claims.write(
             log, key, change.note_children(self.claims.held[key], frozenset(position.children))
         ):
@@ -58,8 +60,8 @@ class ShardEnds:
             )
 
     def count_as_ended(self, log: WaveLog, key: ShardKey, by: str) -> None:
-        """Write SHARD_END into a row that was left over, or made again, after the lake table had forgotten the shard's END. The
-        leader then deletes the row. `by`: the descendant that has a position."""
+        """Write SHARD_END into a row that was left over, or made again, after the lake table had forgotten the shard's
+        END. The leader then deletes the row. `by`: the descendant that has a position."""
         row = self.claims.held[key]
         end = change.checkpoint(row, self.claims.me, self.claims.claim, upto=SHARD_END, throughput_kbps=0.0)
         if self.claims.write(log, key, end):
@@ -75,6 +77,7 @@ class ShardEnds:
             multi=self.multi,
             positions=Positions(),
             sentinel=TRIM_HORIZON,
+            # To this worker, so that the run's next wave reads on without waiting for an assignment.
             owner=self.claims.me,
         )
         try:

@@ -26,8 +26,8 @@ class Staging:
     numbers: ListedNumbers
 
     def stage(self, planned: Planned, *, on_staged: Callable[[], None]) -> StagedWave | None:
-        """Stage the planned reads; None where nothing of them may be committed. `on_staged` is called once the Spark job has
-        ended."""
+        """Stage the planned reads; None where nothing of them may be committed. `on_staged` is called once the Spark
+        job has ended."""
         claimed = planned.claimed
         planned = self._with_numbers(planned)
         manifest = self.ports.stage.stage(
@@ -36,8 +36,8 @@ class Staging:
         self.load.note(manifest.loads)
         claimed.claims.note_progress()
         on_staged()
-        # In this order: nothing of a stream that was created again is committed (D12), and a gap is committed before the
-        # position moves over it (I13).
+        # In this order: nothing of a stream that was created again is committed (D12), and a gap is committed before
+        # the position moves over it (I13).
         reads, manifest = claimed.streams.without_recreated(planned.reads, manifest)
         if not reads:
             return None
@@ -64,8 +64,8 @@ class Staging:
         return BatchLimits(budget.records, budget.bytes, budget.seconds.total_seconds())
 
     def _record_gaps(self, claimed: Claimed, reads: Reads, manifest: Manifest) -> tuple[Reads, Manifest]:
-        """Commit the gaps that the Spark job has found. Returns the reads, which go on after the gaps, and the manifest without
-        shards that have ended by a gap."""
+        """Commit the gaps that the Spark job has found. Returns the reads, which go on after the gaps, and the manifest
+        without shards that have ended by a gap."""
         for stream, facts in claimed.streams.facts.items():
             gaps = record_gaps(
                 {key: read for key, read in reads.items() if key.stream == stream},
@@ -79,6 +79,8 @@ class Staging:
             claimed.log.notes.extend(gaps.sentences)
             for key, position in gaps.ended.items():
                 self.ends.finish(claimed.log, key, position)
+            # The records behind a gap land only on the position that the gap's commit has left: the table may be set
+            # back in between (D20).
             continued = {key: replace(reads[key], batch=batch) for key, batch in gaps.batches.items()}
             reads = {**reads, **continued}
             remaining = tuple(staged for staged in manifest.staged if staged.key not in gaps.ended)

@@ -1,4 +1,5 @@
-"""The values that a wave passes from step to step. Each value holds the value before it, and what its own step has added.
+"""The values that a wave passes from step to step. Each value holds the value before it, and what its own step has
+added.
 
 Claimed ──► Planned ──► StagedWave ──► LandedWave
 rows with    from where   files, and     which ranges the
@@ -72,7 +73,8 @@ class Planned:
 class StagedWave:
     claimed: Claimed
     reads: Reads
-    """The planned reads without shards of streams that were created again, and going on after gaps that were recorded."""
+    """The planned reads without shards of streams that were created again, and going on after gaps that were
+    recorded."""
     manifest: Manifest
 
 

@@ -23,7 +23,8 @@ from headrace.pipeline.settings.model import Settings
 PROBES_A_WAVE = 1_000
 """Shards. Probing so many takes a wave a second or two."""
 _AT_ONCE = 100
-"""Shards. After so many the wave looks whether its time for probing is over: due rows wait until the probes have ended."""
+"""Shards. After so many the wave looks whether its time for probing is over: due rows wait until the probes have
+ended."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,6 +45,7 @@ class WaveRows:
         rows = tuple(rows)
         plan = self.due.plan(rows, streams, living, now=self.clock.now())
         keys = {due.lease_key for due in plan.due}
+        # A shard that had records a moment ago most likely has some again: reading it costs no more than a probe of it.
         keys |= {row.key for row in plan.idle if row.key in self.warm}
         cold = tuple(row for row in plan.idle if row.key not in self.warm)
         keys |= self._with_news(replace(plan, idle=cold), streams)
@@ -64,13 +66,14 @@ class WaveRows:
         ):
             return set()  # the next wave is early enough for the next round
         if self._round_ended is None and self._probed_up_to is None:
-            # Short runs make one wave each. If all began with the first shard, they would never come to the last ones. crc32 is
-            # the same in every process, unlike Python's hash of a text (I31).
+            # Short runs make one wave each. If all began with the first shard, they would never come to the last ones.
+            # crc32 is the same in every process, unlike Python's hash of a text (I31).
             first = PROBES_A_WAVE * (
                 crc32(self.claim.encode()) % ceil(max(len(plan.idle), 1) / PROBES_A_WAVE)
             )
             self._probed_up_to = plan.idle[first - 1].key if first else None
         with_news: set[str] = set()
+        # Half of the time between two waves: the due rows are claimed only once the probes have ended.
         enough = now + self.settings.wave.every.total_seconds() / 2
         for _ in range(0, PROBES_A_WAVE, _AT_ONCE):
             try:

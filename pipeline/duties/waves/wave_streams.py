@@ -1,7 +1,7 @@
 """The streams of a wave's rows: each is described before the reading, and again after it.
 
-If one stream fails (deleted, access denied, throttled), its own shards have a problem, and the wave goes on with the other
-streams. The wave itself fails if it has only one stream, or if a service doesn't answer at all.
+If one stream fails (deleted, access denied, throttled), its own shards have a problem, and the wave goes on with the
+other streams. The wave itself fails if it has only one stream, or if a service doesn't answer at all.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class WaveStreams:
         return {name: (stream, self.facts[stream].retention) for name, stream in self.by_name.items()}
 
     def isolate(self, stream: StreamId, work: Callable[[], _T]) -> _T | None:
-        """Run some work for one stream. If it fails for this stream alone, the wave goes on without the stream, and the result
-        is None."""
+        """Run some work for one stream. If it fails for this stream alone, the wave goes on without the stream, and the
+        result is None."""
         done = self._isolate(work, self._held(stream))
         if done is None:
             del self.facts[stream]
@@ -74,7 +74,8 @@ class WaveStreams:
     def without_recreated(
         self, reads: Mapping[ShardKey, Read], manifest: Manifest
     ) -> tuple[Mapping[ShardKey, Read], Manifest]:
-        """The reads and the manifest without streams that were deleted and created again while the wave read them (D12).
+        """The reads and the manifest without streams that were deleted and created again while the wave read them
+        (D12).
 
         Such a stream may have given records of its later life, which must not land as records of the earlier one.
         """

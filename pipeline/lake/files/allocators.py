@@ -1,8 +1,9 @@
 """The C library's memory of a staging task is used again and again.
 
-A task takes and frees a body of up to 10 MiB with each page. glibc by itself gives such memory back to the system at once, and the system
-fills it with zeros before it is given out again, which took a third of a task's CPU. It also keeps a heap for each thread, and of
-a task's peak the free memory in sixteen heaps was the larger half. Where the C library isn't glibc, nothing is changed.
+A task takes and frees a body of up to 10 MiB with each page. glibc by itself gives such memory back to the system at
+once, and the system fills it with zeros before it is given out again, which took a third of a task's CPU. It also keeps
+a heap for each thread, and of a task's peak the free memory in sixteen heaps was the larger half. Where the C library
+isn't glibc, nothing is changed.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _KEPT: Final = 1024 * 1024 * 1024
 
 @cache
 def keep_memory() -> None:
-    """From now on all threads of this process share one heap of glibc, which keeps what they free until the process ends. Spark ends a
-    worker after a minute without a task. Heaps that exist already stay."""
+    """From now on all threads of this process share one heap of glibc, which keeps what they free until the process
+    ends. Spark ends a worker after a minute without a task. Heaps that exist already stay."""
     with suppress(AttributeError, OSError):
         library = ctypes.CDLL(None)
         for option, value in ((_ARENA_MAX, _HEAPS), (_MMAP_THRESHOLD, _LARGEST), (_TRIM_THRESHOLD, _KEPT)):

@@ -1,7 +1,7 @@
 """How the settings `aws.region`, `aws.profile` and `aws.endpoint` reach the Iceberg catalog and the files in S3.
 
-pyiceberg has a property of its own for each service, and pyarrow's access to S3 knows no profiles at all: it is given the keys. A Spark task has
-region, endpoint and identity of the driver (`headrace.pipeline.task_identity`).
+pyiceberg has a property of its own for each service, and pyarrow's access to S3 knows no profiles at all: it is given
+the keys. A Spark task has region, endpoint and identity of the driver (`headrace.pipeline.task_identity`).
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ _NO_REGION = "us-east-1"
 """The region that pyarrow takes where nothing tells one."""
 
 SMALL_FILES: Mapping[str, Any] = {"allow_delayed_open": True}
-"""Option of pyarrow's S3FileSystem: it writes a small file by one request, and begins a multipart upload once more than 5 MiB
-(S3's smallest part) are written. By default each file is a multipart upload of three requests.
+"""Option of pyarrow's S3FileSystem: it writes a small file by one request, and begins a multipart upload once more than
+5 MiB (S3's smallest part) are written. By default each file is a multipart upload of three requests.
 """
 # Not beside pyiceberg's FileIO: a Spark worker that imports pyiceberg needs a second of CPU more to start.
 
 _lasting: dict[Hashable, Any] = {}
-"""Identity, or role and session name -> credentials that refresh themselves. Others are read from the files each time."""
+"""Identity, or role and session name -> credentials that refresh themselves. Others are read from the files each
+time."""
 
 
 def with_aws(properties: Mapping[str, str], aws: AwsSettings) -> dict[str, str]:
-    """The catalog's properties, completed by the settings. A property that the catalog has isn't replaced; if it is empty, it stands
-    for AWS's own endpoint, or for the profile or region of the environment."""
+    """The catalog's properties, completed by the settings. A property that the catalog has isn't replaced; if it is
+    empty, it stands for AWS's own endpoint, or for the profile or region of the environment."""
     given = {
         "client.region": aws.region,
         "client.profile-name": aws.profile,
@@ -55,7 +56,8 @@ def with_aws(properties: Mapping[str, str], aws: AwsSettings) -> dict[str, str]:
 
 
 def options_of_s3(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """What a Spark task has to know of S3 beside who asks: addresses and names, never keys. All of it is the driver's."""
+    """What a Spark task has to know of S3 beside who asks: addresses and names, never keys. All of it is the
+    driver's."""
     options = {
         "endpoint": properties.get("s3.endpoint"),
         "region": _first(properties, _REGION) or _region_of_this_process(properties),
@@ -68,6 +70,7 @@ def identity_of_s3(properties: Mapping[str, str], driver: Callable[[], TaskIdent
 
     The properties of the catalog come first, as pyiceberg has it; a REST catalog may have given them for this table.
     """
+    # First of all: keys that lie about must not be sent to a bucket that wants none.
     if properties.get("s3.anonymous", "").lower() == "true":
         return None
     if (key := _first(properties, _KEY)) and (secret := _first(properties, _SECRET)):
@@ -79,7 +82,8 @@ def identity_of_s3(properties: Mapping[str, str], driver: Callable[[], TaskIdent
 
 
 def profile_of_s3(properties: Mapping[str, str]) -> str | None:
-    """The profile by which files in S3 are read and written; None where the catalog's properties name another access."""
+    """The profile by which files in S3 are read and written; None where the catalog's properties name another
+    access."""
     return None if _first(properties, _OTHER_ACCESS) else _first(properties, _PROFILE)
 
 
@@ -97,6 +101,7 @@ def keys_of(identity: TaskIdentity) -> dict[str, str | None]:
             raise BadSetting(_nobody(identity.profile, "has no profile of this name")) from error
         if held is None:
             raise BadSetting(_nobody(identity.profile, "has no credentials for this profile"))
+        # Others are read anew each time, because a person may have changed the file.
         if isinstance(held, RefreshableCredentials):
             _lasting[identity] = held
         keys = frozen(held)
@@ -120,6 +125,7 @@ def _keys_of_role(
         fetcher = AssumeRoleCredentialFetcher(
             sts, session.get_credentials(), role, extra_args={"RoleSessionName": name or "headrace"}
         )
+        # Kept, because each taking of a role is a request to STS, which limits them.
         held = _lasting[role, name] = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
     return frozen(held)
 

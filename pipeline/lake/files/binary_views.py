@@ -1,4 +1,5 @@
-"""Payloads as views: while a task reads, its rows point into the bodies of Kinesis's answers, and no payload is copied before it is written.
+"""Payloads as views: while a task reads, its rows point into the bodies of Kinesis's answers, and no payload is copied
+before it is written.
 
 Arrow can write views and cast them, but has no filter and no `take` for them.
 """

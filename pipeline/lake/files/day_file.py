@@ -2,8 +2,8 @@
 
     pages of many shards ──> waiting ── 64 MB ──> sorted by shard ──> one row group ──> file ... ──> footer
 
-A row group holds its shards one after the other, and each shard's rows in the order of their sequence numbers. The next row
-group begins with the first shard again, so the file as a whole isn't sorted; compaction sorts it.
+A row group holds its shards one after the other, and each shard's rows in the order of their sequence numbers. The next
+row group begins with the first shard again, so the file as a whole isn't sorted; compaction sorts it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from headrace.pipeline.lake.files.sort_key import SORT_KEY, with_sort_key
 from headrace.pipeline.lake.files.stage_place import StagePlace
 
 ROW_GROUP = 64 * 1024 * 1024
-"""The bytes in memory at which a row group is closed, over all shards and days of the task. A row group for each shard made the
-footers, and so the manifests, six times larger.
+"""The bytes in memory at which a row group is closed, over all shards and days of the task. A row group for each shard
+made the footers, and so the manifests, six times larger.
 """
 _DICTIONARY = ["stream", "stream_epoch", "shard_id", "sub_sequence_number", "partition_key"]
 _STATISTICS = [
@@ -36,8 +36,9 @@ _STATISTICS = [
     SORT_KEY,
     "version",
 ]
-"""Columns with minimum and maximum in the footer: those of which a table keeps bounds (`version` is in quarantine tables). pyiceberg warns of
-each that lacks them. Not data and partition keys: a record of 1 MiB would be in the footer twice."""
+"""Columns with minimum and maximum in the footer: those of which a table keeps bounds (`version` is in quarantine
+tables). pyiceberg warns of each that lacks them. Not data and partition keys: a record of 1 MiB would be in the footer
+twice."""
 
 
 class DayFile:
@@ -75,7 +76,8 @@ class DayFile:
         self._shards.update(key for key, _ in batches)
 
     def write_sorted(self, rows: pa.Table, *, row_group: int) -> None:
-        """Write rows of a compaction, which have all columns and are sorted already. `row_group`: its number of rows."""
+        """Write rows of a compaction, which have all columns and are sorted already. `row_group`: its number of
+        rows."""
         self._write(rows, row_group=row_group)
 
     def _write(self, rows: pa.Table, *, row_group: int) -> None:
@@ -157,8 +159,8 @@ def _parts_of(path: str, kind: pa.DataType) -> Iterator[str]:
 
 @contextmanager
 def _first_error() -> Iterator[None]:
-    """After an error of the disk, pyarrow asks for the footer of the file that it couldn't end, and raises a RuntimeError about that
-    instead. The error of the disk is the one to report."""
+    """After an error of the disk, pyarrow asks for the footer of the file that it couldn't end, and raises a
+    RuntimeError about that instead. The error of the disk is the one to report."""
     try:
         yield
     except RuntimeError as second:

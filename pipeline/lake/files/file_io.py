@@ -24,18 +24,19 @@ class HeadraceFileIO(PyArrowFileIO):
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
         files = super()._initialize_s3_fs(netloc)
-        # No property of pyiceberg sets this option. So a second file system is made, from the options that pickle would save
-        # of the first.
+        # No property of pyiceberg sets this option. So a second file system is made, from the options that pickle would
+        # save of the first.
         _, (options,) = cast("tuple[Any, tuple[dict[str, Any]]]", files.__reduce__())
         profile = profile_of_s3(self.properties)
         return S3FileSystem(**{**options, **SMALL_FILES, **(keys_of(named(profile)) if profile else {})})
 
 
 def with_own_io(properties: Mapping[str, str], location: str, *, private: bool) -> dict[str, str]:
-    """The catalog's properties, with Headrace's FileIO for a location on this machine or on S3. A FileIO that the user has
-    chosen stays.
+    """The catalog's properties, with Headrace's FileIO for a location on this machine or on S3. A FileIO that the user
+    has chosen stays.
     """
     is_s3 = location.startswith("s3") or properties.get("type") == "glue"
+    # A FileIO that a person has chosen may be the only one that reaches the storage.
     if PY_IO_IMPL in properties or not (_is_local(location) or is_s3):
         return dict(properties)
     own = f"{HeadraceFileIO.__module__}.{HeadraceFileIO.__name__}"
@@ -43,5 +44,6 @@ def with_own_io(properties: Mapping[str, str], location: str, *, private: bool) 
 
 
 def _is_local(location: str) -> bool:
-    """Whether a location is surely a folder on this machine. The warehouse of a REST catalog may be a name that is no path."""
+    """Whether a location is surely a folder on this machine. The warehouse of a REST catalog may be a name that is no
+    path."""
     return location.startswith(("/", "file:"))

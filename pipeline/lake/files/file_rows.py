@@ -1,5 +1,5 @@
-"""Rows of a data file, with the columns of a table: found by field id, since a column or a part of one may have been renamed, and a file
-has none that was added after it was written."""
+"""Rows of a data file, with the columns of a table: found by field id, since a column or a part of one may have been
+renamed, and a file has none that was added after it was written."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _fitted(values: Any, kind: pa.DataType, target: Any) -> Any:
 
 
 def _viewed(values: Any, kind: Any) -> Any:
-    """The same values, whose fields have the names of this type."""
+    """These values with fields that have the names of this type."""
     return pa.chunked_array([chunk.view(kind) for chunk in values.chunks], kind)
 
 

@@ -1,4 +1,5 @@
-"""Columns that are NOT NULL, and parts of columns that are: which rows lack a value there, and arrays of Arrow that have these types.
+"""Columns that are NOT NULL, and parts of columns that are: which rows lack a value there, and arrays of Arrow that
+have these types.
 
 A row that lacks one goes to quarantine. The check is the same for each format, after the payloads were decoded.
 """
@@ -42,8 +43,8 @@ def _parts(kind: Any) -> tuple[Any, ...]:
 def with_nulls_aside(
     batches: Iterable[pa.RecordBatch], columns: Sequence[pa.Field[Any]]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows, in which those that lack a value where the columns are NOT NULL have a reason. `data` of each row is its payload; from here on
-    only rows with a reason have it."""
+    """The rows, in which those that lack a value where the columns are NOT NULL have a reason. `data` of each row is
+    its payload; from here on only rows with a reason have it."""
     for batch in batches:
         is_good = _is_null(batch["reason"])
         lacking: dict[int, list[str]] = {}
@@ -72,7 +73,8 @@ def _name_of(path: _Path) -> str:
 
 
 def _misses(row: pa.Array[Any], columns: Sequence[pa.Field[Any]]) -> _Misses:
-    """For each part that is NOT NULL, whether each row lacks a value there. A part within something that is null may be null."""
+    """For each part that is NOT NULL, whether each row lacks a value there. A part within something that is null may be
+    null."""
     for column in columns:
         if has_required([column]):
             yield from _of_field(pc.struct_field(row, [column.name]), column, (column.name,))
@@ -109,7 +111,8 @@ def _is_null(values: Any) -> Any:
 
 
 def _taken_apart(values: Any) -> tuple[Any, Any, Any]:
-    """How many entries each list or map has, the keys of all of them (None for lists), and the values. Null has no entries."""
+    """How many entries each list or map has, the keys of all of them (None for lists), and the values. Null has no
+    entries."""
     # A copy without nulls, so that no offset and no entry behind a null is left.
     valid = values.filter(pc.is_valid(values))
     lengths = np.zeros(len(values), dtype=np.int64)
@@ -122,8 +125,8 @@ def _taken_apart(values: Any) -> tuple[Any, Any, Any]:
 
 
 def fitted(values: Any, kind: Any) -> Any:
-    """The same values in a type whose parts may be NOT NULL. Arrow's own cast refuses a null in a part of a struct that itself is null; no reader
-    sees what is there instead.
+    """These values in a type whose parts may be NOT NULL. Arrow's own cast refuses a null in a part of a struct that
+    itself is null; no reader sees what is there instead.
 
     The parts of structs are found by their place. `values`: an array, which lacks no value.
     """

@@ -1,7 +1,7 @@
 """Local files and folders that only the user who runs Headrace may read, whatever the umask is.
 
-pyarrow, SQLite and pyiceberg create files with the mode that the umask gives, and have no option for it. All of them keep
-the mode of an existing file, so an empty private file is created first, and the library then opens it.
+pyarrow, SQLite and pyiceberg create files with the mode that the umask gives, and have no option for it. All of them
+keep the mode of an existing file, so an empty private file is created first, and the library then opens it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def make_folder(path: Path, *, private: bool) -> None:
 
 
 def make_named_folder(path: Path, *, private: bool, name: str) -> None:
-    """Create a folder that a person has named, by a setting or a variable. Where that can't be, the error tells the name."""
+    """Create a folder that a person has named, by a setting or a variable. Where that can't be, the error tells the
+    name."""
     try:
         make_folder(path, private=private)
         if not path.is_dir():

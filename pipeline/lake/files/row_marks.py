@@ -1,4 +1,5 @@
-"""A number for each row, made from its sequence number and other columns: sums of them tell whether two sets of rows are the same."""
+"""A number for each row, made from its sequence number and other columns: sums of them tell whether two sets of rows
+are the same."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ import pyarrow.compute as pc
 _CHUNK = 18
 """Digits of a sequence number that fit into 64 bits."""
 _ODD = 0x9E3779B97F4A7C15
-"""An odd number near 2^64 divided by the golden ratio: multiplied by it, neighbouring numbers get bits that differ everywhere."""
+"""An odd number near 2^64 divided by the golden ratio: multiplied by it, neighbouring numbers get bits that differ
+everywhere."""
 
 
 def marks(sequence: Any, *columns: Any) -> Any:

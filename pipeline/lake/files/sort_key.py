@@ -5,9 +5,9 @@
     |   `------ sequence number
     `---------- how many digits the sequence number has
 
-Sequence numbers have up to 56 digits today, and 129 by Kinesis's API: too many for any decimal type, and as texts of different
-lengths they sort wrongly. The lineage table's `sort_key` of a position has the same form with an end (`order_text`), so that
-`sort_key > after.sort_key AND sort_key <= upto.sort_key` finds the records of a range.
+Sequence numbers have up to 56 digits today, and 129 by Kinesis's API: too many for any decimal type, and as texts of
+different lengths they sort wrongly. The lineage table's `sort_key` of a position has the same form with an end
+(`order_text`), so that `sort_key > after.sort_key AND sort_key <= upto.sort_key` finds the records of a range.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def with_sort_key(rows: pa.Table) -> pa.Table:
 
 
 def sort_keys(sequence: Any, sub: Any) -> Any:
-    """Two columns to one: for each record its sort key; null where the record has no sequence number. Columns of a table, which have pieces,
-    give a column with pieces."""
+    """Two columns to one: for each record its sort key; null where the record has no sequence number. Columns of a
+    table, which have pieces, give a column with pieces."""
     keys = _of_equal_lengths(sequence, sub)
     if keys is None:
         return _one_by_one(sequence, sub)
@@ -46,14 +46,15 @@ def sort_keys(sequence: Any, sub: Any) -> Any:
 
 
 def _of_equal_lengths(sequence: Any, sub: Any) -> Any:
-    """The sort keys of records that aren't user records, and whose numbers have the same count of digits without a zero before them, as
-    almost all have: a sixth of the time. None for other records."""
+    """The sort keys of records that aren't user records, and whose numbers have the same count of digits without a zero
+    before them, as almost all have: a sixth of the time. None for other records."""
     numbers = sequence.combine_chunks() if isinstance(sequence, pa.ChunkedArray) else sequence
     count = len(numbers)
     # More than 2 GiB of text stay in several pieces.
     if not count or not isinstance(numbers, pa.StringArray) or numbers.null_count or sub.null_count:
         return None
     places: Any = pc.min_max(sub).as_py()
+    # User records of aggregates: their numbers within the aggregate differ.
     if places["min"] or places["max"]:
         return None
     memory: Any = numbers.buffers()
@@ -62,6 +63,7 @@ def _of_equal_lengths(sequence: Any, sub: Any) -> Any:
     if not 0 < digits <= _MOST_DIGITS or (np.diff(ends) != digits).any():
         return None
     texts = np.frombuffer(memory[2], np.uint8)[ends[0] : ends[-1]].reshape(-1, digits)
+    # Such a number counts fewer digits than it has, which only the slow way finds out.
     if (texts[:, 0] == ord("0")).any():
         return None
     form = f"{digits:03}:{'0' * digits}:{'0' * 19}".encode()

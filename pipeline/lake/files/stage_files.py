@@ -1,8 +1,8 @@
 """The data files of one task: one file for each arrival day of its rows, with the rows of many shards.
 
-Rows are written while the task reads on, so its memory doesn't grow with what it reads. Each file name has a new uuid, so that
-a task that Spark runs twice overwrites nothing. Files that no manifest names are orphans, and orphan removal deletes them by
-their age.
+Rows are written while the task reads on, so its memory doesn't grow with what it reads. Each file name has a new uuid,
+so that a task that Spark runs twice overwrites nothing. Files that no manifest names are orphans, and orphan removal
+deletes them by their age.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from headrace.pipeline.lake.files.stage_place import StagePlace, place_of
 from headrace.pipeline.ports.staging import StagingSpec
 
 _OPEN_FILES = 16
-"""The most files that are open at once. Each open file on S3 holds a buffer of 10 MiB; a backlog of a year has 365 days."""
+"""The most files that are open at once. Each open file on S3 holds a buffer of 10 MiB; a backlog of a year has 365
+days."""
 
 _DAY_ZERO = date(1970, 1, 1)
 _ARRIVAL = "arrival_ts"
@@ -75,6 +76,7 @@ class TaskFiles:
             for day, day_rows in _by_day(rows):
                 self._file(day, self._place).add(key, day_rows)
             while sum(file.waiting_bytes for file in self._open.values()) >= ROW_GROUP:
+                # The largest first: row groups of a few rows would make footers and manifests grow.
                 max(self._open.values(), key=lambda file: file.waiting_bytes).write_group()
 
     def finish(self) -> tuple[StagedFile, ...]:
@@ -96,6 +98,7 @@ class TaskFiles:
             if len(self._open) >= _OPEN_FILES:
                 # The file that got no rows for longest. If its day comes again, it gets another file.
                 oldest = next(iter(self._open))
+                # Closed for good, as a Parquet file can't be gone on with.
                 self._staged.append(self._open.pop(oldest).finish(self._now()))
             file = DayFile(place, day, self._fresh())
             self._all.append(file)

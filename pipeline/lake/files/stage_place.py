@@ -23,7 +23,8 @@ class StagePlace:
     root: str
     spec: StagingSpec
     schema: pa.Schema
-    """The columns of the files, each with the table's field id: Headrace's in the table's order, and in a compaction all others too."""
+    """The columns of the files, each with the table's field id: Headrace's in the table's order, and in a compaction
+    all others too."""
 
     def path(self, name: str) -> str:
         return f"{self.root}/{name}"
@@ -47,8 +48,8 @@ def place_of(spec: StagingSpec, read: pa.Schema) -> StagePlace:
 
 
 def _schema_with_ids(read: pa.Schema, spec: StagingSpec) -> pa.Schema:
-    """Headrace's columns in the table's order, each with the table's field id, by which Iceberg's readers find columns. Columns
-    that a user added to the table aren't written, and read as null.
+    """Headrace's columns in the table's order, each with the table's field id, by which Iceberg's readers find columns.
+    Columns that a user added to the table aren't written, and read as null.
     """
     if unknown := set(read.names) - {name for name, _ in spec.field_ids}:
         raise WrongShape(
@@ -78,7 +79,8 @@ def file_system(spec: StagingSpec) -> tuple[fs.FileSystem, str]:
 
 
 def _s3(options: Mapping[str, str], identity: TaskIdentity | None) -> fs.FileSystem:
-    """The S3 file system. Who asks, where and in which region comes from the driver; the environment of this host doesn't count."""
+    """The S3 file system. Who asks, where and in which region comes from the driver; the environment of this host
+    doesn't count."""
     chosen: dict[str, Any] = dict(SMALL_FILES)
     if region := options.get("region"):
         chosen["region"] = region

@@ -1,13 +1,14 @@
 """The engine as a zip that Spark's workers import.
 
-Spark's workers, on a cluster or a Connect server, don't have this project installed. The zip's name contains the hash of the
-sources, so that two versions in one session are never mistaken for each other.
+Spark's workers, on a cluster or a Connect server, don't have this project installed. The zip's name contains the hash
+of the sources, so that two versions in one session are never mistaken for each other.
 
-The zip holds each module twice: as source, and compiled. Python keeps no compiled form of modules that it imports from a zip: each worker
-would compile them anew. A worker whose Python has another version imports the source.
+The zip holds each module twice: as source, and compiled. Python keeps no compiled form of modules that it imports from
+a zip: each worker would compile them anew. A worker whose Python has another version imports the source.
 
-The local server starts with the zip on its workers' path, and announces that in its configuration. Sessions with the same engine can then
-share its Python workers (`headrace.pipeline.lake.spark.session`). A session with another version, as after an upgrade, gets its own.
+The local server starts with the zip on its workers' path, and announces that in its configuration. Sessions with the
+same engine can then share its Python workers (`headrace.pipeline.lake.spark.session`). A session with another version,
+as after an upgrade, gets its own.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ _sent: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 
 
 def ship(session: SparkSession) -> str:
-    """Make sure that this session's workers can import the engine. Returns the zip's name. It is sent once per session."""
+    """Make sure that this session's workers can import the engine. Returns the zip's name. It is sent once per
+    session."""
     zipped = engine_zip()
     if zipped.name not in _sent.get(session, ()):
         if is_connect(session) and session.conf.get(ON_SERVER, "") == zipped.name:
@@ -119,7 +121,9 @@ def private_folder(name: str) -> Path:
 
 
 def _digest() -> str:
-    """A name for the content. It is taken from the sources, because Python may spell the compiled form of one source in several ways."""
+    """A name for the content. It is taken from the sources, because Python may spell the compiled form of one source in
+    several ways."""
+    # With Python's version, because the zip has compiled code, which another version can't use.
     out = hashlib.sha256(MAGIC_NUMBER)
     for source in _sources():
         out.update(f"{_in_zip(source)}\0{hashlib.sha256(source.read_bytes()).hexdigest()}\n".encode())
@@ -144,7 +148,8 @@ def _zip_bytes() -> bytes:
 
 
 def _compiled(source: Path, name: str) -> bytes:
-    """The content of the module's .pyc file. It is valid without a look at the source (PEP 552): the zip holds both, and never changes."""
+    """The content of the module's .pyc file. It is valid without a look at the source (PEP 552): the zip holds both,
+    and never changes."""
     module = compile(source.read_bytes(), name, "exec", dont_inherit=True)
     unchecked = (1).to_bytes(4, "little")
     return MAGIC_NUMBER + unchecked + source_hash(source.read_bytes()) + marshal.dumps(module)

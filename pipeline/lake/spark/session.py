@@ -1,9 +1,9 @@
 """Spark sessions: the local Connect server that PySpark carries, a remote one, or a classic master.
 
-The processes of one project and environment share a local server (`headrace.pipeline.lake.spark.server`), and it outlives them by some
-minutes, because starting a server takes 5 s and joining one takes 1 s. What its environment says of AWS doesn't count: region, endpoint and
-identity travel with each task (`headrace.pipeline.task_identity`). The process that supervises the others (headrace dev, headrace demo, a
-pytest session) stops the server at its end.
+The processes of one project and environment share a local server (`headrace.pipeline.lake.spark.server`), and it
+outlives them by some minutes, because starting a server takes 5 s and joining one takes 1 s. What its environment says
+of AWS doesn't count: region, endpoint and identity travel with each task (`headrace.pipeline.task_identity`). The
+process that supervises the others (headrace dev, headrace demo, a pytest session) stops the server at its end.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DISCOVERY = "SPARK_LOCAL_CONNECT_DISCOVERY"
-"""PySpark's environment variable: the path of the file `connect.json` of a local server. A process that has it uses this server, whatever
-the server was started for.
+"""PySpark's environment variable: the path of the file `connect.json` of a local server. A process that has it uses
+this server, whatever the server was started for.
 """
 
 _LOCAL = {
@@ -44,8 +44,8 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
-    # The JVM only hands documents on: compiling its code twice, the second time with much optimization, and collecting its garbage in
-    # several threads took more CPU than they saved.
+    # The JVM only hands documents on: compiling its code twice, the second time with much optimization, and collecting
+    # its garbage in several threads took more CPU than they saved.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.session.timeZone": "UTC",
 }
@@ -68,11 +68,12 @@ def spark_session(
 ) -> SparkSession:
     """A Spark session by a worker's settings. The default is the local Connect server, which is started if none runs.
 
-    A Spark that is slow to start is waited for, and `on_waiting` told meanwhile. `isolated`: the session has Python workers of its own
-    on the local server, as code of the user needs them. A worker keeps the modules that it has imported, and other sessions' workers
-    may have an earlier form of that code.
+    A Spark that is slow to start is waited for, and `on_waiting` told meanwhile. `isolated`: the session has Python
+    workers of its own on the local server, as code of the user needs them. A worker keeps the modules that it has
+    imported, and other sessions' workers may have an earlier form of that code.
     """
-    # PySpark 4.3 warns at each import that it doesn't fully support pandas 3. Headrace's jobs use Arrow only, never pandas.
+    # PySpark 4.3 warns at each import that it doesn't fully support pandas 3. Headrace's jobs use Arrow only, never
+    # pandas.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     if settings.remote and settings.master:
         raise BadSetting("spark.remote and spark.master are both set; choose one")
@@ -81,6 +82,7 @@ def spark_session(
         with telling(on_waiting, f"Spark at {settings.master}"):
             return _classic(settings.master, {"spark.app.name": app, **settings.conf}, java_home)
     if remote.startswith("sc://"):
+        # A server that doesn't answer would make PySpark try for ten minutes without a word.
         with telling(on_waiting, f"Spark at {remote}"):
             _await_server(remote)
             return _connect(remote, {"spark.app.name": app, **settings.conf})
@@ -115,8 +117,8 @@ def _local(
 ) -> SparkSession:
     """A session on the local server, which is started if none runs.
 
-    Only spark.sql.* options go to the session: the others count when a server starts, and one that already runs would answer
-    each with a warning.
+    Only spark.sql.* options go to the session: the others count when a server starts, and one that already runs would
+    answer each with a warning.
     """
     session_conf = {key: value for key, value in conf.items() if key.startswith("spark.sql.")}
     starting = {
@@ -135,7 +137,8 @@ def _local(
 
 
 def server_folder(*, settings: Path | None = None) -> Path:
-    """The folder of the local server that this process would join for the project with these settings. It may not exist."""
+    """The folder of the local server that this process would join for the project with these settings. It may not
+    exist."""
     if given := os.environ.get(DISCOVERY):
         return Path(given).absolute().parent
     return _folder_of(key_of_server(settings=settings))
@@ -150,6 +153,7 @@ def own_folder(*, settings: Path | None = None, dagster_home: Path | None = None
     key = key_of_server(settings=settings, dagster_home=dagster_home)
     folder = _folder_of(key)
     if read(folder) == key:
+        # The time says when the folder was last used: folders that were not used for long are deleted.
         os.utime(folder)
     else:
         delete_old(folder.parent)
@@ -163,7 +167,8 @@ def key_of_server(*, settings: Path | None = None, dagster_home: Path | None = N
 
 
 def _folder_of(key: ServerKey) -> Path:
-    """The folder of the server with this key. It lies on this host, because the server does: two hosts may share a DAGSTER_HOME."""
+    """The folder of the server with this key. It lies on this host, because the server does: two hosts may share a
+    DAGSTER_HOME."""
     return private_folder("spark") / key.name
 
 
@@ -173,7 +178,8 @@ def _on_shared_workers(session: SparkSession) -> SparkSession:
     For each other session Spark starts a daemon and workers anew, which takes more than a CPU second for imports alone.
     """
     if session.conf.get(ON_SERVER, "") != engine_zip().name or not hasattr(session, "cloneSession"):
-        # A server with another version of the engine gets this one with the session; PySpark before 4.1 makes no such clone.
+        # A server with another version of the engine gets this one with the session; PySpark before 4.1 makes no such
+        # clone.
         return session
     session.conf.set(_ISOLATION, "false")
     # Spark looks at the setting when a session begins.
@@ -219,7 +225,8 @@ def _connect(url: str, conf: Mapping[str, str], *, shared: bool = False) -> Spar
 
 
 def _without_stacks() -> None:
-    """Let PySpark log no errors of a plan. It prints them as one line of JSON with the JVM's whole stack, and raises them as well."""
+    """Let PySpark log no errors of a plan. It prints them as one line of JSON with the JVM's whole stack, and raises
+    them as well."""
     from pyspark.logger import PySparkLogger
 
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):

@@ -1,4 +1,5 @@
-"""A Spark job whose tasks are numbers: each task gets its number and answers with a few bytes. Rows never pass through the JVM."""
+"""A Spark job whose tasks are numbers: each task gets its number and answers with a few bytes. Rows never pass through
+the JVM."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ def run_tasks(session: SparkSession, count: int, work: Work) -> list[bytes]:
 
 
 def is_of_spark(error: Exception) -> bool:
-    """Spark Connect raises PySparkException and sometimes plain gRPC errors; classic Spark also raises py4j's. They are recognized
-    by the name of their package, so that no client has to be installed only for its exceptions.
+    """Spark Connect raises PySparkException and sometimes plain gRPC errors; classic Spark also raises py4j's. They are
+    recognized by the name of their package, so that no client has to be installed only for its exceptions.
     """
     return type(error).__module__.partition(".")[0] in {"pyspark", "grpc", "py4j"}
 

@@ -1,11 +1,12 @@
 """The user's own modules beside the settings file: what a callable imports from there, as one value that never changes.
 
     headrace.yaml   my_parsers.py ─► helpers.py      read once for each run: digest ─► the ledger
-                                                                             ├─► imported in this process, from these very sources
-                                                                             └─► a zip ─► Spark's workers import from it
+                                                                             ├─► imported in this process, from these
+                                                                             very sources └─► a zip ─► Spark's workers
+                                                                             import from it
 
-The folder isn't put on Python's path: only these modules are found there, and only by the code that a run has read. So a process that lives long
-takes up a changed module with its next run.
+The folder isn't put on Python's path: only these modules are found there, and only by the code that a run has read. So
+a process that lives long takes up a changed module with its next run.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class UserCode:
 
 def _digest(files: Mapping[str, bytes]) -> str:
     out = sha256()
+    # In one order on every host, so that the same code has the same name.
     for path, source in sorted(files.items()):
         out.update(f"{path}\0{sha256(source).hexdigest()}\n".encode())
     return out.hexdigest()[:16]
@@ -86,8 +88,8 @@ def _digest(files: Mapping[str, bytes]) -> str:
 
 
 def code_beside(folder: Path, module: str) -> UserCode | None:
-    """The module with all that it imports from the folder, as it is now; None where the folder has no such module. Raises BadSetting for a module
-    that has the name of another one that Python finds."""
+    """The module with all that it imports from the folder, as it is now; None where the folder has no such module.
+    Raises BadSetting for a module that has the name of another one that Python finds."""
     files: dict[str, bytes] = {}
     waiting, visited = [module.partition(".")[0]], set[str]()
     while waiting:
@@ -104,6 +106,7 @@ def code_beside(folder: Path, module: str) -> UserCode | None:
 def _sources_of(folder: Path, name: str) -> dict[str, bytes]:
     """The sources of a module or a package in the folder."""
     package, single = folder / name, folder / f"{name}.py"
+    # As Python itself decides: a package goes before a module of the same name.
     if not (package / "__init__.py").exists() and single.is_file():
         return {single.name: single.read_bytes()}
     if not package.is_dir():
@@ -141,6 +144,7 @@ def _other_place(folder: Path, name: str) -> str | None:
     loaded = sys.modules.get(name)
     file = getattr(loaded, "__file__", None)
     if loaded is not None and not isinstance(getattr(loaded, "__loader__", None), _Loader):
+        # A module of this very folder may be loaded already, and hides nothing.
         if file is None or not Path(file).resolve().is_relative_to(folder):
             return str(file or "a module of Python")
         return None
@@ -161,7 +165,8 @@ def imported(code: UserCode, module: str) -> ModuleType:
 
 
 class _Loader(ExecutionLoader):
-    """Loads from the sources that were read, and keeps no compiled form: Python tells an old one from a new one by the second only."""
+    """Loads from the sources that were read, and keeps no compiled form: Python tells an old one from a new one by the
+    second only."""
 
     def __init__(self, code: UserCode, path: str) -> None:
         self._code = code

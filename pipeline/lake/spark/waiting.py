@@ -32,9 +32,11 @@ def telling(
     more: Callable[[], str] = lambda: "",
     on_limit: Callable[[], object] = lambda: None,
 ) -> Iterator[None]:
-    """Tell every ten seconds, in a thread of its own, how long the block has waited; after `at_most` call `on_limit` once.
+    """Tell every ten seconds, in a thread of its own, how long the block has waited; after `at_most` call `on_limit`
+    once.
 
-    Each sentence counts as the run's progress. None comes after `at_most`, so that a run that waits for ever counts as hung.
+    Each sentence counts as the run's progress. None comes after `at_most`, so that a run that waits for ever counts as
+    hung.
     """
     done = threading.Event()
     began = time.monotonic()

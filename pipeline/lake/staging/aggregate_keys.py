@@ -58,8 +58,8 @@ def cut(data: pa.Buffer, begins: _Numbers, ends: _Numbers) -> Any:
     """These parts of the bytes as values of a column. The parts are in order and don't overlap."""
     if not len(begins):
         return pa.array([], pa.binary())
-    # An array over all bytes, in which each second item is a part and the others are the bytes between two parts. Arrow then copies
-    # the parts together.
+    # An array over all bytes, in which each second item is a part and the others are the bytes between two parts. Arrow
+    # then copies the parts together.
     bounds: Any = np.empty(2 * len(begins), np.int32)
     bounds[0::2], bounds[1::2] = begins, ends
     pieces = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), data])

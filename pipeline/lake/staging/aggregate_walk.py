@@ -1,12 +1,12 @@
 """Where the user records and keys of a page's aggregates are, found for all aggregates of the page at once.
 
-The Kinesis Producer Library (KPL) writes one form: tables of keys and user records whose fields come in order, without tags. A loop
-walks over the lengths of their parts, and numpy proves that each user record has that form:
+The Kinesis Producer Library (KPL) writes one form: tables of keys and user records whose fields come in order, without
+tags. A loop walks over the lengths of their parts, and numpy proves that each user record has that form:
 
     0A n key ... 12 n hash key ... 1A n [ 08 index of key, 10 index of hash key if it has one, 1A n data ] ...
 
-An aggregate is `good` if it has this form, its digest is right, and `headrace.pipeline.kcl.deaggregate` would deliver all its user records.
-Nothing is concluded about other records here.
+An aggregate is `good` if it has this form, its digest is right, and `headrace.pipeline.kcl.deaggregate` would deliver
+all its user records. Nothing is concluded about other records here.
 """
 
 from __future__ import annotations
@@ -93,6 +93,7 @@ def user_records(body: bytes, bounds: _Numbers, marked: Iterable[int], shard: Ha
     kinds = tuple(_Parts([], []) for _ in (_KEY, _HASH_KEY, _RECORD))
     view, places = memoryview(body), bounds.tolist()
     for record in marked:
+        # An aggregate ends in a digest of its message: a payload that only begins like one is left as it is.
         message, digest, end = places[record] + len(MAGIC), places[record + 1] - DIGEST, places[record + 1]
         # An MD5 for security is refused on hosts in FIPS mode.
         if digest <= message or md5(view[message:digest], usedforsecurity=False).digest() != body[digest:end]:
@@ -106,12 +107,13 @@ def user_records(body: bytes, bounds: _Numbers, marked: Iterable[int], shard: Ha
 
 
 def _heads(body: bytes, place: int, end: int) -> tuple[list[int], ...] | None:
-    """Where the keys, the hash keys and the user records of a message are; None if it has other parts, or none of the last kind."""
+    """Where the keys, the hash keys and the user records of a message are; None if it has other parts, or none of the
+    last kind."""
     heads = []
     for kind in (_KEY, _HASH_KEY, _RECORD):
         places: list[int] = []
-        # This loop is most of the work: one turn for each key and each user record. The digest follows the message, so that the
-        # bytes of a length never lie outside of `body`.
+        # This loop is most of the work: one turn for each key and each user record. The digest follows the message, so
+        # that the bytes of a length never lie outside of `body`.
         while place < end and body[place] == kind:
             places.append(place)
             size = body[place + 1]
@@ -165,8 +167,8 @@ def _befores(counts: _Numbers) -> _Numbers:
 
 
 def _fields(body: _Bytes, place: _Numbers, end: _Numbers) -> tuple[_Numbers, _Numbers, _Numbers, _Flags]:
-    """For each user record its index of a key, its index of a hash key or -1, where its data begin, and whether it has these fields
-    and no others."""
+    """For each user record its index of a key, its index of a hash key or -1, where its data begin, and whether it has
+    these fields and no others."""
     right = body[place] == _INDEX
     key, place, short = _number(body, place + 1)
     right &= short
@@ -182,7 +184,8 @@ def _fields(body: _Bytes, place: _Numbers, end: _Numbers) -> tuple[_Numbers, _Nu
 
 def _number(body: _Bytes, place: _Numbers) -> tuple[_Numbers, _Numbers, _Flags]:
     """The numbers at these places, the places after them, and whether each number has at most three bytes."""
-    # Three such numbers take no more than 12 bytes, and at least the 16 bytes of a digest follow the beginning of each user record.
+    # Three such numbers take no more than 12 bytes, and at least the 16 bytes of a digest follow the beginning of each
+    # user record.
     value, size = body[place].astype(np.int64), np.ones(len(place), np.int64)
     for byte in (1, 2):
         longer = value >= 1 << 7 * byte

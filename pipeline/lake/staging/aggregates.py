@@ -1,4 +1,5 @@
-"""Pages of Kinesis records, with the aggregates of the Kinesis Producer Library (KPL) taken apart: a row for each user record.
+"""Pages of Kinesis records, with the aggregates of the Kinesis Producer Library (KPL) taken apart: a row for each user
+record.
 
     page ──> does a record begin with the mark? ── no ──> the page as it is
                             │ yes
@@ -6,9 +7,9 @@
     digest, places of keys and user records (`aggregate_walk`) ──> are they what they seem, and inside of the shard? (numpy, all
     aggregates at once) ──> columns by Arrow's `take`, without a Python object for each user record
 
-An aggregate in another form than KPL's own, or with something wrong in it, goes through `headrace.pipeline.kcl.deaggregate` instead, which
-has KCL's rules. Both ways give the same rows. Where KCL drops or can't read an aggregate, the Kinesis record stays whole, and
-`decode_error` says why.
+An aggregate in another form than KPL's own, or with something wrong in it, goes through
+`headrace.pipeline.kcl.deaggregate` instead, which has KCL's rules. Both ways give the same rows. Where KCL drops or
+can't read an aggregate, the Kinesis record stays whole, and `decode_error` says why.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ _ROW = 200
 
 
 def taken_apart(page: pa.RecordBatch, shard: HashRange | None) -> Iterator[pa.RecordBatch]:
-    """The rows of a page, in order, with views of their payloads. `shard`: the hash range of the shard; None where it isn't known, and no record is outside."""
+    """The rows of a page, in order, with views of their payloads. `shard`: the hash range of the shard; None where it
+    isn't known, and no record is outside."""
     page = with_views(page)
     aggregates = np.flatnonzero(begin_with(page["data"], MAGIC)).tolist()
     if not aggregates:
         yield page
         return
+    # Arrow has no filter for views, and the walk needs the data of all records one after the other.
     page, within = without_views(page), shard or EVERYTHING
     users = user_records(_data(page).to_pybytes(), _bounds(page), aggregates, within)
     odd = set(aggregates) - set(users.record.tolist())
@@ -75,6 +78,7 @@ def _in_bulk(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the records from `first` to before `end`. `reasons`: why a record stays whole."""
     users = users.of(first, end)
+    # A record that is no good aggregate has no user record, and stays one row.
     user_rows = np.bincount(users.record - first, minlength=end - first)
     counts = np.maximum(user_rows, 1)
     record = np.repeat(np.arange(first, end), counts)
@@ -122,7 +126,8 @@ def rows_with(
     hash_keys: Any = None,
     errors: Any = None,
 ) -> pa.RecordBatch:
-    """Rows with these values. `record`: for each row, its Kinesis record's place in the page, which has all other values."""
+    """Rows with these values. `record`: for each row, its Kinesis record's place in the page, which has all other
+    values."""
     count, nothing = len(record), pa.nulls(len(record), pa.string())
     changed = {
         "sub_sequence_number": sub,

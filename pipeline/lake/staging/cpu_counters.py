@@ -4,8 +4,8 @@
     a cgroup with a file of limits (any container)     -> percent of the cores that it may use; version 2, else 1
     any other Linux                                    -> percent of the whole machine, from /proc/stat
 
-The formulas are KCL's (`headrace.pipeline.kcl.cpu`). KCL reads cgroups in Kubernetes only and /proc/stat on EC2 only, and
-measures nothing elsewhere. Here the first source that can be read is taken.
+The formulas are KCL's (`headrace.pipeline.kcl.cpu`). KCL reads cgroups in Kubernetes only and /proc/stat on EC2 only,
+and measures nothing elsewhere. Here the first source that can be read is taken.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class Cgroup2:
         name, used = _text(folder / "cpu.stat").split()[:2]
         if name != "usage_usec":
             raise ValueError("cpu.stat doesn't begin with usage_usec")
-        # The root cgroup has no cpu.max: on a machine without containers this source can't be read, and the next one is tried.
+        # The root cgroup has no cpu.max: on a machine without containers this source can't be read, and the next one is
+        # tried.
         most = _text(folder / "cpu.max")
         cpuset = _text(folder / "cpuset.cpus.effective") if most.startswith("max") else ""
         return Used(int(used), cgroup_limit(most, cpuset))
@@ -143,7 +144,8 @@ class Stats:
 class Ecs:
     uri: str
     _limit: float | None = None
-    """Number of cores that the container may use. An ECS task's limits don't change while it runs, so this is read once."""
+    """Number of cores that the container may use. An ECS task's limits don't change while it runs, so this is read
+    once."""
 
     def read(self) -> Stats:
         stats = _document(f"{self.uri}/stats")
@@ -169,7 +171,8 @@ def _usage(stats: Mapping[str, Any]) -> Usage:
 
 
 def _document(uri: str) -> Any:
-    """Fetch a JSON document with http.client, which ignores the environment's proxies: they can't reach this address."""
+    """Fetch a JSON document with http.client, which ignores the environment's proxies: they can't reach this
+    address."""
     address = urlsplit(uri)
     connection = HTTPConnection(address.hostname or "", address.port, timeout=_ANSWER_IN)
     try:

@@ -1,8 +1,8 @@
 """How busy the host of a Spark task was: one reading of its counters when a task begins, and one when it ends.
 
-The counters only grow, so two readings cover all the time between them. The last reading stays in the Python worker, which
-Spark keeps for a minute, so that the next task's measurement covers the pause between the two tasks, too. Without the pause
-a host would look as busy as it is during a task, however rarely tasks run.
+The counters only grow, so two readings cover all the time between them. The last reading stays in the Python worker,
+which Spark keeps for a minute, so that the next task's measurement covers the pause between the two tasks, too. Without
+the pause a host would look as busy as it is during a task, however rarely tasks run.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Gauge:
             self._last = self._read(self._source)
 
     def end(self) -> tuple[HostLoad, ...]:
-        """A task ends: the host's load since the last measurement; none if too little time has passed or it can't be read."""
+        """A task ends: the host's load since the last measurement; none if too little time has passed or it can't be
+        read."""
         before = self._last
         if self._source is None or before is None or self._since(before) < LEAST:
             return ()

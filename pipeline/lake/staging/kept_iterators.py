@@ -1,7 +1,9 @@
-"""Shard iterators from one wave to the next: each saves a GetShardIterator request, which is half of the requests of a quiet shard.
+"""Shard iterators from one wave to the next: each saves a GetShardIterator request, which is half of the requests of a
+quiet shard.
 
-An iterator belongs to the record after which it stands. It is used only for a batch that begins after that very record, to its last
-user record, so a wave that didn't land, or a person who moved a position, makes it useless and never harmful.
+An iterator belongs to the record after which it stands. It is used only for a batch that begins after that very record,
+to its last user record, so a wave that didn't land, or a person who moved a position, makes it useless and never
+harmful.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ class KeptIterators:
                 self._kept[staged.key] = _Kept(after, staged.iterator, now)
 
     def _for(self, batch: Batch) -> str | None:
+        # Taken out: an iterator that a reading was given may be used up, whatever becomes of the reading.
         entry = self._kept.pop(batch.key, None)
+        # The place counts, and not the shard: after a rollback or a person's decision the batch begins elsewhere.
         if entry is None or batch.after is None or (batch.after.sequence, batch.after.sub) != entry.after:
             return None
         return entry.iterator if self.monotonic() - entry.since < _LIVES else None

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class Sessions:
-    """Keeps the sessions of one worker at a time. A run over named shards may read for several workers, one after the other."""
+    """Keeps the sessions of one worker at a time. A run over named shards may read for several workers, one after the
+    other."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -28,7 +29,8 @@ class Sessions:
         self._open: dict[bool, SparkSession] = {}
         """The session for Headrace's own tasks, and by True the one for code of the user."""
         self._modules: dict[str, str] = {}
-        """The user's modules that the workers of that session may have imported, each with the digest of its sources."""
+        """The user's modules that the workers of that session may have imported, each with the digest of its
+        sources."""
 
     def stage(self, worker_id: str, pages: Callable[[], Pages]) -> Stage:
         """The stage of a worker, with the session of the worker's settings.
@@ -44,8 +46,9 @@ class Sessions:
     def for_user_code(
         self, worker_id: str, code: Callable[[], UserCode | None], on_waiting: OnWaiting
     ) -> SparkSession:
-        """A session whose Python workers import the user's modules as the run has read them. A worker keeps a module that it has imported, so that a
-        changed one gets a session with workers of its own. `code`: the modules beside the settings file, if the target has some."""
+        """A session whose Python workers import the user's modules as the run has read them. A worker keeps a module
+        that it has imported, so that a changed one gets a session with workers of its own. `code`: the modules beside
+        the settings file, if the target has some."""
         user = code()
         modules = user.modules if user else {}
         if any(self._modules.get(name, digest) != digest for name, digest in modules.items()):
@@ -77,7 +80,8 @@ class Sessions:
         return self._open[isolated]
 
     def close(self) -> None:
-        """Close the sessions. An open session keeps its memory in the Spark server for an hour after its client has gone."""
+        """Close the sessions. An open session keeps its memory in the Spark server for an hour after its client has
+        gone."""
         while self._open:
             self._open.popitem()[1].stop()
         self._modules.clear()

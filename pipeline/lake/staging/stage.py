@@ -1,7 +1,8 @@
 """Staging as one Spark job: shards are packed into tasks, each task stages its shards, and returns a manifest.
 
-Records never pass through the JVM: each task reads Kinesis and writes Parquet in Python, and Spark carries one JSON document
-per task. If Spark runs a task twice, the files of one try are orphans: only files in the returned manifests are committed.
+Records never pass through the JVM: each task reads Kinesis and writes Parquet in Python, and Spark carries one JSON
+document per task. If Spark runs a task twice, the files of one try are orphans: only files in the returned manifests
+are committed.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class SparkStage:
 
     def open(self, on_waiting: OnWaiting) -> None:
         session = self._session(on_waiting)
+        # A session that has run a job has its executors. A new one, after a server was started anew, hasn't.
         if session is self._opened:
             return
         self._running, gave_up = session, threading.Event()
@@ -109,6 +111,7 @@ class SparkStage:
             for task_batches, share in zip(packed, shares, strict=True)
         )
         work = _work(tasks, self._pages(), spec, self._threads)
+        # Noted before the job begins, so that `cancel` in another thread finds it.
         session = self._running = self._session(warn)
         try:
             with spark_errors(_meaning):
@@ -133,7 +136,8 @@ class SparkStage:
 def pack(batches: Sequence[Batch], most: int) -> list[list[Batch]]:
     """Pack shards into few tasks of about the same weight: heaviest shards first, each into the lightest task so far.
 
-    One task reads many shards at once, because a shard gives at most 2 MB/s and a core decodes more than a hundred times that.
+    One task reads many shards at once, because a shard gives at most 2 MB/s and a core decodes more than a hundred
+    times that.
     """
     total = math.ceil(sum(_weight(batch) for batch in batches))
     tasks: list[list[Batch]] = [[] for _ in range(max(1, min(total, most, len(batches))))]
@@ -150,14 +154,15 @@ def _weight(batch: Batch) -> float:
 
 
 def tasks_within(limits: BatchLimits) -> int:
-    """How many tasks the limits of a wave have room for: at least half of the limits stays after `shares_of` has left its pages out."""
+    """How many tasks the limits of a wave have room for: at least half of the limits stays after `shares_of` has left
+    its pages out."""
     return 1 + min(limits.records // (2 * MOST_RECORDS), limits.bytes // (2 * MOST_BYTES))
 
 
 def shares_of(packed: Sequence[Sequence[Batch]], limits: BatchLimits) -> list[BatchLimits]:
     """Each task's part of the wave's limits on records and bytes, by weight. The time limit is the same for all."""
-    # A task may read one page more than its part. All tasks but one get that page less, so that the wave as a whole reads at most one
-    # page more than its limits.
+    # A task may read one page more than its part. All tasks but one get that page less, so that the wave as a whole
+    # reads at most one page more than its limits.
     pages = len(packed) - 1
     records, bytes_ = limits.records - pages * MOST_RECORDS, limits.bytes - pages * MOST_BYTES
     weights = [sum(map(_weight, task)) for task in packed]

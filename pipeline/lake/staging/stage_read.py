@@ -40,8 +40,9 @@ Write = Callable[[ShardKey, "pa.RecordBatch"], None]
 
 
 class Box:
-    """What all shards of one task together may still read. A page that is asked for has its expected size reserved until it comes. So
-    all threads of a task together read at most one page more than the budget, unless pages turn out larger than expected.
+    """What all shards of one task together may still read. A page that is asked for has its expected size reserved
+    until it comes. So all threads of a task together read at most one page more than the budget, unless pages turn out
+    larger than expected.
     """
 
     def __init__(self, limits: BatchLimits, clock: Clock) -> None:
@@ -61,7 +62,8 @@ class Box:
     def room_for(self, records: int, bytes_: int) -> Iterator[bool]:
         """Reserve the expected size of a page while it is asked for. False: nothing may be read any more.
 
-        Waits while the pages that other threads ask for may use up what is left; what they don't use is free again when they come.
+        Waits while the pages that other threads ask for may use up what is left; what they don't use is free again when
+        they come.
         """
         with self._changed:
             self._changed.wait_for(lambda: not self.has_room or self.has_unreserved)
@@ -104,7 +106,8 @@ class ShardReading:
         """Whether rows were given to the task's files."""
         self._pages = self._open(pages)
         self._expected = (MOST_RECORDS, MOST_BYTES)
-        """Records and bytes of the next page: those of the last page that had records; before it, the most that a page can have."""
+        """Records and bytes of the next page: those of the last page that had records; before it, the most that a page
+        can have."""
         self._witness = batch.witness
         """Until this time no record can have left the shard unread."""
         self._noted = batch.witness
@@ -151,7 +154,8 @@ class ShardReading:
         yield from pages.pages(self.batch)
 
     def _read_page(self, box: Box) -> bool:
-        """Whether the budget had room for a page. A method of its own, so that the page isn't in memory any more while the next is asked for."""
+        """Whether the budget had room for a page. A method of its own, so that the page isn't in memory any more while
+        the next is asked for."""
         with box.room_for(*self._expected) as granted:
             if not granted:
                 return False
@@ -167,6 +171,7 @@ class ShardReading:
         else:
             box.take(page)
             if page.rows:
+                # The next page of a shard is most likely as large. An empty page tells nothing about the one after it.
                 self._expected = page.rows, page.bytes
         return page
 
@@ -183,22 +188,26 @@ class ShardReading:
             if not self.batch.goes_on:
                 raise DataLoss(self._loss_sentence(page))
             if self._staged.rows:
-                # The ledger's gap comes before a batch's first row (I13). The next batch starts here and records the gap.
+                # The ledger's gap comes before a batch's first row (I13). The next batch starts here and records the
+                # gap.
                 self.over = True
                 return
+            # Before the page's rows are taken: the ledger tells of the lost records before it tells of later ones
+            # (I13).
             self._note_gap(forgotten)
-        # Only an empty page tells that the shard had nothing newer and was still open: Kinesis may give a next iterator with the last
-        # records of a closed shard, and tell the end in the next answer.
+        # Only an empty page tells that the shard had nothing newer and was still open: Kinesis may give a next iterator
+        # with the last records of a closed shard, and tell the end in the next answer.
         self._take(page, rest, seen_at=page.answered if at_tip and was_empty else None)
-        # Where the page had the record at the position again and nothing else, the next page tells whether there is nothing newer.
-        # Else no wave would ever see that of a quiet shard whose last record is an aggregate.
+        # Where the page had the record at the position again and nothing else, the next page tells whether there is
+        # nothing newer. Else no wave would ever see that of a quiet shard whose last record is an aggregate.
         is_only_again = not was_empty and not page.rows
         self.over = (at_tip and not is_only_again) or page.children is not None or is_done
         if is_done and until is not None and not until.ended:
             self._staged = replace(self._staged, upto=until, iterator=None)
 
     def _resumed(self, page: RecordPage) -> tuple[RecordPage, pa.RecordBatch | None]:
-        """The page, and apart from it the rows that are left of the record at the position, where the page begins with that record."""
+        """The page, and apart from it the rows that are left of the record at the position, where the page begins with
+        that record."""
         after = self._staged.upto
         if page.records is None or not after.reads_again or not begins_at(page, after):
             return page, None
@@ -218,8 +227,8 @@ class ShardReading:
         """
         was, witness = self._staged, _latest(self._witness, page.last_arrival, seen_at)
         rows, last_sub = self._write_rows(page, rest)
-        # Between the writing and the line of the manifest nothing can fail: rows in a file that the line doesn't count would land
-        # and be read again.
+        # Between the writing and the line of the manifest nothing can fail: rows in a file that the line doesn't count
+        # would land and be read again.
         self._staged = replace(
             was,
             upto=_position(
@@ -237,8 +246,8 @@ class ShardReading:
         self._witness, self._noted = witness, max(self._noted, witness)
 
     def _write_rows(self, page: RecordPage, rest: pa.RecordBatch | None) -> tuple[int, int]:
-        """Write the page's rows after those that are left of the record at the position. Returns the number of rows, and the
-        sub-sequence number of the last one."""
+        """Write the page's rows after those that are left of the record at the position. Returns the number of rows,
+        and the sub-sequence number of the last one."""
         rows = last_sub = 0
         try:
             for piece in self._parts(page, rest):
@@ -289,10 +298,10 @@ def _position(
     if page.last_sequence is not None:
         was = Position(page.last_sequence, last_sub, arrival=page.last_arrival)
     if page.children is not None:
-        # `seen` of an ended shard is the time from which its children are judged for lost records. For a shard with records
-        # it is the arrival of the last one, or the time when the shard was read up to its newest record. For a shard that
-        # never had a record it is the batch's own start. It is never the end of a gap: the children may have lost records in
-        # the same time, and have to find that out.
+        # `seen` of an ended shard is the time from which its children are judged for lost records. For a shard with
+        # records it is the arrival of the last one, or the time when the shard was read up to its newest record. For a
+        # shard that never had a record it is the batch's own start. It is never the end of a gap: the children may have
+        # lost records in the same time, and have to find that out.
         return replace(
             was,
             seen=_latest(witness, seen_at) if was.sequence is None else seen_at,

@@ -42,13 +42,14 @@ def without_first(page: RecordPage) -> RecordPage:
 
 
 def rest_of(record: pa.RecordBatch, after: Position, shard: HashRange | None) -> pa.RecordBatch | None:
-    """What is left of the record at the position `after`; None where nothing is. `record`: a page of this record alone."""
+    """What is left of the record at the position `after`; None where nothing is. `record`: a page of this record
+    alone."""
     unpacked = unpacked_of(record, 0, shard or EVERYTHING)
     if unpacked.broken is None:
         rest = tuple(user for user in unpacked.records if user.sub > after.sub)
         return user_rows(record, rest) if rest else None
-    # The program that wrote the checkpoint may have read a part of it; all of it, if it isn't an aggregate at all. A position of
-    # Headrace's own is always at the end of a record.
+    # The program that wrote the checkpoint may have read a part of it; all of it, if it isn't an aggregate at all. A
+    # position of Headrace's own is always at the end of a record.
     if not after.inside or unpacked.broken == NOT_AN_AGGREGATE:
         return None
     return rows_with(

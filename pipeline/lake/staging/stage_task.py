@@ -1,9 +1,9 @@
 """The work of one Spark task, as a plain function: read many shards at once, write their rows, return a manifest.
 
 Nothing here imports Spark. A shard gives at most 2 MB/s while a core decodes hundreds, so a task reads many shards in
-threads, and writes their rows while it reads on. It works in rounds: each shard gets a share of the task's budget by its
-weight, and the next round divides what idle shards have left over among the others. Shards are read in the order of how long
-they have waited, so that a shard which got nothing of a used-up budget is among the first in the next wave.
+threads, and writes their rows while it reads on. It works in rounds: each shard gets a share of the task's budget by
+its weight, and the next round divides what idle shards have left over among the others. Shards are read in the order of
+how long they have waited, so that a shard which got nothing of a used-up budget is among the first in the next wave.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def stage_batches(
     clock: Clock | None = None,
     fresh: Callable[[], str] = _fresh,
 ) -> Manifest:
-    """Read and stage these shards. The manifest's line of a shard that failed has an error; the other shards can land."""
+    """Read and stage these shards. The manifest's line of a shard that failed has an error; the other shards can
+    land."""
     clock = clock or SystemClock()
     if gauge is not None:
         gauge.begin()
@@ -69,13 +70,16 @@ def stage_batches(
     except BaseException:
         task_files.discard()
         raise
+    # After the files are closed, because writing is a part of the load.
     loads = () if gauge is None else gauge.end()
     return Manifest(tuple(reading.staged for reading in readings), files, loads)
 
 
 def _read_all(readings: Sequence[ShardReading], box: Box, threads: int) -> None:
+    # Those that were read longest ago first: they are nearest to losing records.
     waiting = sorted(readings, key=lambda r: (r.batch.witness, r.batch.key))
     with ThreadPoolExecutor(max(1, min(threads, len(waiting))), "headrace-shard") as pool:
+        # In several rounds: what quiet shards leave of their shares goes to those that have more.
         while waiting and box.has_room:
             # All shares are computed before the first page is taken from the budget.
             shares = _shares(waiting, box)

@@ -1,10 +1,11 @@
-"""The end of a reading that ends at a position (`Batch.until`): later records of a page are left out, also where the page has them.
+"""The end of a reading that ends at a position (`Batch.until`): later records of a page are left out, also where the
+page has them.
 
 until (100, sub 3)     of a record 100 with the user records 0 ... 5 the rows of 0 ... 3 are taken
 until an END           all records are taken, and the reading ends with the shard
 
-Where aggregates are kept whole, an aggregate in which the reading ends or begins is taken apart all the same: no row has a part of it, and as a
-whole it would be there twice, by the readings before and after the position.
+Where aggregates are kept whole, an aggregate in which the reading ends or begins is taken apart all the same: no row
+has a part of it, and as a whole it would be there twice, by the readings before and after the position.
 """
 
 from __future__ import annotations

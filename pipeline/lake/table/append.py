@@ -1,9 +1,9 @@
 """One commit on one loaded state of a table (its base), attempted once.
 
-pyiceberg's own commit isn't used, for two reasons; a contract test shows each of them. Its retry *rebases*: it puts
-the append on a newer base without a check of the positions, so that a range could land twice. And with retries off,
-it deletes the manifests of a commit whose answer was lost, though the commit may have landed. Here nothing is deleted: files
-that no snapshot names are orphans, which `headrace upkeep` deletes.
+pyiceberg's own commit isn't used, for two reasons; a contract test shows each of them. Its retry *rebases*: it puts the
+append on a newer base without a check of the positions, so that a range could land twice. And with retries off, it
+deletes the manifests of a commit whose answer was lost, though the commit may have landed. Here nothing is deleted:
+files that no snapshot names are orphans, which `headrace upkeep` deletes.
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ from headrace.pipeline.lake.table.commit_files import Append, CommitFiles, Mergi
 from headrace.pipeline.lake.table.schema import missing_sort_order
 
 TAG = "headrace"
-"""A tag on the newest snapshot that moved a position or carried all of them, so that other engines' expiry keeps this snapshot. Positions are never read by way of
-the tag: after a rollback of main, the tag is on a snapshot that is no longer part of the table.
+"""A tag on the newest snapshot that moved a position or carried all of them, so that other engines' expiry keeps this
+snapshot. Positions are never read by way of the tag: after a rollback of main, the tag is on a snapshot that is no
+longer part of the table.
 """
 MARK = "headrace.landed"
-"""Table property, set by the first landing. A table that has it never gets a new origin (start of a stream), even where its
-snapshots are gone: a second origin would land records again.
+"""Table property, set by the first landing. A table that has it never gets a new origin (start of a stream), even where
+its snapshots are gone: a second origin would land records again.
 """
 
 
 OWN_COMMIT = "4ead4ace"
-"""How the ids of Headrace's commits begin. The names of their manifests have them, so that upkeep knows which manifests it may delete:
-those of other engines may belong to a commit that is still to come, which their engine would put on any newer snapshot."""
+"""How the ids of Headrace's commits begin. The names of their manifests have them, so that upkeep knows which manifests
+it may delete: those of other engines may belong to a commit that is still to come, which their engine would put on any
+newer snapshot."""
 
 
 def own_id() -> UUID:
@@ -60,12 +62,12 @@ class PreparedCommit:
     requirements: tuple[TableRequirement, ...]
 
     def also(self, *updates: TableUpdate) -> PreparedCommit:
-        """The same commit, with further changes of the table's metadata."""
+        """This commit with further changes of the table's metadata."""
         return replace(self, updates=(*self.updates, *updates))
 
     def send(self, table: Table) -> None:
-        """Send the request. It landed if this returns, and didn't if CommitFailedException is raised (another commit was faster).
-        After any other exception it may have landed or not.
+        """Send the request. It landed if this returns, and didn't if CommitFailedException is raised (another commit
+        was faster). After any other exception it may have landed or not.
         """
         # Not by way of pyiceberg's Table, which deletes old metadata files after its commit: only upkeep deletes.
         table.catalog.commit_table(table, self.requirements, self.updates)
@@ -74,8 +76,8 @@ class PreparedCommit:
 class _NothingStaged(Transaction):
     @property
     def table_metadata(self) -> TableMetadata:
-        """The table's metadata itself. pyiceberg's property deep-copies all snapshots at each access, to show staged updates:
-        half of a commit's CPU at 1,500 snapshots, and nothing is staged here.
+        """The table's metadata itself. pyiceberg's property deep-copies all snapshots at each access, to show staged
+        updates: half of a commit's CPU at 1,500 snapshots, and nothing is staged here.
         """
         return self._table.metadata
 
@@ -86,8 +88,9 @@ class _Exchange(_OverwriteFiles, Merging):
     shown_as = Operation.OVERWRITE
 
     def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
-        """An evaluator for each manifest. pyiceberg's keeps the bounds of the manifest that it looks at, and pyiceberg shares it between threads:
-        then a manifest may be judged by the bounds of another one, and the files to remove aren't found in it.
+        """An evaluator for each manifest. pyiceberg's keeps the bounds of the manifest that it looks at, and pyiceberg
+        shares it between threads: then a manifest may be judged by the bounds of another one, and the files to remove
+        aren't found in it.
         """
         make = super()._build_manifest_evaluator
 
@@ -114,8 +117,9 @@ def prepare(
 ) -> PreparedCommit:
     """Write the manifests of a commit that adds files to main.
 
-    `again`: what an earlier attempt may have made of the same files. `replaced`: files of main that the same commit removes. `operation`:
-    of a commit that removes files; by it, readers of changes know a rewrite, which changes no row.
+    `again`: what an earlier attempt may have made of the same files. `replaced`: files of main that the same commit
+    removes. `operation`: of a commit that removes files; by it, readers of changes know a rewrite, which changes no
+    row.
     """
     staged_changes, properties = _NothingStaged(table), dict(summary)
     producer: Append | _Exchange
@@ -124,6 +128,7 @@ def prepare(
         producer.shown_as = operation
     else:
         producer = Append(staged_changes, table.io, properties, again or CommitFiles())
+    # Before anything is written: the names of the manifests have this id.
     producer.commit_uuid = own_id()
     # pyiceberg takes the codec that the table sets for data files in Avro. Of Iceberg's codecs it can't
     # write two, snappy and uncompressed.
@@ -132,8 +137,9 @@ def prepare(
         producer.append_data_file(file)
     for file in replaced:
         producer.delete_data_file(file)
-    # _commit() writes the manifests and returns the updates, with the requirement that main is still at the base's snapshot:
-    # the catalog checks it in the same step as the write, which is the compare-and-swap that everything rests on.
+    # _commit() writes the manifests and returns the updates, with the requirement that main is still at the base's
+    # snapshot: the catalog checks it in the same step as the write, which is the compare-and-swap that everything rests
+    # on.
     staged, requirements = producer._commit()  # noqa: SLF001 - the public commit() would go on into the retry loop
     unsorted, only_if = missing_sort_order(table.metadata)
     return PreparedCommit(
@@ -150,6 +156,7 @@ def landing_marks(table: Table, snapshot: int, *, move_tag: bool) -> Iterator[Ta
     if move_tag:
         tag = {"ref-name": TAG, "type": SnapshotRefType.TAG, "snapshot-id": snapshot}
         yield SetSnapshotRefUpdate.model_validate(tag)
+    # Once in a table's life: from then on it would only make each request longer.
     if MARK not in table.properties:
         yield SetPropertiesUpdate(updates={MARK: "true"})
 
@@ -157,9 +164,9 @@ def landing_marks(table: Table, snapshot: int, *, move_tag: bool) -> Iterator[Ta
 def _stamped(update: TableUpdate, base: TableMetadata, now_ms: int) -> TableUpdate:
     """The update with a time that is never before the base's.
 
-    pyiceberg stamps the host's time, and hosts' clocks differ; Iceberg in Java, Go and Rust refuses to load a table whose
-    snapshot log goes back by more than a minute. At least one millisecond is added to the base's time, because pyiceberg
-    takes an unchanged time for a missing one and puts the host's time there.
+    pyiceberg stamps the host's time, and hosts' clocks differ; Iceberg in Java, Go and Rust refuses to load a table
+    whose snapshot log goes back by more than a minute. At least one millisecond is added to the base's time, because
+    pyiceberg takes an unchanged time for a missing one and puts the host's time there.
     """
     if not isinstance(update, AddSnapshotUpdate):
         return update

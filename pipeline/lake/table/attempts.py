@@ -1,7 +1,7 @@
 """The tries of one commit: which of them were sent, and whether one of them is part of the table.
 
-An answer that was lost may belong to any try that was sent. So no error is taken for a failure: the table itself is loaded again,
-and the walk over its snapshots shows whether a try is part of it.
+An answer that was lost may belong to any try that was sent. So no error is taken for a failure: the table itself is
+loaded again, and the walk over its snapshots shows whether a try is part of it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from headrace.pipeline.lake.table.history import head_of, links_of, older
 from headrace.pipeline.lake.table.position_chain import landed
 
 MOST_TRIES = 100
-"""Commits of other writers that may come first before this one gives up. Among 32 writers that commit without a break, the unluckiest
-of some hundred commits takes about 40 tries."""
+"""Commits of other writers that may come first before this one gives up. Among 32 writers that commit without a break,
+the unluckiest of some hundred commits takes about 40 tries."""
 _UNSURE_TRIES = 3
 """Errors without a clear answer in one commit before it raises CommitUnknown."""
 
@@ -60,7 +60,8 @@ class Tries:
 
 
 def send_once(attempt: PreparedCommit, table: Table, identifier: str, *, again: Callable[[], Table]) -> bool:
-    """Send an attempt once, and return whether it landed. `again`: loads the table anew, for an answer that isn't clear."""
+    """Send an attempt once, and return whether it landed. `again`: loads the table anew, for an answer that isn't
+    clear."""
     lost: Exception | None = None
     try:
         attempt.send(table)
@@ -96,7 +97,8 @@ def _found(attempts: Collection[PreparedCommit], table: Table, identifier: str) 
             since=min(attempt.sequence for attempt in attempts),
         )
     except ChainBroken as cut:
-        # The positions are found, so that nothing is broken. Only the part of the history is gone in which this commit would be.
+        # The positions are found, so that nothing is broken. Only the part of the history is gone in which this commit
+        # would be.
         raise CommitUnknown(
             f"whether a commit to {identifier} landed isn't known: the snapshots of that time have been expired since. The "
             "commit landed whole or not at all, and the next wave starts at the table's positions"

@@ -43,6 +43,8 @@ def base_of(table: Table, identifier: str, states: StateFiles, remedy: Remedy) -
     reads, foreign = _Reads(older(table)), list[Link]()
     nearest = nearest_ours(head, current, reads, passed=foreign, remedy=remedy)
     shape = Shape(len(current), len(foreign), is_cut=reads.any)
+    # No snapshot is Headrace's. Only a table to which it has surely never written may get an origin: a second origin
+    # would land records twice, or skip some.
     if nearest is None:
         with asking(f"the storage of {identifier}"):
             check_never_ours(table, current, remedy)

@@ -20,7 +20,8 @@ from headrace.pipeline.lake.files.private_files import make_named_folder, make_p
 from headrace.pipeline.lake.table.sql_catalog import KeepingSqlCatalog
 
 CATALOG_NAME = "headrace"
-"""SqlCatalog stores this name in each row and finds only rows with it: another engine on the same database has to use it."""
+"""SqlCatalog stores this name in each row and finds only rows with it: another engine on the same database has to use
+it."""
 _BUSY_MS = 30_000
 """Milliseconds that SQLite waits for another writer's lock; a commit of a second holds it, and several may queue."""
 _OPENINGS = 5
@@ -34,6 +35,7 @@ def embedded_catalog(home: Path, *, private: bool = True) -> dict[str, str]:
 
 
 def open_catalog(properties: Mapping[str, str], *, private: bool = True) -> Catalog:
+    # Before SQLite makes it: a moment with a file that all can read is enough to copy it.
     if private:
         _make_private_database(properties.get("uri", ""))
     for further in reversed(range(_OPENINGS)):
@@ -50,7 +52,8 @@ def _open(properties: Mapping[str, str]) -> Catalog:
     catalog = load_catalog(CATALOG_NAME, **properties)
     if type(catalog) is SqlCatalog:  # a subclass is the user's own choice
         catalog.engine.dispose()
-        # After a restart of the database the first use of each pooled connection would fail, and with it a tick or a wave.
+        # After a restart of the database the first use of each pooled connection would fail, and with it a tick or a
+        # wave.
         catalog = KeepingSqlCatalog(CATALOG_NAME, **{"pool_pre_ping": "true", **catalog.properties})
     if isinstance(catalog, SqlCatalog) and catalog.engine.dialect.name == "sqlite":
         # No pool: a SQLite connection that a forked child inherits may corrupt the database, and a
@@ -65,13 +68,15 @@ def _open(properties: Mapping[str, str]) -> Catalog:
 
 
 def _make_private_database(uri: str) -> None:
-    """Create the database as an empty private file. SQLite gives its -wal and -shm files the mode of the database file."""
+    """Create the database as an empty private file. SQLite gives its -wal and -shm files the mode of the database
+    file."""
     if uri.startswith("sqlite") and (path := make_url(uri).database) not in {None, "", ":memory:"}:
         make_private_file(Path(path))
 
 
 def _be_patient(connection: sqlite3.Connection, _: Any) -> None:
-    """Settings of each connection: with WAL readers don't wait for writers; with a timeout writers wait instead of failing."""
+    """Settings of each connection: with WAL readers don't wait for writers; with a timeout writers wait instead of
+    failing."""
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
     connection.execute("PRAGMA journal_mode = WAL")
 
@@ -86,6 +91,7 @@ def asking(what: str) -> Iterator[None]:
             f"{what} isn't in the catalog. Nothing was committed. If the table was renamed or dropped, rename it back or restore it; "
             "the first tick of a new application makes its table"
         ) from error
+    # All of them may pass by themselves. What a person has to mend has an error of its own.
     except (OSError, SQLAlchemyError, RESTError, BotoCoreError, ClientError) as error:
         raise Unreachable(
             f"{what} can't be reached now: {error}. No position moved; the next tick or run tries again"

@@ -1,8 +1,8 @@
 """The staged files of one commit, over all of its attempts.
 
-Before each attempt they are looked at: something else may have deleted them. What an attempt makes of them, the next one uses again
-after a refusal: the manifest entries, which are made from the Parquet footers, and the manifest. So a second attempt takes less time,
-in which fewer writers can come first.
+Before each attempt they are looked at: something else may have deleted them. What an attempt makes of them, the next
+one uses again after a refusal: the manifest entries, which are made from the Parquet footers, and the manifest. So a
+second attempt takes less time, in which fewer writers can come first.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class CommitFiles:
     ) -> None:
         """The files of a commit, which are checked before it.
 
-        `files`: all that are proposed. An attempt may land a part of them. `also`, `taken`: files of another table that have to be there.
+        `files`: all that are proposed. An attempt may land a part of them. `also`, `taken`: files of another table that
+        have to be there.
         """
         self._checked = (*files, *also)
         self._taken = taken
@@ -66,14 +67,15 @@ class CommitFiles:
         """What the entries and the manifest depend on, beside the files."""
 
     def check(self, io: FileIO, *, now: datetime, storage: str) -> None:
-        """Refuse staged files that are old or gone: Iceberg would commit a file that doesn't exist, and then every scan fails. Refuse taken files
-        that are gone, or may go before what the commit decides is carried out."""
+        """Refuse staged files that are old or gone: Iceberg would commit a file that doesn't exist, and then every scan
+        fails. Refuse taken files that are gone, or may go before what the commit decides is carried out."""
         oldest = min((file.staged_at for file in self._checked), default=None)
         if oldest is not None and now - oldest > _STALE:
             raise Transient(
                 f"files staged at {oldest.isoformat()} are older than {_STALE}, and upkeep may delete them at any "
                 "time. Nothing was committed; the next wave reads their records again"
             )
+        # The look counts, and not the age of the file: until then nothing had replaced it.
         oldest_look = min((file.seen_at for file in self._taken), default=now)
         if now - oldest_look > _STALE:
             raise Transient(
@@ -97,6 +99,7 @@ class CommitFiles:
 
     def entries(self, files: tuple[StagedFile, ...], table: TableMetadata) -> Iterator[DataFile]:
         """The manifest entries of those of the files that land."""
+        # Entries are written by all of these: where the table was changed since the last attempt, they are made anew.
         form = (table.location, table.format_version, table.schema(), table.spec(), table.properties)
         if form != self._form:
             self._form, self._entries, self._manifest = form, {}, None
@@ -116,7 +119,9 @@ class Merging(_MergeAppendFiles):
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Merge manifests by `plan_merges` instead of by pyiceberg's plan."""
+        # Manifests of delete files stay as they are: other engines have written them.
         data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
+        # The table's own `commit.manifest-merge.enabled` counts.
         if not self._merge_enabled:
             return manifests
         candidates = [
@@ -148,7 +153,8 @@ class Merging(_MergeAppendFiles):
 class Append(Merging):
     """pyiceberg's append, with a manifest that an earlier attempt may have written.
 
-    The entries of such a manifest have no snapshot id: readers take the id from the manifest list, as Iceberg's format says.
+    The entries of such a manifest have no snapshot id: readers take the id from the manifest list, as Iceberg's format
+    says.
     """
 
     def __init__(
@@ -180,7 +186,8 @@ class Append(Merging):
         return writer.to_manifest_file()
 
     def own(self, manifest: ManifestFile) -> ManifestFile:
-        """A copy of the manifest, as one that this snapshot adds. A copy, because pyiceberg writes the sequence number into it."""
+        """A copy of the manifest, as one that this snapshot adds. A copy, because pyiceberg writes the sequence number
+        into it."""
         mine = ManifestFile(*(manifest[place] for place in range(len(manifest))))
         mine[_ADDED_BY] = self.snapshot_id
         return mine

@@ -28,7 +28,8 @@ from headrace.pipeline.errors import WrongShape
 _FIELD_ID = b"PARQUET:field_id"
 _EPOCH = date(1970, 1, 1)
 _BOUNDS_OF_ARRIVAL = {"write.metadata.metrics.column.arrival_ts": "full"}
-"""Set here and not in the table, where another tool may change it: by these bounds a file proves that its rows are of one day."""
+"""Set here and not in the table, where another tool may change it: by these bounds a file proves that its rows are of
+one day."""
 
 
 def data_files(files: tuple[StagedFile, ...], table: TableMetadata) -> Iterator[DataFile]:
@@ -76,8 +77,8 @@ def _footer(file: StagedFile) -> pq.FileMetaData:
 
 
 def _check_columns(file: StagedFile, columns: pa.Schema, table: TableMetadata) -> None:
-    """Refuse a file whose columns lack the table's field ids: Iceberg would accept the commit, and no reader could find the
-    columns afterwards.
+    """Refuse a file whose columns lack the table's field ids: Iceberg would accept the commit, and no reader could find
+    the columns afterwards.
     """
     ids = ids_of(table.schema())
     for column in columns:

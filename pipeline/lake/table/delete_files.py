@@ -5,7 +5,8 @@
     positions, of several files         those of its partition that its bounds of paths don't exclude
     values (equality)                   older ones of its partition; of all partitions, where it has no partition itself
 
-A delete file counts only for data files that aren't younger than it: their sequence number is at most its own, with values below its own.
+A delete file counts only for data files that aren't younger than it: their sequence number is at most its own, with
+values below its own.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _REFERENCED = [column.field_id for column in DATA_FILE_TYPE[_NEWEST_FORMAT].fiel
 
 
 def entries_of(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
-    """The live entries of a manifest. Those of delete files with all that Iceberg's format version 3 says of them: pyiceberg reads the columns
-    of version 2 only, and these don't tell of which data file a deletion vector is."""
+    """The live entries of a manifest. Those of delete files with all that Iceberg's format version 3 says of them:
+    pyiceberg reads the columns of version 2 only, and these don't tell of which data file a deletion vector is."""
     if manifest.content is not ManifestContent.DELETES:
         return manifest.fetch_manifest_entry(io)
     with AvroFile[ManifestEntry](
@@ -78,6 +79,7 @@ class Deletes:
         if file.content is DataFileContent.EQUALITY_DELETES:
             self._by_values.append(entry)
         elif file.content is DataFileContent.POSITION_DELETES:
+            # A delete file that names its only data file, as deletion vectors do, is found by that name.
             if (named := _referenced(file)) is not None:
                 self._by_name.setdefault(named, []).append(entry)
             else:
@@ -100,6 +102,8 @@ class Deletes:
         for delete in self._by_values:
             deletes = delete.data_file
             is_near = not _has_partition(deletes) or _place(deletes) == _place(file)
+            # Deletes by values concern older rows only, and deletes by places those of the same commit, too: so
+            # Iceberg's format has it.
             if is_near and (delete.sequence_number or 0) > age:
                 yield deletes.file_path
 

@@ -1,7 +1,7 @@
 """What an expiry has to know of a table's metadata, and the request that removes snapshots from it.
 
-pyiceberg's own expiry isn't used: it asserts nothing. When main is rolled back between its look and its request, the request
-removes the snapshot that main is on by then, and a REST catalog removes the branch main along with it.
+pyiceberg's own expiry isn't used: it asserts nothing. When main is rolled back between its look and its request, the
+request removes the snapshot that main is on by then, and a REST catalog removes the branch main along with it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _GC = "gc.enabled"
 
 
 def remove_snapshots(table: Table, history: History, snapshots: Sequence[int]) -> bool:
-    """Send one request; False if it was refused. It removes nothing unless each ref still names the snapshot that `history` saw."""
+    """Send one request; False if it was refused. It removes nothing unless each ref still names the snapshot that
+    `history` saw."""
+    # Each ref still names the snapshot that the plan saw: a tag that was set since may need a snapshot that is to go.
     requirements: tuple[TableRequirement, ...] = (
         AssertTableUUID(uuid=UUID(history.table)),
         *(

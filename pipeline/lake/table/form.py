@@ -1,4 +1,5 @@
-"""The version of the columns and properties of Headrace's tables, as a property of each table (docs/reference/formats.md)."""
+"""The version of the columns and properties of Headrace's tables, as a property of each table
+(docs/reference/formats.md)."""
 
 from pyiceberg.table import Table
 

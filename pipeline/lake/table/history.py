@@ -35,7 +35,8 @@ def links_of(metadata: TableMetadata) -> dict[int, Link]:
 
 
 def older(table: Table) -> Iterator[Known]:
-    """Snapshots in the older metadata files that the metadata log names, newest file first. Each file is read when needed."""
+    """Snapshots in the older metadata files that the metadata log names, newest file first. Each file is read when
+    needed."""
     return map(links_of, older_metadata(table))
 
 
@@ -68,7 +69,8 @@ def all_known(table: Table) -> Known:
     known: dict[int, Link] = {}
     for links in (links_of(table.metadata), *older(table)):
         for snapshot, link in links.items():
-            # pyiceberg's expiry removes the parent id from the children of expired snapshots; an older file still has it.
+            # pyiceberg's expiry removes the parent id from the children of expired snapshots; an older file still has
+            # it.
             if snapshot not in known or known[snapshot].parent is None:
                 known[snapshot] = link
     return known

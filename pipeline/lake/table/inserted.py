@@ -12,8 +12,10 @@ from headrace.pipeline.lake.table.history import links_of, main_of
 
 
 def inserted_by(table: Table, snapshot: int) -> tuple[LiveFile, ...]:
-    """Raises Unknown where main doesn't lead to the snapshot any more, and WrongShape where it isn't an insert by another engine."""
+    """Raises Unknown where main doesn't lead to the snapshot any more, and WrongShape where it isn't an insert by
+    another engine."""
     insert = table.snapshot_by_id(snapshot)
+    # Metadata also knows snapshots that were rolled back, and their rows aren't in the table.
     if insert is None or all(link.snapshot != snapshot for link in main_of(table)):
         raise Unknown(
             f"the lake table's metadata has no snapshot {snapshot} on main: it was expired or rolled back, or the number is wrong. Nothing was "
@@ -41,6 +43,7 @@ def _check(table: Table, snapshot: Snapshot) -> None:
             f"snapshot {link.snapshot} is a cherry-pick of rows that Headrace had landed: `headrace repair` takes them over. Nothing was changed"
         )
     operation = None if snapshot.summary is None else snapshot.summary.operation
+    # Only an append adds rows and nothing else.
     if operation is not Operation.APPEND:
         raise WrongShape(
             f"snapshot {link.snapshot} isn't an insert ({getattr(operation, 'value', operation)}): its files also have rows that were there before, "

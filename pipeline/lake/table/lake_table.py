@@ -4,8 +4,9 @@
       ^                                                                                     |
       '---------- refused, or any answer that isn't a clear success ------------------------'
 
-After an error it isn't known whether the commit landed: the answer may have been lost behind a success. So no error is taken
-for a failure; the table itself is loaded again, and the walk over its snapshots shows whether the try is part of it.
+After an error it isn't known whether the commit landed: the answer may have been lost behind a success. So no error is
+taken for a failure; the table itself is loaded again, and the walk over its snapshots shows whether the try is part of
+it.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ from headrace.pipeline.settings.choices import Aggregates
 from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
 
 _CLOCK_LEEWAY = timedelta(seconds=30)
-"""Other engines refuse a table whose snapshots go back in time by more than 60 s: two hosts may each be off by half of it."""
+"""Other engines refuse a table whose snapshots go back in time by more than 60 s: two hosts may each be off by half of
+it."""
 
 
 def _place(location: str) -> str:
@@ -101,9 +103,10 @@ class IcebergTable(LakeTable):
     ) -> None:
         """A table that lies in a catalog under this name, whether it exists yet or not.
 
-        `state`: folder (path or URI) outside the table's location, for large positions. `date_of_aws`: AWS's time now, if
-        known. `private`: only this user may read local files that the table creates. `kept`: shared by all that open the table
-        in one process. `aggregates`: the setting. `identity`: who Spark's tasks are to AWS; without it, who this process is.
+        `state`: folder (path or URI) outside the table's location, for large positions. `date_of_aws`: AWS's time now,
+        if known. `private`: only this user may read local files that the table creates. `kept`: shared by all that open
+        the table in one process. `aggregates`: the setting. `identity`: who Spark's tasks are to AWS; without it, who
+        this process is.
         """
         self.identifier = identifier
         own_io = with_own_io(catalog, _place(state), private=private)
@@ -186,7 +189,8 @@ class IcebergTable(LakeTable):
         )
 
     def _access(self, table: Table, place: str) -> Mapping[str, Any]:
-        """What Spark's tasks need to reach the files of the table, and those at an address. Nothing is handed over that they don't need."""
+        """What Spark's tasks need to reach the files of the table, and those at an address. Nothing is handed over that
+        they don't need."""
         if not any(location.startswith("s3") for location in (table.location(), place)):
             return {}
         properties = {**self._properties, **table.io.properties}
@@ -194,6 +198,8 @@ class IcebergTable(LakeTable):
 
     def commit(self, proposal: Proposal) -> Committed:
         began = self.clock.monotonic()
+        # A writer that has just won would win again while the others wait for their refusals. So it lets them come
+        # first.
         self.clock.pause(pause_before(self._last, now=began, dice=dice()))
         self.check_clock()
         tries = Tries(self.identifier)
@@ -219,13 +225,14 @@ class IcebergTable(LakeTable):
             tries.check_patience()
             # After each look, not once: a process may have stood still for days since the last one.
             self._check_files_again(files, base.table, tries)
-            # Decided anew on each base (D9): a range is accepted only if it begins at the position in this very snapshot, to
-            # which the catalog's compare-and-swap then ties the commit. So each record lands once (I1), and the ranges of a shard
-            # form one chain (I4).
+            # Decided anew on each base (D9): a range is accepted only if it begins at the position in this very
+            # snapshot, to which the catalog's compare-and-swap then ties the commit. So each record lands once (I1),
+            # and the ranges of a shard form one chain (I4).
             landing = decide_landing(base.state.positions, proposal, base.state.through, self.clock.now())
             if landing.is_empty:
                 return Committed(landing, None, base.state)
             replaced = found_in(base.table, proposal.gone)
+            # Another commit has replaced one of the files, or deleted rows of it: this commit would bring them back.
             if len(replaced) < len(proposal.gone):
                 return Committed(Landing.without_files(proposal, base.state.positions), None, base.state)
             moves = landing.positions != base.state.positions
@@ -240,6 +247,7 @@ class IcebergTable(LakeTable):
                 continue
             except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
                 tries.unsure.append(error)
+                # Made anew: the manifest belongs to a commit that may have landed, and two snapshots must not share it.
                 files = CommitFiles(proposal.files, proposal.also, proposal.taken)
                 continue
             ended = self.clock.monotonic()
@@ -268,6 +276,7 @@ class IcebergTable(LakeTable):
         self.check_clock()
         table = self.open()
         base = Base(table, TableState(Positions(), head_of(table), origin_allowed=False))
+        # The person has decided about the snapshot that the plan showed, and about no other.
         attempt = self.prepare(base, landing, move_tag=True) if base.state.snapshot == on else None
         if attempt is None or not self.sent(attempt, table):
             raise Transient(
@@ -310,12 +319,14 @@ class IcebergTable(LakeTable):
     def base_to_carry(self) -> Base:
         """The base of a commit that carries the positions on."""
         base = self.base()
+        # A snapshot that carries no positions would look like one of Headrace's all the same.
         if base.state.origin_allowed:
             raise ChainBroken(f"{self.identifier} has no positions that could be carried forward")
         return base
 
     def sent(self, attempt: PreparedCommit, table: Table) -> bool:
-        """Send an attempt once, and return whether it landed; also where another run has committed on top of it since."""
+        """Send an attempt once, and return whether it landed; also where another run has committed on top of it
+        since."""
         return send_once(attempt, table, self.identifier, again=self.open)
 
     def prepare(
@@ -328,8 +339,8 @@ class IcebergTable(LakeTable):
         replaced: Collection[DataFile] = (),
         operation: Operation = Operation.OVERWRITE,
     ) -> PreparedCommit:
-        """Prepare one attempt. `files`: those of the landing, with what earlier attempts made of them. `replaced`, `operation`: as
-        in `headrace.pipeline.lake.table.append.prepare`."""
+        """Prepare one attempt. `files`: those of the landing, with what earlier attempts made of them. `replaced`,
+        `operation`: as in `headrace.pipeline.lake.table.append.prepare`."""
         check_shape(base.table, self.layout, self.remedy)
         files = files or CommitFiles()
         with asking(f"the storage of {self.identifier}"), using_properties_of(base.table):

@@ -18,8 +18,8 @@ from headrace.pipeline.lake.table.state_files import StateFiles
 from headrace.pipeline.lake.table.summary import APPLICATION, RUN, ledger_in
 
 _LEDGERS_OF_EACH: Final = 12
-"""The newest commits of each application whose ledgers are read: ledgers of many shards are files. No ledger is read while there is
-only one application."""
+"""The newest commits of each application whose ledgers are read: ledgers of many shards are files. No ledger is read
+while there is only one application."""
 
 
 def landings_in(table: Table, states: StateFiles, *, since: datetime) -> tuple[LandedBy, ...]:

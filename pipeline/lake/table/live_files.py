@@ -29,7 +29,8 @@ _BY_VALUES = (
 
 @dataclass(slots=True)
 class ManifestReader:
-    """Reads each manifest once: manifests never change. What it knows of manifests that the newest snapshot doesn't name is dropped."""
+    """Reads each manifest once: manifests never change. What it knows of manifests that the newest snapshot doesn't
+    name is dropped."""
 
     _entries: dict[str, list[ManifestEntry]] = field(default_factory=dict)
 
@@ -55,7 +56,8 @@ class ManifestReader:
 
 
 def found_in(table: Table, paths: Collection[str]) -> list[DataFile]:
-    """Those of the data files that the newest snapshot has, and of which no other engine has deleted rows by a delete file."""
+    """Those of the data files that the newest snapshot has, and of which no other engine has deleted rows by a delete
+    file."""
     if not paths:
         return []
     with asking(f"the storage of {'.'.join(table.name())}"):
@@ -67,12 +69,14 @@ def found_in(table: Table, paths: Collection[str]) -> list[DataFile]:
 def _file(entry: ManifestEntry, table: Table, deletes: Deletes) -> LiveFile:
     file = entry.data_file
     is_of_spec = file.spec_id == table.metadata.default_spec_id
+    # Another engine may have changed the table's partitions: then the value isn't a day.
     day = file.partition[0] if is_of_spec else None
     return LiveFile(
         file.file_path,
         None if day is None else (_DAY_ZERO + timedelta(days=day)).isoformat(),
         rows=file.record_count,
         size=file.file_size_in_bytes,
+        # By the bounds in the manifest, so that no data file is opened.
         newest=moment_in(file.upper_bounds, table),
         is_ours=is_of_spec and _is_ours(file.file_path, table),
         deletes=deletes.of_file(entry),

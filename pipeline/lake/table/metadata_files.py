@@ -1,4 +1,5 @@
-"""Iceberg's metadata files, which may be gone or damaged: after a full disk, a restored backup, or a tool that tidied too much."""
+"""Iceberg's metadata files, which may be gone or damaged: after a full disk, a restored backup, or a tool that tidied
+too much."""
 
 from __future__ import annotations
 
@@ -14,19 +15,21 @@ from pyiceberg.table.metadata import TableMetadata
 from headrace.pipeline.errors import MetadataLost
 
 _DAMAGED = (ValidationError, ValueError, EOFError, zlib.error)
-"""What pyiceberg raises for a file that is no metadata file, and Python for bytes that are no text or no whole gzip file."""
+"""What pyiceberg raises for a file that is no metadata file, and Python for bytes that are no text or no whole gzip
+file."""
 
 
 def read_metadata(io: FileIO, location: str, *, of: str, previous: str | None = None) -> TableMetadata:
-    """Read one metadata file. Raises MetadataLost with a sentence that names it. `previous`: the file that was the newest before."""
+    """Read one metadata file. Raises MetadataLost with a sentence that names it. `previous`: the file that was the
+    newest before."""
     with finding_metadata(of, location, previous):
         return FromInputFile.table_metadata(io.new_input(location))
 
 
 @contextmanager
 def finding_metadata(of: str, location: str = "", previous: str | None = None) -> Iterator[None]:
-    """Raise MetadataLost for errors of a metadata file. `of`: the table. `location`: where the caller knows it; some catalogs
-    read the file themselves."""
+    """Raise MetadataLost for errors of a metadata file. `of`: the table. `location`: where the caller knows it; some
+    catalogs read the file themselves."""
     try:
         yield
     except FileNotFoundError as error:

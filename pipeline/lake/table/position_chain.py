@@ -22,8 +22,8 @@ STATE = "headrace.state"
 """Key of the pointer to a file with positions and ledger, where they are too large for the summary."""
 
 _PICKED = "source-snapshot-id"
-"""Key that other engines write into the summary of a cherry-pick, which brings the rows of another snapshot to main, but not
-the positions in that snapshot's summary.
+"""Key that other engines write into the summary of a cherry-pick, which brings the rows of another snapshot to main,
+but not the positions in that snapshot's summary.
 """
 _FIRST = 1
 """Sequence number of a table's first snapshot, the only one that has no parent even before any expiry."""
@@ -65,9 +65,9 @@ def ancestors(
     """Snapshots from the head to the table's first. `older` yields the snapshots of earlier metadata files, newest file
     first; a file is read only where a snapshot or a parent is missing.
 
-    pyiceberg's expiry removes the parent id from the children of expired snapshots. So a snapshot without a parent is the
-    table's first only if its sequence number is 1, or if an older metadata file doesn't have the snapshot yet (then the
-    files reach back to before its commit, and show that it never had a parent).
+    pyiceberg's expiry removes the parent id from the children of expired snapshots. So a snapshot without a parent is
+    the table's first only if its sequence number is 1, or if an older metadata file doesn't have the snapshot yet (then
+    the files reach back to before its commit, and show that it never had a parent).
     """
     known = dict(current)
     # The snapshots of the oldest metadata file that was read so far.
@@ -86,11 +86,13 @@ def ancestors(
                 known[number] = link
 
     current_id = head
+    # Back from the head, and not over all known snapshots: one that was rolled back is known as well.
     while current_id is not None:
         while current_id not in known:
             read_older(current_id)
         yield known[current_id]
-        # This snapshot has no parent, but isn't the first: read on until a file has the parent, or is from before its commit.
+        # This snapshot has no parent, but isn't the first: read on until a file has the parent, or is from before its
+        # commit.
         while (
             known[current_id].parent is None and known[current_id].sequence > _FIRST and current_id in oldest
         ):
@@ -106,8 +108,8 @@ def nearest_ours(
     passed: list[Link] | None = None,
     remedy: Remedy = OF_THE_LAKE_TABLE,
 ) -> Link | None:
-    """The snapshot whose positions are the table's; None where no snapshot of main has positions. `passed` gets the snapshots of
-    other engines above it."""
+    """The snapshot whose positions are the table's; None where no snapshot of main has positions. `passed` gets the
+    snapshots of other engines above it."""
     for link in ancestors(head, current, older, remedy):
         # Checked before `ours`: whatever its summary holds, a cherry-pick's positions may not be those of main.
         if link.picked:
@@ -125,8 +127,8 @@ def nearest_ours(
 def landed(
     head: int | None, current: Known, older: Iterator[Known], *, tries: Collection[int], since: int
 ) -> int | None:
-    """The snapshot among `tries` that is an ancestor of main's head, if one is. Snapshots that the metadata knows but main
-    doesn't lead to were rolled back. `since`: the lowest sequence number among the tries, where the walk may end.
+    """The snapshot among `tries` that is an ancestor of main's head, if one is. Snapshots that the metadata knows but
+    main doesn't lead to were rolled back. `since`: the lowest sequence number among the tries, where the walk may end.
     """
     for link in ancestors(head, current, older):
         if link.snapshot in tries:

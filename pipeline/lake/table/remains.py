@@ -1,5 +1,5 @@
-"""The evidence from which `headrace repair` rebuilds positions: the rows of the lake table, and every snapshot of Headrace that
-a metadata file still describes. It is read where the walk over the snapshots finds no positions any more.
+"""The evidence from which `headrace repair` rebuilds positions: the rows of the lake table, and every snapshot of
+Headrace that a metadata file still describes. It is read where the walk over the snapshots finds no positions any more.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from headrace.pipeline.lake.table.state_files import StateFiles
 from headrace.pipeline.lake.table.summary import ledger_in, positions_in
 
 _NEWEST = 50
-"""The most Headrace snapshots that are read, newest first. Each has all positions, so an older one knows more only about
-shards whose positions were removed long ago.
+"""The most Headrace snapshots that are read, newest first. Each has all positions, so an older one knows more only
+about shards whose positions were removed long ago.
 """
 _LONGEST = 129
 """The most digits of a sequence number, by Kinesis's API. Padded to one length, sequence numbers compare as text."""
@@ -57,6 +57,7 @@ def evidence_of(remains: Remains, streams: Iterable[StreamId]) -> TableEvidence:
 
 
 def _states(remains: Remains) -> Iterator[KnownState]:
+    # Also those that main doesn't lead to: where the chain is broken, they are evidence all the same.
     ours = sorted((link for link in remains.known.values() if link.ours), key=lambda link: -link.sequence)
     for link in ours[:_NEWEST]:
         try:
@@ -67,13 +68,14 @@ def _states(remains: Remains) -> Iterator[KnownState]:
 
 
 def _over_picks(remains: Remains) -> tuple[Positions | None, tuple[Picked, ...], bool]:
-    """The newest positions that main leads to, the cherry-picks above them (oldest first), and whether the walk came to the
-    table's first snapshot without finding positions."""
+    """The newest positions that main leads to, the cherry-picks above them (oldest first), and whether the walk came to
+    the table's first snapshot without finding positions."""
     picked: list[Picked] = []
     try:
         for link in ancestors(remains.head, remains.known, iter(())):
             if link.picked:
                 picked.append(Picked(link.snapshot, _page_of_source(remains, link), link.parent))
+            # The first one on the way back: what is older, it has carried on.
             elif link.ours:
                 return positions_in(link.summary, remains.states), tuple(reversed(picked)), False
     except ChainBroken:
@@ -82,8 +84,8 @@ def _over_picks(remains: Remains) -> tuple[Positions | None, tuple[Picked, ...],
 
 
 def _page_of_source(remains: Remains, pick: Link) -> LedgerPage | None:
-    """The ledger of the snapshot whose rows a cherry-pick brought. Empty if another engine wrote that snapshot; None if no
-    metadata file describes it."""
+    """The ledger of the snapshot whose rows a cherry-pick brought. Empty if another engine wrote that snapshot; None if
+    no metadata file describes it."""
     source = remains.known.get(int(pick.source or 0))
     if source is None:
         return None
@@ -97,8 +99,8 @@ def _streams(states: tuple[KnownState, ...]) -> dict[str, str]:
 
 
 def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRow], int]:
-    """The last row of each shard, and the number of rows of unknown streams. All user records of a Kinesis record land together, so
-    the last row is the end of a record.
+    """The last row of each shard, and the number of rows of unknown streams. All user records of a Kinesis record land
+    together, so the last row is the end of a record.
     """
     last: dict[ShardKey, LastRow] = {}
     strangers = 0
@@ -108,6 +110,7 @@ def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRo
             ours = with_landed_form(pa.Table.from_batches([batch]))
             strangers += len(batch) - len(ours)
             for row in _last_rows(ours):
+                # A name without an ARN: it was another engine's row, or the stream is long gone. A person decides.
                 if row["stream"] not in arns:
                     strangers += row["place_count"]
                     continue
@@ -119,8 +122,8 @@ def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRo
 
 
 def with_landed_form(rows: pa.Table) -> pa.Table:
-    """The rows that a landing can have written. Another engine may insert rows without epoch or shard, or with any text as their
-    sequence number, also under the name of a stream."""
+    """The rows that a landing can have written. Another engine may insert rows without epoch or shard, or with any text
+    as their sequence number, also under the name of a stream."""
     numbers: Any = pc.match_substring_regex(rows["sequence_number"], f"^[0-9]{{1,{_LONGEST}}}$")
     keys: Any = pc.and_(rows["stream_epoch"].is_valid(), rows["shard_id"].is_valid())
     # Where the number is null, the filter drops the row.
@@ -140,8 +143,8 @@ def _batches(remains: Remains, columns: tuple[str, ...]) -> Iterator[pa.RecordBa
 
 
 def _last_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """For each shard in these rows: its highest place (sequence number and sub-sequence number), its latest arrival, and the number of
-    its rows."""
+    """For each shard in these rows: its highest place (sequence number and sub-sequence number), its latest arrival,
+    and the number of its rows."""
     # A scan gives texts of either of Arrow's types, and they are joined in one type only.
     number: Any = pc.utf8_lpad(rows["sequence_number"].cast(pa.string()), _LONGEST, padding="0")
     # The stubs of pyarrow's functions know no mixture of columns and numbers.

@@ -79,14 +79,14 @@ DAY = "arrival_day"
 """The name of the partition field. pyiceberg changes no schema that has a column of this name."""
 
 AGGREGATES = "headrace.aggregates"
-"""Table property: `unpack` where aggregates of the Kinesis Producer Library are taken apart, unless the settings say otherwise. A table
-without it has aggregates as they came."""
+"""Table property: `unpack` where aggregates of the Kinesis Producer Library are taken apart, unless the settings say
+otherwise. A table without it has aggregates as they came."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """The columns that Headrace gives to a table, with its properties. Each such table is partitioned by the day of `arrival_ts`, and
-    its rows tell the stream, the shard and the number of their record."""
+    """The columns that Headrace gives to a table, with its properties. Each such table is partitioned by the day of
+    `arrival_ts`, and its rows tell the stream, the shard and the number of their record."""
 
     columns: Columns
     no_bounds: tuple[str, ...]
@@ -119,6 +119,7 @@ class TableLayout:
     @property
     def order(self) -> SortOrder:
         """Compaction by other engines follows this order and keeps a shard's rows together, in their order."""
+        # The shard before the number: numbers of different shards say nothing about each other.
         names = ("stream", "stream_epoch", "shard_id", SORT_KEY)
         schema = self.schema
         return SortOrder(
@@ -155,7 +156,8 @@ def unpacks(table: Table, aggregates: Aggregates) -> bool:
 
 
 def missing_properties(present: Mapping[str, str], layout: TableLayout = RECORDS) -> dict[str, str]:
-    """Properties to set: Headrace's own that another tool removed, and the log's length if another tool made it too short.
+    """Properties to set: Headrace's own that another tool removed, and the log's length if another tool made it too
+    short.
 
     Other changed values stay.
     """
@@ -171,9 +173,10 @@ def missing_sort_order(
 ) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
     """The update that gives a table sort order 0, with what has to be true; nothing where the table has it.
 
-    Iceberg's order 0 means unsorted. pyiceberg makes a sorted table without it, and then Iceberg in Java can't sort the table by any
-    other order than the table's. It belongs into the commit of a landing: its requirement on the snapshot makes sure that no
-    two writers add the order, which Java couldn't read. An engine that adds it by itself makes it the table's default, too.
+    Iceberg's order 0 means unsorted. pyiceberg makes a sorted table without it, and then Iceberg in Java can't sort the
+    table by any other order than the table's. It belongs into the commit of a landing: its requirement on the snapshot
+    makes sure that no two writers add the order, which Java couldn't read. An engine that adds it by itself makes it
+    the table's default, too.
     """
     if table.sort_order_by_id(UNSORTED_SORT_ORDER_ID) is not None:
         return (), ()
@@ -184,7 +187,8 @@ def missing_sort_order(
 def missing_parts(
     table: Table, layout: TableLayout = RECORDS, *, aggregates: Aggregates = Aggregates.AUTO
 ) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-    """The update that gives the table the properties that it lacks, with what has to be true; no update where it has all."""
+    """The update that gives the table the properties that it lacks, with what has to be true; no update where it has
+    all."""
     missing = missing_properties(table.properties, layout)
     if layout is RECORDS and aggregates is Aggregates.UNPACK and not unpacks(table, Aggregates.AUTO):
         # The table remembers the choice, also when the setting is left out again.
@@ -195,7 +199,8 @@ def missing_parts(
 
 @contextmanager
 def using_properties_of(table: Table) -> Iterator[None]:
-    """Turn pyiceberg's error about a property that it can't use into a sentence. Another tool may set any property to any text."""
+    """Turn pyiceberg's error about a property that it can't use into a sentence. Another tool may set any property to
+    any text."""
     try:
         yield
     except ValueError as error:

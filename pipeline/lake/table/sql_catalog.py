@@ -1,9 +1,9 @@
 """pyiceberg's SqlCatalog, which reads each metadata file once and copies no snapshots.
 
-pyiceberg's own SqlCatalog reads the table's metadata file at each load, and once more in each commit. It then copies all
-snapshots for each commit, and compares the copies: at 1,500 snapshots that is half of the commit's CPU. A metadata file never
-changes after it was written, so its content is kept by its location. Which file is the newest is looked up in the database
-each time.
+pyiceberg's own SqlCatalog reads the table's metadata file at each load, and once more in each commit. It then copies
+all snapshots for each commit, and compares the copies: at 1,500 snapshots that is half of the commit's CPU. A metadata
+file never changes after it was written, so its content is kept by its location. Which file is the newest is looked up
+in the database each time.
 """
 
 from __future__ import annotations
@@ -62,22 +62,29 @@ class KeepingSqlCatalog(SqlCatalog):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Write the new metadata file, then put its location into the table's row if the row still has the location of `table`.
+        """Write the new metadata file, then put its location into the table's row if the row still has the location of
+        `table`.
 
-        pyiceberg loads the table once more first. Without that, the time in which another writer may come first is half as long.
+        pyiceberg loads the table once more first. Without that, the time in which another writer may come first is half
+        as long.
         """
+        # The requirements hold for the base, and the swap below finds out whether the base still is the newest one: the
+        # two together are the compare-and-swap.
         for requirement in requirements:
             requirement.validate(table.metadata)
         changed = applied(updates, table.metadata, table.metadata_location)
+        # A metadata file that says the same would only make the history longer.
         if changed is table.metadata:
             return _answer(changed, table.metadata_location)
         version = self._parse_metadata_version(table.metadata_location) + 1
         places = load_location_provider(changed.location, changed.properties)
         location = places.new_table_metadata_file_location(version)
-        # overwrite: the name has a new uuid, so that asking whether the file exists would cost two requests for nothing.
+        # overwrite: the name has a new uuid, so that asking whether the file exists would cost two requests for
+        # nothing.
         output = self._load_file_io(changed.properties, location).new_output(location)
         ToOutputFile.table_metadata(changed, output, overwrite=True)
         self._swap(table.name(), table.metadata_location, location)
+        # Kept after the swap only: metadata of a refused commit is no table's.
         return _answer(self._keep(location, changed), location)
 
     def _swap(self, name: Any, old: str, new: str) -> None:
@@ -115,7 +122,8 @@ def _answer(metadata: TableMetadata, location: str) -> CommitTableResponse:
 
 
 def applied(updates: tuple[TableUpdate, ...], base: TableMetadata, location: str) -> TableMetadata:
-    """The metadata after the updates. Parts that didn't change are the base's own objects, because no code changes metadata in place."""
+    """The metadata after the updates. Parts that didn't change are the base's own objects, because no code changes
+    metadata in place."""
     context = _TableMetadataUpdateContext()
     changed = base
     for change in updates:
@@ -137,11 +145,13 @@ def applied(updates: tuple[TableUpdate, ...], base: TableMetadata, location: str
 
 
 def without_snapshots(base: TableMetadata, gone: frozenset[int]) -> TableMetadata:
-    """The metadata without these snapshots. Refused if a ref names one of them, because the ref would have to go as well.
+    """The metadata without these snapshots. Refused if a ref names one of them, because the ref would have to go as
+    well.
 
-    pyiceberg's own removal takes a time that grows with the number of removed snapshots times the number of all snapshots, and takes
-    the parent's id from the children of removed snapshots. As in Iceberg's Java library the parent's id stays here, and the snapshot
-    log begins after the newest removed entry: a log with holes would give wrong answers to queries of former times.
+    pyiceberg's own removal takes a time that grows with the number of removed snapshots times the number of all
+    snapshots, and takes the parent's id from the children of removed snapshots. As in Iceberg's Java library the
+    parent's id stays here, and the snapshot log begins after the newest removed entry: a log with holes would give
+    wrong answers to queries of former times.
     """
     existing = {snapshot.snapshot_id for snapshot in base.snapshots}
     named = {ref.snapshot_id for ref in base.refs.values()}

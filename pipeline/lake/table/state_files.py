@@ -1,4 +1,5 @@
-"""JSON files for positions and ledgers that are too large for a snapshot's summary. The summary has file names and hashes:
+"""JSON files for positions and ledgers that are too large for a snapshot's summary. The summary has file names and
+hashes:
 
     "1:<digest>:<full file>:<its hash>"                               all positions, and this snapshot's ledger
     "1:<digest>:<full file>:<its hash>:<delta file>:<its hash>"       the delta file has what changed since the full file was
@@ -76,8 +77,9 @@ class Pointer:
 
 @dataclass(slots=True)
 class KeptStates:
-    """The states that this process has read or written last, so that it needn't decode ten thousand positions for each commit. It
-    reads the files and compares their hashes all the same: which state is the table's, and whether it is whole, is never taken from here.
+    """The states that this process has read or written last, so that it needn't decode ten thousand positions for each
+    commit. It reads the files and compares their hashes all the same: which state is the table's, and whether it is
+    whole, is never taken from here.
     """
 
     _last: tuple[tuple[Pointer, TiedState], ...] = ()
@@ -105,8 +107,8 @@ class StateFiles:
     """For a file that is gone or damaged."""
 
     def write(self, values: Mapping[str, str], *, of: UUID) -> StateFile:
-        """Store values in a new file. It is called before the commit whose summary names the file: a crash in between leaves an
-        unused file, and never a name without a file. `of`: the table, because several may have one folder.
+        """Store values in a new file. It is called before the commit whose summary names the file: a crash in between
+        leaves an unused file, and never a name without a file. `of`: the table, because several may have one folder.
         """
         body = json.dumps(dict(values), indent=1).encode()
         name = f"{of.hex}-{uuid4().hex}.json"
@@ -137,6 +139,8 @@ class StateFiles:
                 f"the positions of {self.remedy.table} are in the file {path}, and the file is gone: it was deleted, or landing.state was "
                 f"changed. Nothing was committed; set landing.state back, put the file back from a backup, or {self.remedy.way}"
             ) from error
+        # Whoever may write into the folder can change a file. A position that no commit has decided would lose or
+        # double records.
         if hashlib.sha256(body).hexdigest() != file.hash:
             raise ChainBroken(
                 f"the file {path} was changed after it was written: its hash differs from the one in the snapshot. Nothing was "

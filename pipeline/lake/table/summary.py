@@ -1,6 +1,7 @@
 """The entries that Headrace writes into a snapshot's summary, and how they are read again.
 
-Positions and ledger are in the summary where they fit, and else in files that the summary names (`headrace.pipeline.lake.table.state_files`).
+Positions and ledger are in the summary where they fit, and else in files that the summary names
+(`headrace.pipeline.lake.table.state_files`).
 """
 
 from __future__ import annotations
@@ -31,21 +32,25 @@ from headrace.pipeline.lake.table.state_files import Pointer, StateFile, StateFi
 LEDGER = "headrace.ledger"
 RUN = "headrace.run"
 WRITER = "headrace.writer"
-"""Name of the worker or command that committed, for people who look at the table's history. Headrace doesn't read it."""
+"""Name of the worker or command that committed, for people who look at the table's history. Headrace doesn't read
+it."""
 
 APPLICATION = "headrace.application"
-"""The application that committed. By it the leader sees that two applications land one stream in one table, and people see which rows are
-whose (docs/use/operations.md)."""
+"""The application that committed. By it the leader sees that two applications land one stream in one table, and people
+see which rows are whose (docs/use/operations.md)."""
 
 THROUGH = "headrace.valid-through"
-"""Up to when the table has all records of all streams, for people and other programs. Left out where that isn't known."""
+"""Up to when the table has all records of all streams, for people and other programs. Left out where that isn't
+known."""
 THROUGH_OF = "headrace.valid-through.streams"
-"""The same for each stream. The next commit reads it and carries it on: [[ARN, epoch, time], ...]."""
+"""Up to when the table has all records of each stream. The next commit reads it and carries it on: [[ARN, epoch, time],
+...]."""
 
 LIMIT = 64 * 1024
 """The most bytes in a summary. Each commit writes a metadata file that repeats the summaries of all snapshots."""
 _SHARDS = LIMIT // 32
-"""With more shards than this, positions aren't even packed to see whether they fit: they seldom take less than 32 bytes a shard."""
+"""With more shards than this, positions aren't even packed to see whether they fit: they seldom take less than 32 bytes
+a shard."""
 _MOST_TEXT = 500
 """The most characters of an entry that only people read."""
 
@@ -86,6 +91,7 @@ def summary_of(
 
 
 def _inline(positions: Positions, entries: Mapping[str, str]) -> dict[str, str] | None:
+    # Packing ten thousand positions takes longer than the rest of a commit, and they wouldn't fit.
     if len(positions.shards) > _SHARDS:
         return None
     values = {POSITIONS: write_positions(positions), **entries}
@@ -97,12 +103,14 @@ def _written(
 ) -> Pointer:
     """Write a delta against the full file that the base has, or a full file."""
     state = as_full(landing.positions) if base is None else plan_state(base.state, landing)
+    # The full file of the base goes on: only what has changed since is written.
     if base is not None and state.full is base.state.full:
         delta = states.write({POSITIONS: write_delta(state.delta), **values}, of=table)
         pointer = Pointer(base.full, state.digest, delta)
     else:
         full = states.write({POSITIONS: write_full(state.positions), **values}, of=table)
         pointer = Pointer(full, state.digest)
+    # Most likely the next commit of this process builds on this one.
     states.kept.keep(pointer, state)
     return pointer
 
@@ -137,7 +145,8 @@ def _through_in(values: Mapping[str, str]) -> Through:
 
 
 def _restored(pointer: Pointer, states: StateFiles, own: Mapping[str, str]) -> TiedState | None:
-    """The state in the files; None where it hasn't the digest that the pointer names. `own`: what the snapshot's own file has."""
+    """The state in the files; None where it hasn't the digest that the pointer names. `own`: what the snapshot's own
+    file has."""
     full = states.full(pointer.full, own if pointer.delta is None else states.read(pointer.full))
     if (state := states.kept.find(pointer)) is not None:
         return state

@@ -1,4 +1,5 @@
-"""Whether a table without positions is really new to Headrace. Where it isn't, a new origin would land records again (I1)."""
+"""Whether a table without positions is really new to Headrace. Where it isn't, a new origin would land records again
+(I1)."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from headrace.pipeline.lake.table.remedy import OF_THE_LAKE_TABLE, Remedy
 
 
 def check_never_ours(table: Table, current: Known, remedy: Remedy = OF_THE_LAKE_TABLE) -> None:
-    """Raise ChainBroken where Headrace has landed in this table before, or where the table has records that came without
-    positions: a copy that another engine made of Headrace's table looks like this."""
+    """Raise ChainBroken where Headrace has landed in this table before, or where the table has records that came
+    without positions: a copy that another engine made of Headrace's table looks like this."""
     name = ".".join(table.name())
     if (trace := _trace(table, current)) is not None:
         raise ChainBroken(
@@ -28,6 +29,7 @@ def check_never_ours(table: Table, current: Known, remedy: Remedy = OF_THE_LAKE_
 
 
 def _trace(table: Table, current: Known) -> str | None:
+    # Three traces, because other tools may remove each of them.
     if TAG in table.refs():
         return f"the tag {TAG}"
     if MARK in table.properties:

@@ -11,14 +11,11 @@ from headrace.pipeline.core.ledger.accounting import Accounting, read_accounting
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.generation import is_chain, shard_of
 from headrace.pipeline.core.ledger.ledger import Kind
-from headrace.pipeline.core.ledger.live_files import LiveFiles
 from headrace.pipeline.core.ledger.story import Step, Story, counted_ranges
 from headrace.pipeline.core.shards.position import Position, Positions, reaches
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import WrongShape
-from headrace.pipeline.proof.patterns import Pattern
-from headrace.pipeline.proof.spans import CountPlan, FileCount
-from headrace.pipeline.proof.verdict import Told
+from headrace.pipeline.proof.evidence import Evidence
 from headrace.pipeline.windows.window import ReplayWindow
 
 _OUT_OF_ORDER = timedelta(days=1)
@@ -29,44 +26,9 @@ _AT_ONCE = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableLook:
-    """What was read of a typed table, or of its quarantine table."""
+class MadeEvidence(Evidence):
+    """What the checks of a table go by that was made of the lake table, beside its rows and ledgers."""
 
-    name: str
-    story: Story = field(default_factory=Story)
-    positions: Positions = field(default_factory=Positions)
-    live: LiveFiles = field(default_factory=LiveFiles)
-    counts: tuple[FileCount, ...] = ()
-    """The counts of the files that were read."""
-    unchanged: tuple[FileCount, ...] = ()
-    exists: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What was found about ranges whose rows were compared beside those of the plan."""
-
-    ranges: int = 0
-    numbers: tuple[Told, ...] = ()
-    """What is wrong with the number of their rows."""
-    rows: tuple[Told, ...] = ()
-    """The sentences about rows that are there too often."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetEvidence:
-    """What was read of a table, of its quarantine table, and of the lake table's rows for both."""
-
-    table: TableLook
-    aside: TableLook | None
-    """The quarantine table; None for the table of a window."""
-    plan: CountPlan
-    """The plan of the ranges that `source_view` gives."""
-    patterns: tuple[Pattern, ...] = ()
-    """How often each row is in the lake table, in the typed table and in the quarantine table."""
-    source_rows: int = 0
-    """The number of rows in the files of the lake table that were read."""
-    source_files: int = 0
     moved: frozenset[ShardKey] = frozenset()
     """Shards of which a person has set the lake table's position: it may have their rows twice."""
     unpacked: Mapping[ShardKey, tuple[Step, ...]] = field(default_factory=dict)
@@ -78,11 +40,9 @@ class TargetEvidence:
     is_whole: bool = True
     """Whether all ranges were compared, and not only new ones or those of some time."""
     window: ReplayWindow | None = None
-    judged: Judged = Judged()
-    forgotten: str = ""
 
 
-def rows_not_parsed(evidence: TargetEvidence) -> int:
+def rows_not_parsed(evidence: MadeEvidence) -> int:
     """Rows of the lake table's ranges that the typed table hasn't reached the end of."""
     return sum(
         step.range.rows
@@ -101,6 +61,7 @@ def cut_shards(landed: Story, positions: Positions) -> tuple[frozenset[ShardKey]
     for key, steps in landed.steps.items():
         position = positions.of(key)
         if position is not None and any(_is_inside(position, step) for step in steps):
+            # In groups, because each group's ranges are in memory one by one.
             ranges += (count := counted_ranges(steps))
             if ranges > _AT_ONCE:
                 groups.append(set())
@@ -179,21 +140,3 @@ def _as_in_source(step: Step) -> Step:
         return replace(step, range=replace(step.range, rows=0))
     account = accounting_of(step)
     return step if account is None else replace(step, range=replace(step.range, rows=account.rows))
-
-
-def unsettled_steps(story: Story, quarantine: Positions) -> tuple[tuple[Step, ...], tuple[ShardKey, ...]]:
-    """Ranges of a typed table up to which its quarantine table hasn't come yet, and the shards of which the quarantine
-    table stands where no range of the typed table ends."""
-    late: list[Step] = []
-    lost: list[ShardKey] = []
-    for key, steps in story.steps.items():
-        position = quarantine.of(key)
-        ends = [
-            i
-            for i, step in enumerate(steps)
-            if position is not None and step.range.upto.token == position.token
-        ]
-        late += steps[ends[-1] + 1 :] if ends else steps
-        if position is not None and not ends:
-            lost.append(key)
-    return tuple(late), tuple(lost)

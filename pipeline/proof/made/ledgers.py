@@ -8,25 +8,11 @@ from headrace.pipeline.core.ledger.generation import is_chain, shard_of
 from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.ledger.story import Step, Story
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.proof.chains import broken_chains, ranges_without_rows, wrong_positions
-from headrace.pipeline.proof.made.evidence import (
-    TableLook,
-    TargetEvidence,
-    accounting_of,
-    unsettled_steps,
-)
+from headrace.pipeline.proof.evidence import TableLook, unsettled_steps
+from headrace.pipeline.proof.made.evidence import MadeEvidence, accounting_of
 from headrace.pipeline.proof.verdict import Told, Unproved, Wrong
 from headrace.pipeline.windows.copy_plan import is_done
 from headrace.pipeline.windows.window import ReplayWindow
-
-
-def wrong_chains(look: TableLook) -> Iterator[Told]:
-    """What is wrong with the chains and positions of one table."""
-    if not look.exists:
-        yield Wrong(f"the table {look.name} doesn't exist")
-    yield from broken_chains(look.story)
-    yield from wrong_positions(look.story, look.positions)
-    yield from ranges_without_rows(look.story)
 
 
 def ranges_outside(window: ReplayWindow, table: TableLook) -> Iterator[Told]:
@@ -85,7 +71,8 @@ def wrong_accounts(story: Story) -> Iterator[Wrong]:
 
 
 def wrong_replacements(story: Story) -> Iterator[Wrong]:
-    """The replacements whose commit didn't raise the generation of the shard, and those that count older rows in a way that can't be."""
+    """The replacements whose commit didn't raise the generation of the shard, and those that count older rows in a way
+    that can't be."""
     # By the snapshot, too: only a generation that the same commit has raised refuses a second replacement.
     raised = {
         (step.snapshot, shard_of(key))
@@ -108,7 +95,7 @@ def wrong_replacements(story: Story) -> Iterator[Wrong]:
             )
 
 
-def wrong_settlings(evidence: TargetEvidence) -> Iterator[Wrong]:
+def wrong_settlings(evidence: MadeEvidence) -> Iterator[Wrong]:
     """Ranges of the quarantine table that have another number of rows than the typed table's ledger has set aside."""
     # Of a lost ledger nothing tells how many rows it had set aside.
     if evidence.aside is None or evidence.table.story.lost:
@@ -139,4 +126,5 @@ def _settled(decided: Sequence[Step], steps: Iterable[Step]) -> Iterator[tuple[S
             continue
         accounts = (accounting_of(decision) for decision in decided[start : place + 1])
         yield step, sum(account.quarantined for account in accounts if account is not None), stated
+        # From here on both tables' ranges begin anew, so that a difference is told once.
         start, stated = place + 1, 0

@@ -15,11 +15,11 @@ from headrace.pipeline.core.ledger.story import Step
 from headrace.pipeline.core.shards.sort_texts import order_text
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.proof.made.evidence import TargetEvidence, accounting_of
+from headrace.pipeline.proof.made.evidence import MadeEvidence, accounting_of
 from headrace.pipeline.proof.verdict import Unproved
 
 
-def never_parsed(evidence: TargetEvidence) -> Iterator[Unproved]:
+def never_parsed(evidence: MadeEvidence) -> Iterator[Unproved]:
     """One sentence for each shard. Shards of which the ledgers don't tell how many rows the lake table had are left
     out."""
     # The table of a window parses nothing, and where ledgers are lost the sums tell nothing.
@@ -36,7 +36,7 @@ def never_parsed(evidence: TargetEvidence) -> Iterator[Unproved]:
                 )
 
 
-def _is_unclear(key: ShardKey, evidence: TargetEvidence) -> bool:
+def _is_unclear(key: ShardKey, evidence: MadeEvidence) -> bool:
     return key in evidence.moved or bool(evidence.unpacked.get(key) or evidence.landed.derived.get(key))
 
 
@@ -47,6 +47,7 @@ def _missing(landed: Sequence[Step], parsed: Sequence[Step]) -> Iterator[int]:
     before_landed = before_parsed = rows = 0
     for step in parsed:
         account = accounting_of(step)
+        # A shard with rows of another origin can't be added up.
         if step.range.kind is not Kind.PARSED or account is None:
             return
         rows += account.rows

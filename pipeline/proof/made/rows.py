@@ -19,8 +19,10 @@ from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.ledger.story import Step, Story
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.proof.made.evidence import TargetEvidence, accounting_of
+from headrace.pipeline.proof.evidence import Compared, RedrivenRows
+from headrace.pipeline.proof.made.evidence import MadeEvidence, accounting_of
 from headrace.pipeline.proof.patterns import Pattern, by_span
+from headrace.pipeline.proof.rounds import cluster_place
 from headrace.pipeline.proof.spans import Cluster, CountPlan, high_of, low_of, spans_of
 from headrace.pipeline.proof.verdict import Told, Unproved, Wrong
 
@@ -73,52 +75,59 @@ def _redriven(story: Story, key: ShardKey, *, since: int) -> _Numbers:
     return stated_numbers(step for step in story.steps.get(chain_of(key), ()) if step.sequence > since)
 
 
-Totals = dict[ShardKey, tuple[_Numbers, _Numbers]]
-"""For shards with redrives: the rows that the ledger states without them, and those that were counted."""
+def compared_rows(evidence: MadeEvidence, plan: CountPlan, patterns: tuple[Pattern, ...]) -> Compared:
+    """What the rows of the plan's ranges say. `plan`: that of the ranges that `source_view` gives. `patterns`: how
+    often each row is in the lake table, in the table that was made of it and in the quarantine table."""
+    redriven: dict[ShardKey, RedrivenRows] = {}
+    numbers = _wrong_numbers(evidence, plan, by_span(patterns), redriven)
+    return Compared(
+        ranges=len(plan.clusters),
+        numbers=tuple((cluster_place(cluster, plan), statement) for cluster, statement in numbers),
+        rows=tuple(_wrong_rows(evidence, plan, patterns)),
+        redriven=redriven,
+    )
 
 
-def wrong_numbers(evidence: TargetEvidence) -> Iterator[Told]:
-    """What is wrong with the numbers of rows, of each range and of the shards with redrives."""
-    totals: Totals = {}
-    yield from (statement for _, statement in cluster_numbers(evidence, totals))
-    yield from wrong_totals(evidence, totals)
-
-
-def cluster_numbers(evidence: TargetEvidence, totals: Totals) -> Iterator[tuple[Cluster, Told]]:
-    """What is wrong with the ranges of the plan; `totals` gets their rows."""
-    story, patterns = evidence.table.story, by_span(evidence.patterns)
+def _wrong_numbers(
+    evidence: MadeEvidence,
+    plan: CountPlan,
+    patterns: Mapping[tuple[int, int], Sequence[Pattern]],
+    redriven: dict[ShardKey, RedrivenRows],
+) -> Iterator[tuple[Cluster, Told]]:
+    """What is wrong with the number of rows of each range. `redriven` gets the rows of shards with redrives."""
+    story = evidence.table.story
     redrives = {shard_of(step.range.key) for step in story.all() if step.range.kind is Kind.REDRIVEN}
     apart = {key: _Apart.of(steps) for key, steps in evidence.unpacked.items()}
-    for cluster in evidence.plan.clusters:
+    for cluster in plan.clusters:
         key = cluster.steps[0].range.key
         # The steps of the plan have the rows of the lake table; the text of the ledger is unchanged.
         stated, actual = stated_numbers(cluster.steps), _counted(cluster, patterns)
         since = min(step.sequence for step in cluster.steps)
         moved = _redriven(story, key, since=since) if key in redrives else _Numbers()
+        more = actual.rows - stated.rows
         if _is_off(stated, actual, moved):
             yield cluster, Wrong(_miscount(evidence, cluster, stated, actual, moved))
-        elif 0 < actual.rows - stated.rows <= (apart[key].most(cluster) if key in apart else 0):
+        elif 0 < more <= (apart[key].most(cluster) if key in apart else 0):
             # What a replacement since has parsed of them is in the tables, or was dropped for a reason.
-            if actual.rows - actual.parsed - actual.aside > _may_be_dropped(cluster, evidence.plan):
-                yield (
-                    cluster,
-                    Unproved(
-                        f"{_named(cluster)}: aggregates of this range were taken apart in the lake table, "
-                        f"which has {actual.rows - stated.rows:,} rows more "
-                        f"since, and {evidence.table.name} still has what was made of them as a whole: {_ANEW}"
-                    ),
-                )
-        elif actual.rows != stated.rows and not (_may_lack(cluster) and actual.rows < stated.rows):
+            if actual.rows - actual.parsed - actual.aside > _may_be_dropped(cluster, plan):
+                yield cluster, Unproved(_taken_apart(evidence, cluster, more))
+        elif more and not (_may_lack(cluster) and more < 0):
             sentence = (
                 f"{_named(cluster)}: the lake table had {counted(stated.rows, 'row')} "
                 f"of this range when they were parsed, and has {actual.rows:,} now"
             )
             yield cluster, Unproved(sentence) if key in evidence.moved else Wrong(sentence)
         if key in redrives:
-            sums = totals.setdefault(key, (_Numbers(), _Numbers()))
-            for total, numbers in zip(sums, (stated, actual), strict=True):
-                total.parsed += numbers.parsed
-                total.aside += numbers.aside
+            rows = RedrivenRows(stated.parsed, stated.aside, actual.parsed, actual.aside)
+            redriven[key] = redriven[key] + rows if key in redriven else rows
+
+
+def _taken_apart(evidence: MadeEvidence, cluster: Cluster, more: int) -> str:
+    return (
+        f"{_named(cluster)}: aggregates of this range were taken apart in the lake table, "
+        f"which has {more:,} rows more since, "
+        f"and {evidence.table.name} still has what was made of them as a whole: {_ANEW}"
+    )
 
 
 _ANEW = "`headrace window create --replace` makes its rows anew; a window's own table is copied anew by a new window"
@@ -154,6 +163,7 @@ def _may_be_dropped(cluster: Cluster, plan: CountPlan) -> int:
     any of the rows."""
     ends = plan.spans[cluster.shard].ends
     newest: dict[int, Step] = {}
+    # In the order of commits, so that the last one that decided about a span is the one that counts.
     for step in sorted(cluster.steps, key=lambda step: step.sequence):
         newest |= dict.fromkeys(spans_of(ends, step), step)
     accounts = (accounting_of(step) for step in set(newest.values()))
@@ -186,7 +196,7 @@ def _times(pattern: Pattern) -> tuple[int, int, int]:
 
 
 def _miscount(
-    evidence: TargetEvidence, cluster: Cluster, stated: _Numbers, actual: _Numbers, moved: _Numbers
+    evidence: MadeEvidence, cluster: Cluster, stated: _Numbers, actual: _Numbers, moved: _Numbers
 ) -> str:
     # A row that was dropped for a reason is in neither table either, so that the missing ones can't be told apart.
     missing = (
@@ -214,20 +224,20 @@ def _snapshots(replays: Sequence[Step]) -> str:
     return f"{', '.join(snapshots[:3])}{f' and {len(snapshots) - 3:,} more' if snapshots[3:] else ''}"
 
 
-def wrong_totals(evidence: TargetEvidence, totals: Totals) -> Iterator[Wrong]:
+def wrong_totals(evidence: MadeEvidence) -> Iterator[Wrong]:
     """The shards of which redrives have moved another number of rows than their ledgers state."""
     story = evidence.table.story
     # A redrive moves old rows: their numbers add up only where all rows of the shard were counted.
     if not evidence.is_whole or story.lost:
         return
-    for key, (stated, actual) in totals.items():
+    for key, rows in evidence.compared.redriven.items():
         moved = _redriven(story, key, since=-1)
-        parsed, aside = stated.parsed + moved.parsed, stated.aside + moved.aside
-        if (actual.parsed, actual.aside) != (parsed, aside):
+        parsed, aside = rows.stated_parsed + moved.parsed, rows.stated_aside + moved.aside
+        if (rows.parsed, rows.aside) != (parsed, aside):
             yield Wrong(
                 f"{key}: with its redrives the ledger states {parsed:,} rows in the "
-                f"typed table and {aside:,} in quarantine, and {actual.parsed:,} and "
-                f"{actual.aside:,} are there"
+                f"typed table and {aside:,} in quarantine, and {rows.parsed:,} and "
+                f"{rows.aside:,} are there"
             )
 
 
@@ -237,17 +247,14 @@ def _may_lack(cluster: Cluster) -> bool:
     return cluster.is_dropped or any(step.range.kind is Kind.READ for step in cluster.steps)
 
 
-def wrong_rows(evidence: TargetEvidence) -> Iterator[Wrong]:
+def _wrong_rows(evidence: MadeEvidence, plan: CountPlan, patterns: Iterable[Pattern]) -> Iterator[Wrong]:
     """Rows that are there more often than in the lake table."""
     aside = "" if evidence.aside is None else evidence.aside.name
     dropped = {
-        (cluster.shard, span)
-        for cluster in evidence.plan.clusters
-        if _may_lack(cluster)
-        for span in cluster.spans
+        (cluster.shard, span) for cluster in plan.clusters if _may_lack(cluster) for span in cluster.spans
     }
-    replays = _replays_by_span(evidence.plan)
-    for pattern in evidence.patterns:
+    replays = _replays_by_span(plan)
+    for pattern in patterns:
         rows, parsed, set_aside = _times(pattern)
         may_lack = (pattern.shard, pattern.span) in dropped
         # Where the lake table may lack a row, the one that was made of it may stay.
@@ -259,7 +266,7 @@ def wrong_rows(evidence: TargetEvidence) -> Iterator[Wrong]:
             where = f"{parsed + set_aside} times in {evidence.table.name if parsed else aside}"
         else:
             where = f"in {evidence.table.name if parsed else aside} and not in the lake table"
-        of = evidence.plan.spans[pattern.shard]
+        of = plan.spans[pattern.shard]
         names = ", ".join(pattern.first)
         more = f" and {pattern.keys - len(pattern.first):,} more" if pattern.keys > len(pattern.first) else ""
         generations = replays.get((pattern.shard, pattern.span))

@@ -33,7 +33,7 @@ class TargetRows:
         alike = patterns_by_sums(plan, counts[0], counts[1:])
         scope = comparing(plan, besides=alike)
         paths = [_with_parts(count, scope) for count in counts]
-        compared = () if scope.is_empty else self.ports.comparer.compare(paths, scope)
+        compared = () if scope.is_empty else self.ports.compare(paths, scope)
         return (*(pattern for span_patterns in alike.values() for pattern in span_patterns), *compared)
 
 

@@ -38,14 +38,13 @@ class Shadowing:
 
     def run(self, window: Window = ALL) -> Shadow:
         look = self.table.look()
+        # Before Spark starts: a stream that isn't there needs no job.
         stream = compared_stream(look.state.positions.streams(), self.stream)
         entries = self.lineage.entries(RangeFilter(stream=stream.name, upto=look.sequence))
         plan = plan_shadow(story_of(entries), stream, window)
         # After the look: what the other side has read meanwhile lies after the positions, and isn't compared.
         other_side = self.other_side(stream)
-        paths = other_side.paths()
-        other_side.check_columns(paths)
-        counts = other_side.count(paths, plan.spans)
+        counts = other_side.count(plan.spans)
         scope = comparing(plan)
         # Rows of a file that can't be read would be told as missing, each by itself.
         can_compare = not scope.is_empty and not any(count.error for count in counts)
@@ -55,7 +54,7 @@ class Shadowing:
                 name=other_side.name,
                 snapshot=look.state.snapshot,
                 plan=plan,
-                patterns=other_side.compare(own_paths, paths, scope) if can_compare else None,
+                patterns=other_side.compare((own_paths, other_side.paths), scope) if can_compare else None,
                 other=counts,
                 payloads=other_side.has_payloads,
             )

@@ -111,6 +111,7 @@ def plan_shadow(story: Story, stream: StreamId, window: Window = ALL) -> CountPl
     """Which ranges are compared: all landed ones of the stream, also those without rows and recorded gaps."""
     steps: dict[object, tuple[Step, ...]] = {}
     for key in story.keys:
+        # Other lives of the stream have shards of the same names, and other records.
         if key.stream == stream:
             steps[key] = tuple(
                 _with_a_row(step) for step in story.of(key) if step.range.kind not in _NOT_READ_HERE

@@ -75,7 +75,7 @@ class AvroDecoder:
 
         def in_columns(payloads: list[bytes]) -> tuple[pa.Array[Any], Any]:
             lanes = Payloads(payloads, header)
-            rows = record.read(lanes, np.arange(len(payloads)))
+            rows = record(lanes, np.arange(len(payloads)))
             return rows, lanes.is_left | (lanes.place != lanes.end)
 
         a_byte = AvroValues(schema, named).limit(self.most_values).a_byte
@@ -112,8 +112,8 @@ class AvroDecoder:
 
 @dataclass(frozen=True, slots=True)
 class RegistryAvroDecoder:
-    """Avro after the header of a registry. The schema that the header names wrote the payload; `reader` gives the columns, as Avro resolves
-    one schema to another."""
+    """Avro after the header of a registry. The schema that the header names wrote the payload; `reader` gives the
+    columns, as Avro resolves one schema to another."""
 
     reader: AvroDecoder
     header: Header
@@ -163,7 +163,8 @@ class RegistryAvroDecoder:
 
 
 def schemas_in(folder: str, target: str, setting: str = "`schemas`") -> dict[str, str]:
-    """The schemas of a registry, each from a file that is named for its id. `setting`: what messages call the setting that names the folder."""
+    """The schemas of a registry, each from a file that is named for its id. `setting`: what messages call the setting
+    that names the folder."""
     try:
         files = sorted(Path(folder).glob("*.avsc"))
         found = {file.stem.lower(): file.read_text(encoding="utf-8") for file in files}
@@ -215,7 +216,8 @@ def _resolving(writer: Any, named: Mapping[str, Any], reader: Any) -> Callable[[
 
 
 def _check_writer(schema: Any, named: Mapping[str, Any]) -> None:
-    """A writer's schema may have what no column can have, where the reader's leaves it out. Items that take no bytes are still refused."""
+    """A writer's schema may have what no column can have, where the reader's leaves it out. Items that take no bytes
+    are still refused."""
     match schema:
         case list():
             for each in schema:
@@ -234,7 +236,8 @@ def _check_writer(schema: Any, named: Mapping[str, Any]) -> None:
 
 
 def _takes_bytes(schema: Any, named: Mapping[str, Any], above: tuple[str, ...] = ()) -> bool:
-    """Whether each value takes a byte or more. A record that contains itself does so by a union or an array, which takes one."""
+    """Whether each value takes a byte or more. A record that contains itself does so by a union or an array, which
+    takes one."""
     match schema:
         case str() if schema in named:
             return schema in above or _takes_bytes(named[schema], named, (*above, schema))

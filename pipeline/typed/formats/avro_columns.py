@@ -1,6 +1,7 @@
 """Avro payloads as columns: each part of a schema reads the same field of many payloads at once (`lanes`).
 
-What isn't as nearly all payloads are is left to the library: lists and maps that are much longer than others, and all that isn't as the schema says.
+What isn't as nearly all payloads are is left to the library: lists and maps that are much longer than others, and all
+that isn't as the schema says.
 """
 
 from __future__ import annotations
@@ -41,11 +42,12 @@ class _Whole:
     high: int | None = None
     times: int = 1
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.signed(lanes)
         if self.low is not None:
             are_wrong = (numbers < self.low) | (numbers > self.high)
             payloads.leave(lanes, are_wrong)
+            # Any number that fits will do: the lane is left, and the library reads it anew.
             numbers[are_wrong] = 0
         kind = pa.int32() if pa.types.is_date(self.arrow) else self.arrow
         return pa.array(numbers * self.times).cast(kind).cast(self.arrow)
@@ -55,7 +57,7 @@ class _Whole:
 class _Boolean:
     arrow: pa.DataType
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.blocks(lanes, 1)[:, 0]
         payloads.leave(lanes, numbers > 1)
         return pa.array(numbers == 1)
@@ -67,7 +69,7 @@ class _Bytes:
     size: int | None = None
     """The bytes of each value; None where its size comes first."""
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         fixed = self.size
         sizes = payloads.signed(lanes) if fixed is None else np.full(len(lanes), fixed, np.int64)
         return texts_or_bytes(payloads, lanes, sizes, self.arrow)
@@ -78,7 +80,7 @@ class _Symbols:
     arrow: pa.DataType
     names: Values
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.signed(lanes)
         are_wrong = (numbers < 0) | (numbers >= len(self.names))
         return names_at(payloads, lanes, numbers, are_wrong, self.names).cast(self.arrow)
@@ -91,13 +93,14 @@ class _Decimals:
     scale: int
     size: int | None = None
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         fixed = self.size
         sizes = payloads.signed(lanes) if fixed is None else np.full(len(lanes), fixed, np.int64)
         are_wrong = (sizes < 1) | (sizes > _WIDEST)
         payloads.leave(lanes, are_wrong)
         sizes[are_wrong] = 0
         starts = payloads.step(lanes, sizes)
+        # Avro writes as few bytes as a number needs, and its first bit is the sign.
         fill = np.where(payloads.data[starts] >= 0x80, 0xFF, 0).astype(np.uint8)
         fill[sizes == 0] = 0
         # Arrow has the lowest byte first.
@@ -107,6 +110,7 @@ class _Decimals:
             rows[:, place] = np.where(is_its, payloads.data[starts + np.maximum(sizes - 1 - place, 0)], fill)
         kind = pa.decimal128(38, self.scale)
         values: Any = pa.Array.from_buffers(kind, len(lanes), [None, pa.py_buffer(rows.tobytes())])
+        # The bytes may hold more digits than the schema allows.
         most = pa.scalar((10**self.precision - 1), pa.decimal128(38, 0)).as_py().scaleb(-self.scale)
         fits: Any = pc.and_(
             pc.less_equal(values, pa.scalar(most, kind)), pc.greater_equal(values, pa.scalar(-most, kind))
@@ -122,31 +126,33 @@ class _Optional:
     null: int
     """The place of null in the union."""
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.signed(lanes)
+        # The number of a union's branch comes first, and a damaged payload may name one that isn't there.
         payloads.leave(lanes, (numbers != 0) & (numbers != 1))
         is_there = numbers == 1 - self.null
         holders = lanes[is_there]
         if len(holders) == len(lanes):
-            return self.part.read(payloads, lanes)
+            return self.part(payloads, lanes)
         if not len(holders):
             return pa.array([None] * len(lanes), self.arrow)
         places = np.cumsum(is_there) - 1
-        return self.part.read(payloads, holders).take(pa.array(places, mask=~is_there))
+        return self.part(payloads, holders).take(pa.array(places, mask=~is_there))
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """How records of Avro become a struct.
 
-    `parts`: the fields in the order in which they were written, each with its place among the columns; None where it isn't one.
+    `parts`: the fields in the order in which they were written, each with its place among the columns; None where it
+    isn't one.
     """
 
     arrow: Any
     parts: Sequence[tuple[SchemaPart, int]]
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
-        values_by_place = {place: part.read(payloads, lanes) for part, place in self.parts}
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
+        values_by_place = {place: part(payloads, lanes) for part, place in self.parts}
         arrays = [
             values_by_place[place] if place in values_by_place else pa.nulls(len(lanes), column.type)
             for place, column in enumerate(self.arrow)
@@ -159,7 +165,7 @@ class _Items:
     arrow: Any
     part: SchemaPart
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         owners, items = [np.zeros(0, np.int64)], [pa.array([], self.arrow.value_type)]
         lengths = np.zeros(len(lanes), np.int64)
         left = np.zeros(len(lanes), np.int64)
@@ -174,7 +180,7 @@ class _Items:
                 break
             if len(open_ones):
                 owners.append(open_ones)
-                items.append(self.part.read(payloads, lanes[open_ones]))
+                items.append(self.part(payloads, lanes[open_ones]))
                 left[open_ones] -= 1
                 lengths[open_ones] += 1
                 open_ones = open_ones[~payloads.is_left[lanes[open_ones]]]
@@ -202,14 +208,14 @@ class _Map:
     arrow: Any
     entries: _Items
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
-        return as_map(payloads, lanes, self.entries.read(payloads, lanes), self.arrow)
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
+        return as_map(payloads, lanes, self.entries(payloads, lanes), self.arrow)
 
 
 def record_part(schema: Any, named: Mapping[str, Any], columns: Sequence[pa.Field[Any]]) -> Record:
     """Raises NotInLanes. `columns`: those of the table's files."""
     places = {column.name: place for place, column in enumerate(columns)}
-    parts = []
+    parts: list[tuple[SchemaPart, int]] = []
     for field in schema["fields"]:
         if field["name"] not in places:
             raise NotInLanes
@@ -233,8 +239,8 @@ def _part(schema: Any, named: Mapping[str, Any], arrow: Any) -> SchemaPart:
             return _Items(arrow, _part(items, named, arrow.value_type))
         case {"type": "map", "values": values}:
             lists = entries_type(arrow)
-            parts = [(_Bytes(arrow.key_type), 0), (_part(values, named, arrow.item_type), 1)]
-            return _Map(arrow, _Items(lists, Record(lists.value_type, parts)))
+            key, value = _Bytes(arrow.key_type), _part(values, named, arrow.item_type)
+            return _Map(arrow, _Items(lists, Record(lists.value_type, [(key, 0), (value, 1)])))
         case {"type": dict() | list() as inner}:
             return _part(inner, named, arrow)
         case {"type": str() as name} if name in named:

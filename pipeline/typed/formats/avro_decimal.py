@@ -1,7 +1,8 @@
 """Decimals of Avro payloads. One that has more digits than its type is refused before its digits are made.
 
-An Avro decimal is a whole number in bytes, as many as its payload has. Python makes decimal digits of it in a time that grows with the square of
-the bytes: two minutes for a megabyte. fastavro makes them before it looks at the type's precision.
+An Avro decimal is a whole number in bytes, as many as its payload has. Python makes decimal digits of it in a time that
+grows with the square of the bytes: two minutes for a megabyte. fastavro makes them before it looks at the type's
+precision.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ _DECIMAL, _BOUNDED = "decimal", "headrace-decimal"
 
 
 def bounded(schema: Any) -> Any:
-    """The schema, before fastavro parses it, with decimals that are read by this module. Other code that uses fastavro in the same process keeps
-    fastavro's own."""
+    """The schema, before fastavro parses it, with decimals that are read by this module. Other code that uses fastavro
+    in the same process keeps fastavro's own."""
     from fastavro.read import LOGICAL_READERS
 
     for kind in ("bytes", "fixed"):

@@ -1,6 +1,7 @@
 """How many values an Avro payload makes, counted in its bytes before any value is made.
 
-A list of Avro tells the number of its items before the items, so that a payload of a billion small items is refused at once.
+A list of Avro tells the number of its items before the items, so that a payload of a billion small items is refused at
+once.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class _CutOff(Exception):
 class AvroValues:
     """How many values a payload of this schema can make at most.
 
-    `schema`: by which the payloads are written, as fastavro has parsed it, with its named types. `reader`: the named types of the schema to
-    which they are brought.
+    `schema`: by which the payloads are written, as fastavro has parsed it, with its named types. `reader`: the named
+    types of the schema to which they are brought.
     """
 
     schema: Any
@@ -61,7 +62,8 @@ class AvroValues:
         return [each for each in self.named.values() if contains_itself(each, self.named)]
 
     def more_of(self, record: Mapping[str, Any]) -> int:
-        """The most values that the reader's schema adds to a record of the writer's: defaults of fields that the writer doesn't know."""
+        """The most values that the reader's schema adds to a record of the writer's: defaults of fields that the writer
+        doesn't know."""
         return self._more.get(record["name"], 0)
 
     @cached_property
@@ -118,7 +120,8 @@ def _of_many(item: _Bound, key: int) -> _Bound:
 
 
 def _is_same(writer: Mapping[str, Any], reader: Mapping[str, Any]) -> bool:
-    """Whether the reader's record may take a record of the writer's: fastavro compares names without their namespaces."""
+    """Whether the reader's record may take a record of the writer's: fastavro compares names without their
+    namespaces."""
     plain = writer["name"].rpartition(".")[2]
     aliases = {each.rpartition(".")[2] for each in reader.get("aliases", ())}
     return reader["type"] in _RECORDS and plain in {reader["name"].rpartition(".")[2], *aliases}

@@ -12,7 +12,8 @@ Payloads = Sequence[bytes | None]
 Reasons = list[str | None]
 """Why payloads can't be rows, in words for the quarantine table; None where nothing is wrong."""
 Read = Callable[[Payloads], Iterator[tuple["pa.Array[Any]", Reasons]]]
-"""From payloads to their rows, in their order: arrays that together are as long as the payloads. A row with a reason is null."""
+"""From payloads to their rows, in their order: arrays that together are as long as the payloads. A row with a reason is
+null."""
 
 
 class Decoder(Protocol):

@@ -1,4 +1,5 @@
-"""Payloads that producers compressed, as they were before. Inflation stops at a limit, so that no payload takes more memory than that."""
+"""Payloads that producers compressed, as they were before. Inflation stops at a limit, so that no payload takes more
+memory than that."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ _AT_ONCE = 1024 * 1024
 _FEW = 1000
 """Payloads that are copied out of Arrow at once."""
 _FIRST_PIECE = 4 * 1024
-"""Bytes of a stream of zlib that are given to it first. It copies what follows its end, so that a payload of very many streams would be copied as
-often. Each further piece of the same stream is twice as long."""
+"""Bytes of a stream of zlib that are given to it first. It copies what follows its end, so that a payload of very many
+streams would be copied as often. Each further piece of the same stream is twice as long."""
 _BATCH = 16 * 1024 * 1024
 """Inflated bytes that are held at once, with one payload more."""
 
@@ -41,7 +42,8 @@ class CantInflate(Exception):
 
 
 def inflated(rows: pa.Table, how: Inflation | None) -> Iterator[pa.Table]:
-    """The rows with inflated payloads in `data`, and in `landed` the payload as it is in the lake table where that is another one.
+    """The rows with inflated payloads in `data`, and in `landed` the payload as it is in the lake table where that is
+    another one.
 
     A payload that can't be inflated stays as it is, and `decode_error` has the reason.
     """
@@ -148,8 +150,8 @@ def _unzstd(payload: bytes, limit: int) -> bytes | None:
             try:
                 return bytes(pa.Codec("zstd").decompress(payload, told, asbytes=True))
             except OSError:
-                # The size is that of the first frame, and there are several frames, or one is damaged: the stream below reads all of them, and
-                # names the damage.
+                # The size is that of the first frame, and there are several frames, or one is damaged: the stream below
+                # reads all of them, and names the damage.
                 pass
         return _streamed(payload, limit)
     except OSError as error:

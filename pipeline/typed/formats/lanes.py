@@ -1,13 +1,14 @@
 """Many payloads of Avro or Protobuf side by side: each is a lane, and one step reads the same field of all of them.
 
-A lane with something that isn't as the schema says, or that the columns can't hold, is left: it goes on with values that nobody uses.
+A lane with something that isn't as the schema says, or that the columns can't hold, is left: it goes on with values
+that nobody uses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,8 @@ _LONGEST = 10
 """The most bytes of a number: the last one has a single bit."""
 
 FEWEST = 256
-"""Lanes that are worth a step of their own: fewer, such as those with more items in a list than others, are left to the library."""
+"""Lanes that are worth a step of their own: fewer, such as those with more items in a list than others, are left to the
+library."""
 _LAST_SHIFT = 63
 Lanes = Any
 """Places of lanes, as an array of numpy's."""
@@ -31,13 +33,6 @@ class NotInLanes(Exception):
     """The schema has a part that only the library reads."""
 
 
-class SchemaPart(Protocol):
-    """A part of a schema."""
-
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
-        """Read a value for each lane."""
-
-
 class Payloads:
     def __init__(self, payloads: Sequence[bytes], header: bytes) -> None:
         content = b"".join([*payloads, _PADDING])
@@ -47,6 +42,7 @@ class Payloads:
         self.is_left = self.place > self.end
         if header:
             self.is_left |= [not payload.startswith(header) for payload in payloads]
+        # A payload that is shorter than the header has nothing to read, and none of its neighbour's bytes.
         np.minimum(self.place, self.end, out=self.place)
 
     def leave(self, lanes: Lanes, are_wrong: Any) -> None:
@@ -58,6 +54,7 @@ class Payloads:
         are_wrong = (sizes < 0) | (sizes > self.end[lanes] - place)
         if are_wrong.any():
             self.leave(lanes, are_wrong)
+            # The lane stands still from here on, so that a hostile size leads nowhere.
             sizes[are_wrong] = 0
         self.place[lanes] = place + sizes
         return place
@@ -78,11 +75,13 @@ class Payloads:
             if not len(longer):
                 break
             byte = self.data[place[longer] + shift // 7]
+            # The tenth byte has room for one bit of 64: more of them would be lost silently.
             if shift == _LAST_SHIFT:
                 self.leave(lanes, longer[byte > 1])
             numbers[longer] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
             sizes[longer] += 1
             longer = longer[byte >= 0x80]
+        # No number is this long, so that the payload is damaged or of another format.
         if len(longer):
             self.is_left[lanes[longer]] = True
         self.step(lanes, sizes)
@@ -103,6 +102,10 @@ class Payloads:
         return np.ascontiguousarray(self.data[starts[:, None] + np.arange(size)])
 
 
+SchemaPart = Callable[[Payloads, Lanes], Values]
+"""Reads one part of a schema: as many values as lanes."""
+
+
 @dataclass(frozen=True, slots=True)
 class FixedNumbers:
     """Numbers of a fixed width, in the byte order of the format."""
@@ -111,7 +114,7 @@ class FixedNumbers:
     form: str
     """The type of the numbers, as numpy names it."""
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.blocks(lanes, int(self.form[-1])).view(self.form)[:, 0]
         return pa.array(numbers).cast(self.arrow)
 

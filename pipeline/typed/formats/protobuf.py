@@ -1,4 +1,5 @@
-"""Protobuf payloads by a compiled set of descriptors (`protoc --include_imports --descriptor_set_out`) and the name of a message."""
+"""Protobuf payloads by a compiled set of descriptors (`protoc --include_imports --descriptor_set_out`) and the name of
+a message."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ class ProtobufDecoder:
 
         def in_columns(payloads: list[bytes]) -> tuple[pa.Array[Any], Any]:
             lanes = Payloads(payloads, b"")
-            rows = message.read(lanes, np.arange(len(payloads)))
+            rows = message(lanes, np.arange(len(payloads)))
             return rows, lanes.is_left | (lanes.place != lanes.end)
 
         a_byte = limit_of(descriptor, {_TIMESTAMP, *_WRAPPED}, self.most_values).a_byte
@@ -121,8 +122,8 @@ class ProtobufDecoder:
 
 
 def _indexes(descriptor: Descriptor) -> set[tuple[int, ...]]:
-    """The places of a message in its file, from the outermost message to it. Some serializers count the messages that Protobuf makes for maps,
-    and others don't."""
+    """The places of a message in its file, from the outermost message to it. Some serializers count the messages that
+    Protobuf makes for maps, and others don't."""
     return {tuple(_places(descriptor, counts_maps=each)) for each in (True, False)}
 
 

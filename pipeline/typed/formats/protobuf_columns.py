@@ -1,7 +1,8 @@
 """Protobuf messages as columns: the same field of many messages is read at once (`lanes`).
 
-What isn't as nearly all messages are is left to the library: lists that are much longer than others, a field twice that isn't repeated, two members
-of a oneof, a field in another form than its type has, and all that isn't as the descriptors say. Required fields are left to it, too.
+What isn't as nearly all messages are is left to the library: lists that are much longer than others, a field twice that
+isn't repeated, two members of a oneof, a field in another form than its type has, and all that isn't as the descriptors
+say. Required fields are left to it, too.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class _Integer:
     has_sign_bit: bool = False
     """Whether the lowest bit is the sign."""
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.signed(lanes) if self.has_sign_bit else payloads.numbers(lanes).astype(np.int64)
         are_wrong = (numbers < self.low) | (numbers > self.high)
         payloads.leave(lanes, are_wrong)
@@ -67,7 +68,7 @@ class _Names:
     arrow: pa.DataType
     names: Values
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.numbers(lanes)
         are_wrong = numbers >= np.uint64(len(self.names))
         return names_at(payloads, lanes, numbers, are_wrong, self.names).cast(self.arrow)
@@ -77,7 +78,7 @@ class _Names:
 class _Bytes:
     arrow: pa.DataType
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         sizes = payloads.numbers(lanes, _OF_SIZE).astype(np.int64)
         return texts_or_bytes(payloads, lanes, sizes, self.arrow)
 
@@ -88,14 +89,15 @@ class _Within:
 
     part: Any
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         sizes = payloads.numbers(lanes, _OF_SIZE).astype(np.int64)
+        # While the part is read, its end is the lane's end: so nothing in it can read beyond it.
         around = payloads.end[lanes]
         are_wrong = sizes > around - payloads.place[lanes]
         payloads.leave(lanes, are_wrong)
         sizes[are_wrong] = 0
         payloads.end[lanes] = payloads.place[lanes] + sizes
-        values = self.part.read(payloads, lanes)
+        values = self.part(payloads, lanes)
         payloads.place[lanes] = payloads.end[lanes]
         payloads.end[lanes] = around
         return values
@@ -106,11 +108,11 @@ class _Packed:
     arrow: Any
     part: SchemaPart
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         pieces = _Pieces()
         open_ones = _open(payloads, lanes, np.arange(len(lanes)))
         while len(open_ones):
-            pieces.add(open_ones, self.part.read(payloads, lanes[open_ones]))
+            pieces.add(open_ones, self.part(payloads, lanes[open_ones]))
             open_ones = _open(payloads, lanes, open_ones)
         return pieces.lists(len(lanes), self.arrow)
 
@@ -133,6 +135,7 @@ class _Pieces:
         self._arrays: list[Any] = []
 
     def add(self, owners: Any, values: Any) -> None:
+        # Packed numbers: several values of a repeated field come in one piece, and may come beside single ones.
         if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
             owners, values = np.repeat(owners, pc.list_value_length(values).to_numpy()), values.flatten()
         self._owners.append(owners)
@@ -144,9 +147,11 @@ class _Pieces:
             return pa.array([None] * count, arrow), np.zeros(count, np.int64)
         owners = np.concatenate(self._owners)
         times = np.bincount(owners, minlength=count)
+        # The last value of a field wins, as Protobuf wants it: a later place overwrites an earlier one.
         places = np.full(count, -1)
         places[owners] = np.arange(len(owners))
         values = pa.concat_arrays(self._arrays)
+        # Nearly always each lane has the field once, in the same place: then nothing has to be brought into order.
         if len(self._owners) == 1 and len(owners) == count:
             return values, times
         return values.take(pa.array(places, mask=places < 0)), times
@@ -157,6 +162,7 @@ class _Pieces:
         is_long = pa.types.is_large_list(arrow)
         ends = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64() if is_long else pa.int32())
         values = pa.concat_arrays([pa.array([], arrow.value_type), *self._arrays])
+        # By a sort that keeps the order of equals: the values of one list stay as they came.
         values = values.take(pa.array(np.argsort(owners, kind="stable")))
         arrays: Any = pa.LargeListArray if is_long else pa.ListArray
         return arrays.from_arrays(ends, values, arrow)
@@ -182,7 +188,7 @@ class Message:
     numbers: frozenset[int]
     """The numbers of the fields that the message has."""
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
         pieces_by_place = [_Pieces() for _ in self.fields]
         open_ones = _open(payloads, lanes, np.arange(len(lanes)))
         while len(open_ones):
@@ -210,6 +216,7 @@ class Message:
                     values = pc.fill_null(values, pa.scalar(field.default, column.type))
                 arrays.append(values)
         for times in members.values():
+            # Of several members of a oneof the last one counts, which lanes don't tell: their order isn't kept.
             payloads.leave(lanes, times > 1)
         return pa.StructArray.from_arrays(arrays, fields=list(self.arrow))
 
@@ -217,6 +224,7 @@ class Message:
         self, payloads: Payloads, lanes: Lanes, ones: Any, tags: Any, pieces_by_place: list[_Pieces]
     ) -> None:
         is_known = np.zeros(len(ones), dtype=bool)
+        # Producers write fields in one order, so that at most places all lanes have the same tag.
         for tag in [int(tags[0])] if (tags == tags[0]).all() else np.unique(tags).tolist():
             if tag not in self.parts:
                 continue
@@ -227,7 +235,7 @@ class Message:
                 payloads.is_left[lanes[owners]] = True
                 continue
             place, part = self.parts[tag]
-            pieces_by_place[place].add(owners, part.read(payloads, lanes[owners]))
+            pieces_by_place[place].add(owners, part(payloads, lanes[owners]))
         if not is_known.all():
             self._pass_by(payloads, lanes[ones[~is_known]], tags[~is_known])
 
@@ -235,6 +243,7 @@ class Message:
         """Fields that the descriptors lack."""
         forms, numbers = tags & np.uint64(7), tags >> np.uint64(3)
         can_be = np.isin(forms, [_INTEGER, _EIGHT, _SIZED, _FOUR]) & (numbers > 0)
+        # A known field in another form is a damaged payload, or one of another schema: the library decides.
         can_be &= ~np.isin(numbers, list(self.numbers))
         payloads.leave(lanes, ~can_be)
         for form, size in ((_EIGHT, 8), (_FOUR, 4)):
@@ -252,8 +261,8 @@ class _Moments:
     arrow: pa.DataType
     part: Message
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
-        both: Any = self.part.read(payloads, lanes)
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
+        both: Any = self.part(payloads, lanes)
         seconds, nanos = (part.to_numpy(zero_copy_only=False) for part in both.flatten())
         are_wrong = (seconds < _SECONDS[0]) | (seconds > _SECONDS[1]) | (nanos >= _NANOS)
         payloads.leave(lanes, are_wrong)
@@ -267,8 +276,8 @@ class _Wrapped:
 
     part: Message
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
-        whole: Any = self.part.read(payloads, lanes)
+    def __call__(self, payloads: Payloads, lanes: Lanes) -> Values:
+        whole: Any = self.part(payloads, lanes)
         return whole.field(0)
 
 
@@ -288,6 +297,7 @@ class MessageKinds:
         fields: list[_Field | None] = [None] * len(columns)
         parts: dict[int, tuple[int, SchemaPart]] = {}
         for described in descriptor.fields:
+            # Whether a required field is there only the library checks.
             if described.name not in places or described.is_required:
                 raise NotInLanes
             place = places[described.name]
@@ -297,6 +307,7 @@ class MessageKinds:
             part, form = self._part(described, of_one)
             parts[described.number << 3 | form] = place, part
             if described.is_repeated and form != _SIZED:
+                # Readers have to take both forms of repeated numbers, whatever the schema says of packing.
                 parts[described.number << 3 | _SIZED] = place, _Within(_Packed(arrow, part))
         arrow_type = pa.struct([pa.field(column.name, column.type) for column in columns])
         return Message(
@@ -369,4 +380,5 @@ _BOUNDS: Mapping[int, tuple[int, int, bool]] = {
     17: (*_INT, True),
     18: (*_LONG, True),
 }
-"""Protobuf's numbers of types whose values are integers of one to ten bytes: the lowest and the highest, and whether the lowest bit is the sign."""
+"""Protobuf's numbers of types whose values are integers of one to ten bytes: the lowest and the highest, and whether
+the lowest bit is the sign."""

@@ -1,6 +1,7 @@
 """The headers that serializers of schema registries put before a payload: which schema wrote it, and where it begins.
 
-Confluent: a zero byte, and the schema's number in four bytes. AWS Glue: a three, a byte for the compression, and the schema version's UUID.
+Confluent: a zero byte, and the schema's number in four bytes. AWS Glue: a three, a byte for the compression, and the
+schema version's UUID.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def of_glue(payload: bytes, inflation: Inflation) -> tuple[str, bytes]:
 
 
 def message_index(content: bytes) -> tuple[tuple[int, ...], bytes]:
-    """Which message of its schema a Protobuf payload is, and the message. It follows Confluent's header: the number of steps, and the place of
-    a message at each. No step at all stands for the first message."""
+    """Which message of its schema a Protobuf payload is, and the message. It follows Confluent's header: the number of
+    steps, and the place of a message at each. No step at all stands for the first message."""
     count, content = _varint(content)
     if not 0 <= count <= _MOST_INDEXES:
         raise NoHeader(f"the payload's header has {count} message indexes")

@@ -12,11 +12,12 @@ from headrace.pipeline.typed.formats.decoder import Payloads, Read, Reasons
 from headrace.pipeline.typed.formats.value_limit import BYTES_AT_ONCE, TooManyValues, too_many
 
 _ROWS = 1000
-"""Rows that are decoded at once. Their bytes and values are limited, too: as Python's values they take many times the payloads' bytes."""
+"""Rows that are decoded at once. Their bytes and values are limited, too: as Python's values they take many times the
+payloads' bytes."""
 
 Decode = Callable[[bytes], tuple[dict[str, Any], float]]
-"""From a payload to its row, and to the payload's share of what may be decoded at once. It raises CantDecode, TooManyValues, or any error of the
-format's library."""
+"""From a payload to its row, and to the payload's share of what may be decoded at once. It raises CantDecode,
+TooManyValues, or any error of the format's library."""
 _STREAM = re.compile(r"<_io\.BytesIO object at 0x[0-9a-f]+>")
 _Rows = list[dict[str, Any] | None]
 

@@ -1,4 +1,5 @@
-"""Payloads of one schema as columns, many at once; what isn't as nearly all of them are is left to a library, payload by payload."""
+"""Payloads of one schema as columns, many at once; what isn't as nearly all of them are is left to a library, payload
+by payload."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How many values one payload may make. Some formats have values that take a byte or less, and a column of Python's or Arrow's needs hundreds of
-bytes for each: a small payload could fill the memory of its task."""
+"""How many values one payload may make. Some formats have values that take a byte or less, and a column of Python's or
+Arrow's needs hundreds of bytes for each: a small payload could fill the memory of its task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ BYTES_AT_ONCE = 1024 * 1024
 """Bytes of payloads that are decoded at once."""
 
 Count = Callable[[bytes, int], int]
-"""The number of values that a payload makes. It raises TooManyValues above the given number, and makes none of the values."""
+"""The number of values that a payload makes. It raises TooManyValues above the given number, and makes none of the
+values."""
 
 
 class TooManyValues(Exception):
@@ -26,7 +27,8 @@ def too_many(most: int) -> str:
 class ValueLimit:
     most: int
     a_byte: float
-    """The most values that a byte of any payload can make. The values of an empty payload, which its schema gives, come in addition."""
+    """The most values that a byte of any payload can make. The values of an empty payload, which its schema gives, come
+    in addition."""
     count: Count
 
     def share(self, content: bytes) -> float:

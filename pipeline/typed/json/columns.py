@@ -1,6 +1,7 @@
 """The columns of a typed table whose schema comes from its JSON payloads, as values, and the names that they may have.
 
-    payloads ─► `facts`, counted by Spark's tasks ─► `growth`: the columns with what is new ─► `fit`: does this payload fit them?
+    payloads ─► `facts`, counted by Spark's tasks ─► `growth`: the columns with what is new ─► `fit`: does this payload
+    fit them?
 
 `column_types` has the columns as Spark writes types.
 """

@@ -1,7 +1,8 @@
 """JSON payloads as rows of a typed table.
 
-Most payloads are decoded once, to structures that have the columns' own types, and each column is made of all of them together. What these types
-don't take is looked at again, alone: it may have what fits a column in another way, and otherwise the reason names the columns.
+Most payloads are decoded once, to structures that have the columns' own types, and each column is made of all of them
+together. What these types don't take is looked at again, alone: it may have what fits a column in another way, and
+otherwise the reason names the columns.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MOST_OF_TYPE = 60
 """Characters of a column's type: that of a struct names all its parts."""
 _MISFIT = "the payload has values that don't fit their columns"
 _TWICE = "the payload has a field twice, and one of its values doesn't fit its column"
-"""Of such a field the last value counts, and the others have to fit as well."""
+"""The last value of such a field counts, and the others have to fit as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,8 @@ class _Reader:
         ]
 
     def read(self, payloads: Payloads) -> Iterator[tuple[pa.Array[Any], Reasons]]:
+        # Joined, because one look at many payloads takes as long as a look at one: whether they may make too many
+        # values, and are text.
         content = b"".join([payload for payload in payloads if payload is not None])
         are_few = self._values.at_most(content) <= self._values.most
         if not are_few and len(payloads) > 1:
@@ -81,6 +84,7 @@ class _Reader:
             exact = partial(_text_first, exact)
         try:
             decoded = self._decoded(payloads, exact)
+        # No payload's fault alone, so that none goes to quarantine for it: the task fails, and is tried again.
         except MemoryError:
             raise
         # Whatever a library raises on hostile bytes: the payload goes to quarantine, and the others of the task land.
@@ -114,6 +118,8 @@ class _Reader:
             if payload is None:
                 rows.append(None)
                 continue
+            # Nearly all payloads end here, after one pass through msgspec. Whatever it refuses is looked at more
+            # closely.
             if exact is not None:
                 try:
                     rows.append(exact(payload))
@@ -126,6 +132,7 @@ class _Reader:
             if row is None and reasons[place] is None:
                 unfit.append(place)
         if unfit:
+            # Together and column by column, because payloads of one producer mostly fail at the same column.
             sentences = self._misfits([payloads[place] or b"" for place in unfit])
             for place, why in zip(unfit, sentences, strict=True):
                 reasons[place] = why
@@ -133,6 +140,8 @@ class _Reader:
 
     def _looked_at(self, payload: bytes) -> tuple[Any, str | None]:
         """The row of a payload that `exact` doesn't take, or a reason; neither where some columns don't fit."""
+        # In this order: a payload that is no JSON, or has too many values, may not get as far as a pass that builds
+        # them.
         if why := why_no_json(payload):
             return None, why
         if self._values.are_too_many(payload):
@@ -163,6 +172,7 @@ class _Reader:
             if places:
                 unfit[name] = places
         named = self._named(unfit)
+        # Where each last value fits, the one that doesn't was given before under the same name.
         return [named.get(place, NO_OBJECT if of is None else _TWICE) for place, of in enumerate(tokens)]
 
     def _tokens(self, payload: bytes) -> Mapping[str, msgspec.Raw] | None:
@@ -205,7 +215,8 @@ def _text_first(exact: Callable[[bytes], Any], payload: bytes) -> Any:
 
 
 def _is_text(content: bytes) -> bool:
-    """Whether joined payloads that are read as JSON are text, each of them: no character reaches from one to the next, as each ends with a bracket."""
+    """Whether joined payloads that are read as JSON are text, each of them: no character reaches from one to the next,
+    as each ends with a bracket."""
     if content.isascii():
         return True
     try:

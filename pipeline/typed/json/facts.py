@@ -30,9 +30,11 @@ OBJECT: Fact = ((), "object")
 TOO_LARGE = "too large"
 """The kind of a value that its column could hold if it were promoted."""
 _MOST_FACTS = 20_000
-"""The most facts that one task reports: those that most payloads have. It holds at most twice as many, and one payload's."""
+"""The most facts that one task reports: those that most payloads have. It holds at most twice as many, and one
+payload's."""
 _FACTS_A_FIELD = 10
-"""A payload with more facts for each field that is allowed isn't looked at further: there are a few kinds, and lists within lists."""
+"""A payload with more facts for each field that is allowed isn't looked at further: there are a few kinds, and lists
+within lists."""
 
 
 def facts_of(payload: Mapping[str, Any], columns: Struct, limits: Limits) -> frozenset[Fact]:

@@ -86,7 +86,8 @@ def _bad_names(
     if name is not None and (why := why_no_name(name, beside, limits if len(path) == 1 else None)):
         yield path, why
     elif isinstance(value, dict):
-        # Only names that are alike in small letters are compared: each with each would take hours for a hundred thousand of them.
+        # Only names that are alike in small letters are compared: each with each would take hours for a hundred
+        # thousand of them.
         alike: dict[str, list[str]] = {}
         for inner in value:
             alike.setdefault(inner.lower(), []).append(inner)
@@ -98,7 +99,8 @@ def _bad_names(
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    """Whether a value has more levels below it. Nothing deeper is looked at: JSON may have more levels than Python can call functions."""
+    """Whether a value has more levels below it. Nothing deeper is looked at: JSON may have more levels than Python can
+    call functions."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return any(levels <= 0 or _is_deeper(each, levels - 1) for each in inner)
 

@@ -1,7 +1,9 @@
-"""Which columns a typed table gets from what its JSON payloads have beyond them, and how the table comes to these columns.
+"""Which columns a typed table gets from what its JSON payloads have beyond them, and how the table comes to these
+columns.
 
-A column is never dropped, narrowed or given another type, except Iceberg's promotions of int to long and of float to double. What `grow`
-decides depends on how many payloads have a fact, and not on the order or the tasks in which they were read.
+A column is never dropped, narrowed or given another type, except Iceberg's promotions of int to long and of float to
+double. What `grow` decides depends on how many payloads have a fact, and not on the order or the tasks in which they
+were read.
 """
 
 from __future__ import annotations
@@ -20,17 +22,20 @@ _GROUPS = ("object", "array", "string", "number", "boolean", TOO_LARGE)
 
 
 def grow(columns: Struct, facts: Mapping[Fact, int], limits: Limits) -> Struct:
-    """The columns with what the payloads have beyond them: what most payloads have comes first, and as much as the limits allow.
+    """The columns with what the payloads have beyond them: what most payloads have comes first, and as much as the
+    limits allow.
 
     `facts` may have been found beside fewer columns than there are now: what is there stays as it is.
     """
     kinds = _winners(facts)
+    # By count first, and then by a fixed order: two tasks that saw the same payloads make the same columns.
     leaves = sorted(
         ((path, kind, count) for path, (kind, count) in kinds.items() if kind in _LEAVES),
         key=lambda leaf: (-leaf[2], *order_of(leaf[:2])),
     )
     for path, *_ in leaves:
         grown = _put(columns, path, 0, kinds, limits)
+        # A table that has more columns than the limit, after the setting was lowered, keeps them.
         if isinstance(grown, Struct) and grown.size <= max(limits.columns, columns.size):
             columns = grown
     return columns
@@ -59,6 +64,8 @@ def _put(
     """The column with the value at the end of the path in it. None where it has no place there."""
     if at == len(path):
         new = kinds[path][0]
+        # A number that is too large only widens a column, as Iceberg allows: files of the narrow type are read as the
+        # wide one.
         if new == TOO_LARGE:
             return _PROMOTED.get(kind) if isinstance(kind, str) else None
         return new if kind is None else None

@@ -49,6 +49,8 @@ class TextValues:
 
 
 def _text(value: Any) -> str | None:
+    # Arrow takes texts as they are. Other values keep the spelling that the payload has, which a value of Python would
+    # lose.
     if isinstance(value, str):
         return value
     token = bytes(value)
@@ -66,8 +68,8 @@ def columns_kind(
 ) -> Objects:
     """How JSON objects become rows of these columns.
 
-    `fields`: the columns that payloads make, as Spark writes them in JSON. `columns`: those of the table's files. `is_whole`: whether each field
-    of a payload needs a column.
+    `fields`: the columns that payloads make, as Spark writes them in JSON. `columns`: those of the table's files.
+    `is_whole`: whether each field of a payload needs a column.
     """
     types = {field["name"]: field["type"] for field in fields}
     return _objects(types, columns, is_whole=is_whole)
@@ -89,7 +91,8 @@ def _objects(types: Mapping[str, Any], columns: Sequence[pa.Field[Any]], *, is_w
 
 
 def _kind(spark: Any, arrow: Any, *, is_whole: bool) -> ValueKind:
-    """How JSON values become a part of a column. Whether a part may be null is judged later, for all formats (`not_null`): here each may be."""
+    """How JSON values become a part of a column. Whether a part may be null is judged later, for all formats
+    (`not_null`): here each may be."""
     if isinstance(spark, str):
         return _scalar(spark, arrow)
     match spark["type"]:

@@ -33,7 +33,8 @@ class ValueKind(Protocol):
 
     @property
     def wide(self) -> Any:
-        """The type by which msgspec reads each value that the column may have, such as any value for a column of texts."""
+        """The type by which msgspec reads each value that the column may have, such as any value for a column of
+        texts."""
 
     def array(self, values: Sequence[Any]) -> Values:
         """Raises UnfitValues. None is null."""
@@ -53,6 +54,7 @@ class Objects:
     _getters: Sequence[Callable[[Any], Any] | None] = field(init=False)
 
     def __post_init__(self) -> None:
+        # A structure's fields are Python's names, and those of payloads may be any text.
         names = {f"f{place}": name for place, (name, kind) in enumerate(self.parts) if kind is not None}
         has_odd_names = any(map(_is_odd, names.values()))
         make = _dictionary if has_odd_names else partial(_structure, names)
@@ -95,8 +97,10 @@ class Objects:
         arrays, unfit = self._arrays(values)
         if unfit:
             is_null = np.zeros(len(values), dtype=bool) if is_null is None else is_null
+            # The whole row becomes null, because a row in which one part fails goes to quarantine as it is.
             is_null[[place for places in unfit.values() for place in places]] = True
         mask = None if is_null is None else pa.array(is_null)
+        # Arrow can't tell how many rows a struct without fields has.
         if not self.parts:
             return pa.array([{}] * len(values), self.arrow, mask=is_null), unfit
         return pa.StructArray.from_arrays(arrays, fields=list(self.arrow), mask=mask), unfit
@@ -112,6 +116,7 @@ class Objects:
                 arrays.append(kind.array(inner))
             except UnfitValues as error:
                 unfit[name] = error.places
+                # The others of the column are wanted all the same: they are read once more, with null in these places.
                 for place in error.places:
                     inner[place] = None
                 arrays.append(kind.array(inner))

@@ -20,7 +20,8 @@ from headrace.pipeline.typed.json.columns import FLOAT_END
 from headrace.pipeline.typed.json.unfit import Unfit, Values, converted
 
 MOST_DIGITS, MOST_EXPONENT = 1000, 9999
-"""Of a number for a decimal column. Its text is looked at before any digit is made of it."""
+"""The most digits, and the largest exponent, of a number for a decimal column. Its text is looked at before any digit
+is made of it."""
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 WHOLE = frozenset(_BITS)
 _NO_NUMBERS = {
@@ -62,6 +63,7 @@ class Real:
     wide: Any = field(init=False)
 
     def __post_init__(self) -> None:
+        # A number beyond 32 bits would become infinite in silence.
         ends = msgspec.Meta(ge=-FLOAT_END, le=FLOAT_END)
         kind: Any = Annotated[float, ends] if self.is_float else float
         object.__setattr__(self, "exact", kind | None)
@@ -70,6 +72,7 @@ class Real:
     def array(self, values: Sequence[Any]) -> Values:
         try:
             return pa.array(values, self.arrow)
+        # Texts are among them: looked at only now, because they are rare and each takes a step of Python.
         except pa.ArrowException:
             return pa.array(converted(values, _real), self.arrow)
 
@@ -95,6 +98,7 @@ class Decimals:
         tokens = [None if value is None or (token := bytes(value)) == b"null" else token for value in values]
         kind = pa.decimal128(self.precision, self.scale)
         column: Any = pa.array(tokens, pa.string())
+        # Arrow reads the usual forms, many at once. What has to be rounded, or has an exponent, goes one by one.
         is_plain = pc.match_substring_regex(column, self._plain)
         plain = pc.replace_substring(pc.if_else(is_plain, column, None), '"', "").cast(kind)
         if plain.null_count > column.null_count:
@@ -106,8 +110,8 @@ class Decimals:
 
     @property
     def _plain(self) -> str:
-        """A number, or a text with one, that Arrow reads and that needs no rounding. The value is a token of JSON, so that a quote at one end is one
-        at both."""
+        """A number, or a text with one, that Arrow reads and that needs no rounding. The value is a token of JSON, so
+        that a quote at one end is one at both."""
         before = f"[0-9]{{1,{self.precision - self.scale}}}" if self.precision > self.scale else "0"
         after = rf"(\.[0-9]{{1,{self.scale}}})?" if self.scale else ""
         return f'^"?-?{before}{after}"?$'
@@ -116,6 +120,7 @@ class Decimals:
         text = msgspec.json.decode(token, type=str) if token.startswith(b'"') else token.decode()
         if len(text) > MOST_DIGITS or not (number := _NUMBER.fullmatch(text)):
             raise Unfit
+        # Before any digit is made: 1e999999999 would take gigabytes.
         if abs(int(number[1] or 0)) > MOST_EXPONENT:
             raise Unfit
         # InvalidOperation where it has too many digits before the point.

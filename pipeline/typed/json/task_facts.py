@@ -29,7 +29,7 @@ class Looking:
     fields: tuple[Mapping[str, Any], ...]
     """The columns, as fields of a struct, as Spark writes them in JSON."""
     columns: pa.Schema
-    """The same as Arrow has them."""
+    """The columns as Arrow has them."""
     limits: Limits
     most_values: int
 

@@ -1,6 +1,7 @@
 """Texts of JSON payloads as dates and times: a date, or a date and a time of day, as ISO 8601 writes them.
 
-A text without a full date doesn't fit, nor does one with the name of a region: whoever reads it would have to add what the payload doesn't say.
+A text without a full date doesn't fit, nor does one with the name of a region: whoever reads it would have to add what
+the payload doesn't say.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _TIME = re.compile(
 )
 _ZONE = re.compile(r"([+-])([0-9]{1,2}):?([0-9]{2})?")
 _FARTHEST = timedelta(hours=18)
-"""Of a zone from UTC."""
+"""The farthest that a zone may be from UTC."""
 _EPOCH, _FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)
 _MICRO = timedelta(microseconds=1)
 _DAY = "[0-9]{4}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
@@ -143,6 +144,7 @@ def _offset(zone: str | None) -> timedelta:
         return timedelta()
     hours, minutes = int(match[2]), int(match[3] or 0)
     offset = timedelta(hours=hours, minutes=minutes)
+    # As Java has it, and with it Spark: no zone is farther from UTC.
     if minutes > 59 or offset > _FARTHEST:
         raise Unfit
     return -offset if match[1] == "-" else offset

@@ -1,4 +1,5 @@
-"""How many values a JSON payload makes in a table's columns: one for each column of each object, also of an empty one."""
+"""How many values a JSON payload makes in a table's columns: one for each column of each object, also of an empty
+one."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _LEAST = 2
 """The fewest bytes of an object, and of another value with the comma before it."""
 _OTHERS = 4
-"""The most values of an object beside those of its columns: itself, its place in what is around it, and the first entry of a map."""
+"""The most values of an object beside those of its columns: itself, its place in what is around it, and the first entry
+of a map."""
 
 
 @dataclass(frozen=True, slots=True)

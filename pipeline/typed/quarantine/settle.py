@@ -17,6 +17,7 @@ from headrace.pipeline.core.ledger.batch import StagedFile
 from headrace.pipeline.core.ledger.ledger import Range
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import Transient, WrongShape
+from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.typed.ports import Exchange, ParsedTable, QuarantineTable
 from headrace.pipeline.typed.quarantine.settle_plan import Unsettled, is_settled, plan_settling
 
@@ -52,6 +53,11 @@ class Settling:
             f"the quarantine table couldn't be brought up to the typed table: {_TRIES} times another run was faster. "
             "Nothing is lost; the next wave tries again"
         )
+
+    def after(self, wave: Wave) -> Wave:
+        """Carry out what the commit of a wave has decided."""
+        self.settle()
+        return wave
 
     def _exchange(self, plan: Iterable[Unsettled]) -> Exchange:
         """How the rows leave that redrives have decided about. Those that stay are in the files that the plan names."""

@@ -14,13 +14,13 @@ from headrace.pipeline.ports.staging import StagingSpec
 from headrace.pipeline.ports.tasks import Now, Work, packed
 from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.codec import decode_parsed
-from headrace.pipeline.typed.ports import Redriver
+from headrace.pipeline.typed.ports import Parser
 from headrace.pipeline.typed.spark import SparkParser
 from headrace.pipeline.typed.values import Bound, Parsed, SourceFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkRedriver(SparkParser, Redriver):
+class SparkRedriver(SparkParser, Parser):
     """`source` is the table whose rows leave: the quarantine table, or the typed table."""
 
     def copy_unselected(

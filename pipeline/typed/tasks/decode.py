@@ -30,8 +30,8 @@ def decoded(
 ) -> Iterator[pa.RecordBatch]:
     """The records as rows of the typed table, or with the reason for which they go to quarantine.
 
-    `columns`: those of the typed table's files. Records that a filter leaves out aren't decoded. `keeps_payloads`: rows without a reason have
-    their payloads, too, because some may get a reason afterwards.
+    `columns`: those of the typed table's files. Records that a filter leaves out aren't decoded. `keeps_payloads`: rows
+    without a reason have their payloads, too, because some may get a reason afterwards.
     """
     read = decoder.reading(own_columns(columns))
     for batch in batches:
@@ -46,7 +46,8 @@ def decoded(
 
 
 def _without_collections(parts: Iterator[_T]) -> Iterator[_T]:
-    """The same, parts while Python doesn't look for cycles: values of payloads have none, and looking takes as long as decoding."""
+    """These parts, made while Python doesn't look for cycles: values of payloads have none, and looking takes as long
+    as decoding."""
     while True:
         was_on = gc.isenabled()
         gc.disable()

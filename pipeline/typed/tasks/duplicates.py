@@ -1,8 +1,8 @@
-"""The work of the Spark tasks that leave out duplicates, as plain functions: one reads the key columns of the typed table, the other marks the
-rows of a wave. In between Spark brings all rows with the same key together.
+"""The work of the Spark tasks that leave out duplicates, as plain functions: one reads the key columns of the typed
+table, the other marks the rows of a wave. In between Spark brings all rows with the same key together.
 
-Rows that are to be marked come sorted by their key columns (`key_0`, `key_1`, ...), then those of the table before those of the wave
-(`fresh`), then by `arrival`.
+Rows that are to be marked come sorted by their key columns (`key_0`, `key_1`, ...), then those of the table before
+those of the wave (`fresh`), then by `arrival`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def small_columns(columns: pa.Schema) -> pa.Schema:
 
 
 def small(kind: Any) -> Any:
-    """The same type with short offsets: Spark takes no others from a task. The files of a typed table have long ones."""
+    """This type with short offsets: Spark takes no others from a task. The files of a typed table have long ones."""
     types = pa.types
     if types.is_large_string(kind):
         return pa.string()
@@ -59,14 +59,15 @@ def small(kind: Any) -> Any:
 def earlier_rows(
     files: Iterable[str], spec: StagingSpec, columns: pa.Schema, *, since: datetime, until: datetime
 ) -> Iterator[pa.RecordBatch]:
-    """The keys and arrivals of the rows in these files that arrived between two moments. `columns`: the key columns and then `arrival_ts`, with
-    the field ids of the typed table. Rows without a value in one of them are left out."""
+    """The keys and arrivals of the rows in these files that arrived between two moments. `columns`: the key columns and
+    then `arrival_ts`, with the field ids of the typed table. Rows without a value in one of them are left out."""
     system, root = file_system(spec)
     place = StagePlace(system, root, spec, columns)
     names = [*key_names(len(columns) - 1), ARRIVAL]
     for path in files:
         with opened(place, path) as file:
             for group in range(file.num_row_groups):
+                # By the footer alone: most row groups of other days or hours needn't be read.
                 if not _may_have(file, group, columns.field("arrival_ts"), since, until):
                     continue
                 rows = rows_of(file, columns, group)
@@ -88,7 +89,8 @@ def _may_have(file: Any, group: int, column: pa.Field[Any], since: datetime, unt
 
 
 def marked(batches: Iterable[pa.RecordBatch], *, keys: int, within: timedelta) -> Iterator[pa.RecordBatch]:
-    """The rows of the wave, with a further column that tells whether the row is a duplicate. `keys`: the number of key columns."""
+    """The rows of the wave, with a further column that tells whether the row is a duplicate. `keys`: the number of key
+    columns."""
     names, kept = key_names(keys), KeptOfKey(within // _MICROSECOND)
     before: pa.RecordBatch | None = None
     for batch in batches:
@@ -109,6 +111,7 @@ def marked(batches: Iterable[pa.RecordBatch], *, keys: int, within: timedelta) -
             if not goes_on[start]:
                 kept = KeptOfKey(kept.within)
             _mark(kept, start, fresh[start:end], arrivals[start:end], duplicate)
+        # One row is enough: the next batch goes on with its key or begins another one.
         before = batch.slice(batch.num_rows - 1)
         handed = [*_MARKED, *([IS_LEFT_OUT] if IS_LEFT_OUT in batch.schema.names else [])]
         told = pa.RecordBatch.from_arrays(
@@ -118,6 +121,7 @@ def marked(batches: Iterable[pa.RecordBatch], *, keys: int, within: timedelta) -
 
 
 def _mark(kept: KeptOfKey, start: int, fresh: Any, arrivals: Any, duplicate: Any) -> None:
+    # Rows that the table has come first, because they were there first whenever they arrived.
     first = int(np.argmax(fresh)) if fresh.any() else len(fresh)
     kept.there(arrivals[:first].tolist())
     for place, arrival in enumerate(arrivals[first:].tolist(), start + first):

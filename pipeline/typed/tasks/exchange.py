@@ -1,8 +1,9 @@
-"""Files of a quarantine table or a typed table that lose rows: the rows that stay are written into new files, as they are.
+"""Files of a quarantine table or a typed table that lose rows: the rows that stay are written into new files, as they
+are.
 
-A redrive and a replacement take whole files. Before their commit, the rows that they leave as they are are copied. The typed table's commit
-removes its own files at once. Files of the quarantine table leave it after that commit. Where a compaction has rewritten one of them in
-between, its rows are found by their numbers in the files that are there now.
+A redrive and a replacement take whole files. Before their commit, the rows that they leave as they are are copied. The
+typed table's commit removes its own files at once. Files of the quarantine table leave it after that commit. Where a
+compaction has rewritten one of them in between, its rows are found by their numbers in the files that are there now.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def copy_unselected(
 
 
 def is_in(rows: pa.RecordBatch, bound: Bound) -> Any:
-    """Whether each row is one of those that the bound selects. A row without a sequence number or without a reason isn't."""
+    """Whether each row is one of those that the bound selects. A row without a sequence number or without a reason
+    isn't."""
     keys: Any = sort_keys(rows["sequence_number"], rows["sub_sequence_number"])
     found = pc.greater(keys, pa.scalar(bound.low))
     if bound.high is not None:
@@ -84,7 +86,8 @@ def exchange(
     shards: frozenset[ShardKey],
     now: Callable[[], datetime],
 ) -> Exchange:
-    """How the rows of the taken files leave the table. `live`: the paths of the table's files. `shards`: those of the commit."""
+    """How the rows of the taken files leave the table. `live`: the paths of the table's files. `shards`: those of the
+    commit."""
     gone = [path for path in live if aside_name(path) in taken]
     missing = sorted(taken - {aside_name(path) for path in gone})
     if not missing:
@@ -105,7 +108,8 @@ def exchange(
 
 
 def _without(group: pa.Table, rows: pa.Table) -> pa.Table:
-    # Arrow joins no tables with lists or structs, which another engine may have added: only what tells the rows apart is joined.
+    # Arrow joins no tables with lists or structs, which another engine may have added: only what tells the rows apart
+    # is joined.
     numbered = group.select(_ROW).append_column("number", pa.array(range(len(group)), pa.int64()))
     return group.take(numbered.join(rows, keys=_ROW, join_type="left anti")["number"])
 

@@ -1,13 +1,14 @@
-"""The work of the Spark tasks that read the lake table for a typed table, as plain functions: look which rows are there, then read them.
+"""The work of the Spark tasks that read the lake table for a typed table, as plain functions: look which rows are
+there, then read them.
 
-Both choose rows by the same function, from the same files, which never change. So the number of rows that the first look counted is a
-second witness for what the second one reads.
+Both choose rows by the same function, from the same files, which never change. So the number of rows that the first
+look counted is a second witness for what the second one reads.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +54,8 @@ _LOOKED_AT = (
 )
 _RECORD = ("stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number", "arrival_ts")
 _KEPT = ("partition_key", "explicit_hash_key", "decode_error")
-"""What a row that is set aside keeps of its record, so that it can be parsed again. A callable returns it within the column `record`."""
+"""What a row that is set aside keeps of its record, so that it can be parsed again. A callable returns it within the
+column `record`."""
 _LANDED_ERROR = "landed_error"
 """`decode_error` as it is in the lake table."""
 _SHARD = ["stream", "stream_epoch", "shard_id"]
@@ -70,12 +72,13 @@ RECORD_FIELDS = (
     *(("partition_key", "string"), ("explicit_hash_key", "string"), ("decode_error", "string")),
 )
 PAYLOAD = "payload"
-"""The field of `record` with the payload as it landed, where a callable has to bring it back: a row of it may go to quarantine afterwards."""
+"""The field of `record` with the payload as it landed, where a callable has to bring it back: a row of it may go to
+quarantine afterwards."""
 
 
 def rows_ddl(*, with_payload: bool) -> str:
-    """What `read_units` gives to Spark. `landed`: the payload as it is in the lake table, where `data` has it inflated. `json_error`: why `data`
-    isn't JSON, where that was asked."""
+    """What `read_units` gives to Spark. `landed`: the payload as it is in the lake table, where `data` has it inflated.
+    `json_error`: why `data` isn't JSON, where that was asked."""
     fields = (*RECORD_FIELDS, (PAYLOAD, "binary")) if with_payload else RECORD_FIELDS
     record = ", ".join(f"{name}: {kind}" for name, kind in fields)
     return (
@@ -86,8 +89,21 @@ def rows_ddl(*, with_payload: bool) -> str:
 
 def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> Survey:
     """The wanted rows in some of the order's files."""
-    place = source_place(spec)
-    wanted = {row_shard(each.key): each for each in order.bounds}
+    place, bound_of = source_place(spec), wanted_bounds(order)
+    pieces: list[Piece] = []
+    told: dict[str, tuple[FilePart, ...]] = {}
+    for path in files:
+        parts: dict[RowShard, FilePart] = {}
+        pieces += _pieces(path, place, bound_of, order, parts)
+        # Only the rows of aggregates were read, which say nothing about the file's other rows.
+        if not order.aggregates:
+            told[path] = tuple(parts[name] for name in sorted(parts))
+    return Survey(tuple(pieces), told)
+
+
+def wanted_bounds(order: SurveyOrder) -> Callable[[RowShard], Bound | None]:
+    """Tells of a shard which of its rows are wanted; None where none are."""
+    wanted = {row_shard(bound.key): bound for bound in order.bounds}
     closed = {row_shard(key) for key in order.closed}
     streams = {(stream.name, stream.epoch): stream for stream in order.streams}
 
@@ -99,14 +115,7 @@ def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> Surve
         # A shard that nobody knows any more: it came and went while the typed table wasn't brought up.
         return Bound(ShardKey(streams[shard[:2]], shard[2]))
 
-    pieces: list[Piece] = []
-    told: dict[str, tuple[FilePart, ...]] = {}
-    for path in files:
-        parts: dict[RowShard, FilePart] = {}
-        pieces += _pieces(path, place, bound_of, order, parts)
-        if not order.aggregates:
-            told[path] = tuple(parts[name] for name in sorted(parts))
-    return Survey(tuple(pieces), told)
+    return bound_of
 
 
 def source_place(spec: StagingSpec) -> StagePlace:
@@ -122,6 +131,7 @@ def _pieces(
     path: str, place: StagePlace, bound_of: Any, order: SurveyOrder, parts: dict[RowShard, FilePart]
 ) -> Iterator[Piece]:
     """`parts` gets all rows of the file."""
+    # Payloads are most of a file's bytes, and only an aggregate shows itself by its payload.
     names = {*_LOOKED_AT, "data"} if order.aggregates else _LOOKED_AT
     wanted = pa.schema(each for each in place.schema if each.name in names)
     with opened(place, path) as file:
@@ -265,15 +275,17 @@ def read_units(
     json: bool = False,
     with_payload: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the wave in these row groups. `malformed`: only those without (False) or with (True) an error, from when they were landed or
-    inflated. `json`: whether to tell which payloads are JSON. `with_payload`: `record` has the payload, too."""
+    """The rows of the wave in these row groups. `malformed`: only those without (False) or with (True) an error, from
+    when they were landed or inflated. `json`: whether to tell which payloads are JSON. `with_payload`: `record` has the
+    payload, too."""
     place = source_place(spec)
     wanted = bounds_by_shard(bounds)
     for unit in units:
         first = unit.first
         for _, part in parts_of(unit, place, wanted):
             numbered = part.append_column("number", pa.array(range(first, first + part.num_rows), pa.int64()))
-            # Inflating puts its own errors into `decode_error`, and a record that couldn't be inflated is parsed anew by a redrive.
+            # Inflating puts its own errors into `decode_error`, and a record that couldn't be inflated is parsed anew
+            # by a redrive.
             numbered = numbered.append_column(_LANDED_ERROR, part["decode_error"])
             first += part.num_rows
             for few in _prepared(numbered, inflation, json=json):

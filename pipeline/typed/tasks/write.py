@@ -1,9 +1,10 @@
-"""The work of the Spark tasks that write the rows of a typed table, as a plain function: rows that were parsed become files of the typed
-table, the others files of the quarantine table. No commit names any of them yet.
+"""The work of the Spark tasks that write the rows of a typed table, as a plain function: rows that were parsed become
+files of the typed table, the others files of the quarantine table. No commit names any of them yet.
 
-A row comes as four columns: `record` (where it comes from, and its number in the wave), `row` (the columns of the typed table), `reason`
-(why it can't be parsed; null where it can) and `data` (the payload, where there is a reason). Where duplicates are left out, `is_duplicate`
-tells which rows are counted and not written; where the target has a filter, so does `is_left_out`.
+A row comes as four columns: `record` (where it comes from, and its number in the wave), `row` (the columns of the typed
+table), `reason` (why it can't be parsed; null where it can) and `data` (the payload, where there is a reason). Where
+duplicates are left out, `is_duplicate` tells which rows are counted and not written; where the target has a filter, so
+does `is_left_out`.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class WriteSpec:
     """The columns of the typed table's files, with their field ids."""
     aside: StagingSpec
     aside_schema: pa.Schema
-    """The same of the quarantine table."""
+    """The schema of the quarantine table's files."""
     streams: tuple[StreamId, ...]
     version: str
 

@@ -16,7 +16,7 @@ from headrace.pipeline.core.order.parents import (
     lost_above,
     parents_of,
 )
-from headrace.pipeline.core.shards.position import Position, Positions
+from headrace.pipeline.core.shards.position import Position, Positions, Start
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from tests.core.families import END, OPEN, STREAM, a_split, positions, why
@@ -229,3 +229,18 @@ def test_a_shard_that_a_parents_end_names_alone_comes_from_a_merge(
     assert lost(shard, family, at) == ([3] if lacks else None)
     assert not family.lacks_a_parent(shard, positions()), "that parent has no position"
     assert not family.lacks_a_parent("a root", at)
+
+
+def test_an_adopted_shard_of_which_nothing_tells_the_parents_may_have_lost_since_the_witness_of_any_shard() -> (
+    None
+):
+    """Kinesis has forgotten the shard, and its row was lost with all rows, and made again from the position."""
+    adopted, read = Position(start=Start()), seen(2, ended=False)
+    family = a_family(
+        STREAM, [Shard("listed")], leases=[Lease("adopted")], positions=positions(adopted=adopted, other=read)
+    )
+    assert lost("adopted", family, positions(adopted=adopted, other=read)) == [2]
+    assert lost("adopted", family, positions(adopted=Position(seen=HOURS[3]), other=read)) is None, (
+        "looked at since"
+    )
+    assert lost("listed", family, positions(listed=adopted, other=read)) is None, "its parents are told"

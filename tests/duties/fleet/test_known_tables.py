@@ -3,16 +3,17 @@ table missing."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from headrace.pipeline.app.wiring import Wiring
-from headrace.pipeline.clock import SystemTimer
+from headrace.pipeline.clock import thread_timer
 from headrace.pipeline.duties.fleet.sensor_turn import Turn
 from headrace.pipeline.errors import TablesMissing, Throttled
+from headrace.pipeline.ports.base import Timer
 from headrace.pipeline.ports.leases import Listing
 from tests.duties.reading import PortsOf
 from tests.duties.world import TICK, MadeTables, World
@@ -34,7 +35,7 @@ class CountedTables(MadeTables):
 class TimedPorts(PortsOf):
     """Ports with the timer of the product, which beats in a thread."""
 
-    timer: SystemTimer = field(default_factory=SystemTimer)
+    timer: Timer = thread_timer
 
 
 class Deployment(World):

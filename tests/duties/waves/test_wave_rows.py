@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from headrace.pipeline.app.wiring import Hints
-from headrace.pipeline.beside_kcl.kept_claims import KeepsNothing
+from headrace.pipeline.beside_kcl.kept_claims import keeps_nothing
 from headrace.pipeline.core.leases.change import Applied, Change, Refused
 from headrace.pipeline.core.shards.position import Start
 from headrace.pipeline.core.shards.stream import ShardKey
@@ -280,7 +280,7 @@ def test_if_no_claim_has_an_answer_the_wave_fails_as_a_whole() -> None:
 def test_the_next_wave_writes_a_checkpoint_that_had_no_answer_where_no_claim_is_kept() -> None:
     world = CountingWorld(shards=2)
     run = world.at_rest()
-    run.policy = replace(run.policy, keeping=KeepsNothing())
+    run.policy = replace(run.policy, may_keep=keeps_nothing)
     for shard in range(2):
         world.produce(shard)
     commit = world.table.commit

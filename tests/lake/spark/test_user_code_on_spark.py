@@ -11,7 +11,7 @@ from headrace.pipeline.core.ledger.accounting import read_accounting
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.settings.file import read_settings
-from headrace.pipeline.typed.wave import ParsedWave
+from headrace.pipeline.typed.done_wave import Wave
 from tests.typed.parsings import A, Bed
 
 pytestmark = [
@@ -72,7 +72,7 @@ def wiring(bed: Bed, tmp_path: Path) -> Iterator[Wiring]:
     wiring.ports.close()
 
 
-def wave(wiring: Wiring, run: str) -> ParsedWave:
+def wave(wiring: Wiring, run: str) -> Wave:
     return wiring.targets.parsing(wiring.settings.parse[0], run).wave()
 
 
@@ -85,7 +85,7 @@ def test_a_changed_helper_reaches_the_workers_of_the_next_run_in_the_same_proces
         payloads = (b"one", b"none", b"skip", b"whole", b"two")
         bed.land(A, dict(enumerate(payloads, start=10 * number)))
         done = wave(wiring, f"run-{number}")
-        told.append((done.parsed, done.quarantined, done.dropped))
+        told.append((done.landed, done.aside, done.dropped))
     # The filter and the function are counted apart.
     assert told == [(2, 1, {"filter": 1, "callable": 1})] * 2
     names = sorted((row["name"], row["number"]) for row in read.rows(bed.typed()).to_pylist())
@@ -123,7 +123,7 @@ def test_what_a_filter_cant_judge_goes_to_quarantine_and_what_it_leaves_out_is_c
         done = wave(wiring, "run")
     finally:
         wiring.ports.close()
-    assert (done.parsed, done.quarantined, done.dropped) == (2, 2, {"filter": 2})
+    assert (done.landed, done.aside, done.dropped) == (2, 2, {"filter": 2})
     assert {row["data"]: row["reason"] for row in read.rows(bed.quarantine()).to_pylist()} == {
         b'{"n": "two"}': "the filter fails on the payload",
         b"no json": "the filter looks for JSON, and the payload isn't JSON",

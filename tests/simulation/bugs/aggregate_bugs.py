@@ -9,6 +9,7 @@ from tests.simulation.bugs.planted import a_bug
 _PLAN_ADOPTED: Final = {
     "adopted": True,
     "aggregates": True,
+    "keeps": 0.0,
     "opens": 60.0,
     "position": "TRIM_HORIZON",
     "streams": 1,

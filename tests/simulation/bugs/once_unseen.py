@@ -96,9 +96,12 @@ ONCE_UNSEEN: Final = (
         "the-first-moment-is-no-time",
         "the unknown arrival of an adopted position is lost when the position is written",
         ("core.landing.ledger_codec", "row[-1] == _EMPTY_POSITION[len(row) - 1]", "not row[-1]"),
+        seeds=120,
         among={
             "position": "TRIM_HORIZON",
             "adopted": True,
+            "streams": 1,
+            "keeps": 0.0,
             "shards": 6,
             "puts_every": 2.0,
             "retention": 70.0,

@@ -100,8 +100,22 @@ TABLE: Final = (
         "old-life-lands",
         "the stream's epoch isn't read again after the last page (D12)",
         ("duties.waves.wave_streams", "if now is not None and now.stream != stream:", "if False:"),
-        seeds=200,
         among={"troubles": {"recreate": 60.0}},
+    ),
+    a_bug(
+        "another-streams-records",
+        "a task doesn't prove that it has found the driver's stream, and nobody looks at the numbers of the records",
+        (
+            "tests.memory.stage",
+            "if (key.stream, source) not in self._proofs and facts.stream != key.stream:",
+            "if False:",
+        ),
+        (
+            "core.ledger.belonging",
+            "if numbers is not None and number is not None and not numbers.has(number):",
+            "if False:",
+        ),
+        among={"mix": {"elsewhere": 0.2}},
     ),
     a_bug(
         "checkpoint-before-commit",

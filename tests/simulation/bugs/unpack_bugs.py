@@ -66,8 +66,8 @@ UNPACKINGS: Final = (
         "the ledgers are read before the files are looked at, so that they don't tell of an unpacking between the two",
         (
             "windows.unpack",
-            "        look = ports.source.look()\n        entries = tuple(self._entries(window))\n",
-            "        entries = tuple(self._entries(window))\n        look = ports.source.look()\n",
+            "        look = self.ports.source.look()\n        entries = tuple(self._entries(window))\n",
+            "        entries = tuple(self._entries(window))\n        look = self.ports.source.look()\n",
         ),
         # So that seconds pass between the two now and then.
         among=_fleet() | {"mix": {"slow": 0.1}},
@@ -127,8 +127,8 @@ UNPACKINGS: Final = (
         "a window counts as done after its first wave",
         (
             "windows.unpack",
-            "        return UnpackedWave(plan.rows, rows, snapshot, plan.is_last)\n",
-            "        return UnpackedWave(plan.rows, rows, snapshot, True)\n",
+            "        done = Wave(Does.UNPACK, rows.rows, landed, is_last=rows.is_last)\n",
+            "        done = Wave(Does.UNPACK, rows.rows, landed, is_last=True)\n",
         ),
         seeds=_SEEDS,
         among=_fleet(rows=5),

@@ -188,8 +188,8 @@ _PARSING: Final = (
         "a part of a wave of a typed table lands, though the files of its quarantine table have rows of the other shards",
         (
             "typed.wave",
-            "                whole=True,\n                also=parsed.aside,\n",
-            "                also=parsed.aside,\n",
+            "            whole=True,\n            also=parsed.aside,\n",
+            "            also=parsed.aside,\n",
         ),
         among=typed_fleet(every=5.0, redrives=0.0, begins=60.0) | {"shards": 4, "troubles": {"split": 50.0}},
     ),

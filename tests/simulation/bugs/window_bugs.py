@@ -34,8 +34,8 @@ WINDOWS: Final = (
         "the rows of a replaced file that lie outside of the window don't come back",
         (
             "windows.replace",
-            "                (*parsed.files, *_of(plan, copied.aside)),\n",
-            "                parsed.files,\n",
+            "            (*parsed.files, *whole),\n",
+            "            parsed.files,\n",
         ),
         seeds=_SEEDS,
         among=_fleet(),

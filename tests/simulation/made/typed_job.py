@@ -221,8 +221,8 @@ class _Spark:
         parsed: Parsed = self._after(2.0, self._server.copy_unselected, files, selected, streams)
         return parsed
 
-    def rewrite(self, groups: Any) -> Any:
-        return self._after(20.0, self._server.rewrite, groups)
+    def __call__(self, groups: Any) -> Any:
+        return self._after(20.0, self._server, groups)
 
     def _after(self, seconds: float, work: Callable[..., Any], *args: Any) -> Any:
         fleet, process = self._job.fleet, self._job.process

@@ -60,6 +60,8 @@ class Mix:
     """A page with the last records of a closed shard has a next iterator, and only the next page tells the shard's end."""
     half_done: float = 0.0
     """Only a part of a portion of writes is done, in any order; then the process dies, or the other writes fail."""
+    elsewhere: float = 0.0
+    """A task finds another stream of that name where it reads a shard."""
     cold: float = 0.0
     """The share of the runs whose Spark starts slowly or not at all, among the runs that open their stage."""
 

@@ -233,12 +233,13 @@ class Losses:
                     each.key.shard_id,
                 )
 
-    def judge_looked(self, shard: ShardTruth, looked: datetime) -> None:
+    def judge_looked(self, shard: ShardTruth, looked: datetime, *, planned: float) -> None:
         """Where a row says that its shard was looked at to the tip, the table must have a proof that isn't much
-        older."""
+        older. `planned`: when the run had last loaded the table."""
         if shard.ended or not self.sure or shard.key.stream not in self.decided:
             return
-        whole = self.whole_until(shard, self.world.sim.now)
+        # What other shards land meanwhile may tell that an unread parent could have lost more. The next wave heeds that.
+        whole = max(self.whole_until(shard, at) for at in (self.world.sim.now, planned))
         if looked - whole > self.retention / 4 + 2 * _SECOND:
             raise Violation(
                 "I13",

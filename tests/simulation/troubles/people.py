@@ -106,9 +106,9 @@ class People:
 
     def _look(self) -> None:
         """Look every few seconds from the first rollback or expiry on, because writes that were sent before it may
-        still arrive."""
+        still arrive. In a quiet stretch the person looks less often, as the fleet does."""
         world = self._world
-        world.sim.after(_LOOKS, self._look)
+        world.sim.after(world.typed.paced(_LOOKS), self._look)
         try:
             self._repair()
             self._reposition()

@@ -43,7 +43,7 @@ def judge_looked(world: World, shard: ShardTruth | None, row: Lease, change: Cha
             row.key,
         )
     if not why and read.at_tip:
-        losses.judge_looked(shard, read.upto.witness or at)
+        losses.judge_looked(shard, read.upto.witness or at, planned=by.loaded)
 
 
 def _tells_of(read: Staged, looked_at: datetime, behind_ms: int | None) -> bool:

@@ -7,17 +7,16 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.core.landing.expiry_plan import History
 from headrace.pipeline.core.landing.repair_plan import LastRow, TableEvidence
 from headrace.pipeline.core.ledger.ledger import Kind, Range
-from headrace.pipeline.core.shards.position import Origin, Positions
+from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.ports.landing import TableState
 from headrace.pipeline.ports.staging import StagingSpec
-from headrace.pipeline.settings.choices import InitialPosition
 from tests.memory.aggregates import numbers_of
 from tests.memory.table import MemoryTable, Snapshot
 from tests.simulation.made.typed_commits import LAKE
@@ -25,6 +24,7 @@ from tests.simulation.troubles.rolled_back import RolledBack
 from tests.simulation.watch.drop_watch import judge_drop, judge_foreign
 from tests.simulation.watch.file_watch import STALE
 from tests.simulation.watch.lineage_watch import judge_expiry
+from tests.simulation.watch.origin_watch import is_dropped_life, judge_origin
 from tests.simulation.watch.repair_watch import judge_repair, rows_up_to, was_recreated
 from tests.simulation.watch.rewrite_watch import judge_rewrite
 from tests.simulation.watch.state_watch import StateWatch
@@ -42,6 +42,8 @@ class WatchedTable(MemoryTable):
         super().__init__(world.clock)
         self._world = world
         self.origins: dict[StreamId, datetime | None] = {}
+        self.origins_since: dict[StreamId, float] = {}
+        """When the origin of each stream was committed."""
         self.landed = 0
         self.dropped: Counter[tuple[ShardKey, int]] = Counter()
         """The user records that a retention has removed, each with how often it was there."""
@@ -53,7 +55,7 @@ class WatchedTable(MemoryTable):
         self._written = StateWatch()
         self._before: dict[int, dict[ShardKey, tuple[Any, ...]]] = {}
         """By snapshot: the position, the number of read records and the gaps of its shards before it."""
-        self._made: dict[int, tuple[datetime, float]] = {}
+        self.made: dict[int, tuple[datetime, float]] = {}
         """By snapshot: when it was made, and when its process had last loaded the table."""
 
     def staging_spec(self) -> StagingSpec:
@@ -65,7 +67,7 @@ class WatchedTable(MemoryTable):
         if task is None:
             return self.swap_now(made, "a person")
         process = task.process
-        self._made[made.id] = world.clock.now(), process.loaded
+        self.made[made.id] = world.clock.now(), process.loaded
         self._judge_sending(made)
 
         def script() -> None:
@@ -133,6 +135,8 @@ class WatchedTable(MemoryTable):
     def _note_set(self, to: int | None) -> None:
         self._world.losses.sure = False
         self._world.kept.note_rollback()
+        # A person takes files away and brings files back, as commits do.
+        self._world.typed.commits.note(LAKE, None)
         self.rollback(to)
 
     def compact(self) -> None:
@@ -157,10 +161,10 @@ class WatchedTable(MemoryTable):
         self._written.judge(made, None if self.repairing else next(ours, None))
         self._world.files.judge(made)
         for stream, origin in made.page.origins:
-            if self._is_dropped_life(stream, made):
+            if is_dropped_life(self._world, stream, made):
                 self.origins[stream] = origin.start.at
             else:
-                self._judge_origin(stream, origin, made)
+                judge_origin(self._world, stream, origin, made)
             self._world.losses.decided[stream] = origin
         if made.replaced:
             self._judge_exchange(made, by)
@@ -200,51 +204,6 @@ class WatchedTable(MemoryTable):
         else:
             judge_rewrite(self._world, self, made, by)
         self._judge_positions(made)
-
-    def _is_dropped_life(self, stream: StreamId, made: Snapshot) -> bool:
-        """Whether a late run decides the origin of a deleted stream again. That is allowed after a repair, which
-        keeps no earlier lives: no record of that life is left to read."""
-        if self.repairing or stream not in self.origins or self._world.truth.lives(stream):
-            return False
-        return stream not in self._state(made.parent).positions.origins
-
-    def _judge_origin(self, stream: StreamId, origin: Origin, made: Snapshot) -> None:
-        at = origin.start.at
-        if stream in self.origins:
-            if not self.repairing or self.origins[stream] != at:
-                raise Violation("I9", f"the origin of {stream} was decided twice")
-            return
-        self.origins[stream] = at
-        self._world.note("table", f"origin of {stream.epoch}: {at}")
-        if self.repairing:
-            return
-        answered = self._world.source.answers.get(stream, {})
-        if origin.decided not in answered:
-            raise Violation(
-                "I1",
-                f"the origin of {stream} was decided at {origin.decided}, which isn't a Date that Kinesis answered",
-            )
-        wanted = self._first_origin(origin)
-        known = (
-            self.origins if self._world.losses.sure else made.positions.origins
-        )  # a repair keeps no earlier lives
-        if any(each.arn == stream.arn and each != stream for each in known):
-            wanted = None  # an earlier life was read, so this life is read from its first record on
-        if at != wanted:
-            raise Violation(
-                "I1", f"{stream} begins at {at or 'TRIM_HORIZON'}, not at {wanted or 'TRIM_HORIZON'}"
-            )
-
-    def _first_origin(self, origin: Origin) -> datetime | None:
-        """The origin that the plan asks for, for a stream that the fleet reads for the first time."""
-        plan = self._world.plan
-        match InitialPosition.TRIM_HORIZON if plan.adopted else plan.position:
-            case InitialPosition.LATEST:
-                return origin.decided
-            case InitialPosition.AT_TIMESTAMP:
-                return self._world.start_of_time + timedelta(seconds=plan.starts_at)
-            case InitialPosition.TRIM_HORIZON:
-                return None
 
     def _judge_range(self, each: Range, rows: list[int], by: str, made: Snapshot) -> None:
         shard = self._world.truth.shards.get(each.key)
@@ -302,7 +261,7 @@ class WatchedTable(MemoryTable):
             stop = shard.read_up_to(number_of(each.upto.token))
             shard.left_out.update(shard.sequences[shard.read : stop])
             return stop
-        made_at, planned = self._made.get(made.id, (self._world.clock.now(), 0.0))
+        made_at, planned = self.made.get(made.id, (self._world.clock.now(), 0.0))
         shard.gaps = (*shard.gaps, losses.judged_gap(shard, each, made_at, planned))
         shard.unread_until = losses.unread_until(shard, losses.read_at(each))
         return stop

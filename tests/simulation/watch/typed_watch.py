@@ -250,7 +250,7 @@ class TypedWatch:
         """I4: the ranges lead from the positions below to those of the commit, and no position goes back."""
         below = Positions() if made.parent is None else table.snapshots[made.parent].positions
         moved = {each.key: each for each in made.page.ranges if each.moves}
-        for key in sorted({*below.shards, *made.positions.shards}):
+        for key in dict.fromkeys((*below.shards, *made.positions.shards)):
             was, now, each = below.of(key), made.positions.of(key), moved.get(key)
             if now is None or _token(was) != _token(each.after if each else was):
                 raise Violation(
@@ -282,6 +282,8 @@ class TypedWatch:
 
     def _compare(self, wanted: Counter[TypedRow], by: str) -> None:
         found = Counter(_rows(self.quarantine, self.aside_rows))
+        if dict.__eq__(found, wanted):
+            return
         for differs, how in ((wanted - found, "lacks"), (found - wanted, "has")):
             if differs:
                 row = min(differs)
@@ -299,13 +301,14 @@ class TypedWatch:
 
     def rows_at(self, snapshot: int | None, key: ShardKey) -> dict[int, TypedRow]:
         """The rows of a shard that the lake table has at a snapshot."""
-        files = self._world.table.files_at(snapshot)
-        rows = (row for file in files for row in self.landed_rows.of(file.path))
-        return {row.number: row for row in rows if row.key == key}
+        return {
+            row.number: row
+            for file in self._world.table.files_at(snapshot)
+            for _, row in self.landed_rows.by_shard(file.path).get(key, ())
+        }
 
     def landed(self, key: ShardKey) -> set[int]:
-        table, rows = self._world.table, self._world.stage.rows
-        return {n for file in table.files_at(table.head) for k, n, *_ in rows[file.path] if k == key}
+        return set(self.rows_at(self._world.table.head, key))
 
     def ever(self, key: ShardKey) -> set[int]:
         # In the order in which they were committed.

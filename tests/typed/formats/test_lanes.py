@@ -383,7 +383,7 @@ def test_usual_payloads_arent_left_to_the_library():
     }
     avro = Payloads([written(row, AVRO)] * 300, b"")
     record = record_part(*_parsed(json.dumps(AVRO)), list(arrow_of(AVRO_DECODER)))
-    found = record.read(avro, np.arange(300))
+    found = record(avro, np.arange(300))
     assert not avro.is_left.any()
     assert (avro.place == avro.end).all()
     made = {**row, "tags": [("k", 0.5)], "named": [("n", ["a"])], "at": row["at"]}
@@ -409,7 +409,7 @@ def test_usual_payloads_arent_left_to_the_library():
     }
     protobuf = Payloads([ALL(**fields).SerializeToString()] * 300, b"")
     kinds = MessageKinds(_TIMESTAMP, frozenset(_WRAPPED))
-    messages = kinds.message(DESCRIPTOR, list(arrow_of(PROTOBUF_DECODER))).read(protobuf, np.arange(300))
+    messages = kinds.message(DESCRIPTOR, list(arrow_of(PROTOBUF_DECODER)))(protobuf, np.arange(300))
     assert not protobuf.is_left.any()
     row = messages[299].as_py()
     assert (row["state"], row["parts"][1], row["other"], row["maybe"]) == (

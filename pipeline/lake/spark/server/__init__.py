@@ -1,4 +1,5 @@
-"""The local Spark Connect server: one for each project and environment of a user, which ends by itself after its last user.
+"""The local Spark Connect server: one for each project and environment of a user, which ends by itself after its last
+user.
 
     key              which server a process may join: settings file, DAGSTER_HOME, and the environment that the server's workers keep
     users            the processes that use a server. A lock of the operating system tells whether each of them lives

@@ -1,8 +1,8 @@
 """Joining the local Spark server of a folder, or starting it, however slow the machine is.
 
-One process at a time joins, starts or ends the server of a folder. Whoever joins counts as a user from before it looks for the server, so
-a server that is joined isn't ended, and one that is being ended isn't joined. A server that no process can reach is replaced: its starting
-process was killed before it had written the address and the token.
+One process at a time joins, starts or ends the server of a folder. Whoever joins counts as a user from before it looks
+for the server, so a server that is joined isn't ended, and one that is being ended isn't joined. A server that no
+process can reach is replaced: its starting process was killed before it had written the address and the token.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 STAYS = timedelta(minutes=5)
 """How long a server stays after its last user: the next command of a person joins it within a second."""
 AUTHENTICATION = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
-"""PySpark's environment variable: the token that a server asks for, and that its client sends. The latter reads it when a session is made."""
+"""PySpark's environment variable: the token that a server asks for, and that its client sends. The latter reads it when
+a session is made."""
 _LOOK_EVERY = 0.25
 _OF_CLIENTS = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 """Variables of PySpark that would make a client of the server."""
@@ -65,7 +66,8 @@ class ServerStart:
 
 
 def bring_up(folder: Path, start: ServerStart, *, user: str, on_waiting: OnWaiting = warn) -> Address:
-    """Start or join the server of this folder, and return once it answers. This process then is a user of it, by the name `user`."""
+    """Start or join the server of this folder, and return once it answers. This process then is a user of it, by the
+    name `user`."""
     server_users.use(folder, user)
     where = partial(_where_its_log_is, folder)
     with telling(on_waiting, "the local Spark server", at_most=start.patience, more=where):
@@ -211,7 +213,8 @@ def _environment_of_server(token: str) -> Iterator[None]:
 
 
 def _answers(address: Address, folder: Path, patience: timedelta) -> bool:
-    """Whether the server answers by gRPC, or has died. A port that accepts connections isn't enough: the JVM may still be starting."""
+    """Whether the server answers by gRPC, or has died. A port that accepts connections isn't enough: the JVM may still
+    be starting."""
     import grpc
 
     pid = pid_of(folder)

@@ -1,7 +1,8 @@
 """Which local Spark server a process may join: the one of its project, started in the same environment.
 
-A server and its Python workers keep the environment that the server was started with: credentials of AWS and its endpoint, the installed
-packages, the engine. So all of these are in the key, and a process that differs in one of them starts a server of its own.
+A server and its Python workers keep the environment that the server was started with: credentials of AWS and its
+endpoint, the installed packages, the engine. So all of these are in the key, and a process that differs in one of them
+starts a server of its own.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ class ServerKey:
 def key_of(
     environ: Mapping[str, str], engine: str, *, settings: Path | None = None, dagster_home: Path | None = None
 ) -> ServerKey:
-    """The key of a process with this environment. Without `settings` and `dagster_home` these are the ones of the environment."""
+    """The key of a process with this environment. Without `settings` and `dagster_home` these are the ones of the
+    environment."""
     file = settings or Path(environ.get("HEADRACE_CONFIG") or "headrace.yaml")
     is_there = file.is_file()
     home = (
@@ -95,7 +97,8 @@ def write(key: ServerKey, folder: Path) -> None:
 
 
 def read(folder: Path) -> ServerKey | None:
-    """The key that the server of a folder was started for; None where none, or that of another version, is written there."""
+    """The key that the server of a folder was started for; None where none, or that of another version, is written
+    there."""
     try:
         return ServerKey(**json.loads((folder / FILE).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

@@ -1,20 +1,21 @@
-"""A typed table, its quarantine table or the table of a window, as a proof has read it."""
+"""The lake table, a typed table, its quarantine table or the table of a window, as a proof has read it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import date
 
 from headrace.pipeline.core.ledger.filter import Joining
 from headrace.pipeline.core.ledger.story import Step
 from headrace.pipeline.core.shards.stream import ShardKey
-from headrace.pipeline.proof.made.evidence import TableLook, unsettled_steps
+from headrace.pipeline.proof.evidence import TableLook, unsettled_steps
 from headrace.pipeline.proof.memory import Ledgers, joins, ledgers_up_to
 from headrace.pipeline.proof.ports import Proved, ProvedTable
 from headrace.pipeline.proof.spans import FileCount
 
 _NEWEST = 100
-"""Snapshots whose ranges come one by one: the quarantine table hasn't followed yet some of the newest ones."""
+"""Snapshots whose ranges come one by one: a quarantine table hasn't followed yet some of the newest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,13 @@ class Side:
     sequence: int = 0
     """The sequence number of the table's newest snapshot."""
     is_aside: bool = False
+    kept_from: date | None = None
+    """The first day that the table's own retention keeps."""
     ledgers: Ledgers = field(default_factory=Ledgers)
 
     def read(self, joining: Joining | None = None) -> Side:
         """This side with its ledgers."""
+        # A quarantine table comes into being with the first wave, after its typed table.
         if not self.look.exists:
             return self
         ledgers = ledgers_up_to(self.ports.lineage, self.sequence, self.before, joining)
@@ -38,11 +42,12 @@ class Side:
 
     def since_proved(self) -> Side:
         """This side with its ledgers, in which the ranges that an earlier proof has found right are joined."""
-        return self.read(joins(self.before, is_aside=self.is_aside))
+        return self.read(joins(self.before, by_day=self.kept_from is not None, is_aside=self.is_aside))
 
     def joined(self, most: int) -> Side:
         """This side with its ledgers, in which all ranges are joined by the days of their first records, but for those
         of the newest snapshots, at most so many."""
+        # 200 flowing shards make 1.7 million ranges a day, at 1 KiB each: one by one they fit into no memory.
         below, by_day = self.sequence - min(_NEWEST, most), not self.is_aside
         return self.read(Joining(below, by_day=by_day, is_aside=self.is_aside))
 
@@ -51,7 +56,7 @@ class Side:
 
 
 Sides = tuple[Side, ...]
-"""The typed table and its quarantine table, or the table of a window."""
+"""The typed table and its quarantine table, or one table alone."""
 
 
 def looked(ports: ProvedTable, *, is_aside: bool = False) -> Side:
@@ -66,7 +71,7 @@ def looked(ports: ProvedTable, *, is_aside: bool = False) -> Side:
 def late_steps(sides: Sides) -> tuple[tuple[Step, ...], tuple[ShardKey, ...]]:
     """Ranges of the typed table up to which its quarantine table hasn't come yet, and shards of which it stands where
     no range ends."""
-    # A window's table has no quarantine table, and so nothing that could be late.
+    # Only a typed table has a quarantine table, which could be late.
     table, *asides = (side.look for side in sides)
     return unsettled_steps(table.story, asides[0].positions) if asides else ((), ())
 

@@ -1,0 +1,96 @@
+"""What a wave of parsing, of a redrive or of a window did, and how people are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from headrace.pipeline.core.ledger.accounting import Accounting, all_dropped
+from headrace.pipeline.core.words.words import counted
+
+
+class Does(Enum):
+    """What waves are made for."""
+
+    PARSE = auto()
+    REDRIVE = auto()
+    """Rows of the quarantine table are parsed again."""
+    COPY = auto()
+    READ = auto()
+    """What a window copies is read from the stream, because the lake table lacks it."""
+    REPLACE = auto()
+    UNPACK = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    does: Does
+    rows: int = 0
+    """The rows that the wave took up; of an unpacking, the aggregates."""
+    landed: int = 0
+    """The rows that came of them into the table for which the wave is."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    removed: int = 0
+    """Older rows that left the typed table and its quarantine table."""
+    snapshot: int | None = None
+    """None where nothing was committed: nothing was left to do, or a person asked for a dry run."""
+    settled: int = 0
+    """Rows that went into the quarantine table for a commit of an earlier wave."""
+    is_last: bool = True
+    """Whether nothing is left to do, as the wave found the tables."""
+    notes: tuple[str, ...] = ()
+    """Sentences for people."""
+
+    @property
+    def aside(self) -> int:
+        """The rows that are in the quarantine table. Only where each row is parsed, dropped or set aside."""
+        return self.rows - self.landed - sum(self.dropped.values())
+
+    def __str__(self) -> str:
+        # A redrive without a commit has something to tell, and so has a reading that found no record.
+        if self.snapshot is None and (nothing := _NOTHING.get(self.does)):
+            return nothing
+        rows, landed, aside = counted(self.rows, "row"), f"{self.landed:,}", f"{self.aside:,}"
+        dropped = "".join(f", {count:,} dropped by {why}" for why, count in self.dropped.items())
+        match self.does:
+            case Does.PARSE:
+                return f"{counted(self.landed, 'row')} parsed, {aside} set aside{dropped}"
+            case Does.REDRIVE:
+                dry = "dry run, nothing was committed: " if self.snapshot is None else ""
+                return f"{dry}{rows} parsed again: {landed} mended{dropped}, {aside} still set aside"
+            case Does.COPY:
+                return f"{rows} copied"
+            case Does.READ:
+                return f"{rows} read from the stream"
+            case Does.REPLACE:
+                return (
+                    f"{rows} parsed again: {landed} parsed, {aside} set aside{dropped}, "
+                    f"in the place of {counted(self.removed, 'older row')}"
+                )
+            case Does.UNPACK:
+                return (
+                    f"{counted(self.rows, 'aggregate')} taken apart: "
+                    f"{counted(self.landed, 'row')} in the place of {self.rows:,}"
+                )
+
+
+_NOTHING = {
+    Does.PARSE: "nothing new to parse",
+    Does.COPY: "nothing left to copy",
+    Does.REPLACE: "nothing left to replace",
+    Does.UNPACK: "no aggregate found that is left to take apart",
+}
+
+
+def wave_of(does: Does, rows: int, accounts: Iterable[Accounting], *, is_last: bool) -> Wave:
+    """What a wave did whose rows have these accounts."""
+    told = tuple(accounts)
+    return Wave(
+        does,
+        rows,
+        sum(accounting.parsed for accounting in told),
+        all_dropped(accounting.dropped for accounting in told),
+        sum(sum(accounting.removed) for accounting in told),
+        is_last=is_last,
+    )
