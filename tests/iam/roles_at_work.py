@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +86,8 @@ class RolesAtWork:
                 self._tick("leader", wiring.leader_turn)
             with self.as_role(Role.WORKER) as wiring:
                 for worker in self.settings.workers:
-                    self._tick(
-                        worker.id,
-                        lambda cursor, wiring=wiring, worker=worker: wiring.worker_turn(
-                            worker.id, cursor, instance="here", runs=NoDagster()
-                        ),
-                    )
+                    turn = partial(wiring.worker_turn, worker.id, instance="here", runs=NoDagster())
+                    self._tick(worker.id, turn)
             self.advance(timedelta(seconds=5))
 
     def advance(self, period: timedelta) -> None:

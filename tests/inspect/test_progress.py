@@ -19,7 +19,7 @@ from headrace.pipeline.inspect.progress import Earlier, ShardProgress, lags_of, 
 from tests.inspect.looks import AT, a_look, later, seen
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
-DAY = {None: timedelta(days=1)}
+DAY: dict[str | None, timedelta] = {None: timedelta(days=1)}
 
 
 def a_worker(name: str, *, age: timedelta = timedelta(seconds=3), **more: Any) -> Worker:
