@@ -9,15 +9,19 @@ import pytest
 import yaml
 
 from headrace.pipeline.app.adapters import Adapters
+from headrace.pipeline.aws.clients.clients import dynamodb_client
+from headrace.pipeline.aws.leases.rows import Rows
 from headrace.pipeline.cli import COMMANDS, _parser
 from headrace.pipeline.cost.sizing import at_rest, flowing
+from headrace.pipeline.errors import Throttled
 from headrace.pipeline.iam.places import ApplicationArns, account_of
 from headrace.pipeline.iam.policy import policy_of
 from headrace.pipeline.iam.roles import Role
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.choices import Create
 from headrace.pipeline.settings.file import read_settings
-from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.model import AwsSettings, Settings
+from tests.stand_in import a_table
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -186,3 +190,11 @@ def test_the_sizing_table_is_that_of_the_formulas():
         flows = rest + flowing(settings, shards=int(shards), workers=int(workers))
         units = (rest.reads, rest.writes, flows.reads, flows.writes)
         assert figures == [*(f"{each:.1f}" for each in units), *map(str, flows.provisioned)]
+
+
+def test_a_table_whose_capacity_is_short_is_named_with_the_remedy(aws: LocalAws, no_backoff: None):
+    client = dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
+    table = a_table(client, "leaseKey")
+    aws.inject("throttle", service="dynamodb", resource=table)
+    with pytest.raises(Throttled, match=rf"{table}.*raise that of the table and of its index: see Sizing"):
+        Rows(client, table, key="leaseKey").get("a")

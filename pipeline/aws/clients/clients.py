@@ -48,6 +48,9 @@ _THROTTLED: Final = frozenset(
         "TooManyRequestsException",
     }
 )
+_OF_ROWS: Final = frozenset(
+    {"GetItem", "BatchGetItem", "Query", "Scan", "PutItem", "UpdateItem", "DeleteItem"}
+)
 _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
 
 
@@ -197,6 +200,13 @@ def _what_now(*, writes: bool) -> str:
     return "Nothing was written; if this error stays, check aws.region and aws.endpoint"
 
 
+def _capacity_is_short(error: boto.ClientError) -> str:
+    """The remedy, where DynamoDB refuses what goes beyond a table's capacity. Kinesis has the same code for its shards."""
+    if error.operation_name not in _OF_ROWS or code_of(error) != "ProvisionedThroughputExceededException":
+        return ""
+    return ". If the table has provisioned capacity, raise that of the table and of its index: see Sizing in docs/use/deploying.md"
+
+
 def _meaning(what: str, error: boto.ClientError, *, writes: bool) -> HeadraceError:
     code = code_of(error)
     reason = f"{code}: {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
@@ -204,7 +214,8 @@ def _meaning(what: str, error: boto.ClientError, *, writes: bool) -> HeadraceErr
     # Before the status is looked at: some throttling codes come with a status of 500 or more.
     if code in _THROTTLED:
         return Throttled(
-            f"{what}: throttled after {_ATTEMPTS} attempts ({reason}). Nothing was written; the next tick tries again"
+            f"{what}: throttled after {_ATTEMPTS} attempts ({reason}). Nothing was written; the next tick tries "
+            f"again{_capacity_is_short(error)}"
         )
     if code in _EXPIRED:
         return Unreachable(
