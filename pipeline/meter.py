@@ -6,6 +6,7 @@ are other processes: what they ask isn't in here.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -44,6 +45,10 @@ class Meter:
         self._calls: Counter[str] = Counter()
         self._reads = self._writes = 0.0
 
+    def forked(self) -> None:
+        """A fork may begin while another thread of its parent holds the lock, and nobody would release it there."""
+        self._adding = Lock()
+
     def usage(self) -> ProcessUsage:
         """What the process has used so far."""
         with self._adding:
@@ -80,3 +85,4 @@ def _ask_for_units(params: Mapping[str, Any], **_: object) -> dict[str, Any]:
 
 METER: Final = Meter()
 """Of this process. A fork goes on from its parent's numbers: take differences."""
+os.register_at_fork(after_in_child=METER.forked)

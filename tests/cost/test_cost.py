@@ -1,6 +1,7 @@
 """What a run has used is counted, kept in Dagster, priced, and summed up by day."""
 
 import json
+import os
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +46,14 @@ def test_requests_and_the_units_that_dynamodb_states_are_counted(aws: LocalAws, 
     assert used.write_units >= 1, "a refused write is charged"
     assert used.read_units > 0
     assert used.cpu_seconds > 0
+
+
+def test_a_fork_counts_on_also_where_its_parent_was_counting_at_that_moment():
+    with METER._adding:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if METER.usage().cpu_seconds >= 0 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_row_is_still_parsed_whole_where_units_are_asked_for(aws: LocalAws, dynamodb: "DynamoDBClient"):

@@ -37,13 +37,9 @@ def policy(action: str, resource: str, effect: str = "Allow") -> dict[str, Any]:
 
 
 def client(aws: LocalAws, service: str, key: str = "reader") -> Any:
-    return boto3.client(
-        service,
-        region_name=aws.region,
-        endpoint_url=aws.endpoint,
-        aws_access_key_id=key,
-        aws_secret_access_key="x",
-    )
+    make: Any = boto3.client
+    keys = {"aws_access_key_id": key, "aws_secret_access_key": "x"}
+    return make(service, region_name=aws.region, endpoint_url=aws.endpoint, **keys)
 
 
 def test_a_caller_may_do_what_its_policy_allows_and_nothing_else(limited: LocalAws):
