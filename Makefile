@@ -92,5 +92,5 @@ lock: setup ## renew requirements.lock after an edit of pyproject.toml; versions
 	@tools="$$(mktemp -d)" && trap 'rm -rf "$$tools"' EXIT && unset PIP_FIND_LINKS && \
 	.venv/bin/python -m pip install --quiet --target "$$tools" uv && \
 	"$$tools/bin/uv" pip compile pyproject.toml --quiet --output-file requirements.lock \
-		--universal --python-version 3.11 --extra local --group tests --group checks --group mutants --group build \
+		--universal --python-version 3.11 --extra local --extra otel --group tests --group checks --group mutants --group build \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.pipeline.app.made_once import MadeOnce
 from headrace.pipeline.clock import SystemClock, SystemIds, thread_timer
@@ -17,10 +18,13 @@ from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
 
 if TYPE_CHECKING:
+    from mypy_boto3_cloudwatch import CloudWatchClient
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_kinesis import KinesisClient
 
     from headrace.pipeline.aws.leases.table_layout import KnownPlaces
+
+_Client = TypeVar("_Client")
 
 _PATIENCE = timedelta(seconds=30)
 """How long one tick waits for tables that DynamoDB is creating, which is less than a leader's tick may take (40 s). The next tick
@@ -36,6 +40,8 @@ class AwsAdapters:
         self.ids = SystemIds()
         self.timer = thread_timer
         self.made = MadeOnce(self.clock.monotonic)
+        self.on_client: Callable[[Any], None] = lambda _client: None
+        """Called with each client of DynamoDB and Kinesis that is made."""
 
     # -- coordination tables ---------------------------------------------------------------------------------------
 
@@ -127,9 +133,18 @@ class AwsAdapters:
     def dynamodb(self) -> DynamoDBClient:
         from headrace.pipeline.aws.clients.clients import dynamodb_client
 
-        return self.made.get(lambda: dynamodb_client(self.settings.aws), "dynamodb")
+        return self.made.get(lambda: self._told(dynamodb_client(self.settings.aws)), "dynamodb")
 
     def kinesis(self) -> KinesisClient:
         from headrace.pipeline.aws.clients.clients import kinesis_client
 
-        return self.made.get(lambda: kinesis_client(self.settings.aws), "kinesis")
+        return self.made.get(lambda: self._told(kinesis_client(self.settings.aws)), "kinesis")
+
+    def cloudwatch(self) -> CloudWatchClient:
+        from headrace.pipeline.aws.clients.clients import cloudwatch_client
+
+        return self.made.get(lambda: cloudwatch_client(self.settings.aws), "cloudwatch")
+
+    def _told(self, client: _Client) -> _Client:
+        self.on_client(client)
+        return client

@@ -48,6 +48,9 @@ from headrace.pipeline.duties.waves.run import OnWave, Reading, Run
 from headrace.pipeline.duties.waves.steps import WavePorts
 from headrace.pipeline.duties.waves.wave_rows import WaveRows
 from headrace.pipeline.errors import TablesMissing
+from headrace.pipeline.metrics.metering import Meters, NoMetering
+from headrace.pipeline.metrics.wiring import metering_of
+from headrace.pipeline.ports.leases import LeaseStore
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.ports.runs import RunOutcome, Runs
 from headrace.pipeline.ports.staging import OnWaiting
@@ -63,7 +66,10 @@ def wire(settings: Settings) -> Wiring:
     """An application on AWS, Iceberg and Spark. No connection is opened and no request is sent yet."""
     from headrace.pipeline.app.adapters import Adapters
 
-    return Wiring(settings, Adapters(settings))
+    adapters = Adapters(settings)
+    metering = metering_of(settings, adapters.clock, adapters.cloudwatch)
+    adapters.on_client = metering.client
+    return Wiring(settings, adapters, metering=metering)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +113,7 @@ class Wiring:
     settings: Settings
     ports: Ports
     remembered: Remembered = field(default_factory=Remembered)
+    metering: Meters = field(default_factory=NoMetering)
 
     def leases(self) -> OwnForm:
         """The application's lease rows, without those of the other `streams_mode`."""
@@ -119,14 +126,17 @@ class Wiring:
         if not sensor.at_work.acquire(blocking=False):
             return Turn(sentence="leader: the previous tick is still at work", cursor=cursor)
         try:
-            duty = replace(self.leader(), tables=self._known_tables(), expiring=self._leaders_expiring())
-            return leader_turn(
-                duty,
-                cursor,
-                last_tick=sensor.last_tick,
-                times=self.settings.times,
-                timer=self.ports.timer,
+            plain_duty = replace(
+                self.leader(), tables=self._known_tables(), expiring=self._leaders_expiring()
             )
+            with self.metering.leading(plain_duty) as duty:
+                return leader_turn(
+                    duty,
+                    cursor,
+                    last_tick=sensor.last_tick,
+                    times=self.settings.times,
+                    timer=self.ports.timer,
+                )
         except TablesMissing:
             sensor.tables = None
             raise
@@ -142,10 +152,13 @@ class Wiring:
         if not sensor.at_work.acquire(blocking=False):
             return Turn(sentence=f"worker {worker_id}: the previous tick is still at work", cursor=cursor)
         try:
-            duty = self.worker(worker_id, instance=instance, runs=runs)
-            return worker_turn(
-                duty, cursor, last_tick=sensor.last_tick, application=self.settings.application
-            )
+            with self.metering.working(worker_id, sensor.last_tick) as tick:
+                leases = tick.leases(self.leases())
+                duty = self.worker(worker_id, instance=instance, runs=runs, leases=leases)
+                tick.turn = worker_turn(
+                    duty, cursor, last_tick=sensor.last_tick, application=self.settings.application
+                )
+                return tick.turn
         finally:
             sensor.at_work.release()
 
@@ -166,20 +179,23 @@ class Wiring:
             ids=ports.ids,
         )
 
-    def worker(self, worker_id: str, *, instance: str, runs: Runs) -> WorkerDuty:
+    def worker(
+        self, worker_id: str, *, instance: str, runs: Runs, leases: LeaseStore | None = None
+    ) -> WorkerDuty:
         ports, settings = self.ports, self.settings
+        leases = self.leases() if leases is None else leases
         source = ports.source(f"worker {worker_id}")
         streams = self._streams_of(worker_id, source)
         return WorkerDuty(
             worker_id=worker_id,
             instance=instance,
-            leases=self.leases(),
+            leases=leases,
             workers=ports.workers(),
             source=source,
             runs=runs,
             clock=ports.clock,
             times=settings.times,
-            policy=self.policy(),
+            policy=self.policy(leases),
             stream=lambda row: streams.facts(asked_by(settings, row)),
         )
 
@@ -202,14 +218,14 @@ class Wiring:
             sensor.expiring = self.upkeep.expiring("leader")
         return sensor.expiring
 
-    def policy(self) -> Policy:
+    def policy(self, leases: LeaseStore | None = None) -> Policy:
         """Made once for each tick, run and command, on the ports of that moment. The parts of a policy keep nothing: a run asks them
         anew at each wave."""
         ports = self.ports
         return policy_of(
             self.settings,
             PolicyPorts(
-                leases=self.leases(),
+                leases=self.leases() if leases is None else leases,
                 workers=ports.workers(),
                 lock=ports.lock(),
                 tables=ports.tables(),
@@ -233,11 +249,12 @@ class Wiring:
         hints: Hints = _NO_HINTS,
     ) -> Reading:
         """The reading of one run. `runs`: what Dagster knows of other runs."""
+        meter = self.metering.run(on_wave, on_step)
         return Reading(
             open_run=partial(self._run, run_id, runs, hints, on_waiting),
             readers=self.readers(),
-            on_wave=on_wave,
-            on_step=on_step,
+            on_wave=meter.on_wave,
+            on_step=meter.on_step,
         )
 
     def readers(self) -> Readers:
@@ -275,7 +292,8 @@ class Wiring:
             failing=hints.failing,
         )
         # Four beats in each lease duration, so that a run that misses three in a row still counts as alive.
-        with self.ports.timer(attempt.beat, self.settings.times.lease_duration / 4, None):
+        beats = self.ports.timer(attempt.beat, self.settings.times.lease_duration / 4, None)
+        with self.metering.running(), beats:
             yield run
 
     def attempt(
@@ -289,7 +307,8 @@ class Wiring:
         on_step: OnStep = _ignore_step,
     ) -> Attempt:
         ports, settings = self.ports, self.settings
-        leases, workers, source = self.leases(), ports.workers(), ports.source(worker_id)
+        leases = self.metering.leases_of_run(self.leases(), worker_id)
+        workers, source = ports.workers(), ports.source(worker_id)
         claims = Claims(
             me=worker_id,
             claim=f"{run_id}/{ports.ids.fresh()}",
@@ -313,7 +332,12 @@ class Wiring:
                 stage=ports.stage(worker_id),
             ),
             rows=WaveRows(due=due, claim=claims.claim, clock=ports.clock, settings=settings, warm=hints.due),
-            load=LoadReport(worker_id=worker_id, workers=workers, clock=ports.clock, settings=settings),
+            load=LoadReport(
+                worker_id=worker_id,
+                workers=self.metering.workers_of_run(workers),
+                clock=ports.clock,
+                settings=settings,
+            ),
             on_step=on_step,
             on_waiting=on_waiting,
             left_alone=hints.left_alone,
@@ -328,6 +352,7 @@ class Wiring:
             clock=self.ports.clock,
             ports_of=self.ports.parsing,
             lineage=self.ports.lineage,
+            on_wave=self.metering.parsed,
         )
 
     @property

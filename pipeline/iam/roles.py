@@ -11,7 +11,7 @@ from typing import Final
 
 from headrace.pipeline.iam.places import ApplicationArns
 from headrace.pipeline.iam.rights import Statement, Use, catalog, files, listing, statement
-from headrace.pipeline.settings.choices import Create
+from headrace.pipeline.settings.choices import Create, MetricsTo
 
 
 class Role(StrEnum):
@@ -48,6 +48,7 @@ def _leader(places: ApplicationArns) -> Iterator[Statement]:
     )
     if places.settings.coordination.create is Create.AUTO:
         yield from _making(places)
+    yield from _metrics(places)
     yield from catalog(places, places.lake_tables, Use.BEGINS)
     yield from files(places, "GetObject PutObject")
     yield from listing(places)
@@ -60,6 +61,12 @@ def _finding(places: ApplicationArns) -> Iterator[Statement]:
         yield from statement("FindStreams", "kinesis", "ListStreams", ("*",))
     if discovery.tags:
         yield from statement("TagsOfStreams", "kinesis", "ListTagsForStream", places.streams)
+
+
+def _metrics(places: ApplicationArns) -> Iterator[Statement]:
+    if places.settings.metrics.to is MetricsTo.CLOUDWATCH:
+        # CloudWatch knows no resource for it.
+        yield from statement("Metrics", "cloudwatch", "PutMetricData", ("*",))
 
 
 def _making(places: ApplicationArns) -> Iterator[Statement]:
@@ -84,6 +91,7 @@ def _worker(places: ApplicationArns) -> Iterator[Statement]:
         places.coordination_tables,
     )
     yield from statement("OwnLeases", "dynamodb", "Query", (places.owner_index,))
+    yield from _metrics(places)
     yield from catalog(
         places,
         (*places.lake_tables, *places.typed_tables, *places.window_list, *places.window_tables),

@@ -208,5 +208,11 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "times.probe": _RELOAD,
     "times.checkpoint": _RUN,
     "times.materialize": _RUN,
+    "metrics.to": _BOTH,
+    "metrics.namespace": SettingChange(Takes.BOTH, "What was sent before stays in the former namespace."),
+    "metrics.level": _BOTH,
+    "metrics.dimensions": _BOTH,
+    "metrics.every": _BOTH,
+    "metrics.most_series": _BOTH,
 }
 """What a change does, by the key of the setting, as `headrace config` prints it, with N for the entries of lists."""

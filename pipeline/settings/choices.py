@@ -109,3 +109,15 @@ class Compression(StrEnum):
     """A payload that begins as gzip or zstd does is inflated, and another one is taken as it is."""
     GZIP = "gzip"
     ZSTD = "zstd"
+
+
+class MetricsTo(StrEnum):
+    NONE = "none"
+    CLOUDWATCH = "cloudwatch"
+    OTEL = "otel"
+
+
+class MetricsLevel(StrEnum):
+    NONE = "NONE"
+    SUMMARY = "SUMMARY"
+    DETAILED = "DETAILED"

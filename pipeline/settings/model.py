@@ -24,6 +24,7 @@ from headrace.pipeline.settings.choices import (
 from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.knob import knob
+from headrace.pipeline.settings.metrics_block import MetricsSettings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
@@ -379,6 +380,10 @@ class Settings:
         "shipped with. A relative path starts at the folder of the settings file."
     )
     times: TimeSettings = knob(factory=TimeSettings, doc="Intervals and deadlines.")
+    metrics: MetricsSettings = knob(
+        factory=MetricsSettings,
+        doc="Figures for dashboards and alarms, in Amazon CloudWatch or OpenTelemetry.",
+    )
 
     @property
     def multi(self) -> bool:

@@ -13,6 +13,7 @@ from headrace.pipeline.settings.choices import (
     Mode,
 )
 from headrace.pipeline.settings.discovery_block import DiscoverySettings
+from headrace.pipeline.settings.metrics_rules import metrics_rules
 from headrace.pipeline.settings.model import (
     LandingSettings,
     Settings,
@@ -52,6 +53,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         _upkeep,
         target_rules,
         _times,
+        metrics_rules,
     ):
         yield from rule(settings)
 

@@ -83,6 +83,8 @@ class Parsing(Waves[_Basis]):
     """What earlier waves of this process have found in files of the lake table."""
     on_step: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a wave."""
+    on_wave: Callable[[Wave], None] = lambda _: None
+    """Called with what a wave did that had something to parse."""
 
     def is_behind(self) -> bool:
         """Whether a wave would have something to do. It needs no Spark."""
@@ -181,7 +183,12 @@ class Parsing(Waves[_Basis]):
         )
         done = wave_of(Does.PARSE, wave.rows, accounts.values(), is_last=wave.is_last)
         done = replace(done, settled=basis.settled, notes=basis.notes)
-        return StagedWave(self.ports.table, proposal, done, self.settling.after)
+        return StagedWave(self.ports.table, proposal, done, self._follow)
+
+    def _follow(self, wave: Wave) -> Wave:
+        done = self.settling.after(wave)
+        self.on_wave(done)
+        return done
 
     def refusal(self, refused: Sequence[RangeRefused]) -> Overtaken:
         return Overtaken(

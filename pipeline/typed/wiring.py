@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.ports.base import Clock
@@ -19,6 +20,7 @@ from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.check_wave import ParseChecking
+from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.infer import Inferring
 from headrace.pipeline.typed.ports import KeptTable, ParsePorts
@@ -26,6 +28,9 @@ from headrace.pipeline.typed.quarantine.redrive import Redriving
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.typed.wave import Parsing
+
+
+def _ignore(_target: str, _wave: Wave) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,8 @@ class TargetWiring:
     """The ports of one target, for the run with this id."""
     lineage: Callable[[str], LineageTable]
     """The ledgers of the lake table, for the duty with this name."""
+    on_wave: Callable[[str, Wave], None] = _ignore
+    """Called with the name of a target, and what a wave of it did."""
 
     def parsing(self, target: ParseSettings, run_id: str, *, accepts_difference: bool = False) -> Parsing:
         """The parsing of one target. `run_id`: the run that parses, for the ledger. `accepts_difference`: whether a
@@ -61,6 +68,7 @@ class TargetWiring:
             clock=self.clock,
             expiring=tuple(map(self.expiring_of, parse_ports.kept)),
             run=run_id,
+            on_wave=partial(self.on_wave, target.name),
         )
 
     def inferring(self, target: ParseSettings) -> Inferring:

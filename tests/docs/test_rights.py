@@ -30,9 +30,10 @@ def words_of(code: Path) -> Iterator[str]:
             yield node.value
 
 
-@pytest.mark.parametrize("service", ["kinesis", "dynamodb"])
+@pytest.mark.parametrize("service", ["kinesis", "dynamodb", "cloudwatch"])
 def test_the_documented_rights_are_those_that_the_code_needs(service: str) -> None:
-    words = {word for code in (ROOT / "pipeline" / "aws").rglob("*.py") for word in words_of(code)}
+    rooms = (ROOT / "pipeline" / "aws", ROOT / "pipeline" / "metrics")
+    words = {word for room in rooms for code in room.rglob("*.py") for word in words_of(code)}
     operations = get_session().get_service_model(service).operation_names
     called = {name for name in operations if xform_name(name) in words}
     called |= {right for field, right in ASKED_FOR_BY_A_FIELD.get(service, ()) if field in words}
@@ -41,4 +42,7 @@ def test_the_documented_rights_are_those_that_the_code_needs(service: str) -> No
 
 
 def test_only_rights_without_a_resource_are_given_for_all_resources() -> None:
-    assert [row[0].strip() for row in ROWS if "`*`" in row[1]] == ["`kinesis:ListStreams`"]
+    assert [row[0].strip() for row in ROWS if "`*`" in row[1]] == [
+        "`kinesis:ListStreams`",
+        "`cloudwatch:PutMetricData`",
+    ]

@@ -30,6 +30,7 @@ parse: [{name: typed, table: lake.typed, format: json, schema: "id BIGINT"}]
 upkeep: {keep_snapshots: 1, keep_for: 1h, orphans_after: 1d, compact: false, retention: 30d}
 times: {idle: 1s}
 wave: {every: 1s}
+metrics: {to: cloudwatch}
 """
 BESIDE_KCL = """
 application: many

@@ -112,6 +112,8 @@ _SAMPLES = {
     "streams.0.initial_position": "LATEST",
     "streams_mode": "multi",
     "kcl.layout": "M",
+    "metrics.to": "cloudwatch",
+    "metrics.dimensions": "ShardId, StreamName",
     "coordination.create": "never",
     "coordination.billing": "PROVISIONED",
     "coordination.point_in_time_recovery": "true",

@@ -22,6 +22,7 @@ from headrace.pipeline.meter import METER
 from headrace.pipeline.settings.model import AwsSettings
 
 if TYPE_CHECKING:
+    from mypy_boto3_cloudwatch import CloudWatchClient
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_kinesis import KinesisClient
 
@@ -33,7 +34,7 @@ _CONNECT: Final = 2.0
 # that is down.
 _READ: Final = 4.0
 
-_THROTTLED: Final = frozenset(
+THROTTLED: Final = frozenset(
     {
         "BandwidthLimitExceeded",
         "KMSThrottlingException",
@@ -63,6 +64,14 @@ def dynamodb_client(settings: AwsSettings) -> DynamoDBClient:
 def kinesis_client(settings: AwsSettings) -> KinesisClient:
     client: KinesisClient = _client("kinesis", settings)
     METER.attach(client)
+    return client
+
+
+def cloudwatch_client(settings: AwsSettings) -> CloudWatchClient:
+    """Its requests are tried once more at most: metrics that come late are worth little, and a run that ends waits for them."""
+    client: CloudWatchClient = _client(
+        "cloudwatch", settings, retries={"mode": "standard", "total_max_attempts": 2}, max_pool_connections=1
+    )
     return client
 
 
@@ -96,15 +105,15 @@ def _client(service: str, settings: AwsSettings, **more: Any) -> Any:
             "aws.endpoint holds a user or a password. Leave them out of the address: credentials come from the "
             "environment or a role, never from settings"
         )
-    config = Config(
-        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
-        connect_timeout=_CONNECT,
-        read_timeout=_READ,
-        user_agent_extra="headrace",
+    options: dict[str, Any] = {
+        "retries": {"mode": "standard", "total_max_attempts": _ATTEMPTS},
+        "connect_timeout": _CONNECT,
+        "read_timeout": _READ,
+        "user_agent_extra": "headrace",
         # A wave writes 16 rows at once, and its beat needs connections at the same time. boto3's default is 10.
-        max_pool_connections=32,
-        **more,
-    )
+        "max_pool_connections": 32,
+    }
+    config = Config(**options | more)
     try:
         # boto3 itself only reads AWS_DEFAULT_REGION.
         region = settings.region or os.environ.get("AWS_REGION")
@@ -212,7 +221,7 @@ def _meaning(what: str, error: boto.ClientError, *, writes: bool) -> HeadraceErr
     reason = f"{code}: {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     # Before the status is looked at: some throttling codes come with a status of 500 or more.
-    if code in _THROTTLED:
+    if code in THROTTLED:
         return Throttled(
             f"{what}: throttled after {_ATTEMPTS} attempts ({reason}). Nothing was written; the next tick tries "
             f"again{_capacity_is_short(error)}"

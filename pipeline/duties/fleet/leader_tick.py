@@ -10,7 +10,7 @@ The lock only saves work: every write is conditional, so that two leaders, or a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from headrace.pipeline.core.landing.applications import application_name
@@ -22,7 +22,7 @@ from headrace.pipeline.duties.fleet.cleanup import CleanupDue
 from headrace.pipeline.duties.fleet.known_tables import KnownTables
 from headrace.pipeline.duties.fleet.leader_report import LeaderMemory, LeaderReport, keys_of, sentence_of
 from headrace.pipeline.duties.fleet.neighbours import Neighbours
-from headrace.pipeline.duties.fleet.shard_sync import ShardSync
+from headrace.pipeline.duties.fleet.shard_sync import Round, ShardSync
 from headrace.pipeline.duties.policy.electing import Electing, LockState
 from headrace.pipeline.duties.policy.known_workers import KnownWorkers, owners_of, watch
 from headrace.pipeline.duties.policy.policy import Policy
@@ -44,6 +44,24 @@ _SYNC_SHARE = 0.5
 """The part of a tick's time that shard syncs may take. The rest is for assigning leases."""
 
 
+@dataclass(slots=True)
+class TickLook:
+    """What one tick has seen and done so far, for metrics. No decision goes by it."""
+
+    fleet: KnownWorkers | None = None
+    listing: Listing | None = None
+    """The lease rows, if the tick has read them."""
+    round: Round | None = None
+    """The round of shard syncs, if the tick made one."""
+    round_took: float = 0.0
+    """Seconds."""
+    pass_took: float | None = None
+    """Seconds of the assignment pass; None where the tick made none."""
+    tally: Tally = field(default_factory=Tally)
+    report: LeaderReport | None = None
+    """None until the tick has ended, and for a tick that raised."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderDuty:
     leader_id: str
@@ -59,10 +77,16 @@ class LeaderDuty:
     ids: Ids
     expiring: Expiring | None = None
     """What expires the lake table's snapshots where no run does; None: this leader doesn't."""
+    look: TickLook = field(default_factory=TickLook)
 
     def tick(self, memory: LeaderMemory) -> LeaderReport:
+        report = self._tick(memory)
+        self.look.report = report
+        return report
+
+    def _tick(self, memory: LeaderMemory) -> LeaderReport:
         began = self.clock.monotonic()
-        tally = Tally()
+        tally = self.look.tally = Tally()
         if self.tables.ensure():
             tally.notes.append("coordination tables created")
             memory = replace(memory, last_sync=None, assignment=AssignmentMemory())
@@ -70,6 +94,7 @@ class LeaderDuty:
         since = None if memory.last_look is None else now - memory.last_look
         lock_state = self.policy.election.look(self._electing, memory.lock, since)
         memory, fleet = self._look_at_workers(memory, lock_state, since=since, now=now)
+        self.look.fleet = fleet
         # The next look counts from now: a beat that was just read may be this recent, and time before a beat is no silence.
         memory = replace(memory, last_look=self.clock.now(), workers=fleet.seen)
         if (why := self._why_not(fleet)) is not None:
@@ -96,6 +121,7 @@ class LeaderDuty:
                 memory, fleet, now, listing=listing, tally=tally, began=began
             )
             trouble = trouble or refused
+        self.look.listing = listing
         if memory.neighbours.notice is not None:
             tally.notes.append(memory.neighbours.notice)
         took = round((self.clock.monotonic() - began) * 1000)
@@ -185,7 +211,8 @@ class LeaderDuty:
         tally.write(self.leases, look.deletions, has_time=has_time)
         # A clean-up that falls due in the middle of a round waits for the next round, which has all streams.
         due = memory.cleanup.due(now, self.settings.times) if unfinished is None else memory.cleaning
-        done = self.shard_sync.round(
+        sync_began = self.clock.monotonic()
+        done = self.look.round = self.shard_sync.round(
             look.streams,
             listing,
             tally,
@@ -194,6 +221,7 @@ class LeaderDuty:
             has_time=has_time,
             cleanup=due,
         )
+        self.look.round_took = self.clock.monotonic() - sync_began
         if tally.created or tally.deleted:
             listing = self.leases.scan()
             # New rows have no owner yet: they are assigned in this tick.
@@ -240,9 +268,11 @@ class LeaderDuty:
         if owners_of(listing.leases) - fleet.seen.keys():
             fleet = self.watch(self.workers.listing(), fleet.seen, timedelta(0))
             memory = replace(memory, listed=now)
+        pass_began = self.clock.monotonic()
         done = duty.make_pass(
             listing, fleet, memory.assignment, now=now, tally=tally, has_time=self._has_time(began)
         )
+        self.look.pass_took = self.clock.monotonic() - pass_began
         if done.trouble is not None:
             tally.notes.append(str(done.trouble))
         return replace(memory, workers=done.workers, assignment=done.memory), listing, done.trouble

@@ -97,6 +97,10 @@ CHANGED: Mapping[str, Any] = {
     "wave.shard_share": 0.5,
     "times.linger": "10m",
     "times.idle": "25s",
+    "metrics.to": "cloudwatch",
+    "metrics.namespace": "shop",
+    "metrics.level": "DETAILED",
+    "metrics.dimensions": "ShardId",
 }
 """The new value of a setting. Of others, it is made of the default: twice the number or the time, or the other boolean."""
 WITH: Mapping[str, Mapping[str, Any]] = {

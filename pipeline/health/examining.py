@@ -1,0 +1,86 @@
+"""One look at an application's tables: the lease rows, the leader's lock and the lake table. It changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from headrace.pipeline.app.wiring import Wiring
+from headrace.pipeline.core.leases.election import LockRow
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.health.verdict import (
+    HealthCheck,
+    HealthCode,
+    HealthVerdict,
+    LeaderState,
+    check_leader,
+    check_shards,
+)
+from headrace.pipeline.settings.choices import Mode
+
+_LOOK = 1.0
+"""Seconds between two looks at the lock."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Examining:
+    wiring: Wiring
+    most: timedelta
+    """The longest lag that is well."""
+    _lock: LockRow | None = None
+    """The lock as last seen."""
+    _beat_at: float | None = None
+    """When the lock was last seen to have changed, by the monotonic clock."""
+
+    def look(self, *, patient: bool) -> HealthVerdict:
+        """`patient`: whether to wait for the leader's next beat, which takes a few seconds. Where looks follow each other, each goes by
+        the one before."""
+        checks = (*self._leader(patient=patient), *self._shards(), *self._lake_table())
+        return HealthVerdict(self.wiring.settings.application, checks)
+
+    def _leader(self, *, patient: bool) -> Iterator[HealthCheck]:
+        if self.wiring.settings.kcl.mode is Mode.KCL_2:
+            return  # workers take leases for themselves, and the lock isn't used
+        try:
+            yield check_leader(self._state(patient=patient))
+        except HeadraceError as error:
+            yield HealthCheck("leader", HealthCode.UNKNOWN, str(error))
+
+    def _state(self, *, patient: bool) -> LeaderState:
+        clock, lock = self.wiring.ports.clock, self.wiring.ports.lock()
+        row = lock.read()
+        if row is None:
+            self._lock = self._beat_at = None
+            return LeaderState(None, beats=False)
+        if self._lock is None or self._beat_at is None:
+            # A lock that is seen for the first time may have stood still for hours: its next beat shows whether the leader lives.
+            self._lock, self._beat_at = row, clock.monotonic()
+        until = clock.monotonic() + row.duration.total_seconds()
+        while patient and row == self._lock and clock.monotonic() < until:
+            clock.pause(_LOOK)
+            row = lock.read()
+            if row is None:
+                return LeaderState(None, beats=False)
+        if row != self._lock:
+            self._lock, self._beat_at = row, clock.monotonic()
+            return LeaderState(row.owner, beats=True)
+        still = clock.monotonic() - self._beat_at
+        return LeaderState(row.owner, beats=still < row.duration.total_seconds())
+
+    def _shards(self) -> Iterator[HealthCheck]:
+        try:
+            listing = self.wiring.leases().scan()
+        except HeadraceError as error:
+            yield HealthCheck("shards", HealthCode.UNKNOWN, str(error))
+        else:
+            yield from check_shards(listing.leases, self.wiring.ports.clock.now(), most=self.most)
+
+    def _lake_table(self) -> Iterator[HealthCheck]:
+        table = self.wiring.settings.landing.table
+        try:
+            self.wiring.ports.table("health").load()
+        except HeadraceError as error:
+            yield HealthCheck("lake table", HealthCode.UNKNOWN, str(error))
+        else:
+            yield HealthCheck("lake table", HealthCode.WELL, f"{table} has its positions")

@@ -1,0 +1,102 @@
+"""Whether an application is well, judged from one look at its tables. Pure functions on values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import IntEnum
+
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.partition import partition_of
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.metrics.lag import lag_of
+from headrace.pipeline.settings.values import show
+
+
+class HealthCode(IntEnum):
+    """The exit code of `headrace health`."""
+
+    WELL = 0
+    ILL = 1
+    UNKNOWN = 2
+    """It can't be told: a table can't be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    name: str
+    health: HealthCode
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class HealthVerdict:
+    application: str
+    checks: tuple[HealthCheck, ...]
+
+    @property
+    def health(self) -> HealthCode:
+        """What is known to be wrong counts more than what can't be told."""
+        found = {check.health for check in self.checks}
+        return next(
+            (health for health in (HealthCode.ILL, HealthCode.UNKNOWN) if health in found), HealthCode.WELL
+        )
+
+    def __str__(self) -> str:
+        troubles = [check.sentence for check in self.checks if check.health is not HealthCode.WELL]
+        words = {
+            HealthCode.WELL: "is well",
+            HealthCode.ILL: "is not well",
+            HealthCode.UNKNOWN: "can't be judged",
+        }
+        why = "; ".join(troubles or (check.sentence for check in self.checks))
+        return f"{self.application} {words[self.health]}: {why}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderState:
+    owner: str | None
+    """The worker whose deployment leads; None where the lock is free."""
+    beats: bool
+
+
+def check_leader(state: LeaderState) -> HealthCheck:
+    if state.owner is None:
+        return HealthCheck(
+            "leader", HealthCode.ILL, "nobody leads, so no lease is assigned and no new shard is found"
+        )
+    if not state.beats:
+        return HealthCheck(
+            "leader",
+            HealthCode.ILL,
+            f"the lock of leader {state.owner} stands still, so the leader's sensor is dead",
+        )
+    return HealthCheck("leader", HealthCode.WELL, f"{state.owner} leads")
+
+
+def check_shards(rows: Iterable[Lease], now: datetime, *, most: timedelta) -> Iterator[HealthCheck]:
+    """`most`: the longest lag that is well."""
+    open_rows = [row for row in rows if not row.has_ended]
+    failing = [row for row in open_rows if row.failure is not None]
+    if failing:
+        names = partition_of(failing[0].key) + (", ..." if len(failing) > 1 else "")
+        fails = "fails" if len(failing) == 1 else "fail"
+        yield HealthCheck("shards", HealthCode.ILL, f"{counted(len(failing), 'shard')} {fails} ({names})")
+    else:
+        yield HealthCheck("shards", HealthCode.WELL, f"none of {counted(len(open_rows), 'open shard')} fails")
+    lag, row = max(
+        ((lag_of(row, now), row) for row in open_rows), key=lambda pair: pair[0], default=(None, None)
+    )
+    if lag is None or row is None:
+        yield HealthCheck("lag", HealthCode.WELL, "no shard is open")
+        return
+    seconds = show(timedelta(seconds=round(lag.total_seconds())))
+    if lag > most:
+        yield HealthCheck(
+            "lag",
+            HealthCode.ILL,
+            f"{partition_of(row.key)} is up to {seconds} behind, which is more than {show(most)}",
+        )
+    else:
+        yield HealthCheck("lag", HealthCode.WELL, f"the lag is {seconds} at most")

@@ -1,0 +1,49 @@
+"""Metrics of one process and application, put together from the settings.
+
+Importing this module imports neither boto3 nor OpenTelemetry.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.metrics.gathering import Gathering
+from headrace.pipeline.metrics.metering import Metering, Meters, NoMetering
+from headrace.pipeline.metrics.ports import MetricsSink
+from headrace.pipeline.metrics.publishing import Publishing
+from headrace.pipeline.metrics.series import Level
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.settings.choices import MetricsTo
+from headrace.pipeline.settings.metrics_block import dimensions_in
+from headrace.pipeline.settings.model import Settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_cloudwatch import CloudWatchClient
+
+
+def metering_of(settings: Settings, clock: Clock, cloudwatch: Callable[[], CloudWatchClient]) -> Meters:
+    """`cloudwatch`: gives a client with the credentials of the moment."""
+    metrics = settings.metrics
+    if not metrics.is_on:
+        return NoMetering()
+    gathering = Gathering(
+        level=Level[metrics.level], dimensions=dimensions_in(metrics.dimensions), most=metrics.most_series
+    )
+    publishing = Publishing(gathering, lambda: _sink(settings, cloudwatch), every=metrics.every)
+    return Metering(settings, clock, publishing)
+
+
+def namespace_of(settings: Settings) -> str:
+    return settings.metrics.namespace or settings.application
+
+
+def _sink(settings: Settings, cloudwatch: Callable[[], CloudWatchClient]) -> MetricsSink:
+    if settings.metrics.to is MetricsTo.OTEL:
+        from headrace.pipeline.metrics.otlp import OtlpSink
+
+        return OtlpSink.of(namespace_of(settings), os.environ)
+    from headrace.pipeline.metrics.cloudwatch import CloudWatchSink
+
+    return CloudWatchSink(cloudwatch, namespace_of(settings))

@@ -1,0 +1,124 @@
+"""`headrace health`: what is well, what isn't, and what can't be told."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from headrace.pipeline.app.wiring import Wiring
+from headrace.pipeline.core.leases.election import LockRow
+from headrace.pipeline.core.leases.failure import failed_again
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.health.examining import Examining
+from headrace.pipeline.health.verdict import HealthCheck, HealthCode, HealthVerdict, check_shards
+from tests.duties.world import World
+from tests.memory.clock import MemoryClock
+from tests.metrics.metered_world import TimedPorts
+
+TEN_MINUTES = timedelta(minutes=10)
+BEAT = timedelta(seconds=5)
+
+
+class Beating(MemoryClock):
+    """A clock by which the leader beats while somebody waits."""
+
+    world: World | None = None
+
+    def pause(self, seconds: float) -> None:
+        super().pause(seconds)
+        if self.world is not None:
+            self.world.lead()
+
+
+@pytest.fixture
+def world() -> World:
+    clock = Beating()
+    world = World(clock=clock)
+    world.settle()
+    world.produce(0, 5)
+    world.wave()
+    clock.world = world
+    return world
+
+
+def examining(world: World) -> Examining:
+    return Examining(wiring=Wiring(world.settings, TimedPorts(world)), most=TEN_MINUTES)  # type: ignore[arg-type]
+
+
+def healths(verdict: HealthVerdict) -> dict[str, HealthCode]:
+    return {check.name: check.health for check in verdict.checks}
+
+
+def test_an_application_at_work_is_well(world: World) -> None:
+    verdict = examining(world).look(patient=True)
+    assert healths(verdict) == dict.fromkeys(("leader", "shards", "lag", "lake table"), HealthCode.WELL)
+    assert str(verdict).startswith("app is well: w1 leads")
+
+
+def test_a_leader_that_has_died_is_seen_though_its_lock_is_there(world: World) -> None:
+    """KCL has a lock that nobody renews and nobody takes."""
+    world.clock.world = None  # type: ignore[attr-defined]
+    verdict = examining(world).look(patient=True)
+    assert healths(verdict)["leader"] is HealthCode.ILL
+    assert "w1 stands still" in str(verdict)
+
+
+def test_looks_that_follow_each_other_wait_for_no_beat_and_see_a_dead_leader_all_the_same(
+    world: World,
+) -> None:
+    world.clock.world = None  # type: ignore[attr-defined]
+    looks = examining(world)
+    found = []
+    for _ in range(7):
+        found.append(healths(looks.look(patient=False))["leader"])
+        world.clock.advance(BEAT)
+    duration = world.settings.times.leader_lock
+    assert found == [HealthCode.WELL if n * BEAT < duration else HealthCode.ILL for n in range(7)]
+
+
+def test_a_free_lock_means_that_nobody_leads(world: World) -> None:
+    row = world.lock.read()
+    assert row is not None
+    world.lock.release(row)
+    world.clock.world = None  # type: ignore[attr-defined]
+    assert "nobody leads" in str(examining(world).look(patient=True))
+
+
+def test_what_cannot_be_read_is_unknown_and_what_is_known_to_be_wrong_counts_more(world: World) -> None:
+    def unreachable() -> Any:
+        raise Unreachable("the lake table can't be read")
+
+    world.table.load = unreachable  # type: ignore[method-assign]
+    world.clock.world = None  # type: ignore[attr-defined]
+    looks = examining(world)
+    assert looks.look(patient=False).health is HealthCode.UNKNOWN
+    world.clock.advance(timedelta(minutes=1))
+    assert looks.look(patient=False).health is HealthCode.ILL
+
+
+def a_row(number: int, **fields: Any) -> Lease:
+    return Lease(f"shardId-{number:012d}", **fields)
+
+
+def test_a_shard_that_fails_or_is_too_far_behind_is_named() -> None:
+    now = MemoryClock().now()
+    failing = a_row(0, looked_at=now, failure=failed_again(None, "no right to read", now))
+    late = a_row(1, looked_at=now - timedelta(minutes=11), behind_ms=5)
+    quiet = a_row(2, looked_at=now - timedelta(hours=3), behind_ms=0)
+
+    def said(*rows: Lease) -> dict[str, HealthCheck]:
+        return {check.name: check for check in check_shards(rows, now, most=TEN_MINUTES)}
+
+    assert said(quiet)["lag"].health is said(quiet)["shards"].health is HealthCode.WELL
+    assert said(failing, quiet)["shards"].sentence == "1 shard fails (shardId-000000000000)"
+    assert said(failing)["shards"].health is HealthCode.ILL
+    assert said(late, quiet)["lag"] == HealthCheck(
+        "lag", HealthCode.ILL, "shardId-000000000001 is up to 11m behind, which is more than 10m"
+    )
+
+
+def test_a_lock_of_the_same_version_under_another_owner_counts_as_a_beat() -> None:
+    assert LockRow("w1", "v", BEAT) != LockRow("w2", "v", BEAT)
