@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,8 @@ from headrace.pipeline.iam.policy import policy_of
 from headrace.pipeline.iam.roles import Role
 from headrace.pipeline.local.actions import ACCOUNT
 from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.metrics.metering import Metering
+from headrace.pipeline.metrics.wiring import metering_of
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.task_identity import AwsKeys, TaskIdentity
@@ -68,7 +70,15 @@ class RolesAtWork:
         self.patch.setattr(Adapters, "identity", WithTasksOfTheirOwn.identity)
         for role in Role:
             self.aws.limit(role, self.policy(role))
-            self.wirings[role] = Wiring(self.settings, WithTasksOfTheirOwn(self.settings, self.clock))
+            self.wirings[role] = self._wiring()
+
+    def _wiring(self) -> Wiring:
+        ports = WithTasksOfTheirOwn(self.settings, self.clock)
+        # Nothing is sent by a thread, which would ask as whatever role is at work at that moment.
+        metrics = replace(self.settings.metrics, every=timedelta(days=1))
+        metering = metering_of(replace(self.settings, metrics=metrics), self.clock, ports.cloudwatch)
+        ports.on_client = metering.client
+        return Wiring(self.settings, ports, metering=metering)
 
     def policy(self, role: Role) -> dict[str, Any]:
         return policy_of([role], ApplicationArns(self.settings, account_of(self.settings, number=ACCOUNT)))
@@ -78,6 +88,8 @@ class RolesAtWork:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("AWS_ACCESS_KEY_ID", role)
             yield self.wirings[role]
+            if isinstance(metering := self.wirings[role].metering, Metering):
+                metering.publishing.flush()
 
     def ticks(self, number: int) -> None:
         """Ticks of the leader's and of each worker's sensor."""
@@ -104,6 +116,8 @@ class RolesAtWork:
     def close(self) -> None:
         for wiring in self.wirings.values():
             wiring.ports.close()
+            if isinstance(wiring.metering, Metering):
+                wiring.metering.publishing.close()
 
     def _tick(self, sensor: str, turn: Callable[[str | None], Any]) -> None:
         done = turn(self.cursors.get(sensor))
