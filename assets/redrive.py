@@ -6,6 +6,10 @@ reason. Nothing starts the job by itself, because only a person knows that the s
 corrected. Runs that parse new records may work meanwhile.
 """
 
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
 import dagster as dg
 
 from headrace.assets.changes import by_redriving, redriven_metadata
@@ -13,7 +17,8 @@ from headrace.assets.failure import RunFailed
 from headrace.assets.names import resource_key, slug
 from headrace.assets.parsed import note_waves
 from headrace.pipeline.app.wiring import Wiring
-from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.core.words.words import moment_of
+from headrace.pipeline.errors import BadSetting, HeadraceError
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.typed.quarantine.redrive_plan import Selection
@@ -37,6 +42,12 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
                 description="Only records with this reason in the quarantine table. "
                 "A part of its text is enough where no other reason has it.",
             ),
+            "from": dg.Field(
+                str,
+                is_required=False,
+                description="Only records that arrived at this time or later, such as 2026-01-31T12:00 (UTC).",
+            ),
+            "to": dg.Field(str, is_required=False, description="Only records that arrived before this time."),
             "dry_run": dg.Field(
                 bool, default_value=False, description="Parse, tell what would move, and commit nothing."
             ),
@@ -45,8 +56,10 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
     )
     def redrive(context: dg.OpExecutionContext) -> dg.Output[None]:
         config, done = context.op_config, list[Wave]()
-        selection = Selection(config.get("shard"), config.get("reason"))
         try:
+            selection = Selection(
+                config.get("shard"), config.get("reason"), _moment(config, "from"), _moment(config, "to")
+            )
             redriving = wiring.targets.redriving(target, context.run.run_id)
             note_waves(context, redriving.portions(selection, dry_run=config["dry_run"]), done)
         except HeadraceError as error:
@@ -65,3 +78,12 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
         redrive()
 
     return job
+
+
+def _moment(config: Mapping[str, Any], name: str) -> datetime | None:
+    if (text := config.get(name)) is None:
+        return None
+    try:
+        return moment_of(text)
+    except ValueError as error:
+        raise BadSetting(f"the op's config has a wrong `{name}`: {error}. Nothing was parsed") from error

@@ -27,6 +27,7 @@ from headrace.pipeline.errors import HeadraceError, Transient, WrongSettings
 COMMANDS = {
     "adopt": "take over a stopped KCL application at the positions of its workers",
     "config": "print each setting and the place that it comes from",
+    "console": "serve a web page that shows this or any KCL application as it is now",
     "consume": "read shards up to their newest record, without Dagster",
     "cost": "sum up what the runs of a day have used, and what that costs",
     "demo": "land a stream on this machine through two reshards, and check every record",

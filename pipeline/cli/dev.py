@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
     from headrace.pipeline.cli import services
+    from headrace.pipeline.cli.console_beside import console_beside
     from headrace.pipeline.cli.other_dagster import require_alone
     from headrace.pipeline.cli.own_spark import spark_of_its_own, warmed
     from headrace.pipeline.errors import BadSetting
@@ -73,7 +74,8 @@ def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
             dagster = services.Group(services.dagster_command(workspace, port), env=env)
             # At once: if this process is killed, the next command finds Dagster by this number.
             hold.has_dagster(dagster.pid)
-            _supervise(dagster, loaded.settings, home, port=port)
+            with console_beside(loaded.settings, dagster=f"http://{services.HOST}:{port}", say=_say):
+                _supervise(dagster, loaded.settings, home, port=port)
     except KeyboardInterrupt:
         return 0
 

@@ -2,8 +2,10 @@
 
 import argparse
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+
+from headrace.pipeline.core.words.words import moment_of
 
 if TYPE_CHECKING:
     from headrace.pipeline.core.ledger.arrivals import Window
@@ -46,15 +48,11 @@ def duration(text: str) -> timedelta:
 
 
 def moment_argument(text: str) -> datetime:
-    """An argument such as 2026-01-31 or 2026-01-31T12:00. Without a time zone it is in UTC."""
+    """An argument that is a time."""
     try:
-        when = datetime.fromisoformat(text)
-        # Not the host's own zone: the same command has to mean the same times on each host.
-        return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} isn't a time such as 2026-01-31 or 2026-01-31T12:00"
-        ) from error
+        return moment_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def sequence_number(text: str) -> int:
@@ -85,21 +83,20 @@ def _limit(text: str) -> int:
     return int(text)
 
 
-def add_window(parser: argparse.ArgumentParser, *, ranges: str = "only ranges") -> None:
+def add_window(parser: argparse.ArgumentParser, *, records: str = "only ranges with records") -> None:
     parser.add_argument(
         "--from",
         dest="since",
         type=moment_argument,
         metavar="TIME",
-        help=f"{ranges} with records that arrived at this time or later (such as 2026-01-31 or "
-        "2026-01-31T12:00; UTC)",
+        help=f"{records} that arrived at this time or later (such as 2026-01-31 or 2026-01-31T12:00; UTC)",
     )
     parser.add_argument(
         "--to",
         dest="until",
         type=moment_argument,
         metavar="TIME",
-        help=f"{ranges} with records that arrived before this time",
+        help=f"{records} that arrived before this time",
     )
 
 

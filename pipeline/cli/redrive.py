@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.json_output import add_json, print_json
-from headrace.pipeline.cli.options import add_config, add_limit, load
+from headrace.pipeline.cli.options import add_config, add_limit, add_window, load, window_of
 from headrace.pipeline.cli.telling import tell, tell_aside, tell_waves
 from headrace.pipeline.cli.told_dagster import tell_dagster
 
@@ -40,6 +40,7 @@ def add(subparsers: "Subparsers") -> None:
         help="only records with this reason in the quarantine table; "
         "a part of its text is enough where no other reason has it",
     )
+    add_window(parser, records="only records")
     add_limit(
         parser,
         "at most N portions of each target (a portion is at most `wave.records` records); the next call goes on",
@@ -58,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.cli.services import join_spark
     from headrace.pipeline.typed.quarantine.redrive_plan import Selection
 
+    arrived = window_of(args, nothing="nothing was parsed")
+    selection = Selection(args.shard, args.reason, arrived.since, arrived.until)
     # In JSON the answer comes at the end, and progress goes aside.
     say = tell_aside if args.json else tell
     loaded = load(args)
@@ -70,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         for target in targets:
             redriving = wiring.targets.redriving(target, f"headrace redrive {wiring.ports.ids.fresh()}")
-            portions = redriving.portions(Selection(args.shard, args.reason), dry_run=args.dry_run)
+            portions = redriving.portions(selection, dry_run=args.dry_run)
             try:
                 tell_waves(target.name, islice(portions, args.limit), done[target.name], say=say)
             finally:
@@ -115,4 +118,5 @@ def _nothing(args: argparse.Namespace, quarantine: str) -> str:
             "the table's column `reason` has the reasons"
         )
     of = "" if args.shard is None else f" of {args.shard}"
-    return f"no record{of} in {quarantine} can be parsed again"
+    when = "" if args.since is None and args.until is None else " of this time"
+    return f"no record{of}{when} in {quarantine} can be parsed again"

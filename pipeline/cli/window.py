@@ -76,7 +76,7 @@ def _add_create(actions: "Subparsers") -> None:
         "--snapshot, --run, --shard. Nothing is copied or replaced before `headrace window run`.",
     )
     add_config(create)
-    add_window(create, ranges="ranges")
+    add_window(create, records="ranges with records")
     create.add_argument(
         "--snapshot", type=int, metavar="ID", help="what this snapshot of the lake table landed"
     )

@@ -26,7 +26,8 @@ _NEEDS_A_PERSON: Final = 1
 _PLACE: Final = ("region", "profile", "endpoint")
 
 
-def add_inspect_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -> None:
+def add_table_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -> None:
+    """The arguments that say which application is looked at, and where."""
     parser.add_argument(
         "--table",
         metavar="NAME",
@@ -50,20 +51,24 @@ def add_inspect_arguments(parser: argparse.ArgumentParser, *, table_is_required:
     for name in _PLACE:
         parser.add_argument(f"--{name}", help=f"AWS {name} (default: from {default})")
     parser.add_argument(
-        "--for",
-        dest="period",
-        metavar="TIME",
-        type=_duration,
-        help="read the tables twice, this long apart (30s, 2m): "
-        "only what changed in between shows which workers are alive",
-    )
-    parser.add_argument(
         "--cluster-by",
         metavar="REGEX",
         type=_pattern,
         default="^[^-]*",
         help="regular expression whose first group, else whole match, is the name of a worker's cluster "
         "within its id (default: the part before the first -)",
+    )
+
+
+def add_inspect_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -> None:
+    add_table_arguments(parser, table_is_required=table_is_required)
+    parser.add_argument(
+        "--for",
+        dest="period",
+        metavar="TIME",
+        type=_duration,
+        help="read the tables twice, this long apart (30s, 2m): "
+        "only what changed in between shows which workers are alive",
     )
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="print everything as JSON")

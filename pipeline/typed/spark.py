@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +21,7 @@ from headrace.pipeline.lake.spark.waiting import warn
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
 from headrace.pipeline.ports.tasks import Job, packed
-from headrace.pipeline.settings.choices import ColumnsFrom
+from headrace.pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
 from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.codec import decode_facts, decode_parsed
 from headrace.pipeline.typed.duplicates_plan import Comparison
@@ -251,10 +251,19 @@ class SparkParser(Surveyor):
             plan,
             self.source.staging_spec(),
             malformed,
-            self.frames.inflation,
+            self._inflation,
             json=reads_json(self.frames.settings),
             with_payload=with_payload,
         )
+
+    @property
+    def _inflation(self) -> Inflation | None:
+        inflation = self.frames.inflation
+        is_redrive = self.source is self.quarantine
+        if inflation is not None and is_redrive and self.frames.settings.format is ParseFormat.CALLABLE:
+            # A callable gets inflated payloads, and sets records aside with bytes of its own choice.
+            return replace(inflation, compression=Compression.AUTO)
+        return inflation
 
     def asked(self, ask: Callable[[SparkSession], _T]) -> _T:
         session = self.session(warn)

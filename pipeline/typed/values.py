@@ -116,15 +116,28 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
+class AsideRows:
+    """Which rows of a quarantine table are meant. A field that is None leaves no row out."""
+
+    reason: str | None = None
+    """Why they were set aside."""
+    since: datetime | None = None
+    """When they arrived, or later."""
+    until: datetime | None = None
+    """They arrived before."""
+
+
+ALL_ASIDE = AsideRows()
+
+
+@dataclass(frozen=True, slots=True)
 class Bound:
     """The rows of a shard with sort keys above `low` and below `high` (None: without an end)."""
 
     key: ShardKey
     low: str = ""
     high: str | None = None
-    reason: str | None = None
-    """The reason for which rows of a quarantine table were set aside: only rows with it are meant. None: all rows
-    are."""
+    aside: AsideRows = ALL_ASIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,14 +203,14 @@ class PlannedRange:
     bytes: int = 0
     oldest: datetime | None = None
     newest: datetime | None = None
-    reason: str | None = None
-    """The reason for which the rows of a redrive were set aside: only rows with it are parsed. None: all rows are."""
+    aside: AsideRows = ALL_ASIDE
+    """The rows that a redrive parses again."""
     first: str = ""
     """The lowest sort key of the rows; empty where there are none."""
 
     @property
     def bound(self) -> Bound:
-        return Bound(self.key, past(self.after), end_of(self.upto), self.reason)
+        return Bound(self.key, past(self.after), end_of(self.upto), self.aside)
 
 
 @dataclass(frozen=True, slots=True)

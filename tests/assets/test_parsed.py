@@ -154,6 +154,7 @@ def test_the_redrive_job_moves_records_that_can_be_parsed_now(deployment: Deploy
     assert made.asset_key == parsed_key(APPLICATION, SETTINGS)
     assert {name: value.value for name, value in made.materialization.metadata.items()} == told
     bed.check()
-    config["ops"]["redrive_typed_app_orders"]["config"]["shard"] = "shardId-7"
-    failed = job.execute_in_process(instance=deployment.instance, run_config=config, raise_on_error=False)
-    assert not failed.success
+    for wrong in ({"shard": "shardId-7"}, {"from": "yesterday"}):
+        config["ops"]["redrive_typed_app_orders"]["config"] = wrong
+        failed = job.execute_in_process(instance=deployment.instance, run_config=config, raise_on_error=False)
+        assert not failed.success

@@ -1,9 +1,12 @@
 """How `headrace dev` ends, also without its terminal. A small program plays Dagster; everything else is real."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -142,6 +145,21 @@ def test_headrace_dev_lets_a_run_end_by_itself_before_it_stops_dagster(
     assert (folder / "asked").exists()
     assert "canceled" not in "".join(told)
     assert status(instance, run) is DagsterRunStatus.SUCCESS
+
+
+def test_headrace_dev_serves_the_console_beside_dagster_and_tells_its_address(folder: Path, aws: LocalAws):
+    assert main(["tables", "create", "--config", str(folder / "h.yaml")]) == 0
+    ours, theirs = os.pipe()
+    with started(folder, aws, theirs) as headrace, os.fdopen(ours, encoding="utf-8") as lines:
+        told = [*until(lines, "UI at")]
+        (console,) = re.findall(r"the console at (http://127\.0\.0\.1:\d+)", "".join(told))
+        (dagster,) = re.findall(r"UI at (http://127\.0\.0\.1:\d+)", "".join(told))
+        with urllib.request.urlopen(f"{console}/api/look", timeout=60) as answer:
+            look = json.load(answer)
+        assert (look["application"], look["dagster"]) == ("my-app", dagster)
+        headrace.send_signal(signal.SIGTERM)
+        told += lines
+        assert headrace.wait() == 0, told
 
 
 @pytest.mark.slow

@@ -352,7 +352,7 @@ def rows_that_are_not_selected_are_copied(made: Made) -> None:
         (Selection(reason="bad"), []),
     ):
         pieces = made.redriver.survey(plan_look(look.files, look.positions, selection)).pieces
-        plan = plan_redrive(look.files, pieces, limits=ALL, reason=selection.reason)
+        plan = plan_redrive(look.files, pieces, limits=ALL, aside=selection.rows)
         copied = made.redriver.copy_unselected(
             plan.taken, [each.bound for each in plan.wave.ranges], [STREAM]
         )

@@ -324,7 +324,9 @@ class MemoryParser(MemorySurveyor, Parser):
 
 
 def _within(rows: Iterable[KeyedRow], bound: Bound) -> list[KeyedRow]:
-    low, high, reason = bound.low, bound.high, bound.reason
+    low, high, reason = bound.low, bound.high, bound.aside.reason
+    if bound.aside.since or bound.aside.until:
+        raise NotImplementedError("rows in memory have no time of arrival")
     return [
         keyed
         for keyed in rows

@@ -97,6 +97,8 @@ def test_wheel_and_sdist_have_one_package_and_no_doubles_for_tests(distributions
     assert {name for name in in_wheel if name.endswith(".py")} == shipped | {"headrace/__init__.py"}
     assert {"headrace/py.typed", "headrace/__init__.pyi", "headrace/pipeline/dagster.yaml"} <= in_wheel
     assert {f"headrace/{named(page)}" for page in (ROOT / "docs").rglob("*.md")} <= in_wheel
+    page_files = (ROOT / "pipeline" / "console" / "static").iterdir()
+    assert {f"headrace/{path.relative_to(ROOT)}" for path in page_files} <= in_wheel, "the console's page"
     assert in_wheel - {"headrace/pipeline/dagster.yaml"} == {
         name for name in in_sdist if name.startswith("headrace/")
     }
@@ -169,6 +171,12 @@ def test_an_installed_headrace_lands_records_through_spark_and_proves_them(
     assert led.returncode == 0, led.stderr
     assert landed.returncode == 0, landed.stdout + landed.stderr
     assert "proved: 20 records" in proof.stdout, proof.stdout + proof.stderr
+    page = tmp_path / "look.html"
+    console = environment.command("headrace", "console", "--once", str(page), **variables)
+    assert console.returncode == 0, console.stderr
+    (data,) = re.findall(r'id="stored">(.*?)</script>', page.read_text(encoding="utf-8"))
+    (shard,) = json.loads(data)["shards"].values()
+    assert (shard["landed"]["rows"], len(shard["landed"]["ranges"])) == (20, 1)
 
 
 @on_the_wheel

@@ -36,6 +36,7 @@ def parsing(bed: Bed, spark: "SparkSession", **settings: Any) -> Parsing:
     return with_ports(
         before,
         parser=parser,
+        redriver=replace(parser, source=parser.quarantine),
         dropped_as=frames.dropped_as,
         check_settings=frames.check,
         code=frames.code.text,
@@ -53,6 +54,11 @@ def upper(records: "DataFrame", context: BatchContext) -> "DataFrame":
         F.when(text == "bad", F.lit("it is bad")).alias("quarantine_reason"),
         F.col("data").alias("quarantine_data"),
     )
+
+
+def tolerant(records: "DataFrame", context: BatchContext) -> "DataFrame":
+    """`upper` after its code was corrected."""
+    return upper(records, context).drop("quarantine_reason", "quarantine_data")
 
 
 def twice(records: "DataFrame", context: BatchContext) -> "DataFrame":

@@ -1,6 +1,8 @@
 """Functions of a user that parse, through a real Spark."""
 
+import gzip
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +10,7 @@ import pytest
 
 from headrace.pipeline.errors import BadSetting, Unreachable, WrongShape
 from headrace.pipeline.lake.table import plain_read as read
-from headrace.pipeline.settings.choices import ParseFormat
+from headrace.pipeline.settings.choices import Compression, ParseFormat
 from headrace.pipeline.settings.parse_block import Written
 from tests.typed.parsings import A, Bed
 from tests.typed.spark_parsings import of_a_callable, parsing
@@ -29,6 +31,23 @@ def test_a_callable_makes_rows_sets_some_aside_and_drops_others(spark: "SparkSes
     assert rows == [("ONE", "7"), ("TWO", "7")]
     (aside,) = read.rows(bed.quarantine()).to_pylist()
     assert (aside["data"], aside["reason"]) == (b"bad", "it is bad")
+
+
+def test_a_redrive_takes_what_a_callable_has_set_aside_as_it_is_also_where_payloads_have_to_be_compressed(
+    spark: "SparkSession", tmp_path: Path
+):
+    """The callable gets inflated payloads, and puts what it can't read into quarantine like that."""
+    bed = Bed(tmp_path)
+    bed.land(A, {1: gzip.compress(b"bad"), 2: gzip.compress(b"one")[:-2], 3: gzip.compress(b"one")})
+    settings = of_a_callable("upper", schema="name STRING, by STRING", compression=Compression.GZIP)
+    wave = parsing(bed, spark, **settings).wave()
+    assert (wave.landed, wave.aside) == (1, 2)
+    corrected = parsing(bed, spark, **{**settings, **of_a_callable("tolerant", version="2")})
+    (portion,) = replace(bed.redriving(), ports=corrected.ports).portions()
+    assert (portion.rows, portion.landed) == (2, 1)
+    assert {row["name"] for row in read.rows(bed.typed()).to_pylist()} == {"ONE", "BAD"}
+    (aside,) = read.rows(bed.quarantine()).to_pylist()
+    assert "its end is missing" in aside["reason"]
 
 
 def test_a_callable_that_returns_rows_twice_fails_or_disagrees_with_its_schema_moves_nothing(

@@ -21,6 +21,7 @@ from headrace.pipeline.typed.quarantine.redrive_plan import (
     worth_parsing,
 )
 from headrace.pipeline.typed.values import (
+    AsideRows,
     Bound,
     Parsed,
     Piece,
@@ -46,7 +47,7 @@ def a_staged(path: str, *keys: object) -> StagedFile:
 
 
 def plan(*pieces: Piece, limits: WaveLimits = MANY, reason: str | None = None) -> RedrivePlan:
-    return plan_redrive(FILES, pieces, limits=limits, reason=reason)
+    return plan_redrive(FILES, pieces, limits=limits, aside=AsideRows(reason))
 
 
 def test_each_redrive_of_a_shard_is_one_more_link_of_its_chain():
@@ -67,7 +68,7 @@ def test_a_wave_of_the_typed_table_wants_no_rows_for_a_chain():
 def test_a_look_is_for_the_selected_shards_and_never_for_chains():
     known = Positions({}, {A: Position(9), B: Position(9), chain_of(A): Position(1)})
     order = plan_look(FILES, known, Selection(A.shard_id, "bad"))
-    assert order.bounds == (Bound(A, reason="bad"),)
+    assert order.bounds == (Bound(A, aside=AsideRows("bad")),)
     assert order.closed == {B}
     assert order.files == ("d/one", "d/three", "d/two")
     assert plan_look(FILES, known, Selection()).bounds == (Bound(A), Bound(B))
@@ -86,7 +87,7 @@ def test_a_portion_takes_whole_files_within_the_limits_and_at_least_one():
     whole = plan(*pieces, reason="bad")
     assert [each.path for each in whole.taken] == ["d/one", "d/two"]
     assert (whole.wave.rows, whole.staying) == (6, 2)
-    assert [(each.key, each.upto.sequence, each.reason) for each in whole.wave.ranges] == [
+    assert [(each.key, each.upto.sequence, each.aside.reason) for each in whole.wave.ranges] == [
         (A, 2, "bad"),
         (B, 3, "bad"),
     ]

@@ -92,6 +92,23 @@ def test_a_record_that_is_parsed_again_has_its_keys(bed: Bed):
     assert (row["partition_key"], row["explicit_hash_key"], row["decode_error"]) == ("pk", None, None)
 
 
+def test_only_the_rows_of_the_time_are_parsed_again(bed: Bed):
+    bed.land(A, {20: WORSE, 21: BAD})
+    bed.catch_up()
+    mend(bed)
+    arrivals = {
+        int(row["sequence_number"]): row["arrival_ts"] for row in read.rows(bed.quarantine()).to_pylist()
+    }
+    since, until = arrivals[2], arrivals[3]
+    assert redrive(bed, Selection(since=since, until=until)) == [(3, 3)]
+    bed.check()
+    assert set(aside(bed)) == {number for number, time in arrivals.items() if not since <= time < until}
+    assert redrive(bed, Selection(shard=A.shard_id, until=since)) == [(1, 0)]
+    assert redrive(bed, Selection(since=until)) == [(2, 0)]
+    bed.check()
+    assert aside(bed)[10] == ("bad", "1"), "the only row that no redrive has selected"
+
+
 def test_only_the_rows_of_the_shard_or_with_the_reason_are_parsed_again(bed: Bed):
     bed.parser.reason = "other"
     bed.land(A, {20: WORSE, 21: BAD})

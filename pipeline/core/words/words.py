@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Final
 
@@ -50,3 +51,13 @@ def no_such_shard(name: str, names: Iterable[str], *, nothing: str = "nothing wa
         else "no shard has a lease row yet: the leader's sensor makes the rows"
     )
     return f"there is no shard {name!r} ({hint}); {nothing}"
+
+
+def moment_of(text: str) -> datetime:
+    """The time that a person has written. Raises ValueError with a sentence."""
+    try:
+        moment = datetime.fromisoformat(text)
+        # Not the host's own zone: the same text has to mean the same time on each host.
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{text!r} isn't a time such as 2026-01-31 or 2026-01-31T12:00") from error

@@ -40,7 +40,7 @@ from headrace.pipeline.typed.quarantine.redrive_plan import (
     worth_parsing,
 )
 from headrace.pipeline.typed.quarantine.settle import Settling
-from headrace.pipeline.typed.values import Parsed, Piece, WaveLimits, Wishes
+from headrace.pipeline.typed.values import AsideRows, Parsed, Piece, WaveLimits, Wishes
 from headrace.pipeline.typed.wave_engine import StagedWave, Waves
 
 _TRIES = 10
@@ -82,7 +82,7 @@ class Redriving:
         )
         yield from _Portions(
             redriving=self,
-            reason=selection.reason,
+            aside=selection.rows,
             dry_run=dry_run,
             look=look,
             pieces=pieces,
@@ -108,7 +108,7 @@ class _Portions(Waves[RedrivePlan]):
     """What is left of one redrive: each wave is a portion of it."""
 
     redriving: Redriving
-    reason: str | None
+    aside: AsideRows
     dry_run: bool
     look: SourceLook
     pieces: tuple[Piece, ...]
@@ -139,7 +139,7 @@ class _Portions(Waves[RedrivePlan]):
         self.pieces = tuple(piece for piece in self.pieces if takes(piece.path))
 
     def plan(self) -> RedrivePlan:
-        return plan_redrive(self.look.files, self.pieces, limits=self.limits, reason=self.reason)
+        return plan_redrive(self.look.files, self.pieces, limits=self.limits, aside=self.aside)
 
     def stage(self, plan: RedrivePlan) -> StagedWave:
         of = self.redriving

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from headrace.pipeline.core.ledger.accounting import Accounting
 from headrace.pipeline.core.ledger.generation import is_chain
@@ -22,6 +23,7 @@ from headrace.pipeline.errors import Unknown, WrongShape
 from headrace.pipeline.typed.account import account, aside_name
 from headrace.pipeline.typed.plan import units_of
 from headrace.pipeline.typed.values import (
+    AsideRows,
     Bound,
     Parsed,
     Piece,
@@ -40,6 +42,14 @@ class Selection:
     shard: str | None = None
     """The shard's id, or its name with the stream (`headrace.pipeline.core.shards.partition`)."""
     reason: str | None = None
+    since: datetime | None = None
+    """Records that arrived at this time or later."""
+    until: datetime | None = None
+    """Records that arrived before this time."""
+
+    @property
+    def rows(self) -> AsideRows:
+        return AsideRows(self.reason, self.since, self.until)
 
 
 ALL = Selection()
@@ -91,7 +101,7 @@ def plan_look(files: Iterable[SourceFile], positions: Positions, selection: Sele
     # Closed shards are those that aren't selected: their rows are copied, and Spark needn't look for them.
     return SurveyOrder(
         tuple(sorted(file.path for file in files)),
-        tuple(Bound(key, reason=selection.reason) for key in chosen),
+        tuple(Bound(key, aside=selection.rows) for key in chosen),
         frozenset(shards) - set(chosen),
         tuple(sorted({key.stream for key in shards})),
         None,
@@ -107,7 +117,7 @@ def worth_parsing(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
 
 
 def plan_redrive(
-    files: Iterable[SourceFile], pieces: Sequence[Piece], *, limits: WaveLimits, reason: str | None
+    files: Iterable[SourceFile], pieces: Sequence[Piece], *, limits: WaveLimits, aside: AsideRows
 ) -> RedrivePlan:
     """The first files that fit into the limits; at least one. `pieces`: the selected rows in the files."""
     of_file: dict[str, list[Piece]] = {}
@@ -126,7 +136,7 @@ def plan_redrive(
     of_shard: dict[ShardKey, list[Piece]] = {}
     for piece in chosen:
         of_shard.setdefault(piece.key, []).append(piece)
-    ranges = tuple(_range(key, of_shard[key], reason) for key in sorted(of_shard))
+    ranges = tuple(_range(key, of_shard[key], aside) for key in sorted(of_shard))
     wave = WavePlan(ranges, tuple(units_of(chosen)), sum(piece.malformed for piece in chosen))
     return RedrivePlan(wave, tuple(taken))
 
@@ -138,7 +148,7 @@ def half_of(limits: WaveLimits, wave: WavePlan) -> WaveLimits:
     return WaveLimits(max(1, min(limits.records, wave.rows) // 2), max(1, min(limits.bytes, size) // 2))
 
 
-def _range(key: ShardKey, pieces: Sequence[Piece], reason: str | None) -> PlannedRange:
+def _range(key: ShardKey, pieces: Sequence[Piece], aside: AsideRows) -> PlannedRange:
     return PlannedRange(
         key,
         None,
@@ -147,7 +157,7 @@ def _range(key: ShardKey, pieces: Sequence[Piece], reason: str | None) -> Planne
         bytes=sum(piece.bytes for piece in pieces),
         oldest=min((piece.oldest for piece in pieces if piece.oldest is not None), default=None),
         newest=max((piece.newest for piece in pieces if piece.newest is not None), default=None),
-        reason=reason,
+        aside=aside,
     )
 
 

@@ -27,7 +27,7 @@ from headrace.pipeline.lake.files.stage_place import StagePlace, file_system
 from headrace.pipeline.ports.staging import StagingSpec
 from headrace.pipeline.typed.account import aside_name
 from headrace.pipeline.typed.ports import Exchange
-from headrace.pipeline.typed.tasks.read import bounds_by_shard
+from headrace.pipeline.typed.tasks.read import bounds_by_shard, conditions_of
 from headrace.pipeline.typed.tasks.write import by_shard
 from headrace.pipeline.typed.values import Bound, Parsed, ShardCount
 
@@ -73,8 +73,8 @@ def is_in(rows: pa.RecordBatch, bound: Bound) -> Any:
     found = pc.greater(keys, pa.scalar(bound.low))
     if bound.high is not None:
         found = pc.and_kleene(found, pc.less(keys, pa.scalar(bound.high)))
-    if bound.reason is not None:
-        found = pc.and_kleene(found, pc.equal(rows["reason"], pa.scalar(bound.reason)))
+    for condition in conditions_of(bound.aside, rows):
+        found = pc.and_kleene(found, condition)
     return pc.fill_null(found, pa.scalar(value=False))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from headrace.pipeline.lake.files.stage_place import StagePlace, file_system
 from headrace.pipeline.ports.staging import StagingSpec
 from headrace.pipeline.typed.formats.inflate import Inflation, inflated
 from headrace.pipeline.typed.json.text import with_json_errors
-from headrace.pipeline.typed.values import Bound, FilePart, Piece, ReadUnit, Survey, SurveyOrder
+from headrace.pipeline.typed.values import AsideRows, Bound, FilePart, Piece, ReadUnit, Survey, SurveyOrder
 
 _TYPES: Mapping[str, pa.DataType] = {
     "stream": pa.string(),
@@ -240,16 +241,20 @@ def _chosen(
     first = bisect_right(texts, bound.low)
     ends = [bisect_left(texts, each) for each in (bound.high, ceiling) if each is not None]
     end = min(ends, default=len(texts))
-    part = _with_reason(of_shard.slice(first, max(0, end - first)), bound.reason)
+    part = of_shard.slice(first, max(0, end - first))
+    if conditions := list(conditions_of(bound.aside, part)):
+        part = part.filter(reduce(pc.and_kleene, conditions)).combine_chunks()
     if part.num_rows:
         yield bound.key, part
 
 
-def _with_reason(rows: pa.Table, reason: str | None) -> pa.Table:
-    if reason is None:
-        return rows
-    is_it: Any = pc.equal(rows["reason"], pa.scalar(reason))
-    return rows.filter(is_it).combine_chunks()
+def conditions_of(aside: AsideRows, rows: Any) -> Iterator[Any]:
+    """Whether each row is one of those that are meant: a column of booleans for each condition that there is."""
+    if aside.reason is not None:
+        yield pc.equal(rows["reason"], pa.scalar(aside.reason))
+    for moment, compare in ((aside.since, pc.greater_equal), (aside.until, pc.less)):
+        if moment is not None:
+            yield compare(rows["arrival_ts"], pa.scalar(moment, rows["arrival_ts"].type))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,88 @@
+"""How far behind a shard is, from what its lease row says and what Kinesis answered."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.pipeline.console.sequence import arrived
+from headrace.pipeline.console.values import Behind, Lag, LagKind
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.inspect.findings import in_words
+
+FRESH: Final = timedelta(seconds=30)
+"""How long an answer that nothing newer is there counts as true."""
+_NONE: Final = timedelta(0)
+
+
+def position_time(lease: Lease) -> datetime | None:
+    """When the record at the checkpoint arrived."""
+    return arrived(int(lease.checkpoint.sequence)) if lease.checkpoint.is_digits else None
+
+
+def lag_of(lease: Lease, behind: Behind | None, now: datetime) -> Lag:
+    if lease.has_ended:
+        return Lag(LagKind.MEASURED, _NONE, "the shard was read to its end")
+    if behind is not None:
+        return _told_by_kinesis(behind, now)
+    if lease.behind_ms is not None:
+        return _told_by_headrace(lease, lease.behind_ms, now)
+    return _by_the_checkpoint(lease, now)
+
+
+def _told_by_kinesis(behind: Behind, now: datetime) -> Lag:
+    ago = max(now - behind.asked_at, _NONE)
+    since = behind.unread_since
+    if since is not None:
+        lag = max(now - since, _NONE)
+        return Lag(
+            LagKind.MEASURED,
+            lag,
+            f"the oldest record after the checkpoint arrived {in_words(lag)} ago, as Kinesis said {in_words(ago)} ago",
+            since,
+        )
+    if ago <= FRESH:
+        return Lag(LagKind.MEASURED, _NONE, f"Kinesis said {in_words(ago)} ago that nothing newer was there")
+    return Lag(
+        LagKind.AT_MOST,
+        ago,
+        f"Kinesis said {in_words(ago)} ago that nothing newer was there; a record that came since may be unread",
+        behind.asked_at,
+    )
+
+
+def _told_by_headrace(lease: Lease, behind_ms: int, now: datetime) -> Lag:
+    behind = timedelta(milliseconds=behind_ms)
+    when = (
+        ""
+        if lease.looked_at is None
+        else f", which had read up to {in_words(max(now - lease.looked_at, _NONE))} ago,"
+    )
+    left = "at its newest record" if not behind else f"{in_words(behind)} behind its newest record"
+    return Lag(LagKind.MEASURED, behind, f"the last wave{when} left the shard {left}")
+
+
+def _by_the_checkpoint(lease: Lease, now: datetime) -> Lag:
+    position = position_time(lease)
+    if position is not None:
+        at_most = max(now - position, _NONE)
+        return Lag(
+            LagKind.AT_MOST,
+            at_most,
+            f"the record at the checkpoint arrived {in_words(at_most)} ago, by its sequence number; whether a newer "
+            "record waits isn't known (--peek asks Kinesis)",
+            position,
+        )
+    word = lease.checkpoint.sequence
+    if lease.checkpoint.is_digits:
+        return Lag(
+            sentence="the checkpoint's sequence number has a form that tells no time (--peek asks Kinesis)"
+        )
+    reasons = {
+        "TRIM_HORIZON": "nothing was checkpointed yet: reading begins at the oldest record (--peek asks Kinesis)",
+        "LATEST": "nothing was checkpointed yet: reading begins at whatever is the newest record when it begins, so that "
+        "the lease row doesn't tell which records are unread",
+        "AT_TIMESTAMP": "nothing was checkpointed yet: reading begins at a time that only the application's configuration "
+        "has",
+    }
+    return Lag(sentence=reasons[word])

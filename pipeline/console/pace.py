@@ -1,0 +1,37 @@
+"""When to look again: at most a small part of a core, and of the read units for which a table is provisioned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+CPU_PART: Final = 0.04
+"""The part of one core that looks may take."""
+UNITS_PART: Final = 0.1
+"""The part of a table's provisioned read units that looks may take: the rest is the application's, which needs them to
+renew its leases."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookCost:
+    """What one look took."""
+
+    cpu: float
+    """Seconds of CPU."""
+    units: float = 0.0
+    """Read units of DynamoDB."""
+    scans: int = 0
+    """Requests to DynamoDB."""
+    kinesis: int = 0
+    """Requests to Kinesis."""
+    provisioned: int = 0
+    """Read units a second for which the lease table is provisioned; 0 where DynamoDB bills each request."""
+
+
+def next_look_after(every: timedelta, cost: LookCost) -> timedelta:
+    """The time from the start of one look to the next."""
+    seconds = max(every.total_seconds(), cost.cpu / CPU_PART)
+    if cost.provisioned:
+        seconds = max(seconds, cost.units / (UNITS_PART * cost.provisioned))
+    return timedelta(seconds=seconds)

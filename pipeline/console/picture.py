@@ -1,0 +1,152 @@
+"""One look at an application -> `Picture`: every shard judged, every worker compared with the ideal share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from headrace.pipeline.console.family import KnownFamily
+from headrace.pipeline.console.forecast import risk_of
+from headrace.pipeline.console.lag import lag_of, position_time
+from headrace.pipeline.console.people import leader_of, workers_of
+from headrace.pipeline.console.problems import problems_of
+from headrace.pipeline.console.states import Marks, judged, without_lease
+from headrace.pipeline.console.stillness import Growth, Stillness
+from headrace.pipeline.console.values import (
+    Behind,
+    Kin,
+    Lag,
+    LagKind,
+    Level,
+    Picture,
+    Problem,
+    Risk,
+    ShardView,
+    StreamSeen,
+)
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.inspect.findings import conclusion, findings_of
+from headrace.pipeline.inspect.observation import Observation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """All that is known when a picture is made."""
+
+    observation: Observation
+    place: str
+    streams: tuple[StreamSeen, ...] = ()
+    behind: Mapping[str, Behind] = field(default_factory=dict)
+    """Lease key -> what Kinesis said of its lag."""
+    peek_trouble: str | None = None
+    """Why Kinesis couldn't be asked for some lags."""
+    stillness: Stillness = field(default_factory=Stillness)
+    growth: Growth = field(default_factory=Growth)
+    family: KnownFamily = field(default_factory=KnownFamily)
+    monotonic: float = 0.0
+
+    @property
+    def now(self) -> datetime:
+        return self.observation.last.read_at
+
+
+def picture_of(seen: Seen) -> Picture:
+    observation = seen.observation
+    shards = tuple(_shards(seen))
+    workers = workers_of(observation, seen.stillness, seen.monotonic)
+    leader = leader_of(observation, seen.stillness, seen.monotonic)
+    findings = findings_of(observation)
+    alive = max(1, len(observation.balance.workers))
+    return Picture(
+        at=seen.now,
+        table=observation.last.tables.lease_table,
+        place=seen.place,
+        layout=observation.layout.sentence,
+        streams=seen.streams,
+        shards=shards,
+        workers=workers,
+        leader=leader,
+        ideal=len(observation.open_ones) / alive,
+        spread=observation.balance.spread,
+        open_leases=len(observation.open_ones),
+        unowned=len(observation.unowned),
+        problems=problems_of(findings, shards, leader, _troubles(seen)),
+        conclusion=conclusion(observation, findings),
+        watched=observation.watched,
+    )
+
+
+def _troubles(seen: Seen) -> Iterator[Problem]:
+    for stream in seen.streams:
+        if stream.trouble is not None:
+            # Nobody has named the stream: that is no fault.
+            yield Problem("stream-unknown", Level.WARN if stream.name else Level.NOTE, stream.trouble)
+    if seen.peek_trouble is not None:
+        yield Problem("lags-unknown", Level.WARN, seen.peek_trouble)
+
+
+def _shards(seen: Seen) -> Iterator[ShardView]:
+    leases = {lease.key: lease for lease in seen.observation.last.leases}
+    marks = Marks.of(seen.observation)
+    retentions = {stream.label: stream.retention for stream in seen.streams}
+    for kin in seen.family.of(seen.observation.last.leases, seen.streams):
+        lease = leases.get(kin.key)
+        if lease is None:
+            state = without_lease(kin, leases)
+            yield ShardView(kin=kin, state=state.state, level=state.level, sentence=state.sentence)
+        else:
+            yield _shard(kin, lease, leases, marks, seen, retentions.get(kin.stream))
+
+
+def _shard(
+    kin: Kin,
+    lease: Lease,
+    leases: Mapping[str, Lease],
+    marks: Marks,
+    seen: Seen,
+    retention: timedelta | None,
+) -> ShardView:
+    state = judged(kin, lease, leases, marks)
+    lag = lag_of(lease, seen.behind.get(lease.key), seen.now)
+    # The records of a shard that Kinesis no longer lists are gone: its state says so.
+    risk = (
+        Risk()
+        if lease.has_ended or state.state == "orphan"
+        else risk_of(
+            lag,
+            retention,
+            seen.growth.of(lease.key),
+            is_read=state.state in {"reading", "assigned", "handover"},
+        )
+    )
+    return ShardView(
+        kin=kin,
+        state=state.state,
+        level=max(state.level, risk.level),
+        sentence=state.sentence,
+        owner=lease.holder if not lease.has_ended else None,
+        next_owner=lease.owner if lease.checkpoint_owner is not None else None,
+        checkpoint=_checkpoint_text(lease),
+        position_at=position_time(lease),
+        lag=lag,
+        kbps=None if lease.has_ended else lease.throughput_kbps,
+        backlog=_backlog(lag, lease),
+        risk=risk,
+    )
+
+
+def _checkpoint_text(lease: Lease) -> str:
+    sub = f" (user record {lease.checkpoint.sub})" if lease.checkpoint.sub else ""
+    return f"{lease.checkpoint.sequence}{sub}"
+
+
+def _backlog(lag: Lag, lease: Lease) -> float | None:
+    """An estimate: the records that came during the lag, at the throughput of the lease row."""
+    if lag.kind is not LagKind.MEASURED or lag.behind is None or lease.has_ended:
+        return None
+    if not lag.behind:
+        return 0.0
+    return (
+        None if lease.throughput_kbps is None else lag.behind.total_seconds() * lease.throughput_kbps * 1024
+    )

@@ -1,0 +1,80 @@
+"""Puts a console together: of any KCL application by its table's name, or of the application that settings name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.aws.clients.clients import dynamodb_client, kinesis_client
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.console.document import Documents
+from headrace.pipeline.console.peek import KinesisPeek
+from headrace.pipeline.console.server import Console
+from headrace.pipeline.console.sources import DynamoDbTables, KinesisStreams
+from headrace.pipeline.console.watch import Watch
+
+if TYPE_CHECKING:
+    from headrace.pipeline.inspect.read import TableNames
+    from headrace.pipeline.settings.model import AwsSettings, Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What a console is to show, and how."""
+
+    application: str
+    tables: TableNames
+    aws: AwsSettings
+    stream: str | None = None
+    """Name or ARN of the stream of an application with one stream."""
+    settings: Settings | None = None
+    """Those of an application of Headrace: with them, a shard's page shows what has landed."""
+    peek: int = 0
+    """Shards of which a look asks Kinesis how far behind they are."""
+    every: timedelta = timedelta(seconds=10)
+    cluster_by: str | re.Pattern[str] = "^[^-]*"
+    dagster: str | None = None
+
+
+def console_of(shown: Shown) -> Console:
+    """No connection is opened and no request is sent yet."""
+    clock = SystemClock()
+    # Clients of their own, because each is counted.
+    watch = Watch(
+        tables=DynamoDbTables(dynamodb_client(shown.aws), shown.tables, clock),
+        streams=KinesisStreams(kinesis_client(shown.aws), clock, shown.stream),
+        clock=clock,
+        peeking=KinesisPeek(kinesis_client(shown.aws), shown.peek) if shown.peek else None,
+        every=shown.every,
+        cluster_by=re.compile(shown.cluster_by),
+    )
+    lake = None
+    if shown.settings is not None:
+        from headrace.pipeline.app.adapters import Adapters
+        from headrace.pipeline.console.lake import LakeOfApplication
+
+        lake = LakeOfApplication(Adapters(shown.settings))
+    documents = Documents(shown.application, shown.dagster, lake is not None)
+    return Console.of(watch, documents, lake)
+
+
+def of_settings(settings: Settings, *, dagster: str | None = None) -> Shown:
+    """The application of a settings file."""
+    from headrace.pipeline.inspect.read import TableNames
+
+    streams = settings.streams
+    return Shown(
+        application=settings.application,
+        tables=TableNames(
+            lease_table=settings.lease_table,
+            worker_table=settings.worker_table,
+            state_table=settings.state_table,
+        ),
+        aws=settings.aws,
+        # With several streams the lease rows name them.
+        stream=streams[0].name if len(streams) == 1 and not settings.multi else None,
+        settings=settings,
+        dagster=dagster,
+    )
