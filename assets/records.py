@@ -32,6 +32,7 @@ from headrace.pipeline.app.wiring import Hints, Wiring
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.shards.partition import lease_key_of, partition_of
 from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.cost.prices import prices_of
 from headrace.pipeline.duties.waves.report import OnStep, WaveReport, WaveStep
 from headrace.pipeline.duties.waves.run import RunEnding
 from headrace.pipeline.errors import BadSetting, HeadraceError, Unknown
@@ -128,6 +129,7 @@ class _Execution:
             throttle=wiring.settings.times.materialize,
             clock=SystemClock(),
             totals=lambda: totals(wiring.ports, wiring.settings.landing.table),
+            prices=prices_of(wiring.settings.prices),
             announced_by_dagster=frozenset(map(lease_key_of, partitions)),
             recovering=frozenset(hints.recovering),
         )

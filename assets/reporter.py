@@ -24,8 +24,12 @@ from headrace.pipeline.core.landing.valid_through_text import time_text
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.cost.prices import Prices
+from headrace.pipeline.cost.spent import Spent, cost_line
 from headrace.pipeline.duties.waves.report import Landed, WaveReport
+from headrace.pipeline.meter import METER, ProcessUsage
 from headrace.pipeline.ports.base import Clock
+from headrace.resources.spent_events import KEY
 
 VALID_THROUGH = "headrace/valid_through"
 """Metadata: up to when the lake table has all records of the stream, by their arrival."""
@@ -65,6 +69,13 @@ class Reporter:
     """Shards that failed in the previous run, and that Dagster shows as failed. They are announced only once
     the outcome is known, because an announced shard of a run at work counts as in progress. The first wave
     that reads one without an error materializes it, even without a new record."""
+    prices: Prices | None = None
+    """By which the cost of the run is told; None: nothing is told of what the run has used."""
+    _before: ProcessUsage = field(default_factory=METER.usage)
+    """What this process had used when the run began."""
+    _bytes: int = 0
+    _files: int = 0
+    _commits: int = 0
     _claimed: set[str] = field(default_factory=set)
     """All shards that `claimed` was called with."""
     _announced: set[str] = field(default_factory=set)
@@ -97,8 +108,11 @@ class Reporter:
             self._writing.popleft().result()
         self._announce({p.lease_key for p in report.problems if p.fatal} - self.recovering - self._announced)
         self._waves += 1
+        self._commits += report.snapshot is not None
         for landed in report.landed:
+            self._bytes += landed.staged.bytes
             self._remember(landed)
+        self._files += len({file for landed in report.landed for file in landed.files})
         now = self.clock.monotonic()
         for key, unreported in list(self._unreported.items()):
             reported_at = self._reported_at.get(key)
@@ -121,7 +135,33 @@ class Reporter:
         self._announce(failed_keys & (self._reported_at.keys() | self.recovering))
         for key in sorted(self._announced - failed_keys - self._reported_at.keys()):
             self._log_materialization(key, {"records": 0, "rows": 0})
+        self._tell_what_was_used()
         self.settle()
+
+    def _tell_what_was_used(self) -> None:
+        if self.prices is None:
+            return
+        used = METER.usage().since(self._before)
+        spent = Spent(
+            calls=used.calls,
+            read_units=used.read_units,
+            write_units=used.write_units,
+            bytes=self._bytes,
+            files=self._files,
+            commits=self._commits,
+            cpu_seconds=used.cpu_seconds,
+        )
+        metadata = {
+            "cost": dg.MetadataValue.text(cost_line(spent, self.prices)),
+            "API calls": dg.MetadataValue.int(sum(used.calls.values())),
+            "DynamoDB read units": dg.MetadataValue.float(used.read_units),
+            "DynamoDB write units": dg.MetadataValue.float(used.write_units),
+            "bytes read": dg.MetadataValue.int(self._bytes),
+            "CPU seconds": dg.MetadataValue.float(round(used.cpu_seconds, 3)),
+            KEY: dg.MetadataValue.json(spent.to_json()),
+        }
+        event = dg.AssetObservation(asset_key=self.context.asset_key, metadata=metadata)
+        self._writing.append(self._thread.submit(self.context.log_event, event))
 
     def observe(self, rows: Iterable[Lease], now: datetime) -> None:
         """Tell for each of these lease rows of failing shards since when and why it fails, as `headrace

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from headrace.pipeline.aws.clients.clients import dynamodb_client
 from headrace.pipeline.console.serve import bound, served_beside
 from headrace.pipeline.console.server import Console, app_of
-from headrace.pipeline.console.wiring import Shown, console_of
+from headrace.pipeline.console.wiring import ShownApplication, console_of
 from headrace.pipeline.inspect.read import TableNames
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.settings.model import AwsSettings
@@ -62,7 +62,9 @@ def main() -> None:
     shards, looks = (1_000, 3) if quick else (4_000, 10)
     with local_aws("--transition", "0") as aws:
         os.environ |= aws.environment
-        console = console_of(Shown(application="bench", tables=tables(aws, shards), aws=place(aws)))
+        console = console_of(
+            ShownApplication(application="bench", tables=tables(aws, shards), aws=place(aws))
+        )
         with served_beside(app_of(console), bound("127.0.0.1", 0)) as address:
             results = [at_rest(address, console, shards, looks), *painted(address)]
     print(*results, sep="\n")

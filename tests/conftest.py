@@ -1,6 +1,7 @@
 """Shared by all tests: the hypothesis profiles, one stand-in of AWS and one Spark server."""
 
 import gc
+import signal
 from collections.abc import Generator
 
 import pytest
@@ -21,6 +22,12 @@ __all__ = [
     "spark",
     "spark_server",
 ]
+
+
+def pytest_configure() -> None:
+    """A shell starts `make test &` with SIGINT ignored. Children would inherit that, and Dagster's runs would ignore SIGTERM, too."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

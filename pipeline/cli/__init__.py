@@ -7,9 +7,10 @@ inside `run` only, so that help texts and messages about mistyped arguments appe
 
 Exit codes: 0 done; 2 a person or a setting has to change something first; 75 try again later (EX_TEMPFAIL of
 sysexits.h); 130 interrupted by Ctrl-C; 141 the process that read the output has ended. 1 is used by seven
-commands only: `consume` when a shard failed, `demo` when the table doesn't match, `health` when the
-application isn't well, `lineage --sequence` when no range has the record, `prove` when something is wrong, `shadow` when both sides differ, `status --strict`
-when something needs a person.
+commands only: `consume` when a shard failed, `demo` when the table doesn't match, `health` when the application
+isn't well, `lineage --sequence` when no range has the record, `prove` when something is wrong, `shadow` when
+both sides differ, `status` with `--strict` when something needs a person, and with `--max-behind` when a shard
+is further behind.
 """
 
 import argparse
@@ -28,11 +29,13 @@ COMMANDS = {
     "config": "print each setting and the place that it comes from",
     "console": "serve a web page that shows this or any KCL application as it is now",
     "consume": "read shards up to their newest record, without Dagster",
+    "cost": "sum up what the runs of a day have used, and what that costs",
     "demo": "land a stream on this machine through two reshards, and check every record",
     "dev": "run Dagster on this machine with your settings",
     "doctor": "check the settings, Java and the local Spark server, and say what to do",
     "give-back": "hand the leases to KCL's workers, at the positions of the lake table",
     "health": "tell whether the application is well, for scripts and probes",
+    "iam": "print the AWS policy that a part of Headrace needs, and no more than that",
     "lineage": "show which records of which shard went into which snapshot",
     "local": "run a local stand-in for AWS, for development and tests",
     "parse": "bring the typed tables up to the lake table",

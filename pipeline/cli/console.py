@@ -13,7 +13,6 @@ from headrace.pipeline.inspect.command import add_table_arguments, place_argumen
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.console.server import Console
-    from headrace.pipeline.console.wiring import Shown
 
 PORT = 3030
 _LEAST_EVERY = timedelta(seconds=2)
@@ -121,8 +120,8 @@ def _first_look(console: "Console") -> None:
         raise Unreachable(f"{report.trouble.sentence}; no file was written")
 
 
-def _shown(args: argparse.Namespace) -> "Shown":
-    from headrace.pipeline.console.wiring import Shown, of_settings
+def _shown(args: argparse.Namespace) -> "ShownApplication":
+    from headrace.pipeline.console.wiring import ShownApplication, of_settings
     from headrace.pipeline.settings.model import AwsSettings
 
     looks = {
@@ -132,7 +131,7 @@ def _shown(args: argparse.Namespace) -> "Shown":
         "dagster": args.dagster,
     }
     if args.table is not None:
-        return Shown(
+        return ShownApplication(
             application=args.table,
             tables=table_names_in(args),
             aws=AwsSettings(**place_arguments(args)),

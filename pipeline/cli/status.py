@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.inspect.finding import Finding
     from headrace.pipeline.inspect.observation import Observation
+    from headrace.pipeline.inspect.read import TableNames
     from headrace.pipeline.lake.spark.server.facts import LocalServer
     from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.settings.model import Settings
@@ -30,29 +31,56 @@ def add(subparsers: "Subparsers") -> None:
     )
     add_config(parser)
     add_inspect_arguments(parser, table_is_required=False)
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="fill the screen with workers and shards, and look again every 5 s, or as often as --for says, until Ctrl-C. "
+        "Without a terminal the looks are printed one after the other",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.inspect.read import TableNames
     from headrace.pipeline.settings.model import AwsSettings
 
+    if args.watch:
+        return _watch(args)
     if args.table is not None:
         return answer(args, table_names_in(args), AwsSettings(**place_arguments(args)))
     loaded = load(args)
     settings, servers = loaded.settings, _spark_servers(loaded)
-    names = TableNames(
-        lease_table=settings.lease_table,
-        worker_table=args.worker_table or settings.worker_table,
-        state_table=args.state_table or settings.state_table,
-    )
     return answer(
         args,
-        names,
+        _names(settings, args),
         replace(settings.aws, **place_arguments(args)),
         judge=partial(_forms, settings),
         lines=[f"local Spark server: {server}" for server in servers],
         facts={"spark_servers": [server.as_json() for server in servers]},
     )
+
+
+def _names(settings: "Settings", args: argparse.Namespace) -> "TableNames":
+    from headrace.pipeline.inspect.read import TableNames
+
+    return TableNames(
+        lease_table=settings.lease_table,
+        worker_table=args.worker_table or settings.worker_table,
+        state_table=args.state_table or settings.state_table,
+    )
+
+
+def _watch(args: argparse.Namespace) -> int:
+    from headrace.pipeline.cli.watch_status import watch
+    from headrace.pipeline.errors import BadSetting
+    from headrace.pipeline.settings.model import AwsSettings
+
+    if args.json or args.csv or args.strict or args.max_behind is not None:
+        raise BadSetting(
+            "--watch goes on until Ctrl-C, so --json, --csv, --strict and --max-behind can't go with it; nothing was read"
+        )
+    if args.table is not None:
+        return watch(args, table_names_in(args), AwsSettings(**place_arguments(args)))
+    settings = load(args).settings
+    return watch(args, _names(settings, args), replace(settings.aws, **place_arguments(args)), settings)
 
 
 def _forms(settings: "Settings", observation: "Observation") -> "Iterator[Finding]":

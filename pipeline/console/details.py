@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from headrace.pipeline.console.ports import Lake, Landed
+from headrace.pipeline.console.ports import Lake, LandedOfShard
 from headrace.pipeline.console.states import STATES
 from headrace.pipeline.console.values import ShardView
 from headrace.pipeline.console.watch import Report
@@ -84,7 +84,7 @@ def _moment(moment: datetime | None) -> str:
     return "unknown" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _landed(landed: Landed) -> dict[str, Any]:
+def _landed(landed: LandedOfShard) -> dict[str, Any]:
     return {
         "table": clean(landed.table),
         "position": landed.position and clean(landed.position),

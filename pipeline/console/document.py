@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from headrace.pipeline.console.sources import LIST_EVERY
 from headrace.pipeline.console.states import STATES
-from headrace.pipeline.console.values import LagKind, Level, Picture, ShardView
+from headrace.pipeline.console.values import LagKind, Picture, Severity, ShardView
 from headrace.pipeline.console.watch import Report
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.shards.shard import MAX_HASH_KEY
@@ -111,7 +111,7 @@ class Documents:
 
     def _moving(self, shard: ShardView, at: datetime) -> Row:
         # Of a shard at no risk the moment would move at each look, and the page doesn't show it.
-        loses_in = shard.risk.loses_in if shard.risk.level > Level.GOOD else None
+        loses_in = shard.risk.loses_in if shard.risk.level > Severity.GOOD else None
         return [
             _STATES[shard.state],
             int(shard.level),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.pipeline.console.values import Event, Level
+from headrace.pipeline.console.values import Event, Severity
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import counted
@@ -72,7 +72,7 @@ def _of_workers(before: TablesRead, after: TablesRead) -> Iterator[Event]:
     for name in sorted(new - old):
         yield Event(after.read_at, "worker", f"worker {name} has joined")
     for name in sorted(old - new):
-        yield Event(after.read_at, "worker", f"the row of worker {name} was deleted", None, Level.NOTE)
+        yield Event(after.read_at, "worker", f"the row of worker {name} was deleted", None, Severity.NOTE)
 
 
 def _of_leader(before: TablesRead, after: TablesRead) -> Iterator[Event]:
@@ -80,4 +80,4 @@ def _of_leader(before: TablesRead, after: TablesRead) -> Iterator[Event]:
     new = None if after.lock is None or after.lock.released else after.lock.owner
     if old != new:
         sentence = f"{new} leads now" if new else f"{old} leads no longer, and nobody else does yet"
-        yield Event(after.read_at, "leader", sentence, None, Level.NOTE)
+        yield Event(after.read_at, "leader", sentence, None, Severity.NOTE)

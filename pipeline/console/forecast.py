@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from headrace.pipeline.console.values import Lag, LagKind, Level, Risk
+from headrace.pipeline.console.values import LagKind, LossRisk, Severity, ShardLag
 from headrace.pipeline.inspect.findings import in_words
 
 SOON: Final = timedelta(hours=4)
@@ -17,19 +17,19 @@ _STANDS: Final = 0.02
 """A lag that grows by less than this many seconds a second counts as one that doesn't grow."""
 
 
-def risk_of(lag: Lag, retention: timedelta | None, growth: float | None, *, is_read: bool) -> Risk:
+def risk_of(lag: ShardLag, retention: timedelta | None, growth: float | None, *, is_read: bool) -> LossRisk:
     """`growth`: seconds by which the lag grows in a second; None where it isn't known. `is_read`: whether a worker
     that may be alive reads the shard."""
     if lag.behind is None or retention is None:
-        return Risk()
+        return LossRisk()
     left = retention - lag.behind
     if lag.kind is LagKind.AT_MOST:
         return _by_a_bound(left, retention)
     if not lag.behind:
-        return Risk()
+        return LossRisk()
     if left <= timedelta(0):
-        return Risk(
-            Level.BAD,
+        return LossRisk(
+            Severity.BAD,
             timedelta(0),
             f"unread records are older than the stream's retention of {in_words(retention)}: records are being lost now",
         )
@@ -37,13 +37,15 @@ def risk_of(lag: Lag, retention: timedelta | None, growth: float | None, *, is_r
     pace = growth if is_read and growth is not None else 1.0
     grows = pace > _STANDS
     loses_in = left / pace if grows else None
-    return Risk(_level(left, retention, loses_in), loses_in, _sentence(left, loses_in, pace, is_read=is_read))
+    return LossRisk(
+        _level(left, retention, loses_in), loses_in, _sentence(left, loses_in, pace, is_read=is_read)
+    )
 
 
-def _level(left: timedelta, retention: timedelta, loses_in: timedelta | None) -> Level:
+def _level(left: timedelta, retention: timedelta, loses_in: timedelta | None) -> Severity:
     if (loses_in is not None and loses_in < SOON) or left < NEAR_THE_END * retention:
-        return Level.BAD
-    return Level.WARN if loses_in is not None and left < HALF * retention else Level.GOOD
+        return Severity.BAD
+    return Severity.WARN if loses_in is not None and left < HALF * retention else Severity.GOOD
 
 
 def _sentence(left: timedelta, loses_in: timedelta | None, pace: float, *, is_read: bool) -> str:
@@ -53,15 +55,15 @@ def _sentence(left: timedelta, loses_in: timedelta | None, pace: float, *, is_re
     return f"loses records in {in_words(loses_in)} {why}"
 
 
-def _by_a_bound(left: timedelta, retention: timedelta) -> Risk:
+def _by_a_bound(left: timedelta, retention: timedelta) -> LossRisk:
     if left > HALF * retention:
         # A bound: the shard's real lag is at most this.
-        return Risk()
+        return LossRisk()
     leave = (
         "have left the stream already" if left <= timedelta(0) else f"leave the stream in {in_words(left)}"
     )
-    return Risk(
-        Level.WARN,
+    return LossRisk(
+        Severity.WARN,
         None,
         f"if records came after the checkpoint, the first of them {leave}; if none came, nothing is at risk "
         "(--peek asks Kinesis which it is)",

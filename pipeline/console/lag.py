@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.pipeline.console.sequence import arrived
-from headrace.pipeline.console.values import Behind, Lag, LagKind
+from headrace.pipeline.console.values import Behind, LagKind, ShardLag
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.inspect.findings import in_words
 
@@ -20,9 +20,9 @@ def position_time(lease: Lease) -> datetime | None:
     return arrived(int(lease.checkpoint.sequence)) if lease.checkpoint.is_digits else None
 
 
-def lag_of(lease: Lease, behind: Behind | None, now: datetime) -> Lag:
+def lag_of(lease: Lease, behind: Behind | None, now: datetime) -> ShardLag:
     if lease.has_ended:
-        return Lag(LagKind.MEASURED, _NONE, "the shard was read to its end")
+        return ShardLag(LagKind.MEASURED, _NONE, "the shard was read to its end")
     if behind is not None:
         return _told_by_kinesis(behind, now)
     if lease.behind_ms is not None:
@@ -30,20 +30,22 @@ def lag_of(lease: Lease, behind: Behind | None, now: datetime) -> Lag:
     return _by_the_checkpoint(lease, now)
 
 
-def _told_by_kinesis(behind: Behind, now: datetime) -> Lag:
+def _told_by_kinesis(behind: Behind, now: datetime) -> ShardLag:
     ago = max(now - behind.asked_at, _NONE)
     since = behind.unread_since
     if since is not None:
         lag = max(now - since, _NONE)
-        return Lag(
+        return ShardLag(
             LagKind.MEASURED,
             lag,
             f"the oldest record after the checkpoint arrived {in_words(lag)} ago, as Kinesis said {in_words(ago)} ago",
             since,
         )
     if ago <= FRESH:
-        return Lag(LagKind.MEASURED, _NONE, f"Kinesis said {in_words(ago)} ago that nothing newer was there")
-    return Lag(
+        return ShardLag(
+            LagKind.MEASURED, _NONE, f"Kinesis said {in_words(ago)} ago that nothing newer was there"
+        )
+    return ShardLag(
         LagKind.AT_MOST,
         ago,
         f"Kinesis said {in_words(ago)} ago that nothing newer was there; a record that came since may be unread",
@@ -51,7 +53,7 @@ def _told_by_kinesis(behind: Behind, now: datetime) -> Lag:
     )
 
 
-def _told_by_headrace(lease: Lease, behind_ms: int, now: datetime) -> Lag:
+def _told_by_headrace(lease: Lease, behind_ms: int, now: datetime) -> ShardLag:
     behind = timedelta(milliseconds=behind_ms)
     when = (
         ""
@@ -59,14 +61,14 @@ def _told_by_headrace(lease: Lease, behind_ms: int, now: datetime) -> Lag:
         else f", which had read up to {in_words(max(now - lease.looked_at, _NONE))} ago,"
     )
     left = "at its newest record" if not behind else f"{in_words(behind)} behind its newest record"
-    return Lag(LagKind.MEASURED, behind, f"the last wave{when} left the shard {left}")
+    return ShardLag(LagKind.MEASURED, behind, f"the last wave{when} left the shard {left}")
 
 
-def _by_the_checkpoint(lease: Lease, now: datetime) -> Lag:
+def _by_the_checkpoint(lease: Lease, now: datetime) -> ShardLag:
     position = position_time(lease)
     if position is not None:
         at_most = max(now - position, _NONE)
-        return Lag(
+        return ShardLag(
             LagKind.AT_MOST,
             at_most,
             f"the record at the checkpoint arrived {in_words(at_most)} ago, by its sequence number; whether a newer "
@@ -75,7 +77,7 @@ def _by_the_checkpoint(lease: Lease, now: datetime) -> Lag:
         )
     word = lease.checkpoint.sequence
     if lease.checkpoint.is_digits:
-        return Lag(
+        return ShardLag(
             sentence="the checkpoint's sequence number has a form that tells no time (--peek asks Kinesis)"
         )
     reasons = {
@@ -85,4 +87,4 @@ def _by_the_checkpoint(lease: Lease, now: datetime) -> Lag:
         "AT_TIMESTAMP": "nothing was checkpointed yet: reading begins at a time that only the application's configuration "
         "has",
     }
-    return Lag(sentence=reasons[word])
+    return ShardLag(sentence=reasons[word])

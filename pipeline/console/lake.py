@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from headrace.pipeline.console.family import label_of
-from headrace.pipeline.console.ports import Landed, LandedRange, Parsed
+from headrace.pipeline.console.ports import LandedOfShard, LandedRange, ParsedCount
 from headrace.pipeline.core.ledger.accounting import read_accounting
 from headrace.pipeline.core.ledger.ledger import Kind, Lost, Range
 from headrace.pipeline.core.shards.partition import ShardName, read_name
@@ -27,11 +27,11 @@ class LakeOfApplication:
     def __init__(self, adapters: Adapters) -> None:
         self._adapters = adapters
 
-    def of(self, lease: Lease) -> Landed:
+    def of(self, lease: Lease) -> LandedOfShard:
         adapters = self._adapters
         table = adapters.table("console")
         if not table.exists():
-            return Landed(table.identifier)
+            return LandedOfShard(table.identifier)
         name = self._name(lease)
         newest: deque[LandedRange] = deque(maxlen=MOST_RANGES)
         count = rows = 0
@@ -44,7 +44,7 @@ class LakeOfApplication:
                 rows += recorded.rows if recorded.moves else 0
         position = newest[-1].upto if newest else None
         typed = tuple(self._parsed(target, name) for target in adapters.settings.parse)
-        return Landed(
+        return LandedOfShard(
             table.identifier,
             position,
             tuple(reversed(newest)),
@@ -59,7 +59,7 @@ class LakeOfApplication:
         name = read_name(lease.key) if label else ShardName(lease.shard_id, epoch=lease.stream_epoch)
         return Cut(name)
 
-    def _parsed(self, target: ParseSettings, name: Cut) -> Parsed | None:
+    def _parsed(self, target: ParseSettings, name: Cut) -> ParsedCount | None:
         from headrace.pipeline.lineage.table import IcebergLineage
 
         typed = self._adapters.typed(target, "console")
@@ -71,7 +71,7 @@ class LakeOfApplication:
                 of_range = rows_changed(recorded)
                 parsed += of_range[0]
                 quarantined += of_range[1]
-        return Parsed(target.table, parsed, quarantined)
+        return ParsedCount(target.table, parsed, quarantined)
 
 
 def _range(at: datetime, recorded: Range) -> LandedRange:

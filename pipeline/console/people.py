@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from headrace.pipeline.console.stillness import Stillness
-from headrace.pipeline.console.values import LeaderView, Level, WorkerView
+from headrace.pipeline.console.stillness import RowStillness
+from headrace.pipeline.console.values import LeaderView, Severity, WorkerView
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.inspect.balance import Share
 from headrace.pipeline.inspect.findings import DEAD_AFTER, in_words
@@ -30,7 +30,7 @@ def states_that_move(observation: Observation) -> dict[str, tuple[object, ...]]:
     return states if lock is None else {**states, LOCK: (lock.owner, lock.version)}
 
 
-def workers_of(observation: Observation, stillness: Stillness, now: float) -> tuple[WorkerView, ...]:
+def workers_of(observation: Observation, stillness: RowStillness, now: float) -> tuple[WorkerView, ...]:
     workers = {worker.worker_id: worker for worker in observation.workers}
     shares = observation.balance.workers
     ideal = len(observation.open_ones) / max(1, len(shares))
@@ -56,37 +56,37 @@ def _worker(
     )
 
 
-def _condition(worker: WorkerSeen, share: Share, observation: Observation) -> tuple[Level, str]:
+def _condition(worker: WorkerSeen, share: Share, observation: Observation) -> tuple[Severity, str]:
     watched = observation.watched
     if worker.stopping:
-        return Level.NOTE, "asked to stop by `headrace stop`"
+        return Severity.NOTE, "asked to stop by `headrace stop`"
     if worker.moved is None or watched is None:
-        return Level.GOOD, "whether it is alive shows only once two looks can be compared"
+        return Severity.GOOD, "whether it is alive shows only once two looks can be compared"
     if worker.moved:
-        return Level.GOOD, "alive"
+        return Severity.GOOD, "alive"
     if watched < DEAD_AFTER:
         return (
-            Level.GOOD,
+            Severity.GOOD,
             f"not seen to move in {in_words(watched)}, which is too short a time to call it dead",
         )
     held = f"; {counted(share.leases, 'open lease')} unread" if share.leases else ""
     return (
-        Level.BAD if share.leases else Level.NOTE
+        Severity.BAD if share.leases else Severity.NOTE
     ), f"has not moved for {in_words(watched)}: dead or frozen{held}"
 
 
-def leader_of(observation: Observation, stillness: Stillness, now: float) -> LeaderView:
+def leader_of(observation: Observation, stillness: RowStillness, now: float) -> LeaderView:
     lock = observation.last.lock
     if lock is None or lock.released:
         if observation.layout.kind is LayoutKind.LEASES_ONLY:
             return LeaderView(
                 worker=None,
-                level=Level.GOOD,
+                level=Severity.GOOD,
                 sentence="no leader: KCL before 3.0 needs none, because its workers take leases by themselves",
             )
         return LeaderView(
             worker=None,
-            level=Level.WARN,
+            level=Severity.WARN,
             sentence="no worker holds the leader's lock; until one does, no lease is assigned",
         )
     still = stillness.of(LOCK, now)
@@ -94,15 +94,15 @@ def leader_of(observation: Observation, stillness: Stillness, now: float) -> Lea
     return LeaderView(worker=lock.owner, level=level, sentence=sentence, still=still, promised=lock.duration)
 
 
-def _lock(owner: str, still: timedelta | None, promised: timedelta) -> tuple[Level, str]:
+def _lock(owner: str, still: timedelta | None, promised: timedelta) -> tuple[Severity, str]:
     if still is None or not still:
         return (
-            Level.GOOD,
+            Severity.GOOD,
             f"{owner} holds the lock, which is valid for {in_words(promised)} after each renewal",
         )
     if still <= promised:
-        return Level.GOOD, f"{owner} holds the lock; last seen to be renewed {in_words(still)} ago"
-    return Level.BAD, (
+        return Severity.GOOD, f"{owner} holds the lock; last seen to be renewed {in_words(still)} ago"
+    return Severity.BAD, (
         f"the lock of {owner} has stood still for {in_words(still)}, longer than the {in_words(promised)} for which it is "
         "valid, and no other worker has taken it: no lease is assigned. KCL's workers may never take over such a lock "
         "(KCL issue 1803). Make sure that this worker is dead, then delete the row Leader; a new leader is elected within "

@@ -12,18 +12,18 @@ from headrace.pipeline.console.lag import lag_of, position_time
 from headrace.pipeline.console.people import leader_of, workers_of
 from headrace.pipeline.console.problems import problems_of
 from headrace.pipeline.console.states import Marks, judged, without_lease
-from headrace.pipeline.console.stillness import Growth, Stillness
+from headrace.pipeline.console.stillness import Growth, RowStillness
 from headrace.pipeline.console.values import (
     Behind,
     Kin,
-    Lag,
     LagKind,
-    Level,
+    LossRisk,
     Picture,
-    Problem,
-    Risk,
+    Severity,
+    ShardLag,
     ShardView,
     StreamSeen,
+    Trouble,
 )
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.inspect.findings import conclusion, findings_of
@@ -31,7 +31,7 @@ from headrace.pipeline.inspect.observation import Observation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class PictureFacts:
     """All that is known when a picture is made."""
 
     observation: Observation
@@ -41,7 +41,7 @@ class Seen:
     """Lease key -> what Kinesis said of its lag."""
     peek_trouble: str | None = None
     """Why Kinesis couldn't be asked for some lags."""
-    stillness: Stillness = field(default_factory=Stillness)
+    stillness: RowStillness = field(default_factory=RowStillness)
     growth: Growth = field(default_factory=Growth)
     family: KnownFamily = field(default_factory=KnownFamily)
     monotonic: float = 0.0
@@ -51,7 +51,7 @@ class Seen:
         return self.observation.last.read_at
 
 
-def picture_of(seen: Seen) -> Picture:
+def picture_of(seen: PictureFacts) -> Picture:
     observation = seen.observation
     shards = tuple(_shards(seen))
     workers = workers_of(observation, seen.stillness, seen.monotonic)
@@ -77,16 +77,16 @@ def picture_of(seen: Seen) -> Picture:
     )
 
 
-def _troubles(seen: Seen) -> Iterator[Problem]:
+def _troubles(seen: PictureFacts) -> Iterator[Trouble]:
     for stream in seen.streams:
         if stream.trouble is not None:
             # Nobody has named the stream: that is no fault.
-            yield Problem("stream-unknown", Level.WARN if stream.name else Level.NOTE, stream.trouble)
+            yield Trouble("stream-unknown", Severity.WARN if stream.name else Severity.NOTE, stream.trouble)
     if seen.peek_trouble is not None:
-        yield Problem("lags-unknown", Level.WARN, seen.peek_trouble)
+        yield Trouble("lags-unknown", Severity.WARN, seen.peek_trouble)
 
 
-def _shards(seen: Seen) -> Iterator[ShardView]:
+def _shards(seen: PictureFacts) -> Iterator[ShardView]:
     leases = {lease.key: lease for lease in seen.observation.last.leases}
     marks = Marks.of(seen.observation)
     retentions = {stream.label: stream.retention for stream in seen.streams}
@@ -104,14 +104,14 @@ def _shard(
     lease: Lease,
     leases: Mapping[str, Lease],
     marks: Marks,
-    seen: Seen,
+    seen: PictureFacts,
     retention: timedelta | None,
 ) -> ShardView:
     state = judged(kin, lease, leases, marks)
     lag = lag_of(lease, seen.behind.get(lease.key), seen.now)
     # The records of a shard that Kinesis no longer lists are gone: its state says so.
     risk = (
-        Risk()
+        LossRisk()
         if lease.has_ended or state.state == "orphan"
         else risk_of(
             lag,
@@ -141,7 +141,7 @@ def _checkpoint_text(lease: Lease) -> str:
     return f"{lease.checkpoint.sequence}{sub}"
 
 
-def _backlog(lag: Lag, lease: Lease) -> float | None:
+def _backlog(lag: ShardLag, lease: Lease) -> float | None:
     """An estimate: the records that came during the lag, at the throughput of the lease row."""
     if lag.kind is not LagKind.MEASURED or lag.behind is None or lease.has_ended:
         return None

@@ -74,7 +74,7 @@ class LandedRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedCount:
     """What became of a shard's rows in one typed table."""
 
     table: str
@@ -83,7 +83,7 @@ class Parsed:
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class LandedOfShard:
     """What the lake table has of one shard."""
 
     table: str
@@ -92,10 +92,10 @@ class Landed:
     """The newest first; at most as many as a page shows."""
     left_out: int = 0
     rows: int = 0
-    typed: tuple[Parsed, ...] = field(default_factory=tuple)
+    typed: tuple[ParsedCount, ...] = field(default_factory=tuple)
 
 
 class Lake(Protocol):
-    def of(self, lease: Lease) -> Landed:
+    def of(self, lease: Lease) -> LandedOfShard:
         """Reads the ledgers of this shard. Called only when a person opens the shard's page."""
         ...

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from headrace.pipeline.console.values import LeaderView, Level, Problem, ShardView
+from headrace.pipeline.console.values import LeaderView, Severity, ShardView, Trouble
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.inspect.finding import Finding
@@ -20,8 +20,8 @@ def problems_of(
     findings: Iterable[Finding],
     shards: Sequence[ShardView],
     leader: LeaderView,
-    troubles: Iterable[Problem] = (),
-) -> tuple[Problem, ...]:
+    troubles: Iterable[Trouble] = (),
+) -> tuple[Trouble, ...]:
     """`troubles`: what isn't known of a stream, and why."""
     problems = [
         *_leader(leader),
@@ -33,45 +33,45 @@ def problems_of(
     return tuple(sorted(problems, key=lambda problem: -problem.level))
 
 
-def _of_finding(finding: Finding) -> Problem:
-    return Problem(
-        finding.code, Level.BAD if finding.needs_person else Level.NOTE, finding.sentence, finding.names
+def _of_finding(finding: Finding) -> Trouble:
+    return Trouble(
+        finding.code, Severity.BAD if finding.needs_person else Severity.NOTE, finding.sentence, finding.names
     )
 
 
-def _leader(leader: LeaderView) -> Iterator[Problem]:
-    if leader.level is Level.BAD:
-        yield Problem("leader-stuck", leader.level, leader.sentence)
+def _leader(leader: LeaderView) -> Iterator[Trouble]:
+    if leader.level is Severity.BAD:
+        yield Trouble("leader-stuck", leader.level, leader.sentence)
 
 
-def _at_risk(shards: Sequence[ShardView]) -> Iterator[Problem]:
-    at_risk = [shard for shard in shards if shard.risk.level is Level.BAD]
+def _at_risk(shards: Sequence[ShardView]) -> Iterator[Trouble]:
+    at_risk = [shard for shard in shards if shard.risk.level is Severity.BAD]
     if at_risk:
         first = min(at_risk, key=lambda shard: (shard.risk.loses_in is None, shard.risk.loses_in))
         more = f"; {counted(len(at_risk), 'shard')} at risk" if len(at_risk) > 1 else ""
-        yield Problem(
+        yield Trouble(
             "retention-at-risk",
-            Level.BAD,
+            Severity.BAD,
             f"{partition_of(first.kin.key)}: {first.risk.sentence}{more}",
             tuple(shard.kin.key for shard in at_risk),
         )
-    unsure = [shard for shard in shards if shard.risk.level is Level.WARN]
+    unsure = [shard for shard in shards if shard.risk.level is Severity.WARN]
     if unsure:
-        yield Problem(
+        yield Trouble(
             "retention-near",
-            Level.WARN,
+            Severity.WARN,
             f"{counted(len(unsure), 'shard')} may lose records: {partition_of(unsure[0].kin.key)}: {unsure[0].risk.sentence}",
             tuple(shard.kin.key for shard in unsure),
         )
 
 
-def _orphans(shards: Sequence[ShardView]) -> Iterator[Problem]:
+def _orphans(shards: Sequence[ShardView]) -> Iterator[Trouble]:
     keys = tuple(shard.kin.key for shard in shards if shard.state == "orphan")
     if keys:
         names = ", ".join(map(partition_of, keys[:_NAMED])) + (", ..." if len(keys) > _NAMED else "")
-        yield Problem(
+        yield Trouble(
             "orphan-leases",
-            Level.BAD,
+            Severity.BAD,
             f"{counted(len(keys), 'lease')} of shards that Kinesis doesn't list any more, and that weren't read to their "
             f"ends ({names}): what was unread is lost. If this isn't the application's stream, name the right one",
             keys,

@@ -30,7 +30,7 @@ from headrace.pipeline.console.document import Documents
 from headrace.pipeline.console.guards import HEADERS, THIS_MACHINE, ServedAs, why_refused
 from headrace.pipeline.console.page import TYPES, static
 from headrace.pipeline.console.ports import Lake
-from headrace.pipeline.console.watch import Watch
+from headrace.pipeline.console.watch import ConsoleWatch
 
 log = logging.getLogger("headrace.console")
 _COMPRESSED_FROM = 1_000
@@ -42,13 +42,13 @@ _MOST_DIGITS = 16
 class Console:
     """One application that is shown."""
 
-    watch: Watch
+    watch: ConsoleWatch
     documents: Documents
     lake: Lake | None
     _writing: Lock
 
     @classmethod
-    def of(cls, watch: Watch, documents: Documents, lake: Lake | None) -> Console:
+    def of(cls, watch: ConsoleWatch, documents: Documents, lake: Lake | None) -> Console:
         return cls(watch, documents, lake, Lock())
 
     def look(self, family: str, since: int) -> dict[str, Any]:

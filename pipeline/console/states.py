@@ -7,61 +7,61 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from headrace.pipeline.console.values import Kin, Level
+from headrace.pipeline.console.values import Kin, Severity
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.inspect.findings import DEAD_AFTER, HANDOVER, IDLE_AFTER, in_words
 from headrace.pipeline.inspect.observation import Observation
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ShardState:
     name: str
     """Two or three words, for a legend."""
     words: str
     """What the state means, and what to do where something is to be done."""
 
 
-STATES: Final[Mapping[str, State]] = {
-    "reading": State("read", "A worker owns the lease, and the worker or the lease has moved lately."),
-    "assigned": State(
+STATES: Final[Mapping[str, ShardState]] = {
+    "reading": ShardState("read", "A worker owns the lease, and the worker or the lease has moved lately."),
+    "assigned": ShardState(
         "assigned", "A worker owns the lease. Whether it is alive shows only once two looks can be compared."
     ),
-    "handover": State(
+    "handover": ShardState(
         "handed over",
         "One worker still reads the shard, another is to go on. KCL forces a handover after 40 s, Headrace after 90 s.",
     ),
-    "unowned": State(
+    "unowned": ShardState(
         "without a worker",
         "The lease has no owner. The leader gives it to a worker, usually within 20 s; KCL 2.x workers take it.",
     ),
-    "silent": State(
+    "silent": ShardState(
         "worker is silent",
         "The owner's row and all its leases stand still: the worker is dead, or frozen. Another worker gets the lease "
         "once it expires.",
     ),
-    "dropped": State(
+    "dropped": ShardState(
         "no longer renewed",
         "The owner renews its other leases, but not this one: its reader hangs, or the worker has given up on it.",
     ),
-    "failing": State(
+    "failing": ShardState(
         "failing", "The worker can't read or land the shard, and has written why into the lease row."
     ),
-    "waiting": State(
+    "waiting": ShardState(
         "waits for parents",
         "The shard is read once the shards that it came from have been read to their ends.",
     ),
-    "ended": State("read to its end", "The shard was split or merged, and all its records were read."),
-    "no-lease": State(
+    "ended": ShardState("read to its end", "The shard was split or merged, and all its records were read."),
+    "no-lease": ShardState(
         "no lease",
         "Kinesis lists the shard, and there is no lease for it. The next shard sync makes one, if records of the shard are "
         "wanted.",
     ),
-    "before": State(
+    "before": ShardState(
         "not needed",
         "Kinesis still lists this closed shard, and its lease is gone or was never made: it was read to its end, or closed "
         "before the application's start.",
     ),
-    "orphan": State(
+    "orphan": ShardState(
         "orphan lease",
         "The lease isn't at its end, and Kinesis doesn't list its shard any more: what was unread is lost, and a worker that "
         "gets the lease can only fail. Make sure that the stream is the right one; then delete the lease row while no worker "
@@ -73,7 +73,7 @@ STATES: Final[Mapping[str, State]] = {
 @dataclass(frozen=True, slots=True)
 class Judged:
     state: str
-    level: Level
+    level: Severity
     sentence: str
 
 
@@ -106,24 +106,24 @@ class Marks:
 
 def without_lease(kin: Kin, leases: Mapping[str, Lease]) -> Judged:
     if kin.is_closed:
-        return Judged("before", Level.GOOD, STATES["before"].words)
+        return Judged("before", Severity.GOOD, STATES["before"].words)
     waits = [parent for parent in kin.parents if parent in leases and not leases[parent].has_ended]
     if waits:
-        return Judged("waiting", Level.GOOD, "it has no lease yet: its parents are still being read")
-    return Judged("no-lease", Level.WARN, STATES["no-lease"].words)
+        return Judged("waiting", Severity.GOOD, "it has no lease yet: its parents are still being read")
+    return Judged("no-lease", Severity.WARN, STATES["no-lease"].words)
 
 
 def judged(kin: Kin, lease: Lease, leases: Mapping[str, Lease], marks: Marks) -> Judged:
     if lease.has_ended:
-        return Judged("ended", Level.GOOD, STATES["ended"].words)
+        return Judged("ended", Severity.GOOD, STATES["ended"].words)
     if kin.is_listed is False:
-        return Judged("orphan", Level.BAD, STATES["orphan"].words)
+        return Judged("orphan", Severity.BAD, STATES["orphan"].words)
     if lease.key in marks.failing:
-        return Judged("failing", Level.BAD, f"failing: {marks.failing[lease.key]}")
+        return Judged("failing", Severity.BAD, f"failing: {marks.failing[lease.key]}")
     if not lease.checkpoint.is_digits and any(
         parent in leases and not leases[parent].has_ended for parent in kin.parents
     ):
-        return Judged("waiting", Level.GOOD, STATES["waiting"].words)
+        return Judged("waiting", Severity.GOOD, STATES["waiting"].words)
     return _by_owner(lease, marks)
 
 
@@ -134,21 +134,23 @@ def _by_owner(lease: Lease, marks: Marks) -> Judged:
         is_long = lease.key in marks.long_handovers and marks.watched >= HANDOVER
         return Judged(
             "handover",
-            Level.BAD if is_long else Level.NOTE,
+            Severity.BAD if is_long else Severity.NOTE,
             f"{lease.checkpoint_owner} hands it over to {lease.owner or 'no worker yet'}"
             + (f", for more than {watched}" if is_long else ""),
         )
     if holder is None:
         is_long = lease.key in marks.still_unowned and marks.watched >= IDLE_AFTER
         waits = f", for {watched} at least" if lease.key in marks.still_unowned else ""
-        return Judged("unowned", Level.BAD if is_long else Level.WARN, f"no worker reads it{waits}")
+        return Judged("unowned", Severity.BAD if is_long else Severity.WARN, f"no worker reads it{waits}")
     is_sure = marks.watched >= DEAD_AFTER
     if holder in marks.still and is_sure:
-        return Judged("silent", Level.BAD, f"its worker {holder} has not moved for {watched}")
+        return Judged("silent", Severity.BAD, f"its worker {holder} has not moved for {watched}")
     if lease.key in marks.dropped and is_sure:
         return Judged(
-            "dropped", Level.BAD, f"{holder} renews other leases, and hasn't renewed this one for {watched}"
+            "dropped",
+            Severity.BAD,
+            f"{holder} renews other leases, and hasn't renewed this one for {watched}",
         )
     if marks.moved.get(holder) is None:
-        return Judged("assigned", Level.GOOD, f"assigned to {holder}")
-    return Judged("reading", Level.GOOD, f"read by {holder}")
+        return Judged("assigned", Severity.GOOD, f"assigned to {holder}")
+    return Judged("reading", Severity.GOOD, f"read by {holder}")

@@ -16,7 +16,7 @@ _BASE_UNTIL: Final = 300.0
 
 
 @dataclass(slots=True)
-class Stillness:
+class RowStillness:
     """Name -> its last state, and when that state was first seen."""
 
     _since: dict[str, tuple[Hashable, float]] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from enum import IntEnum, StrEnum
 from headrace.pipeline.core.shards.shard import HashRange, Shard
 
 
-class Level(IntEnum):
+class Severity(IntEnum):
     """How much something needs a person. The page shows the highest level in red."""
 
     GOOD = 0
@@ -28,7 +28,7 @@ class LagKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
+class ShardLag:
     """How old the oldest record after a shard's checkpoint is, or how old it can be at most."""
 
     kind: LagKind = LagKind.UNKNOWN
@@ -39,10 +39,10 @@ class Lag:
 
 
 @dataclass(frozen=True, slots=True)
-class Risk:
+class LossRisk:
     """Whether unread records of a shard may leave the stream, because its retention ends."""
 
-    level: Level = Level.GOOD
+    level: Severity = Severity.GOOD
     loses_in: timedelta | None = None
     """When the first unread record leaves the stream, if the shard is read on as it is now."""
     sentence: str = ""
@@ -101,18 +101,18 @@ class ShardView:
     kin: Kin
     state: str
     """A key of `headrace.pipeline.console.states.STATES`."""
-    level: Level
+    level: Severity
     sentence: str = ""
     owner: str | None = None
     next_owner: str | None = None
     checkpoint: str | None = None
     position_at: datetime | None = None
     """When the record at the checkpoint arrived, by its sequence number."""
-    lag: Lag = field(default_factory=Lag)
+    lag: ShardLag = field(default_factory=ShardLag)
     kbps: float | None = None
     backlog: float | None = None
     """Unread bytes: the lag times the shard's throughput."""
-    risk: Risk = field(default_factory=Risk)
+    risk: LossRisk = field(default_factory=LossRisk)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class WorkerView:
     kbps: float
     over: float
     """Leases more than the ideal share; negative where the worker has fewer."""
-    level: Level
+    level: Severity
     sentence: str
     still: timedelta | None = None
     """How long neither its row nor one of its leases has moved, as far as this console has seen."""
@@ -132,7 +132,7 @@ class WorkerView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderView:
     worker: str | None
-    level: Level
+    level: Severity
     sentence: str
     still: timedelta | None = None
     """How long the lock has stood still, as far as this console has seen."""
@@ -140,9 +140,9 @@ class LeaderView:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Trouble:
     code: str
-    level: Level
+    level: Severity
     sentence: str
     keys: tuple[str, ...] = ()
     """Lease keys of the shards that the sentence is about, as far as it is about shards."""
@@ -154,7 +154,7 @@ class Event:
     kind: str
     sentence: str
     key: str | None = None
-    level: Level = Level.GOOD
+    level: Severity = Severity.GOOD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,7 @@ class Picture:
     spread: int
     open_leases: int
     unowned: int
-    problems: tuple[Problem, ...]
+    problems: tuple[Trouble, ...]
     conclusion: str
     watched: timedelta | None
 

@@ -19,9 +19,9 @@ from headrace.pipeline.console.events import events_between
 from headrace.pipeline.console.family import KnownFamily
 from headrace.pipeline.console.pace import LookCost, next_look_after
 from headrace.pipeline.console.people import states_that_move
-from headrace.pipeline.console.picture import Seen, picture_of
+from headrace.pipeline.console.picture import PictureFacts, picture_of
 from headrace.pipeline.console.ports import LookedAtStreams, LookedAtTables, Peeking
-from headrace.pipeline.console.stillness import Growth, Stillness
+from headrace.pipeline.console.stillness import Growth, RowStillness
 from headrace.pipeline.console.values import Event, LagKind, Picture
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.errors import HeadraceError
@@ -39,7 +39,7 @@ _EVENTS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class FailedLook:
     """Why the newest look failed."""
 
     since: datetime
@@ -55,14 +55,14 @@ class Report:
     picture: Picture | None
     leases: tuple[Lease, ...]
     events: tuple[Event, ...]
-    trouble: Trouble | None
+    trouble: FailedLook | None
     cost: LookCost
     again: timedelta
     """From the start of this look to the next."""
 
 
 @dataclass(slots=True)
-class Watch:
+class ConsoleWatch:
     tables: LookedAtTables
     streams: LookedAtStreams
     clock: Clock
@@ -73,7 +73,7 @@ class Watch:
     """CPU seconds of this thread so far."""
     _looking: Lock = field(default_factory=Lock)
     _kept: deque[tuple[float, TablesRead]] = field(default_factory=deque)
-    _stillness: Stillness = field(default_factory=Stillness)
+    _stillness: RowStillness = field(default_factory=RowStillness)
     _growth: Growth = field(default_factory=Growth)
     _family: KnownFamily = field(default_factory=KnownFamily)
     _events: deque[Event] = field(default_factory=lambda: deque(maxlen=_EVENTS))
@@ -107,7 +107,7 @@ class Watch:
         except HeadraceError as error:
             before = self._report
             since = before.trouble.since if before.trouble else self.clock.now()
-            report = replace(before, trouble=Trouble(since, " ".join(str(error).split())))
+            report = replace(before, trouble=FailedLook(since, " ".join(str(error).split())))
         kinesis = self.streams.requests() + (self.peeking.requests() if self.peeking else 0)
         cost = replace(self.tables.cost(), cpu=self.cpu() - cpu, kinesis=kinesis)
         again = next_look_after(self.every, cost)
@@ -126,7 +126,7 @@ class Watch:
         streams = self.streams.of(tables.leases)
         behind = self.peeking.look(observation.open_ones, streams, tables.read_at) if self.peeking else {}
         self._stillness.look(states_that_move(observation), now)
-        seen = Seen(
+        seen = PictureFacts(
             observation=observation,
             place=self.tables.place,
             streams=streams,

@@ -13,7 +13,7 @@ from headrace.pipeline.console.document import Documents
 from headrace.pipeline.console.peek import KinesisPeek
 from headrace.pipeline.console.server import Console
 from headrace.pipeline.console.sources import DynamoDbTables, KinesisStreams
-from headrace.pipeline.console.watch import Watch
+from headrace.pipeline.console.watch import ConsoleWatch
 
 if TYPE_CHECKING:
     from headrace.pipeline.inspect.read import TableNames
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ShownApplication:
     """What a console is to show, and how."""
 
     application: str
@@ -38,11 +38,11 @@ class Shown:
     dagster: str | None = None
 
 
-def console_of(shown: Shown) -> Console:
+def console_of(shown: ShownApplication) -> Console:
     """No connection is opened and no request is sent yet."""
     clock = SystemClock()
     # Clients of their own, because each is counted.
-    watch = Watch(
+    watch = ConsoleWatch(
         tables=DynamoDbTables(dynamodb_client(shown.aws), shown.tables, clock),
         streams=KinesisStreams(kinesis_client(shown.aws), clock, shown.stream),
         clock=clock,
@@ -60,12 +60,12 @@ def console_of(shown: Shown) -> Console:
     return Console.of(watch, documents, lake)
 
 
-def of_settings(settings: Settings, *, dagster: str | None = None) -> Shown:
+def of_settings(settings: Settings, *, dagster: str | None = None) -> ShownApplication:
     """The application of a settings file."""
     from headrace.pipeline.inspect.read import TableNames
 
     streams = settings.streams
-    return Shown(
+    return ShownApplication(
         application=settings.application,
         tables=TableNames(
             lease_table=settings.lease_table,

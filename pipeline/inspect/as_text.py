@@ -28,14 +28,14 @@ def _lines(observation: Observation, findings: Sequence[Finding]) -> Iterator[st
     yield from _facts(observation)
     if observation.balance.workers:
         yield ""
-        yield from _aligned(_worker_rows(observation))
+        yield from aligned(_worker_rows(observation))
         yield (
             f"spread: {observation.balance.spread} (the most leases of any worker minus the fewest)   * by the "
             "clock of the worker's host"
         )
     if 1 < len(observation.balance.clusters) < len(observation.balance.workers):
         yield ""
-        yield from _aligned(_cluster_rows(observation.balance.clusters))
+        yield from aligned(_cluster_rows(observation.balance.clusters))
     # Of a single failing shard, the finding below says everything.
     if len(observation.failing) > 1:
         yield ""
@@ -122,7 +122,7 @@ def _rate(kbps: float) -> str:
     return f"{kbps:,.1f}" if kbps >= 10 or not kbps else f"{kbps:.2f}"
 
 
-def _aligned(rows: Iterator[Row]) -> Iterator[str]:
+def aligned(rows: Iterator[Row]) -> Iterator[str]:
     """The lines of a table. Its first column is set to the left, all others to the right."""
     every = [tuple(map(cell, row)) for row in rows]
     widths = [max(len(row[n]) for row in every if n < len(row)) for n in range(len(every[0]))]

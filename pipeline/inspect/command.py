@@ -73,6 +73,12 @@ def add_inspect_arguments(parser: argparse.ArgumentParser, *, table_is_required:
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="print everything as JSON")
     shape.add_argument("--csv", action="store_true", help="print CSV with one line for each lease")
+    parser.add_argument(
+        "--max-behind",
+        metavar="TIME",
+        type=_duration,
+        help="exit with 1 and a sentence when a shard is further behind than this (10m), or its row doesn't tell",
+    )
     parser.add_argument("--strict", action="store_true", help="exit with 1 when something needs a person")
 
 
@@ -123,8 +129,24 @@ def answer(
         *report, blank, conclusion = observation_text(observation)
         also = (blank, *map(clean, lines)) if lines else ()
         print(*report, *also, blank, conclusion, sep="\n", flush=True)
+    if args.max_behind is not None and _is_behind(observation, args):
+        return _NEEDS_A_PERSON
     is_urgent = any(finding.needs_person for finding in findings_of(observation))
     return _NEEDS_A_PERSON if args.strict and is_urgent else 0
+
+
+def _is_behind(observation: "Observation", args: argparse.Namespace) -> bool:
+    from headrace.pipeline.inspect.findings import in_words
+    from headrace.pipeline.inspect.progress import progress_of, too_far_behind
+
+    sentence = too_far_behind(observation, progress_of(observation), args.max_behind)
+    # JSON and CSV on standard output stay whole.
+    aside = sys.stderr if args.json or args.csv else sys.stdout
+    within = (
+        f"{observation.last.tables.lease_table}: no shard is more than {in_words(args.max_behind)} behind"
+    )
+    print(clean(sentence or within), file=aside, flush=True)
+    return sentence is not None
 
 
 def _tell_progress(sentence: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,10 @@ from headrace.pipeline.ports.base import Clock
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+_LONG_ENOUGH = 30.0
+"""Seconds between two looks after which a living worker has surely moved."""
+_FEWEST_LOOKS = 2
 
 
 def look_at_tables(
@@ -47,3 +51,26 @@ def look_at_tables(
     # Measured, as the reading of a large table takes long itself.
     watched = timedelta(seconds=clock.monotonic() - began)
     return observation_of(first, reader.read(), watched=watched, cluster_by=rule)
+
+
+def looks_at_tables(
+    client: DynamoDBClient,
+    names: TableNames,
+    *,
+    every: timedelta,
+    cluster_by: str | re.Pattern[str] = BEFORE_THE_FIRST_DASH,
+    clock: Clock,
+) -> Iterator[Observation]:
+    """One look after the other, each compared with an earlier one, for as long as the caller wants."""
+    rule = re.compile(cluster_by)
+    reader = TableReader(client, names, clock=clock)
+    reads = [(clock.monotonic(), reader.read())]
+    yield observation_of(reads[0][1], cluster_by=rule)
+    while True:
+        clock.pause(every.total_seconds())
+        reads.append((clock.monotonic(), reader.read()))
+        # A worker may write as seldom as every 20 s: the oldest of these looks shows whether it has moved.
+        while len(reads) > _FEWEST_LOOKS and reads[-1][0] - reads[1][0] >= _LONG_ENOUGH:
+            del reads[0]
+        (began, first), (ended, last) = reads[0], reads[-1]
+        yield observation_of(first, last, watched=timedelta(seconds=ended - began), cluster_by=rule)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
+from headrace.pipeline.local.callers import Callers
 from headrace.pipeline.local.clock import MovableClock, http_date
 from headrace.pipeline.local.control import PREFIX, control
 from headrace.pipeline.local.errors import AwsError
@@ -27,13 +28,14 @@ _log = logging.getLogger(__name__)
 
 
 class Site:
-    """The objects that all connections share: simulator, moto, faults and clock."""
+    """The objects that all connections share: simulator, moto, faults, callers and clock."""
 
     def __init__(self, kinesis: Kinesis, clock: MovableClock) -> None:
         """Begin with no connection."""
         self.kinesis = kinesis
         self.clock = clock
         self.moto = MotoRoom()
+        self.callers = Callers()
         self.connections: set[Connection] = set()
         self.empty = asyncio.Event()
         self.empty.set()
@@ -107,7 +109,10 @@ class Connection(asyncio.Protocol):
         if request.target.startswith(PREFIX):
             self._control(request)
             return
-        faults = self._site.kinesis.faults
+        callers, faults = self._site.callers, self._site.kinesis.faults
+        if callers and (refused := callers.refusal(request, self._site.kinesis)) is not None:
+            self._refuse(request, refused, service_of(request))
+            return
         if not faults:
             self._perform(request, self._answer)
             return
@@ -119,8 +124,7 @@ class Connection(asyncio.Protocol):
     def _perform_with(self, request: HttpRequest, fault: Fault | None, call: Call) -> None:
         refused = error_of_fault(fault, call) if fault is not None else None
         if refused is not None:
-            wire = wire_of(request.headers.get("content-type"))
-            self._answer(error_answer(refused, self._site.request_id(), call.service, wire))
+            self._refuse(request, refused, call.service)
         elif fault is not None and fault.kind == "delay":
             loop = asyncio.get_running_loop()
             loop.call_later(fault.seconds, partial(self._perform, request, self._answer))
@@ -128,6 +132,10 @@ class Connection(asyncio.Protocol):
             self._perform(request, self._lose)
         else:
             self._perform(request, self._answer)
+
+    def _refuse(self, request: HttpRequest, refused: AwsError, service: str) -> None:
+        wire = wire_of(request.headers.get("content-type"))
+        self._answer(error_answer(refused, self._site.request_id(), service, wire))
 
     def _perform(self, request: HttpRequest, done: Callable[[HttpAnswer], None]) -> None:
         target = request.headers.get("x-amz-target", "")
@@ -160,7 +168,7 @@ class Connection(asyncio.Protocol):
             return error_answer(failure, request_id, "kinesis", wire)
 
     def _control(self, request: HttpRequest) -> None:
-        answer = control(request, self._site.kinesis, self._site.clock)
+        answer = control(request, self._site.kinesis, self._site.clock, self._site.callers)
         if request.method == "POST" and request.target == f"{PREFIX}reset":
             loop = asyncio.get_running_loop()
             # The answer waits for moto, so that whoever has it meets no table of before.

@@ -75,6 +75,17 @@ class LocalAws:
         """Remove all faults."""
         self._ask("DELETE", "faults")
 
+    def limit(self, access_key: str, policy: Mapping[str, Any]) -> None:
+        """Refuse a caller what this policy doesn't allow, and keep what the caller asks for."""
+        self._ask("POST", "callers", {"access_key": access_key, "policy": policy})
+
+    def asked(self) -> dict[str, set[tuple[str, str]]]:
+        """Give for each caller with a policy the actions, each with its resource, that it has asked for."""
+        described: dict[str, list[dict[str, str]]] = self._ask("GET", "callers")
+        return {
+            caller: {(one["action"], one["resource"]) for one in every} for caller, every in described.items()
+        }
+
     def advance(self, seconds: float) -> None:
         """Move the stand-in's clock."""
         self._ask("POST", "clock", {"advance_seconds": seconds})

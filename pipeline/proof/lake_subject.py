@@ -18,7 +18,7 @@ from headrace.pipeline.proof.families import ListedShards
 from headrace.pipeline.proof.ports import ProofLook
 from headrace.pipeline.proof.sides import Sides
 from headrace.pipeline.proof.spans import CountPlan, FileCount
-from headrace.pipeline.proof.subject import Reading, Subject
+from headrace.pipeline.proof.subject import ProofReading, Subject
 from headrace.pipeline.proof.verdict import TableProof
 
 
@@ -39,10 +39,10 @@ class LakeSubject(Subject):
         doubled = sides[0].ports.rows.doubled(overlaps(plan, own_counts), plan.spans)
         return compared_counts(plan, own_counts, doubled)
 
-    def finding(self, reading: Reading) -> TableProof:
+    def finding(self, reading: ProofReading) -> TableProof:
         return lake_finding(self.evidence(reading))
 
-    def evidence(self, reading: Reading) -> LakeEvidence:
+    def evidence(self, reading: ProofReading) -> LakeEvidence:
         """What the checks of the lake table go by."""
         (side,) = reading.sides
         before = side.before if reading.is_new else None

@@ -29,7 +29,7 @@ from headrace.pipeline.proof.memory import proved_now
 from headrace.pipeline.proof.ports import ProofTable, ProvedTable, TargetPorts
 from headrace.pipeline.proof.read_rows import all_rows, new_rows, rows_of
 from headrace.pipeline.proof.sides import Side, late_steps
-from headrace.pipeline.proof.subject import MOST_RANGES, Reading, Subject
+from headrace.pipeline.proof.subject import MOST_RANGES, ProofReading, Subject
 from headrace.pipeline.proof.verdict import Proof, TableProof
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
@@ -78,7 +78,7 @@ class Proving:
             accepted=self.table.accepted(),
         )
 
-    def _made_of(self, lake: LakeSubject, reading: Reading) -> Iterator[MadeSubject]:
+    def _made_of(self, lake: LakeSubject, reading: ProofReading) -> Iterator[MadeSubject]:
         """The tables that were made of the lake table and exist."""
         landed = reading.sides[0].look.story
         moved = frozenset(step.range.key for step in landed.all() if step.range.may_go_back)
@@ -97,7 +97,7 @@ class Proving:
                 )
 
 
-def prove(subject: Subject, window: Window, *, anew: bool) -> tuple[TableProof, Reading]:
+def prove(subject: Subject, window: Window, *, anew: bool) -> tuple[TableProof, ProofReading]:
     """What the checks of one table find, and what was read for them. What nothing is wrong with is remembered."""
     reading = new_rows(subject) if window.is_all and not anew else None
     finding = None if reading is None else subject.finding(reading)
@@ -115,7 +115,7 @@ def prove(subject: Subject, window: Window, *, anew: bool) -> tuple[TableProof, 
     return finding, reading
 
 
-def _remember(subject: Subject, reading: Reading, finding: TableProof) -> None:
+def _remember(subject: Subject, reading: ProofReading, finding: TableProof) -> None:
     # As long as the rows of aggregates that were taken apart haven't followed, each proof looks for them and says so.
     apart = subject.apart if not any(check.unproved for check in finding.checks) else None
     for side in reading.sides:

@@ -29,10 +29,10 @@ from headrace.pipeline.proof.rounds import (
 )
 from headrace.pipeline.proof.sides import Side, Sides, late_steps, may_skip
 from headrace.pipeline.proof.spans import CountPlan, FileCount, plan_rows
-from headrace.pipeline.proof.subject import Reading, Subject
+from headrace.pipeline.proof.subject import ProofReading, Subject
 
 
-def new_rows(subject: Subject) -> Reading | None:
+def new_rows(subject: Subject) -> ProofReading | None:
     """What came after an earlier proof. None where all rows have to be read: there was no such proof, main has another
     history since, a person moved a position back, or files were replaced by others with other records."""
     if any(side.before is None for side in subject.sides):
@@ -60,7 +60,7 @@ def new_rows(subject: Subject) -> Reading | None:
     return replace(_compared(subject, plan, tuple(read_sides)), is_new=True)
 
 
-def rows_of(subject: Subject, window: Window) -> Reading:
+def rows_of(subject: Subject, window: Window) -> ProofReading:
     """The rows of the ranges that are asked for, all at once."""
     sides = tuple(side.read() for side in subject.sides)
     view = subject.view(sides, sides[0].look.story)
@@ -74,17 +74,17 @@ def rows_of(subject: Subject, window: Window) -> Reading:
     return replace(_compared(subject, plan, tuple(read_sides)), is_whole=is_whole)
 
 
-def _compared(subject: Subject, plan: CountPlan, sides: Sides) -> Reading:
+def _compared(subject: Subject, plan: CountPlan, sides: Sides) -> ProofReading:
     source = subject.source(plan)
     counts = (*source, *(side.look.counts for side in sides))
-    return Reading(
+    return ProofReading(
         sides=sides,
         compared=together([subject.compared(sides, plan, counts)]),
         source=tuple(_without_parts(source)),
     )
 
 
-def all_rows(subject: Subject) -> Reading | None:
+def all_rows(subject: Subject) -> ProofReading | None:
     """All rows, in rounds: the ranges of a long history don't fit into memory one by one. None where each range has to
     be looked at by itself."""
     sides = tuple(side.joined(subject.most_ranges) for side in subject.sides)
@@ -116,7 +116,7 @@ class _Rounds:
         self._rest: list[Open] = []
         self._source: list[FileCount] = []
 
-    def read(self, days: Iterable[Days]) -> Reading:
+    def read(self, days: Iterable[Days]) -> ProofReading:
         first, subject = self._sides[0], self._subject
 
         def view(story: Story) -> Story:
@@ -130,7 +130,7 @@ class _Rounds:
             side.counted(_in_order(side.look.live, counts))
             for side, counts in zip(self._sides, self._counts, strict=True)
         )
-        return Reading(sides=read_sides, compared=compared, source=tuple(self._source))
+        return ProofReading(sides=read_sides, compared=compared, source=tuple(self._source))
 
     def _round(self, planned: CountRound) -> Compared:
         plan, days = planned.plan, planned.days

@@ -22,7 +22,7 @@ MOST_RANGES = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ProofReading:
     """What a proof has read of a subject's tables, and what their rows say."""
 
     sides: Sides
@@ -73,5 +73,5 @@ class Subject(ABC):
         """What the rows of the plan's ranges say. `counts`: those of each table of `source`, and of each side."""
 
     @abstractmethod
-    def finding(self, reading: Reading) -> TableProof:
+    def finding(self, reading: ProofReading) -> TableProof:
         """What all checks find in what was read."""

@@ -189,6 +189,7 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "dagster.checks.quarantined": _RELOAD,
     "dagster.checks.proof": _RELOAD,
     "dagster.checks.blocking.N": _RELOAD,
+    "prices": _RUN,
     "private_files": SettingChange(Takes.LATER, "Folders and files that are there keep their rights."),
     "aws.region": SettingChange(
         Takes.REFUSED, "If the lake table has a stream of the same name in another region."

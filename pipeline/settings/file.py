@@ -72,9 +72,9 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
         # A URI names one place already.
         state = str(folder / state)
     parse = tuple(_with_files(target, folder) for target in settings.parse)
-    return replace(
-        settings, landing=replace(landing, home=str(folder / landing.home), state=state), parse=parse
-    )
+    prices = None if settings.prices is None else str(folder / settings.prices)
+    landing = replace(landing, home=str(folder / landing.home), state=state)
+    return replace(settings, landing=landing, parse=parse, prices=prices)
 
 
 def _with_files(target: ParseSettings, folder: Path) -> ParseSettings:

@@ -380,6 +380,10 @@ class Settings:
         doc="How much one wave reads. A wave is one round of a run: read from Kinesis, stage files, commit them to "
         "the table.",
     )
+    prices: str | None = knob(
+        doc="A file with AWS's prices (TOML), by which the cost of each run is told. Default: those of us-east-1 that Headrace is "
+        "shipped with. A relative path starts at the folder of the settings file."
+    )
     times: TimeSettings = knob(factory=TimeSettings, doc="Intervals and deadlines.")
     metrics: MetricsSettings = knob(
         factory=MetricsSettings,

@@ -38,7 +38,7 @@ from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.ports import ParsePorts, SourceLook
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import SourceFile, WaveLimits, WavePlan, Wishes
-from headrace.pipeline.typed.wave_engine import StagedWave, Waves, accounted_ranges
+from headrace.pipeline.typed.wave_engine import ReadyWave, Waves, accounted_ranges
 
 _NO_LAKE_TABLE = "there is no lake table yet; `headrace dev`, or another deployment, makes it before the first records land"
 _LOOKS = 3
@@ -141,7 +141,7 @@ class Parsing(Waves[_Basis]):
         self.known.look_through_some(basis.files, self.ports.parser)
         return basis
 
-    def stage(self, plan: _Basis) -> StagedWave:
+    def stage(self, plan: _Basis) -> ReadyWave:
         basis, wave = plan, plan.plan
         comparison = self.deduplicating.plan(wave) if self.deduplicating else None
         parsed, schema = self.ports.parser.parse(wave, basis.wishes, comparison)
@@ -183,7 +183,7 @@ class Parsing(Waves[_Basis]):
         )
         done = wave_of(Does.PARSE, wave.rows, accounts.values(), is_last=wave.is_last)
         done = replace(done, settled=basis.settled, notes=basis.notes)
-        return StagedWave(self.ports.table, proposal, done, self._follow)
+        return ReadyWave(self.ports.table, proposal, done, self._follow)
 
     def _follow(self, wave: Wave) -> Wave:
         done = self.settling.after(wave)

@@ -32,7 +32,7 @@ _Plan = TypeVar("_Plan")
 
 
 @dataclass(frozen=True, slots=True)
-class StagedWave:
+class ReadyWave:
     """A wave that lacks its commit."""
 
     table: LandingTable
@@ -69,7 +69,7 @@ class Waves(ABC, Generic[_Plan]):
         """What the next wave takes up. A Wave where it has nothing to commit."""
 
     @abstractmethod
-    def stage(self, plan: _Plan) -> StagedWave: ...
+    def stage(self, plan: _Plan) -> ReadyWave: ...
 
     def check_wanted(self) -> object:
         """Called before the commit: raises an error where a person has cancelled the operation meanwhile."""

@@ -28,7 +28,7 @@ from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
 from headrace.pipeline.typed.next_wave import plan_next
 from headrace.pipeline.typed.ports import SourceLook
 from headrace.pipeline.typed.values import WavePlan
-from headrace.pipeline.typed.wave_engine import StagedWave, accounted_ranges
+from headrace.pipeline.typed.wave_engine import ReadyWave, accounted_ranges
 from headrace.pipeline.windows.copy_plan import (
     beginnings,
     is_done,
@@ -90,18 +90,18 @@ class Replaying(WindowWaves[WavePlan | _Stretches]):
         lacking = stretches_of(window, positions)
         return _Stretches(window, lacking, positions) if lacking else Wave(Does.COPY)
 
-    def stage(self, plan: WavePlan | _Stretches) -> StagedWave:
+    def stage(self, plan: WavePlan | _Stretches) -> ReadyWave:
         return self._read(plan) if isinstance(plan, _Stretches) else self._copy(plan)
 
-    def _copy(self, plan: WavePlan) -> StagedWave:
+    def _copy(self, plan: WavePlan) -> ReadyWave:
         parsed = self.ports.copier.copy(plan)
         # Nothing may drop rows of a copy: each row that was looked at has to come back.
         accounts = account(plan, parsed, dropped_as="", version="", schema=0)
         ranges = accounted_ranges(Kind.COPIED, plan, accounts, parsed.files, run=self.run, code=None)
         done = wave_of(Does.COPY, plan.rows, accounts.values(), is_last=plan.is_last)
-        return StagedWave(self.ports.table, Proposal(tuple(ranges), parsed.files, whole=True), done)
+        return ReadyWave(self.ports.table, Proposal(tuple(ranges), parsed.files, whole=True), done)
 
-    def _read(self, plan: _Stretches) -> StagedWave:
+    def _read(self, plan: _Stretches) -> ReadyWave:
         table = self.ports.table
         manifest = self.reading.read(self.id, plan.lacking, plan.positions, table.staging_spec())
         ranges = ranges_of(manifest, run=self.run)
@@ -122,7 +122,7 @@ class Replaying(WindowWaves[WavePlan | _Stretches]):
             return replace(wave, is_last=all(is_done(planned, after) for planned in plan.window.ranges))
 
         proposal = Proposal(ranges, manifest.files, whole=True) if ranges else None
-        return StagedWave(table, proposal, Wave(Does.READ, rows, rows, notes=notes), follow)
+        return ReadyWave(table, proposal, Wave(Does.READ, rows, rows, notes=notes), follow)
 
     def _days(self, window: ReplayWindow) -> Days:
         """The days on which the window's records arrived. They stay the same, and reading all ledgers of its shards

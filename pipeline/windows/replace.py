@@ -35,7 +35,7 @@ from headrace.pipeline.typed.next_wave import plan_next
 from headrace.pipeline.typed.ports import ParsePorts, Parser, SourceLook
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import Parsed, SurveyOrder, WavePlan, Wishes
-from headrace.pipeline.typed.wave_engine import StagedWave, accounted_ranges
+from headrace.pipeline.typed.wave_engine import ReadyWave, accounted_ranges
 from headrace.pipeline.windows.copy_plan import wishes_of
 from headrace.pipeline.windows.days import days_of, within
 from headrace.pipeline.windows.make import grown
@@ -135,7 +135,7 @@ class Replacing(WindowWaves[_Replacement]):
         check_covered(rows, typed, aside)
         return _Replacement(window, rows, typed, aside, typed_look, aside_look)
 
-    def stage(self, plan: _Replacement) -> StagedWave:
+    def stage(self, plan: _Replacement) -> ReadyWave:
         ports, typed, aside = self.ports, plan.typed, plan.aside
         parsed, accounts = self._parsed(plan.rows, plan.window)
         exchanged = with_removed(accounts, self.id, typed=typed, aside=aside)
@@ -162,7 +162,7 @@ class Replacing(WindowWaves[_Replacement]):
             gone=tuple(file.path for file in typed.files),
         )
         done = wave_of(Does.REPLACE, plan.rows.rows, exchanged.values(), is_last=plan.rows.is_last)
-        return StagedWave(ports.table, proposal, done, self.settling.after)
+        return ReadyWave(ports.table, proposal, done, self.settling.after)
 
     def _parsed(self, plan: WavePlan, window: ReplayWindow) -> tuple[Parsed, dict[ShardKey, Accounting]]:
         """The rows that the present code makes of the wave's records, and what became of each."""

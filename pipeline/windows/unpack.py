@@ -33,7 +33,7 @@ from headrace.pipeline.typed.done_wave import Does, Wave
 from headrace.pipeline.typed.known_files import KnownFiles
 from headrace.pipeline.typed.next_wave import plan_next
 from headrace.pipeline.typed.values import Parsed, SourceFile, WavePlan
-from headrace.pipeline.typed.wave_engine import StagedWave
+from headrace.pipeline.typed.wave_engine import ReadyWave
 from headrace.pipeline.windows.days import days_of, within
 from headrace.pipeline.windows.make import twice_in
 from headrace.pipeline.windows.ports import UnpackPorts
@@ -147,7 +147,7 @@ class Unpacking(WindowWaves[_Apart]):
         streams = tuple(sorted(look.positions.streams()))
         return _Apart(plan, parts_by_landing(plan, story), files_with(plan, look.files), streams)
 
-    def stage(self, plan: _Apart) -> StagedWave:
+    def stage(self, plan: _Apart) -> ReadyWave:
         rows, bounds = plan.rows, [landed_part.span.bound for landed_part in plan.parts]
         rewritten = self.ports.unpacker.unpack(plan.files, bounds, plan.streams, self.shards)
         accounts = account_unpacked(rows, plan.parts, plan.files, rewritten, window=self.id)
@@ -162,9 +162,7 @@ class Unpacking(WindowWaves[_Apart]):
         gone = tuple(source_file.path for source_file in plan.files)
         landed = sum(accounting.rows for _, accounting in accounts)
         done = Wave(Does.UNPACK, rows.rows, landed, is_last=rows.is_last)
-        return StagedWave(
-            self.ports.table, Proposal(ranges, files, whole=True, gone=gone), done, self._follow
-        )
+        return ReadyWave(self.ports.table, Proposal(ranges, files, whole=True, gone=gone), done, self._follow)
 
     def _follow(self, wave: Wave) -> Wave:
         if wave.snapshot is not None:

@@ -3,18 +3,20 @@
 from dataclasses import replace
 from datetime import timedelta
 from threading import Event
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
-from dagster._core.events import DagsterEvent
+from dagster._core.events import DagsterEvent, DagsterEventType
 
 from headrace.assets.reporter import Reporter
 from headrace.pipeline.core.leases.change import Applied, claim
+from headrace.pipeline.cost.spent import Spent
 from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.errors import Throttled, Unreachable
 from headrace.resources.runs import FAILED_TAG
+from headrace.resources.spent_events import KEY
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import AN_HOUR, TIMES, DagsterWorld, key, keys, why_failed
 from tests.eventually import eventually
@@ -369,3 +371,22 @@ def test_dagster_shows_a_failed_run_with_a_sentence_and_no_stack_trace(make_worl
         if (event := log.dagster_event) is not None and event.is_step_failure
     ]
     assert [(error.to_string(), error.stack) for error in shown if error] == [(why_failed(result), [])]
+
+
+def test_a_run_tells_what_it_has_used_and_what_that_costs(make_world: MakeWorld):
+    world = make_world(shards=2)
+    world.settle()
+    world.world.produce(0)
+
+    result = world.read()
+
+    [used] = [
+        event.asset_observation_data.asset_observation.metadata
+        for log in world.instance.all_logs(result.run_id)
+        if (event := log.dagster_event) is not None
+        and event.event_type is DagsterEventType.ASSET_OBSERVATION
+        and KEY in event.asset_observation_data.asset_observation.metadata
+    ]
+    assert str(used["cost"].value).startswith("about 0.")
+    spent = Spent.from_json(cast("Any", used[KEY].value))
+    assert (spent.commits, spent.files, spent.bytes > 0, spent.cpu_seconds > 0) == (1, 1, True, True)

@@ -48,7 +48,7 @@ def a_java(folder: Path, version: str) -> None:
 
 def diagnoses(capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, list[dict[str, str]]]:
     """What the command printed with --json, by check."""
-    assert main(["doctor", "--json"]) == code
+    assert main(["doctor", "--offline", "--json"]) == code
     by_check: dict[str, list[dict[str, str]]] = {}
     answer = json.loads(capsys.readouterr().out)
     assert answer["format"] == 1
@@ -63,7 +63,7 @@ def test_a_host_without_trouble_is_well_and_nothing_is_made(
     a_java(home / "jvm", "17.0.9")
     monkeypatch.setenv("JAVA_HOME", str(home / "jvm"))
     monkeypatch.setattr("tempfile.tempdir", str(home))
-    assert main(["doctor"]) == 0
+    assert main(["doctor", "--offline"]) == 0
     told = capsys.readouterr().out
     assert "well       settings: headrace.yaml can be read; the application is shop" in told
     assert f"well       java: {home}/jvm/bin/java is Java 17" in told
@@ -78,7 +78,14 @@ def test_each_mistake_in_the_settings_is_told_and_the_other_checks_go_on(
     seen = diagnoses(capsys, code=2)
     assert len(seen["settings"]) > 1
     assert {each["health"] for each in seen["settings"]} == {"needs you"}
-    assert set(seen) == {"settings", "java", "local Spark server", "other Spark servers"}
+    assert set(seen) == {
+        "settings",
+        "versions",
+        "Dagster",
+        "java",
+        "local Spark server",
+        "other Spark servers",
+    }
 
 
 @pytest.mark.parametrize(
@@ -101,9 +108,10 @@ def test_a_missing_java_is_told_only_where_a_worker_needs_one(
     [java] = diagnoses(capsys, code=2)["java"]
     assert "has no bin/java" in java["sentence"]
     (home / "headrace.yaml").write_text(
-        "{application: shop, streams: [{name: orders}], workers: [{id: w1, spark: {remote: 'sc://spark:15002'}}]}"
+        "{application: shop, streams: [{name: orders}], workers: [{id: w1, spark: {remote: 'sc://spark.invalid:15002'}}]}"
     )
-    seen = diagnoses(capsys)
+    seen = diagnoses(capsys, code=2)
+    assert [(each["check"], each["health"]) for each in seen["Spark"]] == [("Spark", "needs you")]
     assert seen["java"][0]["sentence"].startswith("not needed")
     assert seen["local Spark server"][0]["sentence"].startswith("not used")
 

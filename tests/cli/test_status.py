@@ -400,3 +400,26 @@ def test_the_local_spark_server_of_the_project_is_told_before_the_conclusion_and
     assert server["memory_bytes"] > 1_000_000
     assert told.startswith(f"local Spark server: process {pid}, since ")
     assert blank == ""
+
+
+def test_max_behind_exits_with_1_and_the_sentence_where_a_row_doesnt_tell(kcl: KclTables, say: Say):
+    kcl.put(leases_of("a-1", "a-2"))
+    code, out, _ = say("--max-behind", "10m")
+    assert code == 1
+    assert "the rows of 2 shards don't tell how far behind they are" in out.splitlines()[-1]
+
+
+def test_max_behind_is_well_where_each_shard_was_read_to_its_end_and_json_stays_whole(
+    kcl: KclTables, say: Say
+):
+    kcl.put(leases_of("a-1", checkpoint={"S": "SHARD_END"}))
+    code, out, err = say("--max-behind", "10m", "--json")
+    assert (code, json.loads(out)["leases"]["ended"]) == (0, 1)
+    assert "no shard is more than 10 min behind" in err
+
+
+@pytest.mark.parametrize("more", ["--json", "--strict", "--max-behind=1m"])
+def test_watch_refuses_what_ends_with_one_answer(say: Say, more: str, capsys: pytest.CaptureFixture[str]):
+    code, _, err = say("--watch", more)
+    assert code == 2
+    assert "--watch goes on until Ctrl-C" in err

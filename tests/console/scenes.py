@@ -15,7 +15,7 @@ from headrace.pipeline.console.pace import LookCost
 from headrace.pipeline.console.ports import Lake
 from headrace.pipeline.console.server import Console
 from headrace.pipeline.console.values import Behind, StreamSeen
-from headrace.pipeline.console.watch import Watch
+from headrace.pipeline.console.watch import ConsoleWatch
 from headrace.pipeline.core.leases.election import LockRow
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
@@ -130,7 +130,7 @@ class Scene:
     def console(
         self, *, peeking: bool = True, lake: Lake | None = None, dagster: str | None = None
     ) -> Console:
-        watch = Watch(
+        watch = ConsoleWatch(
             tables=self,
             streams=self,
             clock=self.clock,

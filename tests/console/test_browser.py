@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from headrace.pipeline.console.once import write_once
-from headrace.pipeline.console.ports import Landed, LandedRange, Parsed
+from headrace.pipeline.console.ports import LandedOfShard, LandedRange, ParsedCount
 from headrace.pipeline.console.serve import bound, served_beside
 from headrace.pipeline.console.server import Console, app_of
 from headrace.pipeline.core.leases.lease import Lease
@@ -99,9 +99,11 @@ def test_a_person_clicks_through_the_whole_page(browser: Browser):
 class ALake:
     """A lake table in memory: one range of each shard, and a typed table."""
 
-    def of(self, lease: Lease) -> Landed:
+    def of(self, lease: Lease) -> LandedOfShard:
         landed = LandedRange(NOW, "landed", 1_200, 64_000, "49", "run-17", ("a.parquet", "b.parquet"))
-        return Landed("lake.orders", "49", (landed,), 3, 5_000, (Parsed("lake.typed", 1_190, 10),))
+        return LandedOfShard(
+            "lake.orders", "49", (landed,), 3, 5_000, (ParsedCount("lake.typed", 1_190, 10),)
+        )
 
 
 def test_a_shards_page_leads_into_dagster_and_tells_what_was_parsed(browser: Browser):

@@ -7,8 +7,8 @@ import pytest
 
 from headrace.pipeline.console.forecast import risk_of
 from headrace.pipeline.console.lag import lag_of
-from headrace.pipeline.console.stillness import Growth, Stillness
-from headrace.pipeline.console.values import Behind, Lag, LagKind, Level, Risk
+from headrace.pipeline.console.stillness import Growth, RowStillness
+from headrace.pipeline.console.values import Behind, LagKind, LossRisk, Severity, ShardLag
 from headrace.pipeline.core.shards.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
 from tests.console.scenes import NOW, a_scene
 
@@ -16,8 +16,8 @@ H = timedelta(hours=1)
 DAY = timedelta(days=1)
 
 
-def measured(hours: float) -> Lag:
-    return Lag(LagKind.MEASURED, hours * H)
+def measured(hours: float) -> ShardLag:
+    return ShardLag(LagKind.MEASURED, hours * H)
 
 
 # --- lags ---------------------------------------------------------------------------------------------------------
@@ -70,31 +70,31 @@ def test_a_shard_that_was_read_to_its_end_has_no_lag():
 @pytest.mark.parametrize(
     ("lag", "growth", "is_read", "level", "loses_in"),
     [
-        (measured(0), None, True, Level.GOOD, None),
-        (measured(2), 0.5, True, Level.GOOD, 44 * H),
-        (measured(14), 0.5, True, Level.WARN, 20 * H),
-        (measured(21), 1.0, True, Level.BAD, 3 * H),
-        (measured(21), 0.5, True, Level.WARN, 6 * H),
-        (measured(21), -1.0, True, Level.GOOD, None),
-        (measured(23), -1.0, True, Level.BAD, None),
-        (measured(21), -1.0, False, Level.BAD, 3 * H),
-        (measured(21), None, True, Level.BAD, 3 * H),
-        (measured(25), 0.0, True, Level.BAD, timedelta(0)),
-        (Lag(LagKind.AT_MOST, 3 * H), None, True, Level.GOOD, None),
-        (Lag(LagKind.AT_MOST, 20 * H), None, True, Level.WARN, None),
-        (Lag(LagKind.AT_MOST, 30 * H), None, True, Level.WARN, None),
+        (measured(0), None, True, Severity.GOOD, None),
+        (measured(2), 0.5, True, Severity.GOOD, 44 * H),
+        (measured(14), 0.5, True, Severity.WARN, 20 * H),
+        (measured(21), 1.0, True, Severity.BAD, 3 * H),
+        (measured(21), 0.5, True, Severity.WARN, 6 * H),
+        (measured(21), -1.0, True, Severity.GOOD, None),
+        (measured(23), -1.0, True, Severity.BAD, None),
+        (measured(21), -1.0, False, Severity.BAD, 3 * H),
+        (measured(21), None, True, Severity.BAD, 3 * H),
+        (measured(25), 0.0, True, Severity.BAD, timedelta(0)),
+        (ShardLag(LagKind.AT_MOST, 3 * H), None, True, Severity.GOOD, None),
+        (ShardLag(LagKind.AT_MOST, 20 * H), None, True, Severity.WARN, None),
+        (ShardLag(LagKind.AT_MOST, 30 * H), None, True, Severity.WARN, None),
     ],
     ids=str,
 )
 def test_the_loss_is_foreseen_by_retention_lag_and_growth(lag, growth, is_read, level, loses_in):
     risk = risk_of(lag, DAY, growth, is_read=is_read)
     assert (risk.level, risk.loses_in) == (level, loses_in)
-    assert bool(risk.sentence) or level is Level.GOOD
+    assert bool(risk.sentence) or level is Severity.GOOD
 
 
 def test_nothing_is_foreseen_where_lag_or_retention_is_unknown():
-    assert risk_of(Lag(), DAY, 1.0, is_read=True) == Risk()
-    assert risk_of(measured(30), None, 1.0, is_read=True) == Risk()
+    assert risk_of(ShardLag(), DAY, 1.0, is_read=True) == LossRisk()
+    assert risk_of(measured(30), None, 1.0, is_read=True) == LossRisk()
 
 
 def test_a_growth_is_told_only_after_a_minute_and_is_at_most_the_clock():
@@ -109,7 +109,7 @@ def test_a_growth_is_told_only_after_a_minute_and_is_at_most_the_clock():
 
 
 def test_stillness_counts_from_the_first_look_at_a_state():
-    stillness = Stillness()
+    stillness = RowStillness()
     stillness.look({"lock": "v1"}, 5.0)
     stillness.look({"lock": "v1"}, 65.0)
     assert stillness.of("lock", 65.0) == timedelta(seconds=60)
@@ -119,4 +119,4 @@ def test_stillness_counts_from_the_first_look_at_a_state():
 
 
 def test_a_position_before_the_first_checkpoint_is_at_no_risk_that_is_known():
-    assert risk_of(lag_of(a_lease(checkpoint=TRIM_HORIZON), None, NOW), DAY, None, is_read=True) == Risk()
+    assert risk_of(lag_of(a_lease(checkpoint=TRIM_HORIZON), None, NOW), DAY, None, is_read=True) == LossRisk()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.pipeline.console.server import Console
-from headrace.pipeline.console.values import LagKind, Level, Picture
-from headrace.pipeline.console.wiring import Shown, console_of
+from headrace.pipeline.console.values import LagKind, Picture, Severity
+from headrace.pipeline.console.wiring import ShownApplication, console_of
 from headrace.pipeline.inspect.read import TableNames
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.model import AwsSettings
@@ -57,7 +57,7 @@ class App:
             "aws": AwsSettings(region=self.aws.region, endpoint=self.aws.endpoint),
             "stream": self.stream,
         }
-        return console_of(Shown(**fields | more))
+        return console_of(ShownApplication(**fields | more))
 
     def picture(self, **more: Any) -> Picture:
         report = self.console(**more).watch.report()
@@ -195,7 +195,7 @@ def test_a_stream_that_is_missing_leaves_the_leases_to_be_seen(app: App):
     picture = app.picture(stream="no-such-stream")
     assert len(picture.shards) == 3
     (problem,) = [problem for problem in picture.problems if problem.code == "stream-unknown"]
-    assert problem.level is Level.WARN
+    assert problem.level is Severity.WARN
     assert "no-such-stream" in problem.sentence
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from headrace.pipeline.console.values import Level, Picture, ShardView
+from headrace.pipeline.console.values import Picture, Severity, ShardView
 from headrace.pipeline.core.leases.failure import Failure
 from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON
 from tests.console.scenes import NOW, Scene, a_scene, an_orphan, an_unread
@@ -27,14 +27,14 @@ def shard(picture: Picture, key: str) -> ShardView:
 
 
 def red(picture: Picture) -> set[str]:
-    return {problem.code for problem in picture.problems if problem.level is Level.BAD}
+    return {problem.code for problem in picture.problems if problem.level is Severity.BAD}
 
 
 def test_a_healthy_fleet_has_nothing_red():
     picture = watched(a_scene(4))
     assert red(picture) == set()
     assert {view.state for view in picture.shards} == {"reading", "ended"}
-    assert (picture.ideal, picture.spread, picture.leader.level) == (2.0, 0, Level.GOOD)
+    assert (picture.ideal, picture.spread, picture.leader.level) == (2.0, 0, Severity.GOOD)
 
 
 def test_one_look_calls_nobody_dead_or_alive():
@@ -46,7 +46,7 @@ def test_one_look_calls_nobody_dead_or_alive():
 def test_a_stuck_leaders_lock_is_red_with_its_age():
     picture = watched(a_scene(4), lock=False)
     assert red(picture) == {"leader-stuck"}
-    assert picture.leader.level is Level.BAD
+    assert picture.leader.level is Severity.BAD
     assert picture.leader.still is not None
     assert picture.leader.still.total_seconds() == 180
     assert "1803" in picture.leader.sentence
@@ -62,9 +62,9 @@ def test_a_shard_whose_retention_runs_out_is_red_with_the_time_of_the_loss():
     picture = watched(scene)
     assert red(picture) == {"retention-at-risk"}
     view = shard(picture, SECOND)
-    assert (view.level, view.state) == (Level.BAD, "reading")
+    assert (view.level, view.state) == (Severity.BAD, "reading")
     assert view.risk.loses_in is not None
-    assert shard(picture, FIRST).level is Level.GOOD
+    assert shard(picture, FIRST).level is Severity.GOOD
 
 
 def test_an_orphan_lease_is_red():
@@ -72,7 +72,7 @@ def test_an_orphan_lease_is_red():
     orphan = an_orphan(scene)
     picture = watched(scene)
     assert "orphan-leases" in red(picture)
-    assert (shard(picture, orphan).state, shard(picture, orphan).level) == ("orphan", Level.BAD)
+    assert (shard(picture, orphan).state, shard(picture, orphan).level) == ("orphan", Severity.BAD)
 
 
 def test_a_silent_worker_and_its_shards_are_red_and_the_others_are_not():
@@ -81,8 +81,8 @@ def test_a_silent_worker_and_its_shards_are_red_and_the_others_are_not():
     assert shard(picture, SECOND).state == "silent"
     assert shard(picture, FIRST).state == "reading"
     assert {worker.name: worker.level for worker in picture.workers} == {
-        "east-1": Level.GOOD,
-        "east-2": Level.BAD,
+        "east-1": Severity.GOOD,
+        "east-2": Severity.BAD,
     }
 
 
@@ -90,9 +90,9 @@ def test_a_lease_without_a_worker_becomes_red_only_after_a_while():
     scene = a_scene(4)
     scene.change(SECOND, owner=None)
     early = watched(scene, looks=1)
-    assert (shard(early, SECOND).state, shard(early, SECOND).level) == ("unowned", Level.WARN)
+    assert (shard(early, SECOND).state, shard(early, SECOND).level) == ("unowned", Severity.WARN)
     late = watched(scene)
-    assert shard(late, SECOND).level is Level.BAD
+    assert shard(late, SECOND).level is Severity.BAD
 
 
 def test_a_handover_names_both_workers():
@@ -100,7 +100,7 @@ def test_a_handover_names_both_workers():
     scene.change(SECOND, owner="east-1", checkpoint_owner="east-2")
     view = shard(watched(scene, looks=1), SECOND)
     assert (view.state, view.owner, view.next_owner) == ("handover", "east-2", "east-1")
-    assert shard(watched(scene), SECOND).level is Level.BAD
+    assert shard(watched(scene), SECOND).level is Severity.BAD
 
 
 def test_a_failing_shard_says_why():
@@ -110,7 +110,7 @@ def test_a_failing_shard_says_why():
         scene.tables, workers=tuple(replace(row, instance="i") for row in scene.tables.workers)
     )
     view = shard(watched(scene), SECOND)
-    assert (view.state, view.level) == ("failing", Level.BAD)
+    assert (view.state, view.level) == ("failing", Severity.BAD)
     assert "AWS refuses the key" in view.sentence
 
 
@@ -120,7 +120,7 @@ def test_a_child_waits_for_its_parents_and_is_no_cause_for_alarm():
     scene.change(parent, checkpoint=scene.lease(SECOND).checkpoint)
     scene.change(child, checkpoint=TRIM_HORIZON)
     view = shard(watched(scene), child)
-    assert (view.state, view.level) == ("waiting", Level.GOOD)
+    assert (view.state, view.level) == ("waiting", Severity.GOOD)
 
 
 def test_an_open_shard_without_a_lease_is_shown():
@@ -129,7 +129,7 @@ def test_an_open_shard_without_a_lease_is_shown():
         scene.tables, leases=tuple(lease for lease in scene.tables.leases if lease.key != SECOND)
     )
     picture = watched(scene)
-    assert (shard(picture, SECOND).state, shard(picture, SECOND).level) == ("no-lease", Level.WARN)
+    assert (shard(picture, SECOND).state, shard(picture, SECOND).level) == ("no-lease", Severity.WARN)
     assert "hash-keys-uncovered" in red(picture)
 
 

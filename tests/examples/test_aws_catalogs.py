@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.pipeline.iam.places import ApplicationArns, account_of
+from headrace.pipeline.iam.policy import policy_of
+from headrace.pipeline.iam.roles import Role
 from headrace.pipeline.settings.file import read_settings
 
 ROOT = Path(__file__).parents[2]
@@ -65,3 +68,20 @@ def test_the_glue_policies_have_the_rights_that_operations_names_for_glue():
     named = set(re.findall(r"`(glue:\w+)`", RIGHTS))
     granted = actions_in("glue-landing-role.json") | actions_in("glue-upkeep-role.json")
     assert named == {each for each in granted if each.startswith("glue:")}
+
+
+LANDING = (Role.LEADER, Role.WORKER, Role.SPARK)
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings", "roles"),
+    [
+        ("glue-landing-role", "glue", LANDING),
+        ("glue-upkeep-role", "glue", (Role.UPKEEP,)),
+        ("s3-tables-role", "s3-tables", LANDING),
+    ],
+)
+def test_the_policies_are_those_of_the_command(policy: str, settings: str, roles: tuple[Role, ...]):
+    found = read_settings(str(FOLDER / f"{settings}.yaml"), {}).settings
+    arns = ApplicationArns(found, account_of(found, number="123456789012"))
+    assert json.loads((FOLDER / f"{policy}.json").read_text(encoding="utf-8")) == policy_of(roles, arns)

@@ -32,8 +32,8 @@ def project(example: Example, monkeypatch: pytest.MonkeyPatch) -> Iterator[Modul
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(example.folder)
     monkeypatch.syspath_prepend(str(example.folder))
-    yield importlib.import_module("definitions")
-    del sys.modules["definitions"]
+    yield importlib.import_module("orders_by_day")
+    del sys.modules["orders_by_day"]
 
 
 class Daemon:
@@ -70,7 +70,7 @@ def daemon(project: ModuleType) -> Iterator[Daemon]:
 def test_a_day_is_asked_for_once_when_its_last_hour_is_complete_and_again_after_records_came_into_it(
     example: Example, project: ModuleType, daemon: Daemon
 ):
-    assert "Validation successful" in example.type("dagster definitions validate -f definitions.py")
+    assert "Validation successful" in example.type("dagster definitions validate -f orders_by_day.py")
     table = make_table(example.folder)
     daemon.tick("orders_leader")
     # The table has all records before 11:59.

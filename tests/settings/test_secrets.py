@@ -3,6 +3,7 @@
 import random
 import string
 from base64 import b64encode
+from typing import cast
 from uuid import UUID
 
 import pytest
@@ -201,7 +202,7 @@ def settings_with(key: str, value: object) -> str:
         nested: object = value
         for section in reversed([*sections, name]):
             nested = [nested] if section == "0" else {section: nested}
-        tree |= nested  # type: ignore[arg-type]
+        tree |= cast("dict[str, object]", nested)
     return yaml.safe_dump(tree)
 
 

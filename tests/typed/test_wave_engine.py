@@ -11,7 +11,7 @@ import pytest
 from headrace.pipeline.core.landing.landing import Proposal, RangeRefused
 from headrace.pipeline.errors import Overtaken, Unknown
 from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
-from headrace.pipeline.typed.wave_engine import StagedWave, Waves
+from headrace.pipeline.typed.wave_engine import ReadyWave, Waves
 from tests.lake.samples import ORIGIN, StandingClock, a_key, a_range
 from tests.memory.table import MemoryTable
 
@@ -61,11 +61,11 @@ class Landing(Waves[int]):
         self.steps.append("plan")
         return self.landed() + 1 if self.landed() < LAST else Wave(Does.COPY)
 
-    def stage(self, plan: int) -> StagedWave:
+    def stage(self, plan: int) -> ReadyWave:
         self.steps.append("stage")
         self.clock.pause(self.takes)
         proposal = None if self.dry_run else self._proposal(plan, run="ours")
-        return StagedWave(self.table, proposal, Wave(Does.COPY, 1, 1, is_last=plan == LAST), self._follow)
+        return ReadyWave(self.table, proposal, Wave(Does.COPY, 1, 1, is_last=plan == LAST), self._follow)
 
     def check_wanted(self) -> None:
         self.steps.append("wanted?")

@@ -18,6 +18,7 @@ from botocore.session import Session
 from headrace.pipeline.aws.clients.access import KinesisAccess
 from headrace.pipeline.aws.clients.plain_answers import with_plain_answers
 from headrace.pipeline.errors import BadSetting, HeadraceError, Terminal, Throttled, Unreachable
+from headrace.pipeline.meter import METER
 from headrace.pipeline.settings.model import AwsSettings
 
 if TYPE_CHECKING:
@@ -48,16 +49,21 @@ THROTTLED: Final = frozenset(
         "TooManyRequestsException",
     }
 )
+_OF_ROWS: Final = frozenset(
+    {"GetItem", "BatchGetItem", "Query", "Scan", "PutItem", "UpdateItem", "DeleteItem"}
+)
 _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
 
 
 def dynamodb_client(settings: AwsSettings) -> DynamoDBClient:
     client: DynamoDBClient = _client("dynamodb", settings)
+    METER.attach(client)
     return with_plain_answers(client)
 
 
 def kinesis_client(settings: AwsSettings) -> KinesisClient:
     client: KinesisClient = _client("kinesis", settings)
+    METER.attach(client)
     return client
 
 
@@ -203,6 +209,13 @@ def _what_now(*, writes: bool) -> str:
     return "Nothing was written; if this error stays, check aws.region and aws.endpoint"
 
 
+def _capacity_is_short(error: boto.ClientError) -> str:
+    """The remedy, where DynamoDB refuses what goes beyond a table's capacity. Kinesis has the same code for its shards."""
+    if error.operation_name not in _OF_ROWS or code_of(error) != "ProvisionedThroughputExceededException":
+        return ""
+    return ". If the table has provisioned capacity, raise that of the table and of its index: see Sizing in docs/use/deploying.md"
+
+
 def _meaning(what: str, error: boto.ClientError, *, writes: bool) -> HeadraceError:
     code = code_of(error)
     reason = f"{code}: {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
@@ -210,7 +223,8 @@ def _meaning(what: str, error: boto.ClientError, *, writes: bool) -> HeadraceErr
     # Before the status is looked at: some throttling codes come with a status of 500 or more.
     if code in THROTTLED:
         return Throttled(
-            f"{what}: throttled after {_ATTEMPTS} attempts ({reason}). Nothing was written; the next tick tries again"
+            f"{what}: throttled after {_ATTEMPTS} attempts ({reason}). Nothing was written; the next tick tries "
+            f"again{_capacity_is_short(error)}"
         )
     if code in _EXPIRED:
         return Unreachable(

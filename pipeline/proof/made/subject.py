@@ -26,7 +26,7 @@ from headrace.pipeline.proof.made.sums import TargetRows
 from headrace.pipeline.proof.ports import TargetPorts
 from headrace.pipeline.proof.sides import Sides, late_steps, looked
 from headrace.pipeline.proof.spans import CountPlan, FileCount
-from headrace.pipeline.proof.subject import Reading, Subject
+from headrace.pipeline.proof.subject import ProofReading, Subject
 from headrace.pipeline.proof.verdict import TableProof
 
 
@@ -74,7 +74,7 @@ class MadeSubject(Subject):
         patterns = TargetRows(self.ports).patterns(plan, counts)
         return compared_rows(self._evidence(sides), plan, patterns)
 
-    def finding(self, reading: Reading) -> TableProof:
+    def finding(self, reading: ProofReading) -> TableProof:
         evidence = replace(
             self._evidence(reading.sides),
             compared=reading.compared,

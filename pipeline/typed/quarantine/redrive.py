@@ -41,7 +41,7 @@ from headrace.pipeline.typed.quarantine.redrive_plan import (
 )
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import AsideRows, Parsed, Piece, WaveLimits, Wishes
-from headrace.pipeline.typed.wave_engine import StagedWave, Waves
+from headrace.pipeline.typed.wave_engine import ReadyWave, Waves
 
 _TRIES = 10
 """How often a portion is tried that other commits overtake. By then it is a thousandth of the first one, or a single
@@ -141,7 +141,7 @@ class _Portions(Waves[RedrivePlan]):
     def plan(self) -> RedrivePlan:
         return plan_redrive(self.look.files, self.pieces, limits=self.limits, aside=self.aside)
 
-    def stage(self, plan: RedrivePlan) -> StagedWave:
+    def stage(self, plan: RedrivePlan) -> ReadyWave:
         of = self.redriving
         streams = tuple(sorted({key.stream for key in self.look.positions.shards}))
         comparison = of.deduplicating.plan(plan.wave) if of.deduplicating else None
@@ -164,7 +164,7 @@ class _Portions(Waves[RedrivePlan]):
                 compared=comparison.positions if comparison else None,
             )
         done = wave_of(Does.REDRIVE, plan.wave.rows, accounts.values(), is_last=False)
-        return StagedWave(of.ports.table, proposal, done, partial(self._follow, plan))
+        return ReadyWave(of.ports.table, proposal, done, partial(self._follow, plan))
 
     def _ranges(
         self, plan: RedrivePlan, accounts: Mapping[ShardKey, Accounting], files: Sequence[StagedFile]

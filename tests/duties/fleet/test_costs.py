@@ -24,6 +24,7 @@ from headrace.pipeline.aws.leases.table_layout import KnownPlaces
 from headrace.pipeline.aws.leases.tables import DynamoTables
 from headrace.pipeline.aws.leases.workers import DynamoWorkerStore
 from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.cost.sizing import at_rest
 from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
 from headrace.pipeline.duties.waves.run import Run
 from headrace.pipeline.settings.choices import Heartbeat, Layout
@@ -384,3 +385,16 @@ def test_what_an_hour_at_rest_of_two_workers_costs(make: MakeWorld, shards: int,
     assert others.scans == 0
     assert leader.writes + others.writes <= 3 * 720 + 180
     assert leader.reads + others.reads <= 720 * (shards / 3 + 12) + HOUR * shards / 4
+
+
+@pytest.mark.parametrize("size", ["few", "many"])
+def test_the_sizing_formulas_tell_what_an_hour_at_rest_costs(
+    request: pytest.FixtureRequest, size: str
+) -> None:
+    """Within a tenth, and some reads more: the look at the layout, and the rows of other deployments."""
+    world: PricedWorld = request.getfixturevalue(size)
+    leader, others = an_hour(world)
+    shards = len(list(world.leases.scan().leases))
+    told = at_rest(world.settings, shards=shards, workers=len(world.workers), deployments=2)
+    assert leader.writes + others.writes == pytest.approx(told.writes * 3600, rel=0.1)
+    assert leader.reads + others.reads == pytest.approx(told.reads * 3600, rel=0.15)

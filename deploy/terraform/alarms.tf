@@ -1,0 +1,25 @@
+locals {
+  tables = {
+    leases  = aws_dynamodb_table.leases.name
+    workers = aws_dynamodb_table.workers.name
+    state   = aws_dynamodb_table.state.name
+  }
+}
+
+resource "aws_cloudwatch_metric_alarm" "throttled" {
+  for_each = var.alarm_topic == null ? {} : local.tables
+
+  alarm_name          = "headrace-${var.application}-${each.key}-throttled"
+  alarm_description   = "DynamoDB refuses requests to ${each.value}: see the sizing section of docs/use/deploying.md"
+  namespace           = "AWS/DynamoDB"
+  metric_name         = "ThrottledRequests"
+  dimensions          = { TableName = each.value }
+  statistic           = "Sum"
+  period              = 60
+  evaluation_periods  = 5
+  threshold           = 0
+  comparison_operator = "GreaterThanThreshold"
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = [var.alarm_topic]
+  tags                = var.tags
+}

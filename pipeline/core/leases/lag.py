@@ -1,0 +1,26 @@
+"""How far behind a shard is, as its lease row tells. For people and alarms; no decision about reading goes by it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.pipeline.core.leases.lease import Lease
+
+_NOTHING: Final = timedelta(0)
+
+
+def lag_of(row: Lease, now: datetime, *, is_read: bool) -> timedelta | None:
+    """How long ago the shard's oldest unread record may have arrived, at most; None where the row doesn't tell.
+
+    `is_read`: whether a worker that may be alive reads the shard. Such a worker looks for new records in a shard that was at its
+    tip, so that the shard isn't behind; nobody looks into one without such a worker.
+    """
+    if row.has_ended:
+        return _NOTHING
+    if row.looked_at is None:
+        # Never read. Its worker should have begun once it had the lease; KCL's workers write none of the three times.
+        return None if row.assigned_at is None else max(_NOTHING, now - row.assigned_at)
+    if is_read and not row.behind_ms and row.failure is None:
+        return _NOTHING
+    return max(_NOTHING, now - row.looked_at)

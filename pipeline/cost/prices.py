@@ -1,0 +1,71 @@
+"""The price table: a TOML file that is shipped, or the user's own."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.pipeline.errors import BadSetting
+
+SHIPPED: Final = Path(__file__).with_name("prices.toml")
+_PARTS: Final = {
+    "dynamodb": ("write_units", "read_units"),
+    "kinesis": ("read_gb",),
+    "s3": ("put_requests",),
+    "cpu": ("hour",),
+}
+_TEXTS: Final = ("region", "written", "currency")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    region: str
+    written: str
+    currency: str
+    write_unit: float
+    read_unit: float
+    read_gb: float
+    put_request: float
+    cpu_hour: float
+
+    def __str__(self) -> str:
+        return f"prices of {self.region} in {self.currency}, written on {self.written}"
+
+
+def prices_of(path: str | None) -> Prices:
+    """The prices of this file; without a name those that are shipped. Raises BadSetting."""
+    file = SHIPPED if path is None else Path(path)
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadSetting(
+            f"the prices {file} can't be read ({error}). Nothing was read or written; correct the file, or the setting `prices`"
+        ) from error
+    if wrong := list(_mistakes(table)):
+        raise BadSetting(
+            f"the prices {file}: {'; '.join(wrong)}; {SHIPPED} shows the form. Nothing was read or written"
+        )
+    return Prices(
+        region=table["region"],
+        written=str(table["written"]),
+        currency=table["currency"],
+        write_unit=table["dynamodb"]["write_units"] / 1e6,
+        read_unit=table["dynamodb"]["read_units"] / 1e6,
+        read_gb=table["kinesis"]["read_gb"],
+        put_request=table["s3"]["put_requests"] / 1e6,
+        cpu_hour=table["cpu"]["hour"],
+    )
+
+
+def _mistakes(table: Mapping[str, Any]) -> list[str]:
+    wrong = [f"{name} is missing" for name in _TEXTS if name not in table]
+    for part, names in _PARTS.items():
+        block = table.get(part)
+        for name in names:
+            value = block.get(name) if isinstance(block, dict) else None
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+                wrong.append(f"{part}.{name} has to be a number from 0 on")
+    return wrong

@@ -1,0 +1,75 @@
+"""How many units of DynamoDB an application needs, by its shards, workers and times: formulas for the sizing page, and for what the
+sensors' ticks cost, which no run counts.
+
+`tests/duties/fleet/test_costs.py` measures the real ticks and holds the formulas to them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from math import ceil
+from typing import Final
+
+from headrace.pipeline.settings.choices import Heartbeat
+from headrace.pipeline.settings.model import Settings
+
+_HOUR: Final = timedelta(hours=1)
+_ROW: Final = 512
+"""Bytes of a lease row, at most."""
+_READ_UNIT: Final = 4096
+TARGET: Final = 0.7
+"""The part of provisioned capacity that is to be used: auto scaling's usual target."""
+FLOWING_WRITES: Final = 0.025
+"""Writes of lease rows a second and shard with traffic, with claims that are kept from wave to wave."""
+FLOWING_READS: Final = 0.42
+"""Read units a second and shard with traffic."""
+BEATEN_WRITES: Final = 0.5
+"""The same beside KCL's workers, with `heartbeat: lease`: three writes a wave, and a beat each tick."""
+RUN_BEATS: Final = 0.2
+"""Writes a second of a run: four beats in each lease duration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Units a second."""
+
+    reads: float
+    writes: float
+
+    def __add__(self, other: Units) -> Units:
+        return Units(self.reads + other.reads, self.writes + other.writes)
+
+    @property
+    def provisioned(self) -> tuple[int, int]:
+        """Read and write capacity with room for auto scaling."""
+        return ceil(self.reads / TARGET), ceil(self.writes / TARGET)
+
+
+def at_rest(settings: Settings, *, shards: int, workers: int, deployments: int) -> Units:
+    """The sensors' ticks while nothing flows. `workers`: of all deployments."""
+    times = settings.times
+    worker_ticks, leader_ticks = _a_second(times.worker_tick), _a_second(times.leader_tick)
+    passes, syncs = _a_second(times.assignment), _a_second(times.shard_sync)
+    reads = (
+        # Its own row and the index at each tick, and the leader's row and lock at each fourth.
+        workers * worker_ticks * (1.5 + 2 / 4)
+        + deployments * leader_ticks * 2
+        # A worker's leases at each third tick; the leader's scans, of which each second sync is one with an assignment.
+        + shards * worker_ticks / 3
+        + shards * (passes + syncs / 2) * _ROW / _READ_UNIT / 2
+    )
+    beats = shards * worker_ticks if settings.kcl.heartbeat is Heartbeat.LEASE else 0.0
+    # A beat of each worker, one of the lock, and a number for each assignment.
+    return Units(reads, workers * worker_ticks + leader_ticks + passes + beats)
+
+
+def flowing(settings: Settings, *, shards: int, workers: int) -> Units:
+    """What comes on top while records flow in all shards."""
+    is_beaten = settings.kcl.heartbeat is Heartbeat.LEASE
+    writes = BEATEN_WRITES if is_beaten else FLOWING_WRITES
+    return Units(shards * FLOWING_READS, shards * writes + workers * RUN_BEATS)
+
+
+def _a_second(period: timedelta) -> float:
+    return 1 / period.total_seconds()

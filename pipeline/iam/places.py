@@ -1,0 +1,150 @@
+"""The ARNs of what an application works with: its streams, coordination tables, catalog and folders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from headrace.pipeline.aws.leases import lease_item
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.model import Settings
+
+_STREAM = ":stream/"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    partition: str
+    """`aws`, or `aws-cn`, `aws-us-gov`, ..., by the region."""
+    region: str
+    number: str
+
+    def arn(self, service: str, resource: str) -> str:
+        return f"arn:{self.partition}:{service}:{self.region}:{self.number}:{resource}"
+
+
+def account_of(settings: Settings, *, number: str | None = None, region: str | None = None) -> Account:
+    """The account and region of an application: as given, else as the settings say it."""
+    arns = [stream.name.split(":") for stream in settings.streams if _STREAM in stream.name]
+    number = number or next((words[4] for words in arns), None)
+    region = region or settings.aws.region or next((words[3] for words in arns), None)
+    if number is None:
+        raise BadSetting(
+            "the settings don't say in which AWS account the tables are, and this command asks AWS nothing: name the "
+            "account by --account (aws sts get-caller-identity tells it). No policy was made"
+        )
+    if region is None:
+        raise BadSetting(
+            "the settings don't say in which region the tables are: set aws.region, or name the region by --region. "
+            "No policy was made"
+        )
+    return Account(_partition(region), region, number)
+
+
+def _partition(region: str) -> str:
+    from botocore.exceptions import UnknownRegionError
+    from botocore.session import get_session
+
+    try:
+        return str(get_session().get_partition_for_region(region))
+    except UnknownRegionError:
+        # A region that is newer than botocore.
+        return "aws"
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationArns:
+    settings: Settings
+    account: Account
+
+    # -- Kinesis and DynamoDB --------------------------------------------------------------------------------------
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        named = [
+            stream.name if _STREAM in stream.name else self.account.arn("kinesis", f"stream/{stream.name}")
+            for stream in self.settings.streams
+        ]
+        discovery = self.settings.discovery
+        if discovery.is_asked_for:
+            named.append(self.account.arn("kinesis", f"stream/{discovery.prefix or ''}*"))
+        return tuple(named)
+
+    @property
+    def lease_table(self) -> str:
+        return self._table(self.settings.lease_table)
+
+    @property
+    def coordination_tables(self) -> tuple[str, ...]:
+        settings = self.settings
+        names = (settings.lease_table, settings.worker_table, settings.state_table)
+        return tuple(map(self._table, names))
+
+    @property
+    def owner_index(self) -> str:
+        return f"{self.lease_table}/index/{lease_item.OWNER_INDEX}"
+
+    def _table(self, name: str) -> str:
+        return self.account.arn("dynamodb", f"table/{name}")
+
+    # -- the lake --------------------------------------------------------------------------------------------------
+
+    @property
+    def lake_tables(self) -> tuple[str, ...]:
+        """The lake table with its lineage table: those that every part of Headrace works with."""
+        return _with_lineage(self.settings.landing.table)
+
+    @property
+    def typed_tables(self) -> tuple[str, ...]:
+        """The typed tables and their quarantine tables."""
+        tables = [table for target in self.settings.parse for table in (target.table, target.quarantine)]
+        return tuple(name for table in tables for name in _with_lineage(table))
+
+    @property
+    def window_list(self) -> tuple[str, ...]:
+        return (f"{self.settings.landing.table}_windows",)
+
+    @property
+    def window_tables(self) -> tuple[str, ...]:
+        """The tables into which windows are copied."""
+        return (f"{self.settings.landing.table}_window_*",)
+
+    @property
+    def warehouse(self) -> tuple[str, ...]:
+        """The folder of the tables in S3, as `<bucket>/<key>`; none where they are elsewhere."""
+        return _folders(self.settings.landing.catalog.get("warehouse"))
+
+    @property
+    def state(self) -> tuple[str, ...]:
+        """The folder of positions, the memory of upkeep, and proofs."""
+        return _folders(self.settings.landing.state)
+
+    @property
+    def buckets(self) -> tuple[str, ...]:
+        return tuple(
+            dict.fromkeys(self.s3(folder.partition("/")[0]) for folder in (*self.warehouse, *self.state))
+        )
+
+    def s3(self, path: str) -> str:
+        return f"arn:{self.account.partition}:s3:::{path}"
+
+    def glue(self, tables: tuple[str, ...]) -> tuple[str, ...]:
+        """The catalog, and the databases and tables of these names."""
+        databases = dict.fromkeys(f"database/{name.partition('.')[0]}" for name in tables)
+        paths = ("catalog", *databases, *(f"table/{name.replace('.', '/', 1)}" for name in tables))
+        return tuple(self.account.arn("glue", path) for path in paths)
+
+    @property
+    def table_bucket(self) -> str | None:
+        """The bucket of S3 Tables that the catalog is, where it is one."""
+        catalog = self.settings.landing.catalog
+        return catalog.get("warehouse") if catalog.get("rest.signing-name") == "s3tables" else None
+
+
+def _with_lineage(table: str) -> tuple[str, str]:
+    return table, f"{table}_lineage"
+
+
+def _folders(uri: str | None) -> tuple[str, ...]:
+    parts = urlsplit(uri or "")
+    return (f"{parts.netloc}{parts.path}".rstrip("/"),) if parts.scheme in {"s3", "s3a"} else ()

@@ -1,0 +1,145 @@
+"""The five roles of an application, each with the statements that its part of Headrace needs and no other.
+
+`tests/iam` runs the parts against the stand-in, which refuses what the role's policy lacks and notes what nobody asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Final
+
+from headrace.pipeline.iam.places import ApplicationArns
+from headrace.pipeline.iam.rights import Statement, Use, catalog, files, listing, statement
+from headrace.pipeline.settings.choices import Create, MetricsTo
+
+
+class Role(StrEnum):
+    LEADER = "leader"
+    WORKER = "worker"
+    SPARK = "spark"
+    UPKEEP = "upkeep"
+    READER = "reader"
+
+
+WHAT_IT_IS_FOR: Final = {
+    Role.LEADER: "the leader's sensor: finds streams and shards, makes the tables, gives leases to workers, expires snapshots",
+    Role.WORKER: "the workers' sensors, the runs that land and parse, and the commands that do the same",
+    Role.SPARK: "Spark's tasks: read records from Kinesis, read and write data files",
+    Role.UPKEEP: "the upkeep job and `headrace upkeep`: compact, expire, and delete files",
+    Role.READER: "what only looks: `headrace status`, `plan`, `lineage`, `prove`, `tables describe`",
+}
+
+
+def statements_of(role: Role, places: ApplicationArns) -> tuple[Statement, ...]:
+    return tuple(_STATEMENTS[role](places))
+
+
+def _leader(places: ApplicationArns) -> Iterator[Statement]:
+    yield from statement(
+        "Shards", "kinesis", "DescribeStreamSummary ListShards GetShardIterator GetRecords", places.streams
+    )
+    yield from _finding(places)
+    yield from statement(
+        "Coordinate",
+        "dynamodb",
+        "DescribeTable GetItem BatchGetItem Scan PutItem UpdateItem DeleteItem",
+        places.coordination_tables,
+    )
+    if places.settings.coordination.create is Create.AUTO:
+        yield from _making(places)
+    yield from _metrics(places)
+    yield from catalog(places, places.lake_tables, Use.BEGINS)
+    yield from files(places, "GetObject PutObject")
+    yield from listing(places)
+
+
+def _finding(places: ApplicationArns) -> Iterator[Statement]:
+    """The rights to find streams by their names and tags, which `headrace plan` does as the leader's sensor does."""
+    discovery = places.settings.discovery
+    if discovery.is_asked_for:
+        yield from statement("FindStreams", "kinesis", "ListStreams", ("*",))
+    if discovery.tags:
+        yield from statement("TagsOfStreams", "kinesis", "ListTagsForStream", places.streams)
+
+
+def _metrics(places: ApplicationArns) -> Iterator[Statement]:
+    if places.settings.metrics.to is MetricsTo.CLOUDWATCH:
+        # CloudWatch knows no resource for it.
+        yield from statement("Metrics", "cloudwatch", "PutMetricData", ("*",))
+
+
+def _making(places: ApplicationArns) -> Iterator[Statement]:
+    """The rights to make the coordination tables, which can be taken away once they are there."""
+    coordination = places.settings.coordination
+    tables = places.coordination_tables
+    tagging = " TagResource" if coordination.tags else ""
+    yield from statement("MakeTables", "dynamodb", f"CreateTable{tagging}", tables)
+    yield from statement("MakeTheIndex", "dynamodb", "UpdateTable", (places.lease_table,))
+    if coordination.point_in_time_recovery:
+        yield from statement("SwitchBackupsOn", "dynamodb", "UpdateContinuousBackups", tables)
+
+
+def _worker(places: ApplicationArns) -> Iterator[Statement]:
+    yield from statement(
+        "Shards", "kinesis", "DescribeStreamSummary ListShards GetShardIterator GetRecords", places.streams
+    )
+    yield from statement(
+        "Coordinate",
+        "dynamodb",
+        "DescribeTable GetItem BatchGetItem Scan PutItem UpdateItem",
+        places.coordination_tables,
+    )
+    yield from statement("OwnLeases", "dynamodb", "Query", (places.owner_index,))
+    yield from _metrics(places)
+    yield from catalog(
+        places,
+        (*places.lake_tables, *places.typed_tables, *places.window_list, *places.window_tables),
+        Use.BEGINS,
+    )
+    yield from files(places, "GetObject PutObject")
+    yield from listing(places)
+
+
+def _spark(places: ApplicationArns) -> Iterator[Statement]:
+    yield from statement(
+        "Records", "kinesis", "DescribeStreamSummary GetShardIterator GetRecords", places.streams
+    )
+    yield from files(places, "GetObject PutObject", places.warehouse)
+    yield from listing(places)
+
+
+def _upkeep(places: ApplicationArns) -> Iterator[Statement]:
+    yield from catalog(places, (*places.lake_tables, *places.typed_tables), Use.COMMITS)
+    if places.settings.upkeep.retention is not None:
+        # Days that a window still needs are kept.
+        yield from catalog(places, places.window_list, Use.READS)
+    yield from files(places, "GetObject PutObject DeleteObject")
+    yield from listing(places)
+
+
+def _reader(places: ApplicationArns) -> Iterator[Statement]:
+    yield from statement("Shards", "kinesis", "DescribeStreamSummary ListShards", places.streams)
+    yield from _finding(places)
+    yield from statement(
+        "Coordination", "dynamodb", "DescribeTable GetItem BatchGetItem Scan", places.coordination_tables
+    )
+    yield from catalog(
+        places,
+        (*places.lake_tables, *places.typed_tables, *places.window_list, *places.window_tables),
+        Use.READS,
+    )
+    yield from files(places, "GetObject")
+    # `headrace prove` keeps what it has proved, so that the next proof has less to read.
+    proofs = tuple(places.s3(f"{folder}/proof-*") for folder in places.state)
+    yield from statement("KeepProofs", "s3", "PutObject", proofs)
+    yield from listing(places)
+
+
+_STATEMENTS: Final[dict[Role, Callable[[ApplicationArns], Iterator[Statement]]]] = {
+    Role.LEADER: _leader,
+    Role.WORKER: _worker,
+    Role.SPARK: _spark,
+    Role.UPKEEP: _upkeep,
+    Role.READER: _reader,
+}

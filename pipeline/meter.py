@@ -1,0 +1,88 @@
+"""What this process asks of DynamoDB and Kinesis: requests, and the units that DynamoDB says it charges.
+
+A run is a process of its own, so that what its process has asked since the run began is what the run has cost. Spark's tasks
+are other processes: what they ask isn't in here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, Final
+
+_ASKED: Final = ("GetItem", "BatchGetItem", "Query", "Scan", "PutItem", "UpdateItem", "DeleteItem")
+_WRITES: Final = frozenset({"PutItem", "UpdateItem", "DeleteItem"})
+_REFUSED: Final = "ConditionalCheckFailedException"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUsage:
+    calls: Mapping[str, int] = field(default_factory=dict)
+    """Requests by service and operation, such as `dynamodb:UpdateItem`."""
+    read_units: float = 0.0
+    write_units: float = 0.0
+    cpu_seconds: float = 0.0
+    """Of the process with all its threads."""
+
+    def since(self, before: ProcessUsage) -> ProcessUsage:
+        calls = {name: count - before.calls.get(name, 0) for name, count in self.calls.items()}
+        return ProcessUsage(
+            {name: count for name, count in sorted(calls.items()) if count},
+            self.read_units - before.read_units,
+            self.write_units - before.write_units,
+            self.cpu_seconds - before.cpu_seconds,
+        )
+
+
+class Meter:
+    def __init__(self) -> None:
+        # Rows are written by sixteen threads.
+        self._adding = Lock()
+        self._calls: Counter[str] = Counter()
+        self._reads = self._writes = 0.0
+
+    def forked(self) -> None:
+        """A fork may begin while another thread of its parent holds the lock, and nobody would release it there."""
+        self._adding = Lock()
+
+    def usage(self) -> ProcessUsage:
+        """What the process has used so far."""
+        with self._adding:
+            return ProcessUsage(dict(self._calls), self._reads, self._writes, time.process_time())
+
+    def attach(self, client: Any) -> None:
+        """Count the requests of this client."""
+        service, events = client.meta.service_model.service_name, client.meta.events
+        if service == "dynamodb":
+            for operation in _ASKED:
+                events.register(f"provide-client-params.dynamodb.{operation}", _ask_for_units)
+        # Last, so that the answer is complete (`plain_answers`).
+        events.register_last(f"after-call.{service}", self._note)
+
+    def _note(self, *, model: Any, parsed: Mapping[str, Any], **_: object) -> None:
+        consumed = parsed.get("ConsumedCapacity") or ()
+        tables = [consumed] if isinstance(consumed, Mapping) else consumed
+        units = float(sum(table.get("CapacityUnits", 0) for table in tables))
+        is_write = model.name in _WRITES
+        if is_write and parsed.get("Error", {}).get("Code") == _REFUSED:
+            # DynamoDB charges a write that its condition refused, and doesn't say how much: a row has less than 1 KB.
+            units = 1.0
+        with self._adding:
+            self._calls[f"{model.service_model.service_name}:{model.name}"] += 1
+            if is_write:
+                self._writes += units
+            else:
+                self._reads += units
+
+
+def _ask_for_units(params: Mapping[str, Any], **_: object) -> dict[str, Any]:
+    return {"ReturnConsumedCapacity": "TOTAL", **params}
+
+
+METER: Final = Meter()
+"""Of this process. A fork goes on from its parent's numbers: take differences."""
+os.register_at_fork(after_in_child=METER.forked)
