@@ -13,6 +13,7 @@ from headrace.pipeline.inspect.command import add_table_arguments, place_argumen
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.console.server import Console
+    from headrace.pipeline.console.wiring import ShownApplication
 
 PORT = 3030
 _LEAST_EVERY = timedelta(seconds=2)
