@@ -9,7 +9,7 @@ from headrace.assets.names import leases_key, records_key, stream_key
 from headrace.assets.outside import found_key
 from headrace.assets.reporter import VALID_THROUGH
 from headrace.assets.shown import totals_of
-from headrace.pipeline.checking.lag import lag_of, stream_of
+from headrace.pipeline.checking.lag import lag_in, stream_of
 from headrace.pipeline.checking.look import CheckLook
 from headrace.pipeline.core.landing.valid_through import overall
 from headrace.pipeline.core.leases.lease import Lease
@@ -55,7 +55,7 @@ def _key(settings: Settings, stream: str) -> dg.AssetKey:
 def _of_stream(settings: Settings, look: CheckLook, rows: list[Lease]) -> dict[str, dg.MetadataValue]:
     """Each name begins with the application's, because several applications may read the stream."""
     is_open = [row for row in rows if not row.has_ended]
-    lags = {row.key: lag_of(row, look).total_seconds() for row in is_open}
+    lags = {row.key: lag_in(look, row).total_seconds() for row in is_open}
     rates = {row.key: row.throughput_kbps or 0.0 for row in is_open}
     backlog = sum(lags[key] * rates[key] for key in lags) / 1000
     number, name = dg.MetadataValue.float, settings.application

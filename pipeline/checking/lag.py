@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from headrace.pipeline.checking.look import CheckLook
+from headrace.pipeline.core.leases.lag import lag_of
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.partition import read_name
 
@@ -33,19 +34,14 @@ class Risk:
     """Until Kinesis removes the first unread record, if the shard goes on as now. Zero: it may have begun."""
 
 
-def lag_of(row: Lease, look: CheckLook) -> timedelta:
+def lag_in(look: CheckLook, row: Lease) -> timedelta:
     """How old the oldest record may be that hasn't landed yet."""
-    if row.has_ended or row.looked_at is None:
-        return _NO_LAG
-    # The record may have come long after the last look, so that only the time since it was seen counts.
-    is_behind = bool(row.behind_ms) or row.failure is not None
-    since = row.looked_at if is_behind else look.waiting.get(row.key, look.at)
-    return max(look.at - since, _NO_LAG)
+    return lag_of(row, look.at, waiting_since=look.waiting.get(row.key)) or _NO_LAG
 
 
 def lags(look: CheckLook) -> dict[str, Lag]:
     """The lag of each open shard, by lease key."""
-    return {row.key: Lag(look.at, lag_of(row, look)) for row in look.leases if not row.has_ended}
+    return {row.key: Lag(look.at, lag_in(look, row)) for row in look.leases if not row.has_ended}
 
 
 def risks(look: CheckLook, before: Mapping[str, Lag]) -> tuple[Risk, ...]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from headrace.pipeline.console.sequence import arrived
 from headrace.pipeline.console.values import Behind, LagKind, ShardLag
+from headrace.pipeline.core.leases.lag import lag_of
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.inspect.findings import in_words
 
@@ -20,13 +21,13 @@ def position_time(lease: Lease) -> datetime | None:
     return arrived(int(lease.checkpoint.sequence)) if lease.checkpoint.is_digits else None
 
 
-def lag_of(lease: Lease, behind: Behind | None, now: datetime) -> ShardLag:
+def shown_lag(lease: Lease, behind: Behind | None, now: datetime) -> ShardLag:
     if lease.has_ended:
         return ShardLag(LagKind.MEASURED, _NONE, "the shard was read to its end")
     if behind is not None:
         return _told_by_kinesis(behind, now)
     if lease.behind_ms is not None:
-        return _told_by_headrace(lease, lease.behind_ms, now)
+        return _told_by_headrace(lease, timedelta(milliseconds=lease.behind_ms), now)
     return _by_the_checkpoint(lease, now)
 
 
@@ -53,15 +54,15 @@ def _told_by_kinesis(behind: Behind, now: datetime) -> ShardLag:
     )
 
 
-def _told_by_headrace(lease: Lease, behind_ms: int, now: datetime) -> ShardLag:
-    behind = timedelta(milliseconds=behind_ms)
+def _told_by_headrace(lease: Lease, behind: timedelta, now: datetime) -> ShardLag:
     when = (
         ""
         if lease.looked_at is None
         else f", which had read up to {in_words(max(now - lease.looked_at, _NONE))} ago,"
     )
     left = "at its newest record" if not behind else f"{in_words(behind)} behind its newest record"
-    return ShardLag(LagKind.MEASURED, behind, f"the last wave{when} left the shard {left}")
+    kind = LagKind.AT_MOST if behind else LagKind.MEASURED
+    return ShardLag(kind, lag_of(lease, now), f"the last wave{when} left the shard {left}")
 
 
 def _by_the_checkpoint(lease: Lease, now: datetime) -> ShardLag:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from headrace.pipeline.console.family import KnownFamily
 from headrace.pipeline.console.forecast import risk_of
-from headrace.pipeline.console.lag import lag_of, position_time
+from headrace.pipeline.console.lag import position_time, shown_lag
 from headrace.pipeline.console.people import leader_of, workers_of
 from headrace.pipeline.console.problems import problems_of
 from headrace.pipeline.console.states import Marks, judged, without_lease
@@ -108,7 +108,7 @@ def _shard(
     retention: timedelta | None,
 ) -> ShardView:
     state = judged(kin, lease, leases, marks)
-    lag = lag_of(lease, seen.behind.get(lease.key), seen.now)
+    lag = shown_lag(lease, seen.behind.get(lease.key), seen.now)
     # The records of a shard that Kinesis no longer lists are gone: its state says so.
     risk = (
         LossRisk()

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
 
+from headrace.pipeline.core.leases.lag import lag_of
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.metrics.lag import lag_of
 from headrace.pipeline.settings.values import show
 
 
@@ -86,7 +86,9 @@ def check_shards(rows: Iterable[Lease], now: datetime, *, most: timedelta) -> It
     else:
         yield HealthCheck("shards", HealthCode.WELL, f"none of {counted(len(open_rows), 'open shard')} fails")
     lag, row = max(
-        ((lag_of(row, now), row) for row in open_rows), key=lambda pair: pair[0], default=(None, None)
+        ((lag_of(row, now) or timedelta(0), row) for row in open_rows),
+        key=lambda pair: pair[0],
+        default=(None, None),
     )
     if lag is None or row is None:
         yield HealthCheck("lag", HealthCode.WELL, "no shard is open")

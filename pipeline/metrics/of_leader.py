@@ -6,12 +6,13 @@ that leads and by nobody else, so that no two processes send it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from headrace.pipeline.core.leases.change import Applied, Change, Outcome
 from headrace.pipeline.core.leases.change_kind import MOVES, ChangeKind
+from headrace.pipeline.core.leases.lag import lag_of
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.throughput import rate_now
 from headrace.pipeline.core.shards.stream import name_of_serialized
@@ -22,7 +23,6 @@ from headrace.pipeline.kcl.coverage import SeenHoles
 from headrace.pipeline.metrics import kcl_series as kcl
 from headrace.pipeline.metrics import own_series as own
 from headrace.pipeline.metrics.gathering import Gathering
-from headrace.pipeline.metrics.lag import lag_of
 from headrace.pipeline.ports.landing import TableState
 from headrace.pipeline.ports.leases import Listing
 from headrace.pipeline.settings.choices import FormerStreams
@@ -132,16 +132,16 @@ class LeaderTickWatch:
             self.leases.end_pass()
         add(own.FAILING_SHARDS, sum(row.failure is not None for row in open_rows))
         add(own.UNREAD_SHARDS, sum(row.looked_at is None for row in open_rows))
-        for stream, lags in self._by_stream(open_rows, now):
+        for stream, lags in self._by_stream(open_rows, fleet.living, now):
             self._add_stream(stream, lags)
 
     def _by_stream(
-        self, rows: list[Lease], now: datetime
+        self, rows: list[Lease], living: Collection[str], now: datetime
     ) -> Iterator[tuple[str, list[tuple[timedelta, float]]]]:
         """By stream, the lag and the unread bytes of each of its shards."""
         by_stream: dict[str, list[tuple[timedelta, float]]] = {}
         for row in rows:
-            lag = lag_of(row, now)
+            lag = lag_of(row, now, is_read=row.holder in living) or timedelta(0)
             by_stream.setdefault(self._stream_of(row), []).append(
                 (lag, (rate_now(row, now) or 0.0) * 1024 * lag.total_seconds())
             )

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.pipeline.checking.lag import lag_of
+from headrace.pipeline.checking.lag import lag_in
 from headrace.pipeline.checking.look import CheckLook
 from headrace.pipeline.checking.looking import CheckLooking, CheckPorts
 from headrace.pipeline.core.ledger.filter import ALL_RANGES, RangeFilter
@@ -39,7 +39,7 @@ class Watched:
 
     def lag(self) -> timedelta:
         look = self.look()
-        return max(lag_of(row, look) for row in look.leases)
+        return max(lag_in(look, row) for row in look.leases)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from headrace.pipeline.console.forecast import risk_of
-from headrace.pipeline.console.lag import lag_of
+from headrace.pipeline.console.lag import shown_lag
 from headrace.pipeline.console.stillness import Growth, RowStillness
 from headrace.pipeline.console.values import Behind, LagKind, LossRisk, Severity, ShardLag
 from headrace.pipeline.core.shards.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
@@ -30,38 +30,40 @@ def a_lease(**fields):
 
 def test_the_oldest_unread_record_that_kinesis_has_counts_before_everything_else():
     arrived = NOW - timedelta(seconds=80)
-    lag = lag_of(a_lease(behind_ms=9), Behind(arrived, NOW - timedelta(minutes=20)), NOW)
+    lag = shown_lag(a_lease(behind_ms=9), Behind(arrived, NOW - timedelta(minutes=20)), NOW)
     assert (lag.kind, lag.behind, lag.since) == (LagKind.MEASURED, timedelta(seconds=80), arrived)
 
 
 def test_an_answer_that_nothing_newer_is_there_is_a_bound_once_it_is_old():
-    fresh = lag_of(a_lease(), Behind(None, NOW - timedelta(seconds=30)), NOW)
+    fresh = shown_lag(a_lease(), Behind(None, NOW - timedelta(seconds=30)), NOW)
     assert (fresh.kind, fresh.behind) == (LagKind.MEASURED, timedelta(0))
     asked_at = NOW - timedelta(minutes=20)
-    old = lag_of(a_lease(), Behind(None, asked_at), NOW)
+    old = shown_lag(a_lease(), Behind(None, asked_at), NOW)
     assert (old.kind, old.behind, old.since) == (LagKind.AT_MOST, timedelta(minutes=20), asked_at)
 
 
 def test_a_row_of_headrace_tells_what_the_last_wave_left():
-    lag = lag_of(a_lease(behind_ms=1500, looked_at=NOW - timedelta(minutes=1)), None, NOW)
-    assert (lag.kind, lag.behind) == (LagKind.MEASURED, timedelta(seconds=1.5))
+    lag = shown_lag(a_lease(behind_ms=1500, looked_at=NOW - timedelta(minutes=1)), None, NOW)
+    assert (lag.kind, lag.behind) == (LagKind.AT_MOST, timedelta(minutes=1)), (
+        "as `headrace status` and the metrics have it"
+    )
 
 
 def test_a_checkpoint_alone_is_a_bound_and_never_called_a_lag():
-    lag = lag_of(a_lease(), None, NOW)
+    lag = shown_lag(a_lease(), None, NOW)
     assert (lag.kind, lag.behind) == (LagKind.AT_MOST, timedelta(seconds=36))
     assert "isn't known" in lag.sentence
 
 
 @pytest.mark.parametrize("word", ["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP", "12345"])
 def test_a_checkpoint_without_a_time_gives_no_lag(word: str):
-    lag = lag_of(a_lease(checkpoint=Checkpoint(word)), None, NOW)
+    lag = shown_lag(a_lease(checkpoint=Checkpoint(word)), None, NOW)
     assert (lag.kind, lag.behind) == (LagKind.UNKNOWN, None)
     assert lag.sentence
 
 
 def test_a_shard_that_was_read_to_its_end_has_no_lag():
-    assert lag_of(a_lease(checkpoint=SHARD_END), None, NOW).behind == timedelta(0)
+    assert shown_lag(a_lease(checkpoint=SHARD_END), None, NOW).behind == timedelta(0)
 
 
 # --- forecasts ------------------------------------------------------------------------------------------------------
@@ -119,4 +121,6 @@ def test_stillness_counts_from_the_first_look_at_a_state():
 
 
 def test_a_position_before_the_first_checkpoint_is_at_no_risk_that_is_known():
-    assert risk_of(lag_of(a_lease(checkpoint=TRIM_HORIZON), None, NOW), DAY, None, is_read=True) == LossRisk()
+    assert (
+        risk_of(shown_lag(a_lease(checkpoint=TRIM_HORIZON), None, NOW), DAY, None, is_read=True) == LossRisk()
+    )

@@ -10,11 +10,14 @@ from headrace.pipeline.core.leases.lease import Lease
 _NOTHING: Final = timedelta(0)
 
 
-def lag_of(row: Lease, now: datetime, *, is_read: bool) -> timedelta | None:
+def lag_of(
+    row: Lease, now: datetime, *, is_read: bool = True, waiting_since: datetime | None = None
+) -> timedelta | None:
     """How long ago the shard's oldest unread record may have arrived, at most; None where the row doesn't tell.
 
     `is_read`: whether a worker that may be alive reads the shard. Such a worker looks for new records in a shard that was at its
-    tip, so that the shard isn't behind; nobody looks into one without such a worker.
+    tip, so that the shard isn't behind; nobody looks into one without such a worker. `waiting_since`: since when a shard that was
+    at its tip has been seen to have unread records all the same. They may have come long after the last look.
     """
     if row.has_ended:
         return _NOTHING
@@ -22,5 +25,5 @@ def lag_of(row: Lease, now: datetime, *, is_read: bool) -> timedelta | None:
         # Never read. Its worker should have begun once it had the lease; KCL's workers write none of the three times.
         return None if row.assigned_at is None else max(_NOTHING, now - row.assigned_at)
     if is_read and not row.behind_ms and row.failure is None:
-        return _NOTHING
+        return _NOTHING if waiting_since is None else max(_NOTHING, now - waiting_since)
     return max(_NOTHING, now - row.looked_at)

@@ -1,0 +1,38 @@
+"""How far behind a shard is by its lease row: one answer for status, the console, checks, health and metrics."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from headrace.pipeline.core.leases.lag import lag_of
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import SHARD_END
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+AT_TIP = Lease("shardId-000000000001", looked_at=NOW - HOUR, behind_ms=0)
+
+
+def test_a_shard_that_was_left_behind_lags_since_its_last_look() -> None:
+    assert lag_of(replace(AT_TIP, behind_ms=5), NOW) == HOUR
+
+
+def test_a_shard_at_its_tip_lags_only_without_a_living_worker() -> None:
+    assert lag_of(AT_TIP, NOW) == timedelta(0)
+    assert lag_of(AT_TIP, NOW, is_read=False) == HOUR
+
+
+def test_a_record_that_came_after_the_last_look_counts_since_it_was_seen() -> None:
+    assert lag_of(AT_TIP, NOW, waiting_since=NOW - timedelta(seconds=9)) == timedelta(seconds=9)
+
+
+@pytest.mark.parametrize(("assigned", "lag"), [(NOW - HOUR, HOUR), (None, None)])
+def test_a_shard_that_was_never_read_lags_since_a_worker_had_its_lease(
+    assigned: datetime | None, lag: timedelta | None
+) -> None:
+    assert lag_of(Lease("shardId-000000000001", assigned_at=assigned), NOW) == lag
+
+
+def test_a_shard_that_was_read_to_its_end_has_no_lag() -> None:
+    assert lag_of(replace(AT_TIP, checkpoint=SHARD_END, behind_ms=5), NOW, is_read=False) == timedelta(0)
