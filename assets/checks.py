@@ -66,13 +66,13 @@ def build_checks(wiring: Wiring) -> dg.AssetChecksDefinition:
         asked = context.selected_asset_check_keys
         looking = CheckLooking(settings, wiring.ports.clock)
         try:
-            look = look_at(wiring, looking, context.instance)
+            look = check_now(wiring, looking, context.instance)
         except HeadraceError as error:
             # The run may have materialized the asset before, and that has gone well.
             yield from (_unknown(key, str(error)) for key in sorted(asked))
             return
         for verdict in verdicts(look, settings.dagster.checks, settings.upkeep, looking.lags_before):
-            if (key := key_of(settings, verdict)) in asked:
+            if (key := check_key_of(settings, verdict)) in asked:
                 yield dg.AssetCheckResult(
                     asset_key=key.asset_key,
                     check_name=key.name,
@@ -95,7 +95,7 @@ def _unknown(key: dg.AssetCheckKey, why: str) -> dg.AssetCheckResult:
     )
 
 
-def look_at(wiring: Wiring, looking: CheckLooking, instance: dg.DagsterInstance) -> CheckLook:
+def check_now(wiring: Wiring, looking: CheckLooking, instance: dg.DagsterInstance) -> CheckLook:
     proved_at, disproved = _last_proof(wiring.settings, instance)
     return looking.look(wiring.look_ports(), proved_at=proved_at, disproved=disproved)
 
@@ -114,7 +114,7 @@ def _last_proof(settings: Settings, instance: dg.DagsterInstance) -> tuple[datet
     return proved_at, ""
 
 
-def key_of(settings: Settings, verdict: Verdict) -> dg.AssetCheckKey:
+def check_key_of(settings: Settings, verdict: Verdict) -> dg.AssetCheckKey:
     if verdict.about is About.RECORDS:
         return dg.AssetCheckKey(records_key(settings), verdict.check)
     if verdict.about is About.LINEAGE:
@@ -126,7 +126,7 @@ def key_of(settings: Settings, verdict: Verdict) -> dg.AssetCheckKey:
 
 def evaluation_of(settings: Settings, verdict: Verdict) -> dg.AssetCheckEvaluation:
     """The verdict as an event that belongs to no run."""
-    key = key_of(settings, verdict)
+    key = check_key_of(settings, verdict)
     return dg.AssetCheckEvaluation(
         asset_key=key.asset_key,
         check_name=key.name,

@@ -9,7 +9,7 @@ import dagster as dg
 
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import lineage_key, records_key, resource_key
-from headrace.assets.shown import Layer, code_version, shown, table_name, totals
+from headrace.assets.shown import Layer, code_version, shown_metadata, table_name, totals
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import Lost
 from headrace.pipeline.core.ledger.recording import Recorded
@@ -39,7 +39,7 @@ def build_lineage(settings: Settings) -> dg.AssetsDefinition:
         kinds={"iceberg"},
         code_version=code_version(),
         metadata=table_name(f"{settings.landing.table}_lineage"),
-        **shown(settings, Layer.LANDING),
+        **shown_metadata(settings, Layer.LANDING),
         required_resource_keys={resource_key(settings, "lake")},
     )
     def lineage(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:

@@ -19,7 +19,7 @@ from headrace.assets.names import (
     upkeep_key,
     workers_key,
 )
-from headrace.assets.shown import STREAMS, Layer, shown, table_name
+from headrace.assets.shown import STREAMS, Layer, shown_metadata, table_name
 from headrace.pipeline.settings.model import Settings
 
 
@@ -89,7 +89,7 @@ def _coordination(settings: Settings) -> list[dg.AssetSpec]:
             description=f"DynamoDB table `{name}`: {what}.",
             kinds={"dynamodb"},
             metadata=table_name(name),
-            **shown(settings, Layer.COORDINATION),
+            **shown_metadata(settings, Layer.COORDINATION),
         )
         for key, name, what, deps in tables
     ]
@@ -105,7 +105,7 @@ def _quarantine(settings: Settings) -> list[dg.AssetSpec]:
             "again.",
             kinds={"iceberg"},
             metadata=table_name(target.quarantine),
-            **shown(settings, Layer.TYPED),
+            **shown_metadata(settings, Layer.TYPED),
         )
         for target in settings.parse
     ]
@@ -115,7 +115,7 @@ def _reports(settings: Settings) -> list[dg.AssetSpec]:
     tables = [records_key(settings)]
     for target in settings.parse:
         tables += [parsed_key(settings, target), quarantine_key(settings, target)]
-    application, layer = slug(settings.application), shown(settings, Layer.UPKEEP)
+    application, layer = slug(settings.application), shown_metadata(settings, Layer.UPKEEP)
     return [
         dg.AssetSpec(
             upkeep_key(settings),
@@ -149,7 +149,7 @@ def _hours(settings: Settings) -> list[dg.AssetSpec]:
             description=f"The hours (UTC) of which `{settings.landing.table}` has all records, by arrival. A partition "
             "is materialized once, when its hour is complete, and again if records came into it later. An asset with "
             "daily or hourly partitions that depends on this one can wait for it.",
-            **shown(settings, Layer.LANDING),
+            **shown_metadata(settings, Layer.LANDING),
         )
     ]
 

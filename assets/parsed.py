@@ -12,7 +12,15 @@ import dagster as dg
 
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import parsed_key, quarantine_key, records_key, resource_key, slug
-from headrace.assets.shown import Layer, code_version, columns_of, freshness, shown, table_name, totals
+from headrace.assets.shown import (
+    Layer,
+    code_version,
+    column_schema_of,
+    freshness,
+    shown_metadata,
+    table_name,
+    totals,
+)
 from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.ledger.accounting import all_dropped
@@ -36,7 +44,7 @@ def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
         freshness_policy=freshness(settings),
         # Where nothing was new there is no materialization, so that nothing that depends on the table is started.
         output_required=False,
-        **shown(settings, Layer.TYPED),
+        **shown_metadata(settings, Layer.TYPED),
         # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(settings, "spark")},
     )
@@ -87,7 +95,7 @@ def _is_expected(context: dg.AssetExecutionContext) -> bool:
 
 def totals_of_target(ports: Ports, settings: Settings, target: ParseSettings) -> dict[str, Any]:
     """The totals of a typed table, with its columns."""
-    return {**totals(ports, target.table), **columns_of(ports, settings, target.table)}
+    return {**totals(ports, target.table), **column_schema_of(ports, settings, target.table)}
 
 
 def note_waves(

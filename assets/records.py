@@ -24,7 +24,7 @@ from headrace.assets.shown import (
     freshness,
     list_of,
     schema_of,
-    shown,
+    shown_metadata,
     table_name,
     totals,
 )
@@ -39,6 +39,7 @@ from headrace.pipeline.errors import BadSetting, HeadraceError, Unknown
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.lease_tables import LeaseTablesResource
 from headrace.resources.runs import FAILED_TAG, PASSING_TAG, DagsterRuns
+from headrace.resources.usage import process_usage
 
 # Failed shards that a run's tag and metadata name: Dagster copies both into several of its tables.
 _MOST_FAILED_KEYS = 200
@@ -59,7 +60,7 @@ def build_records(wiring: Wiring, on_step: OnStep | None = None) -> dg.AssetsDef
         code_version=code_version(),
         metadata={**table_name(settings.landing.table), "dagster/column_schema": schema_of(RECORD_COLUMNS)},
         freshness_policy=freshness(settings),
-        **shown(settings, Layer.LANDING),
+        **shown_metadata(settings, Layer.LANDING),
         # Shards are materialized by events, and not by the return of the function.
         output_required=False,
         required_resource_keys={resource_key(settings, name) for name in _RESOURCES},
@@ -130,6 +131,7 @@ class _Execution:
             clock=SystemClock(),
             totals=lambda: totals(wiring.ports, wiring.settings.landing.table),
             prices=prices_of(wiring.settings.prices),
+            usage=process_usage,
             announced_by_dagster=frozenset(map(lease_key_of, partitions)),
             recovering=frozenset(hints.recovering),
         )

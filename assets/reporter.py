@@ -27,8 +27,8 @@ from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.cost.prices import Prices
 from headrace.pipeline.cost.spent import Spent, cost_line
 from headrace.pipeline.duties.waves.report import Landed, WaveReport
-from headrace.pipeline.meter import METER, ProcessUsage
 from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.usage import ProcessUsage
 from headrace.resources.spent_events import KEY
 
 VALID_THROUGH = "headrace/valid_through"
@@ -71,11 +71,13 @@ class Reporter:
     that reads one without an error materializes it, even without a new record."""
     prices: Prices | None = None
     """By which the cost of the run is told; None: nothing is told of what the run has used."""
-    _before: ProcessUsage = field(default_factory=METER.usage)
-    """What this process had used when the run began."""
+    usage: Callable[[], ProcessUsage] = ProcessUsage
+    """What this process has used so far."""
     _bytes: int = 0
     _files: int = 0
     _commits: int = 0
+    _before: ProcessUsage = field(init=False)
+    """What this process had used when the run began."""
     _claimed: set[str] = field(default_factory=set)
     """All shards that `claimed` was called with."""
     _announced: set[str] = field(default_factory=set)
@@ -92,6 +94,7 @@ class Reporter:
 
     def __post_init__(self) -> None:
         self._announced |= self.announced_by_dagster
+        self._before = self.usage()
 
     def claimed(self, keys: Iterable[str]) -> None:
         """A wave has claimed these shards: announce them beside the Spark job."""
@@ -141,7 +144,7 @@ class Reporter:
     def _tell_what_was_used(self) -> None:
         if self.prices is None:
             return
-        used = METER.usage().since(self._before)
+        used = self.usage().since(self._before)
         spent = Spent(
             calls=used.calls,
             read_units=used.read_units,

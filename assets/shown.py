@@ -39,7 +39,7 @@ class Shown(TypedDict):
     tags: dict[str, str]
 
 
-def shown(settings: Settings, layer: Layer) -> Shown:
+def shown_metadata(settings: Settings, layer: Layer) -> Shown:
     """What the settings say of each asset of this layer."""
     dagster = settings.dagster
     return {
@@ -112,7 +112,7 @@ def totals_of(facts: TableDescription) -> dict[str, Any]:
     }
 
 
-def columns_of(ports: Ports, settings: Settings, name: str) -> dict[str, Any]:
+def column_schema_of(ports: Ports, settings: Settings, name: str) -> dict[str, Any]:
     """The columns of a typed table or its quarantine table, each with the column of the record that it comes from: what
     the record itself doesn't have comes from its payload."""
     try:

@@ -21,8 +21,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.pipeline.cli import services
-from headrace.pipeline.cli.own_spark import spark_of_its_own
+from headrace.pipeline.cli.beside import services
+from headrace.pipeline.cli.beside.own_spark import spark_of_its_own
 from headrace.pipeline.lake.spark.session import DISCOVERY
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.resources.runs import all_runs_in

@@ -30,7 +30,7 @@ from bench._cpu import MARK, Cost
 from bench._one_worker import PATIENCE, Putting, Seen, Sensors, application, run
 from headrace.pipeline.app.wiring import wire
 from headrace.pipeline.aws.clients import clients
-from headrace.pipeline.cli.own_spark import spark_of_its_own
+from headrace.pipeline.cli.beside.own_spark import spark_of_its_own
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.metrics.gathering import Gathering
 from headrace.pipeline.metrics.of_leader import LeaderLeaseWatch, LeaderTickWatch

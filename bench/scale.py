@@ -31,7 +31,7 @@ from uuid import uuid4
 from bench._cpu import MARK, Cost
 from bench._one_worker import PATIENCE, Putting, Seen, Sensors, application, run
 from headrace.pipeline.app.wiring import wire
-from headrace.pipeline.cli.own_spark import spark_of_its_own
+from headrace.pipeline.cli.beside.own_spark import spark_of_its_own
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 
 MOST = 1.2

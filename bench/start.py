@@ -36,8 +36,8 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 
 from bench._first_page import HELLO, HOST, Door, Process, below, processes
 from headrace.pipeline.app.wiring import NoDagster, wire
-from headrace.pipeline.cli import services
-from headrace.pipeline.cli.own_spark import spark_of_its_own
+from headrace.pipeline.cli.beside import services
+from headrace.pipeline.cli.beside.own_spark import spark_of_its_own
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.settings.file import read_settings
 

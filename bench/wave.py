@@ -83,7 +83,7 @@ def cpu_now() -> Cpu:
         own, ended = ((int(fields[n]) + int(fields[n + 1])) / _TICK for n in (11, 13))
         if b"headrace.pipeline.local" in command or int(folder.name) == os.getpid():
             continue
-        if b"multiprocessing" in command or b"headrace.pipeline.cli.warm" in command:
+        if b"multiprocessing" in command or b"headrace.pipeline.cli.beside.warm" in command:
             run += own + ended
         elif b"SparkConnectServer" in command:
             jvm, workers = jvm + own, workers + ended
@@ -216,7 +216,7 @@ def main() -> int:
 
 
 def measured(shards: int, megabytes: int) -> int:
-    from headrace.pipeline.cli.own_spark import WARM, spark_of_its_own
+    from headrace.pipeline.cli.beside.own_spark import WARM, spark_of_its_own
     from headrace.pipeline.local.endpoint import local_aws
 
     os.environ[_MARK] = uuid4().hex

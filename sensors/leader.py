@@ -15,7 +15,7 @@ from headrace.pipeline.app.wiring import Wiring
 from headrace.resources.instance import KeptInstance
 from headrace.sensors.housekeeping import Housekeeping
 from headrace.sensors.interval import interval
-from headrace.sensors.results import result, state_in
+from headrace.sensors.results import result, state_of_cursor
 
 
 def build_leader(
@@ -33,7 +33,7 @@ def build_leader(
     )
     def leader(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         code_server = kept_instance.of(context)
-        turn = wiring.leader_turn(state_in(context.cursor))
+        turn = wiring.leader_turn(state_of_cursor(context.cursor))
         done = ", ".join(housekeeping.of(context, code_server.instance))
         if done:
             turn = replace(turn, sentence=f"{turn.sentence}, {done}")

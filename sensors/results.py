@@ -15,7 +15,7 @@ _MOST_SAID = 200
 """Characters of a sentence that a cursor keeps: Dagster copies the cursor into the row of each tick."""
 
 
-def state_in(cursor: str | None) -> str | None:
+def state_of_cursor(cursor: str | None) -> str | None:
     """What the sensor remembers, without the sentence before it."""
     return None if cursor is None else cursor.rpartition(_BAR)[2]
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from headrace.assets.checks import evaluation_of, key_of, look_at
+from headrace.assets.checks import check_key_of, check_now, evaluation_of
 from headrace.assets.names import hours_key, slug
 from headrace.assets.observations import observations
 from headrace.assets.outside import hours_of
@@ -33,7 +33,7 @@ from headrace.pipeline.core.words.words import counted, time_in_words
 from headrace.pipeline.errors import HeadraceError
 from headrace.resources.instance import KeptInstance
 from headrace.sensors.interval import interval
-from headrace.sensors.results import state_in, with_sentence
+from headrace.sensors.results import state_of_cursor, with_sentence
 
 EVERY = timedelta(minutes=1)
 _FAILING_AGAIN = timedelta(hours=1)
@@ -57,7 +57,7 @@ def build_watch(wiring: Wiring, kept_instance: KeptInstance) -> dg.SensorDefinit
     def watch(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         instance = kept_instance.of(context).instance
         try:
-            events, sentence, cursor = watching.tick(instance, state_in(context.cursor))
+            events, sentence, cursor = watching.tick(instance, state_of_cursor(context.cursor))
         except HeadraceError as error:
             return dg.SensorResult(skip_reason=f"watch: nothing was checked: {error}", cursor=context.cursor)
         return dg.SensorResult(
@@ -100,7 +100,7 @@ class _Watching:
 
     def tick(self, instance: dg.DagsterInstance, cursor: str | None) -> tuple[list[Event], str, str | None]:
         settings = self.wiring.settings
-        look = look_at(self.wiring, self.looking, instance)
+        look = check_now(self.wiring, self.looking, instance)
         found = verdicts(look, settings.dagster.checks, settings.upkeep, self.looking.lags_before)
         self._tell_checks(found, instance)
         events: list[Event] = []
@@ -111,7 +111,7 @@ class _Watching:
         return events, _sentence(look, found, hours), cursor
 
     def _tell_checks(self, found: Sequence[Verdict], instance: dg.DagsterInstance) -> None:
-        keys = [key_of(self.wiring.settings, verdict) for verdict in found]
+        keys = [check_key_of(self.wiring.settings, verdict) for verdict in found]
         newest = instance.get_latest_materialization_events([key.asset_key for key in keys])
         for key, verdict in zip(keys, found, strict=True):
             event = newest.get(key.asset_key)

@@ -14,7 +14,7 @@ from headrace.pipeline.settings.model import Settings
 from headrace.resources.instance import KeptInstance
 from headrace.resources.runs import LATER_TAG, DagsterRuns, worker_tag
 from headrace.sensors.interval import interval
-from headrace.sensors.results import result, state_in
+from headrace.sensors.results import result, state_of_cursor
 
 
 def build_worker(
@@ -32,7 +32,7 @@ def build_worker(
         instance = code_server.instance
         turn = wiring.worker_turn(
             worker_id,
-            state_in(context.cursor),
+            state_of_cursor(context.cursor),
             instance=code_server.id,
             runs=DagsterRuns(instance, wiring.settings.application),
         )

@@ -2,7 +2,7 @@
 
 import random
 
-from headrace.pipeline.cli import services
+from headrace.pipeline.cli.beside import services
 
 
 def free_port() -> int:

@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     require_loopback(args.host, allowed=args.allow_other_hosts)
     if args.once is not None:
         return _once(args)
-    from headrace.pipeline.console.serve import address_of, bound, serve
+    from headrace.pipeline.console.serve import address_of, bound, serve_console
     from headrace.pipeline.console.server import app_of
 
     # First of all, so that a port that is taken is told at once.
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     others = args.allow_other_hosts
     served_as = ServedAs(frozenset({args.host, *(_own_names() if others else ())}), any_address=others)
     tell(f"headrace: the console is at {address_of(listener)} - press Ctrl-C to stop")
-    serve(app_of(console, served_as), listener)
+    serve_console(app_of(console, served_as), listener)
     return 0
 
 

@@ -48,7 +48,7 @@ def add(subparsers: "Subparsers") -> None:
 
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.app.wiring import wire
-    from headrace.pipeline.cli.services import join_spark
+    from headrace.pipeline.cli.beside.services import join_spark
     from headrace.pipeline.errors import BadSetting
 
     if not (args.shard or args.worker):

@@ -70,7 +70,7 @@ def _capacity(settings: "Settings", shards: int) -> tuple[int, int]:
 
 def _day_of(settings: "Settings", config: Path, day: date, *, shards: int, now: datetime) -> "Day":
     from headrace.assets.names import records_key
-    from headrace.pipeline.cli.services import dagster_home
+    from headrace.pipeline.cli.beside.services import dagster_home
     from headrace.pipeline.cost.days import bounds_of, day_of
     from headrace.pipeline.cost.sizing import at_rest
     from headrace.pipeline.errors import BadSetting

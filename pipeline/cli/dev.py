@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import NoReturn
 
+    from headrace.pipeline.cli.beside.services import Group
     from headrace.pipeline.cli.holding import Hold
     from headrace.pipeline.cli.options import Subparsers
-    from headrace.pipeline.cli.services import Group
     from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.settings.model import Settings
 
@@ -39,8 +39,8 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from headrace.pipeline.cli.beside.services import HOST, dagster_home, stopped_by_signals
     from headrace.pipeline.cli.holding import Holder, home_held
-    from headrace.pipeline.cli.services import HOST, dagster_home, stopped_by_signals
     from headrace.pipeline.lake.files.private_files import umask
 
     loaded = load(args)
@@ -51,10 +51,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
-    from headrace.pipeline.cli import services
-    from headrace.pipeline.cli.console_beside import console_beside
-    from headrace.pipeline.cli.other_dagster import require_alone
-    from headrace.pipeline.cli.own_spark import spark_of_its_own, warmed
+    from headrace.pipeline.cli.beside import services
+    from headrace.pipeline.cli.beside.console_beside import console_beside
+    from headrace.pipeline.cli.beside.other_dagster import require_alone
+    from headrace.pipeline.cli.beside.own_spark import spark_of_its_own, warmed
     from headrace.pipeline.errors import BadSetting
 
     # Before the look for others: a Dagster that a killed `headrace dev` left isn't somebody else's.
@@ -82,8 +82,8 @@ def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
 
 def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int) -> "NoReturn":
     """Wait for a signal or for the death of a process, then stop Dagster."""
-    from headrace.pipeline.cli import services
-    from headrace.pipeline.cli.watching import until_a_process_dies
+    from headrace.pipeline.cli.beside import services
+    from headrace.pipeline.cli.live.watching import until_a_process_dies
     from headrace.resources.daemons import forget_beats
 
     is_up = False
@@ -111,7 +111,7 @@ def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int)
 
 def _stop_former(hold: "Hold", home: Path) -> None:
     """Stop the Dagster of a `headrace dev` that SIGKILL ended: its sensors would tick beside those of the new one."""
-    from headrace.pipeline.cli.services import stop_orphans
+    from headrace.pipeline.cli.beside.services import stop_orphans
     from headrace.resources.daemons import forget_beats
 
     former = hold.former

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         tries_spark=args.spark,
     )
     if args.spark:
-        from headrace.pipeline.cli.services import join_spark
+        from headrace.pipeline.cli.beside.services import join_spark
 
         join_spark(case.file)
     diagnoses = []

@@ -58,21 +58,21 @@ def address(text: str) -> tuple[str, int]:
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.app.wiring import wire
     from headrace.pipeline.health.examining import Examining
-    from headrace.pipeline.health.server import as_json
+    from headrace.pipeline.health.server import health_document
 
     examining = Examining(wiring=wire(load(args).settings), most=args.max_lag)
     if args.serve is not None:
         return _serve(args, examining)
     verdict = examining.look(patient=True)
     if args.json:
-        print_json(as_json(verdict))
+        print_json(health_document(verdict))
     else:
         tell(str(verdict))
     return int(verdict.health)
 
 
 def _serve(args: argparse.Namespace, examining: "Examining") -> int:
-    from headrace.pipeline.cli.services import stopped_by_signals
+    from headrace.pipeline.cli.beside.services import stopped_by_signals
     from headrace.pipeline.errors import BadSetting
     from headrace.pipeline.health.server import HealthServer, LastLook
 

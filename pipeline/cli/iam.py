@@ -40,12 +40,12 @@ def add(subparsers: "Subparsers") -> None:
 
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.iam.places import ApplicationArns, account_of
-    from headrace.pipeline.iam.policy import policy_of
+    from headrace.pipeline.iam.policy import role_policy
     from headrace.pipeline.iam.roles import Role
 
     settings = load(args).settings
     account = account_of(settings, number=args.account, region=args.region)
-    policy = policy_of(map(Role, args.role), ApplicationArns(settings, account))
+    policy = role_policy(map(Role, args.role), ApplicationArns(settings, account))
     tell(*json.dumps(policy, indent=2).splitlines())
     return 0
 

@@ -60,7 +60,7 @@ def add(subparsers: "Subparsers") -> None:
 
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.app.wiring import wire
-    from headrace.pipeline.cli.services import join_spark
+    from headrace.pipeline.cli.beside.services import join_spark
     from headrace.pipeline.settings.targets import targets_of
 
     if args.infer and args.limit is not None:

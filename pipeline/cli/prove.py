@@ -57,7 +57,7 @@ def _require_alone(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.app.wiring import wire
-    from headrace.pipeline.cli.services import join_spark
+    from headrace.pipeline.cli.beside.services import join_spark
     from headrace.pipeline.cli.views.proof_json import proof_document
 
     window = window_of(args)

@@ -56,7 +56,7 @@ def add(subparsers: "Subparsers") -> None:
 
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.app.wiring import wire
-    from headrace.pipeline.cli.services import join_spark
+    from headrace.pipeline.cli.beside.services import join_spark
     from headrace.pipeline.typed.quarantine.redrive_plan import Selection
 
     arrived = window_of(args, nothing="nothing was parsed")

@@ -71,7 +71,7 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.app.wiring import wire
-    from headrace.pipeline.cli.services import join_spark
+    from headrace.pipeline.cli.beside.services import join_spark
     from headrace.pipeline.proof.other_side import OtherColumns, PayloadForm
 
     window = window_of(args)

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from headrace.pipeline.aws.reading.kinesis import KinesisSource
-from headrace.pipeline.cli.own_spark import WARM
-from headrace.pipeline.cli.services import (
+from headrace.pipeline.cli.beside.own_spark import WARM
+from headrace.pipeline.cli.beside.services import (
     HOST,
     Group,
     dagster_command,
@@ -18,7 +18,7 @@ from headrace.pipeline.cli.services import (
     prepare_dagster_home,
     wait_for_ui,
 )
-from headrace.pipeline.cli.watching import Watch, require_alive
+from headrace.pipeline.cli.live.watching import Watch, require_alive
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.demo.evidence import replayed_shard
 from headrace.pipeline.demo.home import (

@@ -69,7 +69,7 @@ def _names(settings: "Settings", args: argparse.Namespace) -> "TableNames":
 
 
 def _watch(args: argparse.Namespace) -> int:
-    from headrace.pipeline.cli.watch_status import watch
+    from headrace.pipeline.cli.live.watch_status import watch_status
     from headrace.pipeline.errors import BadSetting
     from headrace.pipeline.settings.model import AwsSettings
 
@@ -78,9 +78,11 @@ def _watch(args: argparse.Namespace) -> int:
             "--watch goes on until Ctrl-C, so --json, --csv, --strict and --max-behind can't go with it; nothing was read"
         )
     if args.table is not None:
-        return watch(args, table_names_in(args), AwsSettings(**place_arguments(args)))
+        return watch_status(args, table_names_in(args), AwsSettings(**place_arguments(args)))
     settings = load(args).settings
-    return watch(args, _names(settings, args), replace(settings.aws, **place_arguments(args)), settings)
+    return watch_status(
+        args, _names(settings, args), replace(settings.aws, **place_arguments(args)), settings
+    )
 
 
 def _forms(settings: "Settings", observation: "Observation") -> "Iterator[Finding]":

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def tell_dagster(config: Path, settings: Settings, events: Callable[[ModuleType], Iterable[Event]]) -> None:
     """Leave events, each on its asset. `events` makes them by `headrace.assets.changes`, which is imported
     only where there is a Dagster to tell: importing Dagster takes a second."""
-    from headrace.pipeline.cli.services import dagster_home
+    from headrace.pipeline.cli.beside.services import dagster_home
 
     home = dagster_home(config)
     if not os.environ.get("DAGSTER_HOME") and not (home / "dagster.yaml").is_file():

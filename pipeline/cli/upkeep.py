@@ -31,7 +31,7 @@ def add(subparsers: "Subparsers") -> None:
 
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.app.wiring import wire
-    from headrace.pipeline.cli.services import join_spark
+    from headrace.pipeline.cli.beside.services import join_spark
 
     loaded = load(args)
     join_spark(Path(loaded.name))

@@ -239,7 +239,7 @@ def _cancel(window: str, windows: "WindowWiring") -> None:
 
 
 def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> None:
-    from headrace.pipeline.cli.services import join_spark
+    from headrace.pipeline.cli.beside.services import join_spark
     from headrace.pipeline.windows.window import Word
 
     windowing = windows.windowing(person())

@@ -30,7 +30,7 @@ def details_of(report: Report, key: str, lake: Lake | None) -> dict[str, Any] | 
         "level": int(shard.level),
         "sentence": clean(shard.sentence),
         "words": STATES[shard.state].words,
-        "facts": [[name, clean(value)] for name, value in facts_of(shard, lease)],
+        "facts": [[name, clean(value)] for name, value in shard_facts(shard, lease)],
     }
     if lake is not None and lease is not None:
         try:
@@ -40,7 +40,7 @@ def details_of(report: Report, key: str, lake: Lake | None) -> dict[str, Any] | 
     return answer
 
 
-def facts_of(shard: ShardView, lease: Lease | None) -> list[Fact]:
+def shard_facts(shard: ShardView, lease: Lease | None) -> list[Fact]:
     kin = shard.kin
     facts: list[Fact] = [
         ("Read by", shard.owner or "no worker"),

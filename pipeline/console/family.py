@@ -19,7 +19,7 @@ def label_of(lease: Lease) -> str:
     return lease.stream or lease.key.removesuffix(lease.shard_id).removesuffix(":")
 
 
-def key_of(label: str, shard_id: str) -> str:
+def kin_key(label: str, shard_id: str) -> str:
     """The lease key of a shard."""
     return f"{label}:{shard_id}" if label else shard_id
 
@@ -41,18 +41,18 @@ class KnownFamily:
         # By identity: comparing thousands of shards would cost as much as the family.
         is_same = len(streams) == len(self._streams) and all(map(is_, streams, self._streams))
         if not is_same or marks != self._leases:
-            self._members = family_of(leases, streams)
+            self._members = river_of(leases, streams)
             self._streams, self._leases = streams, marks
         return self._members
 
 
-def family_of(leases: Sequence[Lease], streams: Iterable[StreamSeen]) -> tuple[Kin, ...]:
+def river_of(leases: Sequence[Lease], streams: Iterable[StreamSeen]) -> tuple[Kin, ...]:
     """All known shards, in the order of their streams, hash keys and ages: parents before their children."""
     listings = {stream.label: stream for stream in streams if stream.shards is not None}
     kin = {lease.key: _of_lease(lease, listings) for lease in leases}
     for label, stream in listings.items():
         for shard in stream.shards or ():
-            key = key_of(label, shard.shard_id)
+            key = kin_key(label, shard.shard_id)
             kin[key] = _of_shard(key, label, shard, kin.get(key))
     _add_parents_that_children_name(leases, kin)
     closed_at = _closings(kin)
@@ -97,7 +97,7 @@ def _of_shard(key: str, label: str, shard: Shard, of_lease: Kin | None) -> Kin:
     numbers = shard.numbers
     born = None if numbers is None else shard_created(numbers.first)
     closed_at = None if numbers is None or numbers.last is None else arrived(numbers.last)
-    parents = tuple(sorted(key_of(label, parent) for parent in shard.parents))
+    parents = tuple(sorted(kin_key(label, parent) for parent in shard.parents))
     return Kin(
         key=key,
         stream=label,

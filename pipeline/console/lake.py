@@ -68,7 +68,7 @@ class LakeOfApplication:
         parsed = quarantined = 0
         for entry in name.of(IcebergLineage(typed).entries(name.filter())):
             for recorded in () if isinstance(entry, Lost) else ranges_in(entry):
-                of_range = rows_changed(recorded)
+                of_range = row_changes(recorded)
                 parsed += of_range[0]
                 quarantined += of_range[1]
         return ParsedCount(target.table, parsed, quarantined)
@@ -88,7 +88,7 @@ def _range(at: datetime, recorded: Range) -> LandedRange:
     )
 
 
-def rows_changed(recorded: Range) -> tuple[int, int]:
+def row_changes(recorded: Range) -> tuple[int, int]:
     """By how many rows this range changed the typed table and its quarantine table."""
     if recorded.kind not in _COUNTED or not recorded.account:
         return 0, 0

@@ -11,7 +11,7 @@ from headrace.pipeline.console.forecast import risk_of
 from headrace.pipeline.console.lag import position_time, shown_lag
 from headrace.pipeline.console.people import leader_of, workers_of
 from headrace.pipeline.console.problems import problems_of
-from headrace.pipeline.console.states import Marks, judged, without_lease
+from headrace.pipeline.console.states import Marks, state_of, without_lease
 from headrace.pipeline.console.stillness import Growth, RowStillness
 from headrace.pipeline.console.values import (
     Behind,
@@ -107,7 +107,7 @@ def _shard(
     seen: PictureFacts,
     retention: timedelta | None,
 ) -> ShardView:
-    state = judged(kin, lease, leases, marks)
+    state = state_of(kin, lease, leases, marks)
     lag = shown_lag(lease, seen.behind.get(lease.key), seen.now)
     # The records of a shard that Kinesis no longer lists are gone: its state says so.
     risk = (

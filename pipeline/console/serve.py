@@ -45,7 +45,7 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(app: Starlette, listener: socket.socket) -> None:
+def serve_console(app: Starlette, listener: socket.socket) -> None:
     """Serve until KeyboardInterrupt."""
     # Open pages keep connections, which must not hold up the end.
     with suppress(KeyboardInterrupt), listener:

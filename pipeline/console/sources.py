@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.pipeline.aws.clients.clients import place_of_client
 from headrace.pipeline.aws.reading.kinesis import KinesisSource
-from headrace.pipeline.console.family import key_of, label_of
+from headrace.pipeline.console.family import kin_key, label_of
 from headrace.pipeline.console.metered import DynamoDbMeter, RequestMeter
 from headrace.pipeline.console.pace import LookCost
 from headrace.pipeline.console.values import StreamSeen
@@ -106,7 +106,7 @@ class KinesisStreams:
             label,
             facts.stream.name,
             shards=shards,
-            asked_about=keys | {key_of(label, shard.shard_id) for shard in shards},
+            asked_about=keys | {kin_key(label, shard.shard_id) for shard in shards},
             retention=facts.retention,
             created=facts.stream.created,
             arn=facts.stream.arn,

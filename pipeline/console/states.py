@@ -113,7 +113,7 @@ def without_lease(kin: Kin, leases: Mapping[str, Lease]) -> Judged:
     return Judged("no-lease", Severity.WARN, STATES["no-lease"].words)
 
 
-def judged(kin: Kin, lease: Lease, leases: Mapping[str, Lease], marks: Marks) -> Judged:
+def state_of(kin: Kin, lease: Lease, leases: Mapping[str, Lease], marks: Marks) -> Judged:
     if lease.has_ended:
         return Judged("ended", Severity.GOOD, STATES["ended"].words)
     if kin.is_listed is False:

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from headrace.pipeline.cost.prices import Prices
 from headrace.pipeline.cost.sizing import Units
-from headrace.pipeline.cost.spent import Spent, costs_of, together
+from headrace.pipeline.cost.spent import Spent, costs_of, spent_together
 
 _DAY = timedelta(days=1)
 
@@ -35,4 +35,4 @@ def day_of(day: date, spent: Iterable[Spent], ticks: Units, *, now: datetime) ->
     begin, end = bounds_of(day)
     seconds = max(timedelta(0), min(end, now) - begin).total_seconds()
     asked = Spent(read_units=ticks.reads * seconds, write_units=ticks.writes * seconds, runs=0)
-    return Day(day, together(spent), asked)
+    return Day(day, spent_together(spent), asked)

@@ -38,7 +38,7 @@ class Spent:
         return cls(**{name: told[name] for name in cls.__slots__ if name in told})
 
 
-def together(every: Iterable[Spent]) -> Spent:
+def spent_together(every: Iterable[Spent]) -> Spent:
     spent = list(every)
     calls: Counter[str] = Counter()
     for one in spent:

@@ -125,10 +125,10 @@ def neighbours(live: LiveCase) -> Iterator[Diagnosis]:
         )
         return
     commits = table.landings(live.ports.clock.now() - LOOKED_BACK)
-    yield judged(commits, live.settings)
+    yield commit_findings(commits, live.settings)
 
 
-def judged(commits: Iterable[LandedBy], settings: Settings) -> Diagnosis:
+def commit_findings(commits: Iterable[LandedBy], settings: Settings) -> Diagnosis:
     notice = notice_of(others_at_work(commits, application_name(settings)))
     if notice is not None:
         return Diagnosis(_TABLE, Health.ILL, notice)

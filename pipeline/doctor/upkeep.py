@@ -30,10 +30,10 @@ def upkeep_keeps_up(live: LiveCase) -> Iterator[Diagnosis]:
     history = table.retained()
     since = live.ports.clock.now() - settings.keep_for
     stay = max(settings.keep_snapshots, sum(seen.at >= since for seen in history.snapshots.values()))
-    yield judged(shape, stay)
+    yield upkeep_findings(shape, stay)
 
 
-def judged(shape: Shape, stay: int) -> Diagnosis:
+def upkeep_findings(shape: Shape, stay: int) -> Diagnosis:
     """`stay`: how many snapshots the settings keep."""
     if not shape.is_due(stay, late=_LATE):
         return Diagnosis(

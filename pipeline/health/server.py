@@ -83,7 +83,9 @@ class _Handler(BaseHTTPRequestHandler):
             case "/health":
                 verdict = self.server.last.verdict()
                 well = verdict.health is HealthCode.WELL
-                self._answer(HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, as_json(verdict))
+                self._answer(
+                    HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, health_document(verdict)
+                )
             case "/alive":
                 self._answer(HTTPStatus.OK, {"alive": True})
             case _:
@@ -101,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Probes come every few seconds, and say nothing that a log needs."""
 
 
-def as_json(verdict: HealthVerdict) -> dict[str, Any]:
+def health_document(verdict: HealthVerdict) -> dict[str, Any]:
     return {
         "application": verdict.application,
         "health": verdict.health.name.lower(),

@@ -10,7 +10,7 @@ from headrace.pipeline.iam.rights import Statement
 from headrace.pipeline.iam.roles import Role, statements_of
 
 
-def policy_of(roles: Iterable[Role], places: ApplicationArns) -> dict[str, Any]:
+def role_policy(roles: Iterable[Role], places: ApplicationArns) -> dict[str, Any]:
     """A process that has the duties of several roles, such as one that runs sensors and runs, needs all of them."""
     every = [each for role in dict.fromkeys(roles) for each in statements_of(role, places)]
     return {"Version": "2012-10-17", "Statement": [_document(each) for each in _together(every)]}

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from dagster import DagsterEvent, DagsterInstance, DagsterRun, DagsterRunStatus
 
-from headrace.pipeline.cli import main, services
+from headrace.pipeline.cli import main
+from headrace.pipeline.cli.beside import services
 from headrace.pipeline.cli.holding import LOCK
 from headrace.pipeline.local.endpoint import LocalAws
 from tests.ports import free_port
@@ -40,7 +41,8 @@ PARTS = ["dagster_webserver", "dagster._daemon run", "dagster api grpc"]
 alive."""
 HEADRACE = f"""
 import sys
-from headrace.pipeline.cli import main, services
+from headrace.pipeline.cli import main
+from headrace.pipeline.cli.beside import services
 services.dagster_command = lambda workspace, port: [sys.executable, "-c", {DAGSTER!r}, str(port), str(workspace), *{PARTS!r}]
 sys.exit(main(["dev", "--config", "h.yaml", "--port", sys.argv[1]]))
 """

@@ -14,7 +14,7 @@ from dagster import DagsterInstance
 from dagster._daemon.types import DaemonHeartbeat
 
 from headrace.pipeline.cli import STOPPED, main
-from headrace.pipeline.cli.other_dagster import (
+from headrace.pipeline.cli.beside.other_dagster import (
     processes_on,
     require_alone,
     require_no_beat,

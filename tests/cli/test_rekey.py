@@ -99,7 +99,7 @@ def app(
 def test_a_changed_mode_is_refused_by_each_command_before_it_writes(
     app: App, command: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("headrace.pipeline.cli.services.join_spark", lambda _: None)
+    monkeypatch.setattr("headrace.pipeline.cli.beside.services.join_spark", lambda _: None)
     app.lead()
     wire(app.settings).readers().by_worker(("shardId-000000000000",))  # w1 gets a lease
     before = app.leases.scan()

@@ -17,7 +17,7 @@ from headrace.pipeline.aws.clients.clients import dynamodb_client, kinesis_clien
 from headrace.pipeline.aws.leases.leases import DynamoLeaseStore
 from headrace.pipeline.aws.leases.tables import DynamoTables
 from headrace.pipeline.aws.reading.kinesis import KinesisSource
-from headrace.pipeline.cli.own_spark import spark_of_its_own
+from headrace.pipeline.cli.beside.own_spark import spark_of_its_own
 from headrace.pipeline.core.leases import change
 from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON
 from headrace.pipeline.core.shards.position import Positions

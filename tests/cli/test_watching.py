@@ -1,6 +1,6 @@
 """Which of Dagster's processes has died, found from the command lines of the living ones."""
 
-from headrace.pipeline.cli.watching import Watch
+from headrace.pipeline.cli.live.watching import Watch
 
 PROXY = "python -m dagster code-server start --socket /tmp/a"
 CODE_SERVER = "python -m dagster api grpc --lazy-load-user-code --socket /tmp/b"

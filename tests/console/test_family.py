@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from headrace.pipeline.console.family import KnownFamily, family_of
+from headrace.pipeline.console.family import KnownFamily, river_of
 from headrace.pipeline.console.values import Kin, StreamSeen
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON
@@ -11,7 +11,7 @@ from tests.console.scenes import NOW, Scene, a_scene, an_orphan
 
 
 def members(scene: Scene) -> dict[str, Kin]:
-    return {member.key: member for member in family_of(scene.tables.leases, (scene.stream,))}
+    return {member.key: member for member in river_of(scene.tables.leases, (scene.stream,))}
 
 
 def test_a_split_and_a_merge_give_generations_parents_and_times():
@@ -26,7 +26,7 @@ def test_a_split_and_a_merge_give_generations_parents_and_times():
 
 def test_leases_alone_make_a_family_with_times_of_their_checkpoints():
     scene = a_scene(4)
-    alone = {member.key: member for member in family_of(scene.tables.leases, ())}
+    alone = {member.key: member for member in river_of(scene.tables.leases, ())}
     listed = members(scene)
     for lease in scene.tables.leases:
         kin = alone[lease.key]
@@ -57,7 +57,7 @@ def test_rows_that_name_each_other_as_parents_end():
         Lease("c", children=frozenset({"d"})),
         Lease("d"),
     ]
-    kin = {member.key: member for member in family_of(rows, ())}
+    kin = {member.key: member for member in river_of(rows, ())}
     assert kin["d"].parents == ("c",), "a parent's row names its children"
     assert kin.keys() == {"a", "b", "c", "d"}
 
@@ -68,7 +68,7 @@ def test_streams_of_one_application_have_families_of_their_own():
         for name in ("a", "b")
     ]
     stream = StreamSeen("1:a:5", "a", shards=(), asked_about=frozenset({rows[0].key}))
-    kin = {member.key: member for member in family_of(rows, (stream,))}
+    kin = {member.key: member for member in river_of(rows, (stream,))}
     assert [kin[row.key].is_listed for row in rows] == [False, None]
 
 

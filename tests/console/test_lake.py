@@ -9,7 +9,7 @@ import pytest
 
 from headrace.pipeline.app.adapters import Adapters
 from headrace.pipeline.console.details import details_of
-from headrace.pipeline.console.lake import MOST_RANGES, LakeOfApplication, rows_changed
+from headrace.pipeline.console.lake import MOST_RANGES, LakeOfApplication, row_changes
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.ledger.accounting import Accounting
@@ -100,4 +100,4 @@ def test_a_lake_table_that_cannot_be_read_is_a_sentence_on_the_page():
 )
 def test_rows_of_a_typed_table_and_its_quarantine_table_are_counted_by_the_accounts(kind, account, changes):
     recorded = replace(a_range(a_key(0), None, 1), kind=kind, account=account.text())
-    assert rows_changed(recorded) == changes
+    assert row_changes(recorded) == changes

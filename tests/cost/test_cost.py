@@ -10,14 +10,14 @@ import dagster as dg
 import pytest
 
 from headrace.pipeline.aws.clients.clients import dynamodb_client, kinesis_client
+from headrace.pipeline.aws.clients.meter import METER
 from headrace.pipeline.cli import main
 from headrace.pipeline.cost.days import bounds_of, day_of
 from headrace.pipeline.cost.prices import SHIPPED, prices_of
 from headrace.pipeline.cost.sizing import Units
-from headrace.pipeline.cost.spent import Spent, cost_line, costs_of, together
+from headrace.pipeline.cost.spent import Spent, cost_line, costs_of, spent_together
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.meter import METER
 from headrace.pipeline.settings.model import AwsSettings
 from headrace.resources.spent_events import KEY, spent_in
 from tests.stand_in import a_table
@@ -88,7 +88,7 @@ def test_a_users_own_prices_count_and_a_mistake_in_them_is_named(tmp_path: Path)
 def test_runs_are_summed_and_the_ticks_of_today_count_up_to_now():
     noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
     day = day_of(noon.date(), [RUN, RUN], Units(reads=2.0, writes=1.0), now=noon)
-    assert day.runs == together([RUN, RUN])
+    assert day.runs == spent_together([RUN, RUN])
     assert (day.runs.runs, day.runs.calls, day.runs.bytes) == (2, {"dynamodb:UpdateItem": 6}, 2 * 10**9)
     assert day.ticks.write_units == 12 * 3600
     assert (

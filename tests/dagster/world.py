@@ -19,7 +19,7 @@ from headrace.pipeline.duties.waves.report import OnStep
 from headrace.pipeline.ports.base import Timer
 from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.settings.model import Settings, TimeSettings
-from headrace.sensors.results import state_in
+from headrace.sensors.results import state_of_cursor
 from tests.dagster.partition_status import partition_statuses
 from tests.duties.world import World
 from tests.memory.clock import MemoryClock
@@ -188,7 +188,7 @@ class DagsterWorld:
     def later(self, by: timedelta) -> None:
         """Let time pass: every sensor's last look was longer ago."""
         for slot, text in self.cursors.items():
-            said = json.loads(state_in(text) or "{}")
+            said = json.loads(state_of_cursor(text) or "{}")
             for name in ("look", "probe", "sync", "assign"):
                 if name in said:
                     said[name] -= by.total_seconds()

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from headrace.pipeline.cli import main, own_spark, services
+from headrace.pipeline.cli import main
+from headrace.pipeline.cli.beside import own_spark, services
 from headrace.pipeline.cli.holding import LOCK
 from headrace.pipeline.lake.spark.server import key as server_key
 from headrace.pipeline.lake.spark.server.users import users_of

@@ -15,7 +15,7 @@ from headrace.pipeline.cli import COMMANDS, _parser
 from headrace.pipeline.cost.sizing import at_rest, flowing
 from headrace.pipeline.errors import Throttled
 from headrace.pipeline.iam.places import ApplicationArns, account_of
-from headrace.pipeline.iam.policy import policy_of
+from headrace.pipeline.iam.policy import role_policy
 from headrace.pipeline.iam.roles import Role
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.choices import Create
@@ -80,7 +80,7 @@ def index_of(made: dict[str, Any]) -> dict[str, str]:
 def test_the_policies_are_those_of_the_command(role: Role):
     settings = read_settings(str(DEPLOY / "headrace.yaml"), {}).settings
     places = ApplicationArns(settings, account_of(settings, number="123456789012"))
-    assert json.loads((TERRAFORM / "policies" / f"{role}.json").read_text()) == policy_of([role], places)
+    assert json.loads((TERRAFORM / "policies" / f"{role}.json").read_text()) == role_policy([role], places)
 
 
 def test_terraform_knows_the_five_roles_and_takes_their_policies_from_the_files():

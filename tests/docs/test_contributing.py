@@ -14,7 +14,7 @@ MAP = TEXT.partition("\n## The map\n")[2].partition("\n## ")[0]
 WORKFLOW: dict[str, Any] = yaml.safe_load(
     (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
 )
-_UNSHOWN = {"pipeline/clock", "pipeline/meter"}
+_UNSHOWN = {"pipeline/clock"}
 """These modules are too small for the map."""
 STEPS: list[dict[str, Any]] = [step for job in WORKFLOW["jobs"].values() for step in job["steps"]]
 

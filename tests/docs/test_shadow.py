@@ -26,7 +26,7 @@ def test_the_example_finds_what_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("headrace.pipeline.cli.services.join_spark", lambda _: None)
+    monkeypatch.setattr("headrace.pipeline.cli.beside.services.join_spark", lambda _: None)
     monkeypatch.setattr("headrace.pipeline.app.lake_adapters.LakeAdapters.tasks", LocalTasks(SystemClock()))
     monkeypatch.setattr("headrace.pipeline.proof.compare_spark.on_spark", lambda _: shuffled)
     make_table(tmp_path)

@@ -13,8 +13,8 @@ from headrace.pipeline.core.landing.expiry_plan import Shape
 from headrace.pipeline.doctor.case import Case, LiveCase
 from headrace.pipeline.doctor.checks import live_diagnoses_of
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
-from headrace.pipeline.doctor.invariants import judged as judged_commits
-from headrace.pipeline.doctor.upkeep import judged
+from headrace.pipeline.doctor.invariants import commit_findings
+from headrace.pipeline.doctor.upkeep import upkeep_findings
 from headrace.pipeline.iam.roles import Role
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.settings.model import Settings
@@ -144,7 +144,7 @@ def test_an_endpoint_that_answers_nobody_ends_the_checks_with_one_sentence(
     ("snapshots", "health"), [(100, Health.WELL), (350, Health.NOTE), (1200, Health.ILL)]
 )
 def test_an_upkeep_that_is_behind_is_told(snapshots: int, health: Health):
-    assert judged(Shape(snapshots=snapshots), stay=100).health is health
+    assert upkeep_findings(Shape(snapshots=snapshots), stay=100).health is health
 
 
 def test_a_second_application_on_the_lake_table_is_told():
@@ -153,6 +153,6 @@ def test_a_second_application_on_the_lake_table_is_told():
     commits = [
         LandedBy(noon + timedelta(minutes=n), name, arn) for n, name in enumerate(["shop", "other"] * 2)
     ]
-    found_one = judged_commits(commits, Settings(application="shop"))
+    found_one = commit_findings(commits, Settings(application="shop"))
     assert (found_one.health, "other (orders; last at" in found_one.sentence) == (Health.ILL, True)
-    assert judged_commits(commits[:1], Settings(application="shop")).health is Health.WELL
+    assert commit_findings(commits[:1], Settings(application="shop")).health is Health.WELL

@@ -15,7 +15,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from headrace.pipeline.cli import services
+from headrace.pipeline.cli.beside import services
 from headrace.pipeline.cli.holding import LOCK
 from headrace.pipeline.lake.spark.server.facts import servers_of_user
 from headrace.pipeline.lake.spark.session import DISCOVERY

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.pipeline.iam.places import ApplicationArns, account_of
-from headrace.pipeline.iam.policy import policy_of
+from headrace.pipeline.iam.policy import role_policy
 from headrace.pipeline.iam.roles import Role
 from headrace.pipeline.settings.file import read_settings
 
@@ -84,4 +84,4 @@ LANDING = (Role.LEADER, Role.WORKER, Role.SPARK)
 def test_the_policies_are_those_of_the_command(policy: str, settings: str, roles: tuple[Role, ...]):
     found = read_settings(str(FOLDER / f"{settings}.yaml"), {}).settings
     arns = ApplicationArns(found, account_of(found, number="123456789012"))
-    assert json.loads((FOLDER / f"{policy}.json").read_text(encoding="utf-8")) == policy_of(roles, arns)
+    assert json.loads((FOLDER / f"{policy}.json").read_text(encoding="utf-8")) == role_policy(roles, arns)

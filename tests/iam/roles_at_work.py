@@ -20,7 +20,7 @@ from headrace.pipeline.app.wiring import NoDagster, Wiring
 from headrace.pipeline.cli import main
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.iam.places import ApplicationArns, account_of
-from headrace.pipeline.iam.policy import policy_of
+from headrace.pipeline.iam.policy import role_policy
 from headrace.pipeline.iam.roles import Role
 from headrace.pipeline.local.actions import ACCOUNT
 from headrace.pipeline.local.endpoint import LocalAws
@@ -81,7 +81,7 @@ class RolesAtWork:
         return Wiring(self.settings, ports, metering=metering)
 
     def policy(self, role: Role) -> dict[str, Any]:
-        return policy_of([role], ApplicationArns(self.settings, account_of(self.settings, number=ACCOUNT)))
+        return role_policy([role], ApplicationArns(self.settings, account_of(self.settings, number=ACCOUNT)))
 
     @contextmanager
     def as_role(self, role: Role) -> Iterator[Wiring]:

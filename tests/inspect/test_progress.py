@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.pipeline.cli.screen import Screen
-from headrace.pipeline.cli.watch_status import show
+from headrace.pipeline.cli.live.screen import Screen
+from headrace.pipeline.cli.live.watch_status import show_frame
 from headrace.pipeline.core.leases.failure import Failure
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
@@ -156,7 +156,7 @@ def two_looks() -> Iterator[Observation]:
 
 def test_a_terminal_gets_a_second_screen_that_is_overwritten_and_taken_away_at_the_end():
     out = Terminal()
-    show(two_looks(), Screen(out, lambda: (100, 30)), {})
+    show_frame(two_looks(), Screen(out, lambda: (100, 30)), {})
     text = out.getvalue()
     assert text.startswith("\x1b[?1049h")
     assert text.endswith("\x1b[?1049l")
@@ -171,13 +171,13 @@ def test_a_terminal_is_restored_after_ctrl_c_and_after_an_error():
 
     out = Terminal()
     with pytest.raises(KeyboardInterrupt):
-        show(interrupted(), Screen(out, lambda: (100, 30)), {})
+        show_frame(interrupted(), Screen(out, lambda: (100, 30)), {})
     assert out.getvalue().endswith("\x1b[?1049l")
 
 
 def test_a_pipe_gets_plain_frames_one_after_the_other():
     out = io.StringIO()
-    show(two_looks(), Screen(out), {})
+    show_frame(two_looks(), Screen(out), {})
     assert "\x1b" not in out.getvalue()
     assert out.getvalue().count("1 open lease") == 2
 

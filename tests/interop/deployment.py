@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.pipeline.cli import services
+from headrace.pipeline.cli.beside import services
 from headrace.pipeline.cli.holding import LOCK
 from headrace.pipeline.lake.spark.server.facts import servers_of_user
 from headrace.pipeline.lake.spark.server.process import end

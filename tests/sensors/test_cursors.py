@@ -9,7 +9,7 @@ from headrace.pipeline.core.leases.sighting import Sighting
 from headrace.pipeline.duties.fleet.cursor import read_worker, write_worker
 from headrace.pipeline.duties.fleet.worker_report import WorkerMemory
 from headrace.pipeline.duties.policy.leader_watch import LeaderWatchMemory
-from headrace.sensors.results import state_in, with_sentence
+from headrace.sensors.results import state_of_cursor, with_sentence
 from tests.dagster.fixtures import MakeWorld
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -39,7 +39,7 @@ def test_a_cursor_begins_with_the_ticks_sentence_because_dagsters_page_of_a_sens
     assert bar
     # A tick that asks for a run has no skip reason.
     assert said in str(result.skip_reason) or said.startswith("2 shards due")
-    assert state_in(result.cursor) == state
+    assert state_of_cursor(result.cursor) == state
     assert json.loads(state)
 
 
@@ -47,5 +47,5 @@ def test_a_long_sentence_is_cut_in_the_cursor_and_a_lost_state_stays_lost():
     cursor = with_sentence('{"look":1}', f"leader: {'word ' * 100}| and\nmore")
     assert cursor is not None
     assert len(cursor) < 220
-    assert state_in(cursor) == '{"look":1}'
+    assert state_of_cursor(cursor) == '{"look":1}'
     assert with_sentence(None, "leader: nothing to do") is None

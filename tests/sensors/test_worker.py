@@ -10,7 +10,7 @@ import pytest
 from headrace.pipeline.core.leases.change import Applied, claim
 from headrace.pipeline.errors import TablesMissing, Throttled
 from headrace.resources.runs import WORKER_TAG, worker_tag
-from headrace.sensors.results import state_in
+from headrace.sensors.results import state_of_cursor
 from tests.dagster.fixtures import MakeInstance, MakeWorld
 from tests.dagster.world import DagsterWorld, key
 
@@ -118,7 +118,7 @@ def test_a_passing_error_is_reported_in_a_sentence_and_the_cursor_is_kept(
     make_world: MakeWorld, error: Exception, monkeypatch: pytest.MonkeyPatch
 ):
     world = a_settled_world(make_world)
-    before = {slot: state_in(cursor) for slot, cursor in world.cursors.items()}
+    before = {slot: state_of_cursor(cursor) for slot, cursor in world.cursors.items()}
 
     def fails(_worker: str) -> None:
         raise error
@@ -126,7 +126,7 @@ def test_a_passing_error_is_reported_in_a_sentence_and_the_cursor_is_kept(
     monkeypatch.setattr(world.world.rows, "get", fails)
 
     assert _why_skipped(world) == f"worker w1: {error}"
-    assert {slot: state_in(cursor) for slot, cursor in world.cursors.items()} == before
+    assert {slot: state_of_cursor(cursor) for slot, cursor in world.cursors.items()} == before
 
 
 def test_a_second_dagster_with_the_same_worker_id_is_refused_with_a_sentence_while_the_first_one_beats(

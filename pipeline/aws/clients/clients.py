@@ -16,9 +16,9 @@ from botocore.loaders import Loader, create_loader
 from botocore.session import Session
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
+from headrace.pipeline.aws.clients.meter import METER
 from headrace.pipeline.aws.clients.plain_answers import with_plain_answers
 from headrace.pipeline.errors import BadSetting, HeadraceError, Terminal, Throttled, Unreachable
-from headrace.pipeline.meter import METER
 from headrace.pipeline.settings.model import AwsSettings
 
 if TYPE_CHECKING:

@@ -44,7 +44,6 @@ _EXECUTORS_NEED = (
     "pipeline/kcl",
     "pipeline/lake",
     "pipeline/lineage",
-    "pipeline/meter.py",
     "pipeline/ports",
     "pipeline/proof",
     "pipeline/settings",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.pipeline.cli.services import environment
+from headrace.pipeline.cli.beside.services import environment
 from headrace.pipeline.lake.spark.server.key import ServerKey, key_of, read, write
 
 ENVIRONMENT = {

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from headrace.pipeline.cli.services import Group, commands_of
+from headrace.pipeline.cli.beside.services import Group, commands_of
 from headrace.pipeline.errors import ProcessDied
 
 # Seconds; a look is one `ps` of 10 ms. `dagster dev` takes longer than that to end after a death.

@@ -35,8 +35,8 @@ def console_beside(settings: Settings, *, dagster: str, say: Callable[[str], Non
 
 def _listening() -> socket.socket:
     """On the console's usual port, else on any free one: another console may run."""
+    from headrace.pipeline.cli.beside.services import HOST
     from headrace.pipeline.cli.console import PORT
-    from headrace.pipeline.cli.services import HOST
     from headrace.pipeline.console.serve import bound
     from headrace.pipeline.errors import BadSetting
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.pipeline.cli.services import Group, undisturbed
+from headrace.pipeline.cli.beside.services import Group, undisturbed
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake.spark.server.joining import stop_unused
 from headrace.pipeline.lake.spark.server.process import ADDRESS
 from headrace.pipeline.lake.spark.server.users import use
 from headrace.pipeline.lake.spark.session import DISCOVERY, own_folder
 
-WARM = [sys.executable, "-m", "headrace.pipeline.cli.warm"]
+WARM = [sys.executable, "-m", "headrace.pipeline.cli.beside.warm"]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`python -m headrace.pipeline.cli.warm`: start the local Spark server that the workers' runs will join.
+"""`python -m headrace.pipeline.cli.beside.warm`: start the local Spark server that the workers' runs will join.
 
 It reads the settings that HEADRACE_CONFIG names, as Dagster's code server does. Where no worker uses a local Spark, it
 does nothing.

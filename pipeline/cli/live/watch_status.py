@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.screen import Screen
+from headrace.pipeline.cli.live.screen import Screen
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +19,7 @@ _EVERY = timedelta(seconds=5)
 _DONE = 0
 
 
-def watch(
+def watch_status(
     args: argparse.Namespace, names: TableNames, aws: AwsSettings, settings: Settings | None = None
 ) -> int:
     """Until Ctrl-C. `settings`: of the application, whose streams tell how long they keep records."""
@@ -35,14 +35,16 @@ def watch(
         clock=SystemClock(),
     )
     try:
-        show(looks, Screen(), _retention(settings))
+        show_frame(looks, Screen(), _retention(settings))
     except KeyboardInterrupt:
         # The only way to end it, and so no failure.
         return _DONE
     return _DONE
 
 
-def show(looks: Iterator[Observation], screen: Screen, retention: Mapping[str | None, timedelta]) -> None:
+def show_frame(
+    looks: Iterator[Observation], screen: Screen, retention: Mapping[str | None, timedelta]
+) -> None:
     from headrace.pipeline.inspect.frame import frame_of
     from headrace.pipeline.inspect.progress import lags_of, progress_of
 

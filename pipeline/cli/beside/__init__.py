@@ -1,0 +1,1 @@
+"""The processes that commands start, join or notice: Dagster, Spark, the console."""

@@ -1,0 +1,1 @@
+"""A view that draws itself again and again: `headrace status --watch`."""
