@@ -189,7 +189,6 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "dagster.checks.quarantined": _RELOAD,
     "dagster.checks.proof": _RELOAD,
     "dagster.checks.blocking.N": _RELOAD,
-    "prices": _RUN,
     "private_files": SettingChange(Takes.LATER, "Folders and files that are there keep their rights."),
     "aws.region": SettingChange(
         Takes.REFUSED, "If the lake table has a stream of the same name in another region."
@@ -207,6 +206,7 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "wave.seconds": SettingChange(Takes.BOTH, "Runs and sensors tell by it when a run hangs."),
     "wave.every": _RUN,
     "wave.shard_share": _RUN,
+    "prices": _RUN,
     "times.worker_tick": _BOTH,
     "times.leader_tick": _RELOAD,
     "times.lease_duration": SettingChange(

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+import dagster as dg
+
 from headrace.assets.progress import Progress
 from headrace.pipeline.core.ledger.batch import Staged
 from headrace.pipeline.core.shards.position import Position
@@ -89,6 +91,14 @@ def test_a_wave_in_which_a_shard_fails_is_told_also_without_a_record():
     assert line == f"wave: 0 records of 0 shards landed, 1 shard failed ({key(0)}: access denied)"
 
 
+def tables_of(result: dg.ExecuteInProcessResult) -> list[dg.AssetObservation]:
+    """The observations that tell of the run's shards. Another one tells what the run has used."""
+    observations = (
+        event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()
+    )
+    return [observation for observation in observations if "shards of the run" in observation.metadata]
+
+
 def test_a_run_leaves_a_table_of_its_shards(make_world: MakeWorld):
     world = make_world()
     world.settle()
@@ -96,8 +106,8 @@ def test_a_run_leaves_a_table_of_its_shards(make_world: MakeWorld):
     world.world.produce(1, 10)
     result = world.read()
     assert result.success
-    (observed,) = result.get_asset_observation_events()
-    metadata = observed.asset_observation_data.asset_observation.metadata
+    (observed,) = tables_of(result)
+    metadata = observed.metadata
     assert observed.partition is None
     assert metadata["run: records"].value == 40
     table = [record.data for record in metadata["shards of the run"].value.records]  # type: ignore[union-attr]
@@ -110,4 +120,4 @@ def test_a_run_leaves_a_table_of_its_shards(make_world: MakeWorld):
 def test_a_run_without_a_record_leaves_none(make_world: MakeWorld):
     world = make_world()
     world.settle()
-    assert not world.read().get_asset_observation_events()
+    assert not tables_of(world.read())

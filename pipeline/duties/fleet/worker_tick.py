@@ -120,22 +120,28 @@ class WorkerDuty:
             return replace(report, sentence=f"worker {self.worker_id}: run {alive[0]} is at work{suffix}")
         self._forget_dead_runs(row, mine, living, runs)
         stirs = bool(beats or memory.claims)
-        return self._look_for_work(report, mine, runs, now, at_rest, stirs=stirs, suffix=suffix)
+        return self._look_for_work(
+            report, mine, living, runs.latest, now, at_rest, stirs=stirs, suffix=suffix
+        )
 
     def _look_for_work(
         self,
         report: WorkerReport,
         mine: tuple[Lease, ...],
-        runs: OwnRuns,
+        living: frozenset[str],
+        latest_run: str | None,
         now: datetime,
         at_rest: KnownRows,
         *,
         stirs: bool,
         suffix: str,
     ) -> WorkerReport:
-        """What no run of this worker is reading and has something to read. `stirs`: whether something happens to the
-        rows, so that the next tick has to read them anew."""
-        memory, living = report.memory, runs.living_claims(report.memory.claims)
+        """What no run of this worker is reading and has something to read.
+
+        `living`: the claims of runs that live, as the tick has judged them once. `stirs`: whether something happens to
+        the rows, so that the next tick has to read them anew.
+        """
+        memory = report.memory
         later = held_off(memory.backoff, now)
         rows = self._due_rows
         described = describe_streams(mine, self.stream)
@@ -161,7 +167,7 @@ class WorkerDuty:
             sentence=f"{sentence}{suffix}{described.suffix}",
             due=due,
             left_alone=tuple(sorted(later)),
-            latest_run=runs.latest,
+            latest_run=latest_run,
             dead_claims=tuple(sorted({claim for lease in mine for claim in claims_on(lease)} - living)),
         )
 

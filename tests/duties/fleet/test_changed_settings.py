@@ -93,6 +93,7 @@ CHANGED: Mapping[str, Any] = {
     "parse.0.version": "2",
     "parse.0.stop_above": 0.1,
     "upkeep.retention": "30d",
+    "prices": "prices.toml",
     "dagster.group": "shop",
     "dagster.owners.0": "team:data",
     "dagster.tags": {"team": "shop"},

@@ -226,7 +226,7 @@ class TypedFleet:
         def run() -> None:
             try:
                 for told in work(job):
-                    self.world.note(process.name, told)
+                    self.world.note(process.name, str(told))
                     since.append(self.world.sim.now)
                     if self.is_over and job.settings.version != str(FINAL):
                         break  # its small waves might never catch up with the traffic, and would keep later runs from it
