@@ -49,6 +49,7 @@ class RunAtWork:
         self._since = host.now()
         """When the run began under its present claim, by its host's clock."""
         self._named = self._asked_for(keys or ())
+        self._asked_at = self.world.sim.now
         self._claims: list[str] = []
         self._reading: Reading | None = None
         self.process = self.world.a_process(f"{run_id}@{host.name}", host, worker)
@@ -122,6 +123,8 @@ class RunAtWork:
                 continue
             if world.truth.is_passed(shard, world.truth.placed()):
                 continue
+            if world.table.undone_ends.get(shard.key, -1.0) >= self._asked_at:
+                continue  # the run saw that the shard had ended, and left it alone, before a person undid the end
             reads = [
                 read for claim in self._claims for read, _ in world.losses.newest_reads(claim, shard.key)
             ]

@@ -44,6 +44,8 @@ class WatchedTable(MemoryTable):
         self.origins: dict[StreamId, datetime | None] = {}
         self.origins_since: dict[StreamId, float] = {}
         """When the origin of each stream was committed."""
+        self.undone_ends: dict[ShardKey, float] = {}
+        """When a person last set the table back to before the end of each shard."""
         self.landed = 0
         self.dropped: Counter[tuple[ShardKey, int]] = Counter()
         """The user records that a retention has removed, each with how often it was there."""
@@ -118,6 +120,8 @@ class WatchedTable(MemoryTable):
             for key, (token, read, gaps) in before.items():
                 shard = self._world.truth.shards[key]
                 undone.after.setdefault(key, (shard.token, shard.read, shard.gaps))
+                if shard.ended:
+                    self.undone_ends[key] = self._world.sim.now
                 shard.goes_back()
                 shard.token, shard.read, shard.gaps = token, read, gaps
         self._note_set(to)
