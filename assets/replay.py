@@ -1,12 +1,17 @@
 """`<application>_replay`: the job that copies a window of landed records from the lake table into a table of
 its own, or parses it again.
 
-Its config has the window's id. `headrace window create` makes windows. A run that was killed is gone on with
-by the next one, and a window that was done as a whole gives nothing more. A window that was made with
-`--replace` replaces rows of a typed table by what today's parser makes of the same records. Both only read
-the lake table. A window that was made with `--unpack` takes aggregates apart in the lake table itself. What
-the run changes in a table with an asset is an event on that asset.
+Its config has the id of a window that `headrace window create` has made, or says which records are meant: then the
+run makes the window itself. A run that was killed is gone on with by the next one, and a window that was done as a
+whole gives nothing more. A window that was made with `--replace` (`replace` in the config) replaces rows of a typed
+table by what today's parser makes of the same records. Both only read the lake table. A window that was made with
+`--unpack` takes aggregates apart in the lake table itself. What the run changes in a table with an asset is an event
+on that asset.
 """
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
 
 import dagster as dg
 
@@ -15,13 +20,51 @@ from headrace.assets.failure import RunFailed
 from headrace.assets.names import resource_key, slug
 from headrace.assets.parsed import note_waves
 from headrace.pipeline.app.wiring import Wiring
-from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.core.words.words import moment_of
+from headrace.pipeline.errors import BadSetting, HeadraceError
 from headrace.pipeline.typed.done_wave import Wave
+from headrace.pipeline.windows.asking import by_time, stream_of_target
+from headrace.pipeline.windows.make import Asked, Numbers
 from headrace.pipeline.windows.window import ReplayWindow
+from headrace.pipeline.windows.windows import Windowing
+from headrace.pipeline.windows.wiring import WindowWiring
 
 REPLAY_TAG = "headrace/replay"
 """Each run of the job has this tag, with the application as its value. By it Dagster can limit how many windows
 are copied at once."""
+
+_FIRST_RUN_TAG: Final = "dagster/root_run_id"
+"""Dagster's tag of a run that is executed again: the id of the first run."""
+
+_CONFIG: Final = {
+    "window": dg.Field(
+        str,
+        default_value="",
+        description="The id of a window, from `headrace window list`. Without it, say by the other fields which records are "
+        "meant: the run then makes a window of them.",
+    ),
+    "from": dg.Field(
+        str,
+        is_required=False,
+        description="Records that arrived at this time or later, such as 2026-01-31T08:00 (UTC).",
+    ),
+    "to": dg.Field(str, is_required=False, description="Records that arrived before this time."),
+    "shard": dg.Field(
+        str, is_required=False, description="All records of this shard, such as shardId-000000000000."
+    ),
+    "stream": dg.Field(str, is_required=False, description="Only records of this stream."),
+    "replace": dg.Field(
+        str,
+        is_required=False,
+        description="The name of a target under `parse`: its rows of these records are parsed again, and the new ones take "
+        "their place. Without it the records are copied into a table of their own.",
+    ),
+    "from_stream": dg.Field(
+        bool,
+        default_value=False,
+        description="Read from the stream what the lake table lacks, as far as Kinesis still has it.",
+    ),
+}
 
 
 def build_replay(wiring: Wiring) -> dg.JobDefinition:
@@ -31,19 +74,13 @@ def build_replay(wiring: Wiring) -> dg.JobDefinition:
         name=f"replay_{slug(settings.application)}",
         # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(settings, "spark")},
-        config_schema={
-            "window": dg.Field(
-                str,
-                default_value="",
-                description="The id of a window, from `headrace window list`. A run without it does nothing.",
-            )
-        },
+        config_schema=_CONFIG,
         description="Do what a window was made for: copy its records, replace their rows in a typed table, "
         "or take aggregates apart.",
     )
     def replay(context: dg.OpExecutionContext) -> dg.Output[None]:
         try:
-            window = wiring.windows.windowing(f"run {context.run_id}").find(_wanted(context)).window
+            window = _window(context, wiring.windows)
             table = wiring.windows.table_of(window)
         except HeadraceError as error:
             raise RunFailed(str(error), {}) from error
@@ -62,16 +99,63 @@ def build_replay(wiring: Wiring) -> dg.JobDefinition:
     return job
 
 
-def _wanted(context: dg.OpExecutionContext) -> str:
-    window = str(context.op_config["window"])
-    if not window:
-        raise RunFailed(
-            f"name a window in the config of this job (ops.{context.op.name}.config.window): "
-            "`headrace window create` makes one and prints its id, and `headrace window list` names all. "
-            "Nothing was done",
-            {},
+def _window(context: dg.OpExecutionContext, windows: WindowWiring) -> ReplayWindow:
+    """The window that the config names, or that it asks for. Raises HeadraceError."""
+    config: Mapping[str, Any] = context.op_config
+    # A run that is executed again, by a person or by Dagster, goes on with the window of the first one.
+    by = f"run {context.run.tags.get(_FIRST_RUN_TAG, context.run_id)}"
+    windowing, request = windows.windowing(by), _request_of(config)
+    if config["window"]:
+        if request:
+            raise BadSetting(
+                f"the config names a window and has {', '.join(request)} beside it. Nothing was done; choose one of both"
+            )
+        return windowing.find(str(config["window"])).window
+    if not {"from", "to", "shard"} & request.keys():
+        raise BadSetting(
+            f"the config of this job (ops.{context.op.name}.config) says neither `window` nor `from`, `to` or `shard`. Nothing was done; "
+            "`headrace window create` makes one of other kinds, and `headrace window list` names those that there are"
         )
-    return window
+    kept = next((window for window in windowing.windows.all() if window.window.by == by), None)
+    if kept is not None:
+        return kept.window
+    return _made(windowing, windows, request)
+
+
+def _made(windowing: Windowing, windows: WindowWiring, request: Mapping[str, Any]) -> ReplayWindow:
+    stream, target = request.get("stream"), request.get("replace")
+    since, until = _moment(request, "from"), _moment(request, "to")
+    if target is not None:
+        if request.get("from_stream"):
+            raise BadSetting(
+                "the config has `replace`, which goes by records of the lake table, and `from_stream`, which reads what the lake "
+                "table lacks. Nothing was done; choose one of both"
+            )
+        stream = stream_of_target(windows.settings, target, stream)
+    if "shard" in request:
+        if since or until:
+            raise BadSetting("the config has `shard` and a time. Nothing was done; choose one of both")
+        of = f" of the stream {stream}" if stream else ""
+        choice: Asked = Numbers(request["shard"], None, None)
+        how = f"shard {request['shard']}{of} from its first record to its last record"
+    else:
+        choice, how = by_time(since, until, stream)
+    return windowing.create(
+        choice, how=how, stream=stream, target=target or "", from_stream=bool(request.get("from_stream"))
+    )
+
+
+def _request_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name != "window" and value}
+
+
+def _moment(request: Mapping[str, Any], name: str) -> datetime | None:
+    if name not in request:
+        return None
+    try:
+        return moment_of(request[name])
+    except ValueError as error:
+        raise BadSetting(f"the config has a wrong `{name}`: {error}. Nothing was done") from error
 
 
 def _redo(context: dg.OpExecutionContext, wiring: Wiring, window: ReplayWindow, table: str) -> list[Wave]:

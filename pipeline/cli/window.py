@@ -138,8 +138,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _create(args: argparse.Namespace, windows: "WindowWiring", choice: "Asked", how: str) -> None:
     from headrace.pipeline.errors import BadSetting
-    from headrace.pipeline.settings.targets import targets_of
-    from headrace.pipeline.windows.replace import check_replaceable
+    from headrace.pipeline.windows.asking import stream_of_target
     from headrace.pipeline.windows.window import KeptWindow
 
     stream = args.stream
@@ -155,14 +154,7 @@ def _create(args: argparse.Namespace, windows: "WindowWiring", choice: "Asked", 
             "by a second window of the same records"
         )
     if args.replace is not None:
-        (target,) = targets_of(windows.settings, args.replace, nothing="Nothing was made")
-        check_replaceable(target)
-        if target.stream and stream not in (None, target.stream):
-            raise BadSetting(
-                f"--stream is {stream}, and the target {target.name} takes records of {target.stream} only; "
-                "nothing was made"
-            )
-        stream = stream or target.stream
+        stream = stream_of_target(windows.settings, args.replace, stream)
     window = windows.windowing(person()).create(
         choice,
         how=how,
@@ -267,10 +259,11 @@ def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> Non
 def _asked(args: argparse.Namespace) -> "tuple[Asked, str]":
     """What the options ask for, and the same for people."""
     from headrace.pipeline.errors import BadSetting
+    from headrace.pipeline.windows.asking import by_time
     from headrace.pipeline.windows.make import Numbers, OfRun, OfSnapshot
 
-    by_time = args.since is not None or args.until is not None
-    if [by_time, args.snapshot is not None, args.run is not None, args.shard is not None].count(True) != 1:
+    has_times = args.since is not None or args.until is not None
+    if [has_times, args.snapshot is not None, args.run is not None, args.shard is not None].count(True) != 1:
         raise BadSetting(
             "a window is made either by --from and --to, or by --snapshot, or by --run, or by --shard; nothing was made"
         )
@@ -293,8 +286,5 @@ def _asked(args: argparse.Namespace) -> "tuple[Asked, str]":
         first = "its first record" if args.first is None else args.first
         last = "its last record" if args.last is None else args.last
         return Numbers(args.shard, args.first, args.last), f"shard {args.shard}{of} from {first} to {last}"
-    arrivals = window_of(args, nothing="nothing was made")
-    bounds = [
-        f"{word} {when.isoformat()}" for word, when in (("from", args.since), ("to", args.until)) if when
-    ]
-    return arrivals, f"ranges{of} with records that arrived {' '.join(bounds)}"
+    window_of(args, nothing="nothing was made")
+    return by_time(args.since, args.until, args.stream)

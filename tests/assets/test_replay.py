@@ -62,8 +62,15 @@ class Deployment:
     job: dg.JobDefinition
 
     def run(self, window: str) -> dg.ExecuteInProcessResult:
-        config = {"ops": {"replay_windows_app": {"config": {"window": window}}}}
-        return self.job.execute_in_process(instance=self.instance, run_config=config, raise_on_error=False)
+        return self.ask({"window": window})
+
+    def ask(self, config: dict[str, Any], *, first_run: str | None = None) -> dg.ExecuteInProcessResult:
+        return self.job.execute_in_process(
+            instance=self.instance,
+            run_config={"ops": {"replay_windows_app": {"config": config}}},
+            tags={} if first_run is None else {"dagster/root_run_id": first_run},
+            raise_on_error=False,
+        )
 
 
 @pytest.fixture
@@ -161,3 +168,72 @@ def test_a_run_without_a_window_does_nothing_and_says_how_to_get_one(deployment:
     )
     (failed,) = [event for event in result.all_events if event.is_step_failure]
     assert "`headrace window create` makes one" in str(failed.step_failure_data.user_failure_data)
+
+
+# --- windows that the run makes itself ------------------------------------------------------------------------
+
+
+def test_a_run_makes_the_window_that_its_config_asks_for_and_copies_it(deployment: Deployment):
+    a_window(deployment)
+    result = deployment.ask({"from": "2026-01-01", "to": "2026-03-01"})
+    assert result.success
+    (window,) = [
+        kept.window
+        for kept in deployment.bed.windowing().windows.all()
+        if kept.window.by == f"run {result.run_id}"
+    ]
+    assert told(result)["window"] == window.id
+    assert window.how == (
+        "ranges with records that arrived from 2026-01-01T00:00:00+00:00 to 2026-03-01T00:00:00+00:00"
+    )
+    assert deployment.bed.copied(window) == deployment.bed.lake_rows()
+
+
+def test_a_run_copies_all_records_of_the_shard_in_its_config(deployment: Deployment):
+    a_window(deployment)
+    assert told(deployment.ask({"shard": A.shard_id}))["rows"] == 2
+
+
+def test_a_run_that_is_executed_again_goes_on_with_the_window_of_the_first_one(deployment: Deployment):
+    a_window(deployment)
+    first = deployment.ask({"shard": A.shard_id})
+    again = deployment.ask({"shard": A.shard_id}, first_run=first.run_id)
+    assert told(again)["window"] == told(first)["window"]
+    assert told(again)["rows"] == 0
+
+
+def test_a_run_replaces_the_rows_of_the_target_in_its_config(deployment: Deployment):
+    bed = deployment.bed
+    bed.parser.fixes = {good(2): good(102)}
+    a_window(deployment)
+    bed.catch_up()
+    bed.parser.fixes = {}
+    result = deployment.ask({"from": "2026-01-01", "replace": PARSE.name})
+    assert result.success
+    (made,) = result.get_asset_materialization_events()
+    assert made.asset_key == parsed_key(SETTINGS, PARSE)
+
+
+@pytest.mark.parametrize(
+    ("config", "word"),
+    [
+        ({}, "says neither"),
+        ({"stream": "orders"}, "says neither"),
+        ({"from": "yesterday"}, "isn't a time such as"),
+        ({"from": "2026-02-01", "to": "2026-01-01"}, "an end after the beginning"),
+        ({"from": "2030-01-01"}, "no range of records for this"),
+        ({"window": "4f0c2a91", "from": "2026-01-01"}, "names a window and has from"),
+        ({"shard": A.shard_id, "from": "2026-01-01"}, "`shard` and a time"),
+        ({"from": "2026-01-01", "replace": "typo"}, "no target 'typo'"),
+        ({"from": "2026-01-01", "replace": PARSE.name, "from_stream": True}, "choose one of both"),
+    ],
+)
+def test_a_wrong_config_is_a_sentence_and_nothing_is_made(
+    deployment: Deployment, config: dict[str, Any], word: str
+):
+    deployment.bed.land(A, {1: good(1)})
+    result = deployment.ask(config)
+    assert not result.success
+    failed = next(event for event in result.all_events if event.is_step_failure)
+    assert word in str(failed.step_failure_data.user_failure_data or failed.step_failure_data.error)
+    assert list(deployment.bed.windowing().windows.all()) == []
