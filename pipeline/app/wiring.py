@@ -220,8 +220,8 @@ class Wiring:
         return sensor.expiring
 
     def policy(self, leases: LeaseStore | None = None) -> Policy:
-        """Made once for each tick, run and command, on the ports of that moment. The parts of a policy keep nothing: a run asks them
-        anew at each wave."""
+        """How this application shares its leases: by itself, or beside KCL. Each tick, run and command makes a policy on the
+        ports of its moment. The parts of a policy keep nothing: a run asks them anew at each wave."""
         ports = self.ports
         return policy_of(
             self.settings,

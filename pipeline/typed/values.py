@@ -176,7 +176,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a survey has found."""
+    """Which rows Spark has found in the files of an order, and which shards each file has rows of."""
 
     pieces: tuple[Piece, ...] = ()
     """The wanted rows."""

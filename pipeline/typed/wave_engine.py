@@ -61,7 +61,7 @@ class Waves(ABC, Generic[_Plan]):
         """Called before the first wave: raises an error where no wave is possible."""
 
     def has_more(self) -> bool:
-        """Asked before each wave."""
+        """Whether there is something for another wave. The engine asks before each one."""
         return True
 
     @abstractmethod

@@ -26,7 +26,7 @@ class WindowStore(Protocol):
     """The windows of a lake table. A window that was kept never changes, and stays."""
 
     def all(self) -> tuple[KeptWindow, ...]:
-        """The oldest first."""
+        """All windows that are kept, the oldest first."""
         ...
 
     def keep(self, window: ReplayWindow) -> None: ...
