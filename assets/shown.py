@@ -74,7 +74,7 @@ def list_of(names: Iterable[str]) -> str:
 
 
 def table_name(name: str) -> dict[str, Any]:
-    """Under both names that tools look for."""
+    """Metadata with the name of a table, under both keys that tools look for."""
     return {"dagster/table_name": name, "dagster/relation_identifier": name}
 
 

@@ -50,7 +50,7 @@ class WorkerTick:
 
 @dataclass(slots=True)
 class RunMeter:
-    """What one run hands out."""
+    """What is called at the waves and steps of one run, so that they are counted."""
 
     on_wave: OnWave
     on_step: OnStep
