@@ -26,6 +26,8 @@ def judge_waiting(world: World, before: Lease, by: Process) -> None:
         or run.process.frozen_until > now - 300.0
     ):
         return
+    if run.process.worker != before.holder:
+        return  # the lease has moved since: the waiting run can't claim it any more, and beats in another worker's row
     is_declared_over = run.instance is not None and not run.is_alive_for_dagster
     beaten, steady = world.workers.beaten.get(waits or "", -1e9), world.workers.steady.get(waits or "", now)
     if now - beaten < 10.0 and now - steady > _STEADY and not is_declared_over:
