@@ -172,6 +172,15 @@ def test_files_of_shards_that_came_and_went_before_the_typed_table_was_made_are_
     assert [each.path for each in portion.files] == [A.shard_id]
 
 
+def test_files_of_forgotten_ancestors_of_a_shard_that_waits_are_looked_at_above_all_wanted_rows():
+    """The lake table has dropped B, which ended with a child C that has no record yet. C waits for B's end."""
+    found = wishes(positions(a=at(100)), positions())
+    rows_of_b = file_of(B, 101, 200)
+    assert plan_portion([rows_of_b], found, rows=1000).files == ()
+    waiting = replace(found, closed=frozenset({C}))
+    assert plan_portion([rows_of_b], waiting, rows=1000).files == (rows_of_b,)
+
+
 def test_files_of_the_other_parent_of_a_merge_are_looked_at_where_the_lake_table_has_dropped_that_parent():
     """A parent with two children was split, and with a single one it was merged."""
     found = wishes(positions(c=at(300)), positions(a=at(100, children=(C.shard_id,))))

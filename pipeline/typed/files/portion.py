@@ -111,17 +111,18 @@ def _is_needed(file: SourceFile, wishes: Wishes) -> bool:
     # texts.
     return any(
         (file.high is None or file.high > lack.floor)
-        and ((high := _highest(lack)) is None or file.low < high)
+        and ((high := _highest(lack, wishes)) is None or file.low < high)
         and (file.shards is None or _may_have(file.shards, lack))
         for lack in wishes.wanted
     )
 
 
-def _highest(lack: Wanted) -> str | None:
+def _highest(lack: Wanted, wishes: Wishes) -> str | None:
     """A sort key above all rows that are looked for because of this shard; None where there is no such key."""
-    # A shard that ended without a record has no sort key by which to tell what came before it.
+    # A shard that ended without a record has no sort key by which to tell what came before it. A shard that waits isn't looked
+    # for, and its ancestors, which the lake table may have forgotten, may have rows above those of all shards that are.
     has_record = lack.upto is not None and lack.upto.sequence is not None
-    return None if lack.is_new and not has_record else lack.high
+    return None if lack.is_new and (wishes.closed or not has_record) else lack.high
 
 
 def _may_have(shards: tuple[str, str], lack: Wanted) -> bool:
