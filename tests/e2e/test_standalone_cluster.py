@@ -1,9 +1,8 @@
-"""A standalone cluster of Spark, which the settings name by `spark.master`, does all that Headrace does on Spark.
+"""A standalone cluster of Spark, which the settings name by `spark.master`, lands and parses records.
 
 Its executors are killed in the middle of waves, and one of its workers is lost for good. Dagster's daemon starts the runs.
 """
 
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -30,7 +29,7 @@ def _headrace(app: App, *words: str) -> str:
     return log.read_text()
 
 
-def test_a_cluster_whose_executors_and_worker_die_in_mid_wave_lands_parses_and_proves_each_record_once(
+def test_a_cluster_whose_executors_and_worker_die_in_mid_wave_lands_and_parses_each_record_once(
     make_app: MakeApp, spark_cluster: Cluster
 ) -> None:
     app = make_app(
@@ -64,7 +63,3 @@ def test_a_cluster_whose_executors_and_worker_die_in_mid_wave_lands_parses_and_p
     app.check()
 
     _headrace(app, "parse")
-    report = json.loads(_headrace(app, "prove", "--json"))
-    assert report["holds"], report
-    assert report["records"] == len(app.put)
-    assert [table["table"] for table in report["tables"]] == ["lake.typed"]
