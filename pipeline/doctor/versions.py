@@ -10,7 +10,7 @@ from headrace.pipeline.doctor.case import Case
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
 
 _NAME = "versions"
-_TOLD = ("dagster", "pyspark", "pyiceberg", "pyarrow", "boto3")
+_NAMED = ("dagster", "pyspark", "pyiceberg", "pyarrow", "boto3")
 
 
 def versions_fit(_: Case) -> Iterator[Diagnosis]:
@@ -24,22 +24,26 @@ def versions_fit(_: Case) -> Iterator[Diagnosis]:
         )
         return
     yield from _compared(
-        [each for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
+        [
+            requirement
+            for requirement in needed
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        ]
     )
-    told = ", ".join(f"{name} {_installed(name) or 'missing'}" for name in _TOLD)
+    packages = ", ".join(f"{name} {_installed(name) or 'missing'}" for name in _NAMED)
     python = ".".join(map(str, sys.version_info[:3]))
-    yield Diagnosis(_NAME, Health.WELL, f"Headrace {version('headrace')}, Python {python}, {told}")
+    yield Diagnosis(_NAME, Health.WELL, f"Headrace {version('headrace')}, Python {python}, {packages}")
 
 
 def _compared(needed: list) -> Iterator[Diagnosis]:  # type: ignore[type-arg] # of packaging's Requirement
-    for each in needed:
-        installed = _installed(each.name)
-        if installed is None or not each.specifier.contains(installed, prereleases=True):
+    for requirement in needed:
+        installed = _installed(requirement.name)
+        if installed is None or not requirement.specifier.contains(installed, prereleases=True):
             has = "isn't installed" if installed is None else f"is {installed}"
             yield Diagnosis(
                 _NAME,
                 Health.ILL,
-                f"{each.name} {has}, and Headrace is made for {each.specifier or 'any version'}",
+                f"{requirement.name} {has}, and Headrace is made for {requirement.specifier or 'any version'}",
                 "Install what requirements.lock names, or `pip install --upgrade headrace`",
             )
 
