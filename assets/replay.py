@@ -23,7 +23,7 @@ from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.words.words import moment_of
 from headrace.pipeline.errors import BadSetting, HeadraceError
 from headrace.pipeline.typed.done_wave import Wave
-from headrace.pipeline.windows.asking import by_time, stream_of_target
+from headrace.pipeline.windows.asking import by_time, stream_of_target, window_between
 from headrace.pipeline.windows.make import Asked, Numbers
 from headrace.pipeline.windows.window import ReplayWindow
 from headrace.pipeline.windows.windows import Windowing
@@ -139,7 +139,8 @@ def _made(windowing: Windowing, windows: WindowWiring, request: Mapping[str, Any
         choice: Asked = Numbers(request["shard"], None, None)
         how = f"shard {request['shard']}{of} from its first record to its last record"
     else:
-        choice, how = by_time(since, until, stream)
+        choice = window_between(since, until)
+        how = by_time(choice, stream)
     return windowing.create(
         choice, how=how, stream=stream, target=target or "", from_stream=bool(request.get("from_stream"))
     )

@@ -286,5 +286,5 @@ def _asked(args: argparse.Namespace) -> "tuple[Asked, str]":
         first = "its first record" if args.first is None else args.first
         last = "its last record" if args.last is None else args.last
         return Numbers(args.shard, args.first, args.last), f"shard {args.shard}{of} from {first} to {last}"
-    window_of(args, nothing="nothing was made")
-    return by_time(args.since, args.until, args.stream)
+    arrivals = window_of(args, nothing="nothing was made")
+    return arrivals, by_time(arrivals, args.stream)

@@ -11,15 +11,22 @@ from headrace.pipeline.settings.targets import targets_of
 from headrace.pipeline.windows.replace import check_replaceable
 
 
-def by_time(since: datetime | None, until: datetime | None, stream: str | None) -> tuple[Window, str]:
-    """The ranges of these hours, and the same for people."""
+def window_between(since: datetime | None, until: datetime | None) -> Window:
+    """These hours. Raises BadSetting where no time lies between them."""
     if since is not None and until is not None and since >= until:
         raise BadSetting(
             f"the time ends at {until.isoformat()}; allowed: an end after the beginning, {since.isoformat()}. Nothing was made"
         )
+    return Window(since, until)
+
+
+def by_time(hours: Window, stream: str | None) -> str:
+    """What a window of these hours has, for people."""
     of = f" of the stream {stream}" if stream else ""
-    bounds = [f"{word} {when.isoformat()}" for word, when in (("from", since), ("to", until)) if when]
-    return Window(since, until), f"ranges{of} with records that arrived {' '.join(bounds)}"
+    bounds = [
+        f"{word} {when.isoformat()}" for word, when in (("from", hours.since), ("to", hours.until)) if when
+    ]
+    return f"ranges{of} with records that arrived {' '.join(bounds)}"
 
 
 def stream_of_target(settings: Settings, target: str, stream: str | None) -> str | None:
