@@ -36,6 +36,16 @@ _DELETION: Final = (
         among=_DELETING,
     ),
     a_bug(
+        "time-counted-twice",
+        "each look at the files counts all of the time since the first one once more",
+        (
+            "upkeep.deletion_plan",
+            "Unnamed(now, since))",
+            "Unnamed(before.looked or now, since))",
+        ),
+        among=_DELETING,
+    ),
+    a_bug(
         "expired-unrecorded",
         "snapshots expire although their ledgers aren't in the lineage table",
         (
