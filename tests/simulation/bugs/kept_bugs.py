@@ -140,4 +140,21 @@ KEPT: Final = (
         ("duties.waves.run", "            self._tell_of(self.attempt.let_go())", "            pass"),
         among=_ALONE,
     ),
+    a_bug(
+        "unreleased-and-forgotten",
+        "a run that keeps no claim forgets the rows whose release has failed, and goes on",
+        (
+            "duties.waves.kept_claims",
+            "        if self.keeps:\n            self.write_late()\n",
+            "        if self.keeps:\n            self.write_late()\n        else:\n            self.claims.held.clear()\n",
+        ),
+        among={
+            "heartbeat": "lease",
+            "mode": "own",
+            "quiet": 0.0,
+            "puts_every": 0.5,
+            "mix": {"lost": 0.03},
+            "troubles": {"compact": 5.0},
+        },
+    ),
 )
