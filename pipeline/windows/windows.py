@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.pipeline.core.ledger.arrivals import first_kept_day
 from headrace.pipeline.core.ledger.filter import RangeFilter
-from headrace.pipeline.core.ledger.ledger import LedgerEntry, Lost
 from headrace.pipeline.core.ledger.story import story_of
-from headrace.pipeline.core.shards.position import Origin
-from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.errors import Unknown, WrongShape
 from headrace.pipeline.ports.base import Clock, Ids
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.windows.make import Asked, Made, Numbers, make_window
+from headrace.pipeline.windows.make import Asked, Made, Numbers, make_window, origins_of
 from headrace.pipeline.windows.ports import WindowStore
 from headrace.pipeline.windows.read_stream import reaches_of
 from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word
@@ -63,7 +60,7 @@ class Windowing:
             request,
             takes=keys.__contains__,
             kept_from=first_kept_day(now, self.settings.upkeep.retention, None),
-            reaches=reaches_of(keys, _origins(entries), self.source()) if from_stream else None,
+            reaches=reaches_of(keys, origins_of(entries), self.source()) if from_stream else None,
         )
         _check_makeable(selection, how, target=target, unpack=unpack)
         window = ReplayWindow(
@@ -114,8 +111,3 @@ def find_window(windows: WindowStore, window: str, *, nothing: str = "") -> Kept
         if kept_window.window.id == window:
             return kept_window
     raise Unknown(f"there is no window {window!r}{nothing}; `headrace window list` names all windows")
-
-
-def _origins(entries: Iterable[LedgerEntry | Lost]) -> dict[StreamId, Origin]:
-    pages = (entry.page for entry in entries if isinstance(entry, LedgerEntry))
-    return {stream: origin for page in pages for stream, origin in page.origins}

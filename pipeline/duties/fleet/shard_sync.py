@@ -17,6 +17,7 @@ from headrace.pipeline.core.leases.change import Change
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.order.parents import Family, a_family
 from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON
+from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.core.sharing.sync_plan import ends_lost, is_of_this_life, rows_of_stream, sync_token
@@ -239,9 +240,7 @@ class ShardSync:
         before = done.before(tracked)
         token = sync_token(facts.stream, mine, done.state.positions)
         if cleanup or not before.is_unchanged(token):
-            shard_list = self._list(
-                tracked.settings, facts.stream, listing, state=done.state, every=every
-            )
+            shard_list = self._list(tracked.settings, facts.stream, listing, state=done.state, every=every)
             holes = self._check_holes(shard_list, before, state=done.state, tally=tally)
             if self._write(tracked, shard_list, tally, is_new=not mine, has_time=has_time):
                 # Some rows are still to be made by the next tick, so that a hole means nothing yet.

@@ -170,7 +170,12 @@ _ROWS: Final = (
             "        position is not None and (position.sequence is not None or position.ended)\n",
             "        position is not None and position.ended\n",
         ),
-        among={"quiet": 30 * 3600.0, "heartbeat": "worker", "retention": 86_400.0, "troubles": {"split": 60.0}},
+        among={
+            "quiet": 30 * 3600.0,
+            "heartbeat": "worker",
+            "retention": 86_400.0,
+            "troubles": {"split": 60.0},
+        },
     ),
     a_bug(
         "ends-without-a-listing",
