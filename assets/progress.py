@@ -188,12 +188,12 @@ def _family(shards: Mapping[str, _Shard]) -> list[DrawnShard]:
         nodes[key] = node(key, state, f"{state}, {records_in(shard.records, shard.rows)}", shard.last.parents)
         for child in staged.upto.children:
             children.setdefault(ShardKey(key.stream, child), set()).add(key.shard_id)
-    for child, parents in children.items():
-        nodes.setdefault(child, node(child, "waiting", "not read by this run", parents))
+    for born, parents in children.items():
+        nodes.setdefault(born, node(born, "waiting", "not read by this run", parents))
     for shard in shards.values():
         for parent in shard.last.parents:
-            before = ShardKey(shard.last.staged.key.stream, parent)
-            nodes.setdefault(before, node(before, "unread", "ended before this run"))
+            gone = ShardKey(shard.last.staged.key.stream, parent)
+            nodes.setdefault(gone, node(gone, "unread", "ended before this run"))
     return list(nodes.values())
 
 
