@@ -113,7 +113,9 @@ class Progress:
         if not any(shard.parents for shard in family):
             return {}
         return {
-            "shards and their parents": dg.MetadataValue.md(image(svg(family), "shards and their parents"))
+            "shards and their parents": dg.MarkdownMetadataValue(
+                image(svg(family), "shards and their parents")
+            )
         }
 
     def _add(self, landing: Landed, now: float) -> None:

@@ -107,7 +107,7 @@ def test_a_new_run_that_changes_the_table_has_its_checks_told_once(watched: Watc
     watched.world.world.produce(0)
     assert watched.world.read().success
     told = watched.checks(watched.tick())
-    assert len(told) == 10
+    assert len(told) == 8
     assert watched.checks(watched.tick()) == {}
 
 
