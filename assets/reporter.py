@@ -71,13 +71,11 @@ class Reporter:
     that reads one without an error materializes it, even without a new record."""
     prices: Prices | None = None
     """By which the cost of the run is told; None: nothing is told of what the run has used."""
-    usage: Callable[[], ProcessUsage] = ProcessUsage
-    """What this process has used so far."""
+    spent: Callable[[], ProcessUsage] = ProcessUsage
+    """Tells what this process has used since the run began."""
     _bytes: int = 0
     _files: int = 0
     _commits: int = 0
-    _before: ProcessUsage = field(init=False)
-    """What this process had used when the run began."""
     _claimed: set[str] = field(default_factory=set)
     """All shards that `claimed` was called with."""
     _announced: set[str] = field(default_factory=set)
@@ -94,7 +92,6 @@ class Reporter:
 
     def __post_init__(self) -> None:
         self._announced |= self.announced_by_dagster
-        self._before = self.usage()
 
     def claimed(self, keys: Iterable[str]) -> None:
         """A wave has claimed these shards: announce them beside the Spark job."""
@@ -144,7 +141,7 @@ class Reporter:
     def _tell_what_was_used(self) -> None:
         if self.prices is None:
             return
-        used = self.usage().since(self._before)
+        used = self.spent()
         spent = Spent(
             calls=used.calls,
             read_units=used.read_units,

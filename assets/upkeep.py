@@ -5,11 +5,10 @@ It has a job of its own because it deletes files, which the role of the runs tha
 
 import dagster as dg
 
-from headrace.assets.changes import by_upkeep
+from headrace.assets.changes import by_upkeep, upkeep_metadata
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import resource_key, slug, upkeep_key
+from headrace.assets.names import resource_key, slug
 from headrace.pipeline.app.wiring import Wiring
-from headrace.pipeline.upkeep.upkeep import UpkeepReport
 
 _EVERY_SIX_HOURS = "23 */6 * * *"
 
@@ -30,11 +29,9 @@ def build_upkeep(wiring: Wiring) -> tuple[dg.JobDefinition, dg.ScheduleDefinitio
             context.log.info(note)
         for event in by_upkeep(wiring.settings, report):
             context.log_event(event)
-        kind = dg.AssetObservation if report.troubles else dg.AssetMaterialization
-        context.log_event(kind(upkeep_key(wiring.settings), metadata=_metadata(report)))
         if report.troubles:
-            raise RunFailed("; ".join(map(str, report.troubles)), _metadata(report))
-        return dg.Output(None, metadata=_metadata(report))
+            raise RunFailed("; ".join(map(str, report.troubles)), upkeep_metadata(report))
+        return dg.Output(None, metadata=upkeep_metadata(report))
 
     @dg.job(name=name, description=__doc__, executor_def=dg.in_process_executor)
     def job() -> None:
@@ -48,20 +45,3 @@ def build_upkeep(wiring: Wiring) -> tuple[dg.JobDefinition, dg.ScheduleDefinitio
         default_status=status.RUNNING if wiring.settings.upkeep.enabled else status.STOPPED,
     )
     return job, schedule
-
-
-def _metadata(report: UpkeepReport) -> dict[str, dg.MetadataValue]:
-    compacted = report.compacted
-    before = compacted.before
-    number = dg.MetadataValue.int
-    return {
-        "in short": dg.MetadataValue.text("; ".join((*report.notes, str(report)))),
-        "files compacted": number(len(before)),
-        "files after": number(compacted.files),
-        "bytes compacted": number(sum(file.size for file in before)),
-        "bytes after": number(compacted.bytes),
-        "rows compacted": number(sum(file.rows for file in before)),
-        "groups left": number(len(compacted.left)),
-        "rows dropped by retention": number(sum(file.rows for file in report.dropped)),
-        "files deleted": number(len(report.deleted)),
-    }

@@ -73,6 +73,12 @@ def build_definitions(
         *follow,
         *(build_redrive(wiring, target) for target in settings.parse),
     ]
+    others = [
+        *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
+        build_watch(wiring, instance),
+        *(build_parse_sensor(wiring, instance, parse_job) for parse_job in follow),
+    ]
+    jobs = [job.name, *(other.name for other in other_jobs)]
     return dg.Definitions(
         assets=[
             records,
@@ -84,10 +90,8 @@ def build_definitions(
         jobs=[job, *other_jobs],
         schedules=[schedule],
         sensors=[
-            build_leader(wiring, instance, [job.name, *(other.name for other in other_jobs)]),
-            *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
-            build_watch(wiring, instance),
-            *(build_parse_sensor(wiring, instance, parse_job) for parse_job in follow),
+            build_leader(wiring, instance, jobs, [sensor.name for sensor in others]),
+            *others,
         ],
         resources={
             resource_key(settings, "lease_tables"): LeaseTablesResource.of(settings, shared),
