@@ -9,6 +9,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from headrace.assets.backfill import build_backfills
 from headrace.assets.checks import build_checks
 from headrace.assets.follow import build_follow
 from headrace.assets.lineage import build_lineage
@@ -78,6 +79,7 @@ def build_definitions(
             records,
             build_lineage(settings),
             *(build_parsed(wiring, target) for target in settings.parse),
+            *build_backfills(wiring),
             *outside(settings),
         ],
         asset_checks=[build_checks(wiring)],

@@ -181,6 +181,11 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
         Takes.RELOAD,
         "Hours that are complete already are materialized in the next ticks, some hundred in each.",
     ),
+    "dagster.backfill.by": SettingChange(
+        Takes.RELOAD, "Dagster forgets which partitions were materialized; no table changes."
+    ),
+    "dagster.backfill.since": _RELOAD,
+    "dagster.backfill.copies": _RELOAD,
     "dagster.freshness.warn": _RELOAD,
     "dagster.freshness.fail": _RELOAD,
     "dagster.checks.lag": _RELOAD,

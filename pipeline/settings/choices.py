@@ -55,6 +55,11 @@ class Strategy(StrEnum):
     LEASE_COUNT = "lease-count"
 
 
+class Period(StrEnum):
+    HOUR = "hour"
+    DAY = "day"
+
+
 class Create(StrEnum):
     AUTO = "auto"
     NEVER = "never"

@@ -33,6 +33,7 @@ def dagster_rules(settings: Settings) -> Iterator[Broken]:
             )
     yield from _freshness(settings)
     yield from _checks(settings)
+    yield from _backfill(settings)
 
 
 def _freshness(settings: Settings) -> Iterator[Broken]:
@@ -56,3 +57,28 @@ def _checks(settings: Settings) -> Iterator[Broken]:
     for n, name in enumerate(checks.blocking):
         if name not in CHECKS:
             yield Broken(f"dagster.checks.blocking.{n}", f"is {name!r}; allowed: {', '.join(sorted(CHECKS))}")
+
+
+def _backfill(settings: Settings) -> Iterator[Broken]:
+    backfill = settings.dagster.backfill
+    if (backfill.by is None) != (backfill.since is None):
+        yield Broken(
+            "dagster.backfill.by" if backfill.by is None else "dagster.backfill.since",
+            "is missing; allowed: dagster.backfill.by and dagster.backfill.since together, or neither of them",
+            also=("dagster.backfill.by", "dagster.backfill.since"),
+        )
+    if backfill.copies and backfill.by is None:
+        yield Broken(
+            "dagster.backfill.copies",
+            "is true, and dagster.backfill.by is missing; allowed: copies by hour or by day",
+            also=("dagster.backfill.by",),
+        )
+    tables = {name for target in settings.parse for name in (target.table, target.quarantine)}
+    for n, target in enumerate(settings.parse):
+        if backfill.by is not None and f"{target.table}_again" in tables:
+            yield Broken(
+                f"parse.{n}.table",
+                f"is {target.table!r}, whose asset for backfills would have the name of the table "
+                f"{target.table}_again; allowed with dagster.backfill.by: another name for one of both",
+                also=("dagster.backfill.by",),
+            )
