@@ -15,7 +15,7 @@ import dagster as dg
 
 from headrace.assets.changes import redone_metadata
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import again_key, copies_key, records_key, resource_key, slug
+from headrace.assets.names import again_key, copies_key, records_key, replay_pool, resource_key, slug
 from headrace.assets.redoing import first_run, redo
 from headrace.assets.shown import Layer, code_version, shown_metadata, table_name
 from headrace.pipeline.app.wiring import Wiring
@@ -86,6 +86,7 @@ def _build(
         output_required=False,
         required_resource_keys={resource_key(settings, "spark")},
         backfill_policy=dg.BackfillPolicy.single_run(),
+        pool=replay_pool(settings),
         config_schema=_CONFIG,
     )
     def backfill(context: dg.AssetExecutionContext) -> Iterator[Any]:

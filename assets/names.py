@@ -81,3 +81,8 @@ def partitions_name(settings: Settings) -> str:
     """The name of the application's dynamic partitions. `headrace.pipeline.core.shards.partition` makes their keys
     of lease keys."""
     return f"{settings.application}_shards"
+
+
+def replay_pool(settings: Settings) -> str:
+    """The concurrency pool of windows and backfills."""
+    return settings.dagster.pools.replay or f"{slug(settings.application)}_replay"

@@ -17,7 +17,7 @@ import dagster as dg
 
 from headrace.assets.changes import redone_metadata
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import resource_key, slug
+from headrace.assets.names import replay_pool, resource_key, slug
 from headrace.assets.redoing import first_run, redo
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.words.words import moment_of
@@ -71,6 +71,7 @@ def build_replay(wiring: Wiring) -> dg.JobDefinition:
         # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(settings, "spark")},
         config_schema=_CONFIG,
+        pool=replay_pool(settings),
         description="Do what a window was made for: copy its records, replace their rows in a typed table, "
         "or take aggregates apart.",
     )

@@ -147,3 +147,6 @@ CHECKS: Final = frozenset(
     }
 )
 """The names of the checks on Dagster's assets (`headrace.pipeline.checking`)."""
+
+NEVER: Final = "never"
+"""In the place of a schedule: there is none."""

@@ -71,6 +71,34 @@ class BackfillSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleSettings:
+    upkeep: str = knob(
+        "23 */6 * * *",
+        doc="When the job <application>_upkeep runs, as cron writes it, in UTC. never: Dagster has no such schedule. "
+        "`upkeep.retention` acts in this job.",
+    )
+    proof: str = knob(
+        "47 2 * * *",
+        doc="When the job <application>_prove runs, as cron writes it, in UTC. It reads what has landed since the last "
+        "proof. never: Dagster has no such schedule.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSettings:
+    records: str | None = knob(doc="The pool of runs that land records.")
+    parse: str | None = knob(
+        doc="The pool of runs that keep typed tables up with the lake table, and of redrives."
+    )
+    replay: str | None = knob(
+        doc="The pool of windows and backfills. Default: <application>_replay. With the `dagster.yaml` of this "
+        "repository one of them runs at a time, so that a backfill of many ranges leaves room for the runs that land."
+    )
+    upkeep: str | None = knob(doc="The pool of upkeep.")
+    proof: str | None = knob(doc="The pool of proofs.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DagsterSettings:
     group: str | None = knob(
         doc="How the names of the assets' groups begin (<group>_landing, <group>_typed, ...). Default: the "
@@ -94,4 +122,10 @@ class DagsterSettings:
     )
     backfill: BackfillSettings = knob(
         factory=BackfillSettings, doc="Assets by which Dagster's backfills read landed records once more."
+    )
+    schedules: ScheduleSettings = knob(factory=ScheduleSettings, doc="When upkeep and proofs run.")
+    pools: PoolSettings = knob(
+        factory=PoolSettings,
+        doc="Names of Dagster's concurrency pools, by which Dagster limits how many runs work at once. "
+        "Default: no pool, but for `replay`.",
     )

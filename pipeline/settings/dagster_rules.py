@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 
 from headrace.pipeline.settings.broken import Broken
-from headrace.pipeline.settings.choices import CHECKS
+from headrace.pipeline.settings.choices import CHECKS, NEVER
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.values import show
 
@@ -12,6 +13,10 @@ from headrace.pipeline.settings.values import show
 _GROUP = re.compile(r"[A-Za-z0-9_]+")
 _OWNER = re.compile(r"team:[A-Za-z0-9_.\- ]+|[^@\s]+@[^@\s]+\.[^@\s]+")
 _TAG_NAME = re.compile(r"(?:[A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}")
+# Five fields, each of numbers, names, lists, ranges and steps. Dagster checks the rest.
+_CRON = re.compile(r"(?:[0-9A-Za-z*/,-]+ ){4}[0-9A-Za-z*/,-]+")
+# Dagster's rule for pools.
+_POOL = re.compile(r"[A-Za-z0-9_/]+")
 _TAG_VALUE = re.compile(r"[A-Za-z0-9_.-]{0,63}")
 
 
@@ -34,6 +39,7 @@ def dagster_rules(settings: Settings) -> Iterator[Broken]:
     yield from _freshness(settings)
     yield from _checks(settings)
     yield from _backfill(settings)
+    yield from _schedules(settings)
 
 
 def _freshness(settings: Settings) -> Iterator[Broken]:
@@ -82,3 +88,17 @@ def _backfill(settings: Settings) -> Iterator[Broken]:
                 f"{target.table}_again; allowed with dagster.backfill.by: another name for one of both",
                 also=("dagster.backfill.by",),
             )
+
+
+def _schedules(settings: Settings) -> Iterator[Broken]:
+    schedules, pools = settings.dagster.schedules, settings.dagster.pools
+    for name, cron in (("upkeep", schedules.upkeep), ("proof", schedules.proof)):
+        if cron != NEVER and not _CRON.fullmatch(cron):
+            yield Broken(
+                f"dagster.schedules.{name}",
+                f"is {cron!r}; allowed: five fields as cron has them (47 2 * * *), or {NEVER}",
+            )
+    named = {field.name: getattr(pools, field.name) for field in fields(pools)}
+    for name, pool in named.items():
+        if pool is not None and not _POOL.fullmatch(pool):
+            yield Broken(f"dagster.pools.{name}", f"is {pool!r}; allowed: letters, digits, _ and /")
