@@ -85,4 +85,4 @@ def partitions_name(settings: Settings) -> str:
 
 def replay_pool(settings: Settings) -> str:
     """The concurrency pool of windows and backfills."""
-    return settings.dagster.pools.replay or f"{slug(settings.application)}_replay"
+    return settings.dagster.pools.get("replay") or f"{slug(settings.application)}_replay"

@@ -18,7 +18,7 @@ def build_prove(wiring: Wiring) -> dg.JobDefinition:
         name=f"prove_{slug(wiring.settings.application)}",
         # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(wiring.settings, "spark")},
-        pool=wiring.settings.dagster.pools.proof,
+        pool=wiring.settings.dagster.pools.get("proof"),
         config_schema={
             "all": dg.Field(
                 bool,

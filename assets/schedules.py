@@ -11,11 +11,11 @@ from headrace.pipeline.settings.model import Settings
 def build_schedules(
     settings: Settings, *, upkeep: dg.JobDefinition, proof: dg.JobDefinition
 ) -> Iterator[dg.ScheduleDefinition]:
-    crons = settings.dagster.schedules
+    schedules = settings.dagster.schedules
     running, stopped = dg.DefaultScheduleStatus.RUNNING, dg.DefaultScheduleStatus.STOPPED
     for job, cron, status in (
-        (upkeep, crons.upkeep, running if settings.upkeep.enabled else stopped),
-        (proof, crons.proof, running),
+        (upkeep, schedules.upkeep, running if settings.upkeep.enabled else stopped),
+        (proof, schedules.proof, running),
     ):
         if cron != NEVER:
             yield dg.ScheduleDefinition(

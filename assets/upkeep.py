@@ -19,7 +19,7 @@ def build_upkeep(wiring: Wiring) -> dg.JobDefinition:
         name=f"upkeep_{slug(wiring.settings.application)}",
         # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(wiring.settings, "spark")},
-        pool=wiring.settings.dagster.pools.upkeep,
+        pool=wiring.settings.dagster.pools.get("upkeep"),
         description="Drop days before the retention, compact data files, expire old snapshots, "
         "and delete the files that nothing names.",
     )

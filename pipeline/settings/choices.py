@@ -150,3 +150,6 @@ CHECKS: Final = frozenset(
 
 NEVER: Final = "never"
 """In the place of a schedule: there is none."""
+
+POOLS: Final = frozenset({"records", "parse", "replay", "upkeep", "proof"})
+"""The kinds of runs that may have a concurrency pool of Dagster."""

@@ -85,20 +85,6 @@ class ScheduleSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolSettings:
-    records: str | None = knob(doc="The pool of runs that land records.")
-    parse: str | None = knob(
-        doc="The pool of runs that keep typed tables up with the lake table, and of redrives."
-    )
-    replay: str | None = knob(
-        doc="The pool of windows and backfills. Default: <application>_replay. With the `dagster.yaml` of this "
-        "repository one of them runs at a time, so that a backfill of many ranges leaves room for the runs that land."
-    )
-    upkeep: str | None = knob(doc="The pool of upkeep.")
-    proof: str | None = knob(doc="The pool of proofs.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DagsterSettings:
     group: str | None = knob(
         doc="How the names of the assets' groups begin (<group>_landing, <group>_typed, ...). Default: the "
@@ -124,8 +110,9 @@ class DagsterSettings:
         factory=BackfillSettings, doc="Assets by which Dagster's backfills read landed records once more."
     )
     schedules: ScheduleSettings = knob(factory=ScheduleSettings, doc="When upkeep and proofs run.")
-    pools: PoolSettings = knob(
-        factory=PoolSettings,
-        doc="Names of Dagster's concurrency pools, by which Dagster limits how many runs work at once. "
-        "Default: no pool, but for `replay`.",
+    pools: Mapping[str, str] = knob(
+        factory=dict,
+        doc="Names of Dagster's concurrency pools, by which Dagster limits how many runs work at once: of records, parse "
+        "(and redrives), replay (windows and backfills), upkeep and proof. Default: no pool, but <application>_replay, "
+        "of which one run works at a time with the `dagster.yaml` of this repository.",
     )

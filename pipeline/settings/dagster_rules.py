@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 
 from headrace.pipeline.settings.broken import Broken
-from headrace.pipeline.settings.choices import CHECKS, NEVER
+from headrace.pipeline.settings.choices import CHECKS, NEVER, POOLS
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.values import show
 
@@ -91,14 +90,15 @@ def _backfill(settings: Settings) -> Iterator[Broken]:
 
 
 def _schedules(settings: Settings) -> Iterator[Broken]:
-    schedules, pools = settings.dagster.schedules, settings.dagster.pools
+    schedules = settings.dagster.schedules
     for name, cron in (("upkeep", schedules.upkeep), ("proof", schedules.proof)):
         if cron != NEVER and not _CRON.fullmatch(cron):
             yield Broken(
                 f"dagster.schedules.{name}",
                 f"is {cron!r}; allowed: five fields as cron has them (47 2 * * *), or {NEVER}",
             )
-    named = {field.name: getattr(pools, field.name) for field in fields(pools)}
-    for name, pool in named.items():
-        if pool is not None and not _POOL.fullmatch(pool):
+    for name, pool in settings.dagster.pools.items():
+        if name not in POOLS:
+            yield Broken(f"dagster.pools.{name}", f"is no kind of run; allowed: {', '.join(sorted(POOLS))}")
+        elif not _POOL.fullmatch(pool):
             yield Broken(f"dagster.pools.{name}", f"is {pool!r}; allowed: letters, digits, _ and /")
