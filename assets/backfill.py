@@ -73,7 +73,8 @@ def _build(
     @dg.asset(
         key=copies_key(settings) if target is None else again_key(settings, target),
         partitions_def=partitions,
-        # No partition of it depends on a shard: "Materialize all" takes all shards, and would else replay all hours.
+        # "Materialize all" takes all shards, and what depends on them: no partition of this asset does. By default Dagster
+        # would look for a shard with the name of the hour, and call it missing.
         deps=[
             dg.AssetDep(records_key(settings), partition_mapping=dg.SpecificPartitionsPartitionMapping([]))
         ],
