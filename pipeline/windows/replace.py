@@ -26,7 +26,7 @@ from headrace.pipeline.core.ledger.ledger import DONE_ANEW, Kind, Range
 from headrace.pipeline.core.ledger.story import Story, story_of
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
-from headrace.pipeline.errors import BadSetting, Transient, Unknown, WrongShape
+from headrace.pipeline.errors import BadSetting, Overtaken, Unknown, WrongShape
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.account import account, why_stop
@@ -92,6 +92,12 @@ class Replacing(WindowWaves[_Replacement]):
     settling: Settling
     landings: LineageTable
     """The ledgers of the lake table."""
+    patience: int = 1
+    """Waves in a row that other runs overtake, before the replacement gives up. A backfill may have several runs."""
+
+    @property
+    def tries(self) -> int:
+        return self.patience
 
     def plan(self) -> _Replacement | Wave:
         window, ports = self.window(), self.ports
@@ -274,11 +280,11 @@ class Replacing(WindowWaves[_Replacement]):
                 Kind.GENERATION, chain_of(key), before, next_link(before), account=accounting.text()
             )
 
-    def refusal(self, refused: Sequence[RangeRefused]) -> Transient:
+    def refusal(self, refused: Sequence[RangeRefused]) -> Overtaken:
         return self._too_late(refused[0].why)
 
-    def _too_late(self, why: str) -> Transient:
-        return Transient(
+    def _too_late(self, why: str) -> Overtaken:
+        return Overtaken(
             f"another commit has changed rows of {self.settings.table} or its quarantine table meanwhile: {why}. "
             "Nothing of this wave was replaced, and no row is lost or doubled; run the window again, "
             "and it goes on with what is left"

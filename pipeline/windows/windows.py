@@ -22,6 +22,10 @@ from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word
 _ID_LENGTH = 8
 
 
+class NothingLanded(Unknown):
+    """The lake table has no record of what is asked for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windowing:
     """Makes windows of the ledgers, finds them, and notes a person's words about them."""
@@ -46,7 +50,26 @@ class Windowing:
         unpack: bool = False,
         from_stream: bool = False,
     ) -> ReplayWindow:
-        """`how`: what is asked for, as a sentence without its point. `stream`: only shards of streams with this name.
+        """Make a window, and keep it. The arguments are those of `plan`."""
+        window = self.plan(
+            request, how=how, stream=stream, target=target, unpack=unpack, from_stream=from_stream
+        )
+        self.windows.keep(window)
+        return window
+
+    def plan(
+        self,
+        request: Asked,
+        *,
+        how: str,
+        stream: str | None = None,
+        target: str = "",
+        unpack: bool = False,
+        from_stream: bool = False,
+    ) -> ReplayWindow:
+        """A window that isn't kept yet. Raises NothingLanded where the lake table has no record of it.
+
+        `how`: what is asked for, as a sentence without its point. `stream`: only shards of streams with this name.
         `target`: the target whose rows are to be replaced. `unpack`: whether aggregates are to be taken apart in the
         lake table. `from_stream`: whether the window reads from the stream what the lake table lacks."""
         # A window by numbers is of one shard id, so that the ledgers of the others needn't be read.
@@ -63,7 +86,7 @@ class Windowing:
             reaches=reaches_of(keys, origins_of(entries), self.source()) if from_stream else None,
         )
         _check_makeable(selection, how, target=target, unpack=unpack)
-        window = ReplayWindow(
+        return ReplayWindow(
             id=self.ids.fresh().replace("-", "")[:_ID_LENGTH].lower(),
             application=self.settings.application,
             made=now,
@@ -75,8 +98,6 @@ class Windowing:
             target=target,
             unpack=unpack,
         )
-        self.windows.keep(window)
-        return window
 
     def find(self, window: str) -> KeptWindow:
         return find_window(self.windows, window)
@@ -89,7 +110,7 @@ class Windowing:
 
 def _check_makeable(selection: Made, how: str, *, target: str, unpack: bool) -> None:
     if not selection.ranges:
-        raise Unknown(
+        raise NothingLanded(
             f"the ledgers of the lake table have no range of records for this: {how}. No window was made; "
             "`headrace lineage` shows all ranges"
         )

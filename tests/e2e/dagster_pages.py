@@ -52,7 +52,9 @@ class DagsterPages:
         self._from_the_side("Catalog")
         self.page.get_by_role("link", name=f"{NAME} / {name}", exact=True).first.click()
         for tab in tabs:
-            self.page.get_by_role("tab", name=tab).or_(self.page.get_by_role("link", name=tab, exact=True)).first.click()
+            self.page.get_by_role("tab", name=tab).or_(
+                self.page.get_by_role("link", name=tab, exact=True)
+            ).first.click()
 
     def sensor(self, name: str) -> None:
         self._from_the_side("Automation")
@@ -141,7 +143,10 @@ def dagster_of_its_own(folder: Path) -> Iterator[str]:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="headrace-pages-") as folder, dagster_of_its_own(Path(folder)) as address:
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-pages-") as folder,
+        dagster_of_its_own(Path(folder)) as address,
+    ):
         print(address, flush=True)
         with launched() as browser:
             page = browser.new_page(viewport={"width": 1400, "height": 900}, color_scheme="light")
