@@ -60,7 +60,8 @@ class HeadraceSource(SourceWithoutApplication):
         options = range_options(self.options, streaming=True)
         self._check_schema(schema)
         self._has_planned = True
-        return TimeReader(self.application, options)
+        application = self.application
+        return TimeReader(lambda: application, options)
 
     def _kinds(self) -> Mapping[str, str]:
         return LOSS_KINDS if self.options.get("view") == View.LOSSES else RECORD_KINDS
@@ -89,12 +90,11 @@ def bound_source(application: SourceApplication) -> type[HeadraceSource]:
 
 
 class RecordReader(DataSourceReader):
-    def __init__(self, plan: Callable[[], Sequence[InputPartition]]) -> None:
-        self._plan: Callable[[], Sequence[InputPartition]] | None = plan
+    def __init__(self, plan: Callable[[], list[InputPartition]]) -> None:
+        self._plan = plan
 
     def partitions(self) -> Sequence[InputPartition]:
-        assert self._plan is not None
-        return self._plan() or [InputPartition(None)]
+        return self._plan()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return rows_of(partition)

@@ -122,7 +122,9 @@ class LakeRange:
         if not lives:
             # The table forgets the END of a shard that Kinesis has forgotten.
             story = story_of(self.lineage.entries(RangeFilter(shards=frozenset({shard}))))
-            lives = {key: end for key in story.keys if self._is_named(key, shard) and (end := _end(story, key))}
+            lives = {
+                key: end for key in story.keys if self._is_named(key, shard) and (end := _end(story, key))
+            }
         if not lives:
             raise Unknown(no_such_shard(shard, (key.shard_id for key in positions.shards)))
         if len(lives) > 1:
@@ -138,7 +140,9 @@ class LakeRange:
 
     def _of_window(self, name: str, positions: Positions) -> Iterator[ShardRows]:
         window = find_window(self.windows(), name, nothing="; nothing was read").window
-        landed = story_of(self.lineage.entries(filter_of(window))) if lacks_position(window, positions) else None
+        landed = (
+            story_of(self.lineage.entries(filter_of(window))) if lacks_position(window, positions) else None
+        )
         for why in why_not(window, positions, Positions(), landed):
             raise WrongShape(f"the window {name} can't be read: {why}. Nothing was read")
         _check_in_lake(window)
@@ -239,7 +243,9 @@ def _packed(files: Sequence[SourceFile]) -> Iterator[tuple[str, ...]]:
 
 def _losses(entry: LedgerEntry | Lost, choice: RowChoice) -> Iterator[Loss]:
     if isinstance(entry, Lost):
-        yield Loss(stream=None, stream_epoch=None, shard_id=None, kind="no-ledger", until=entry.at, why=entry.why)
+        yield Loss(
+            stream=None, stream_epoch=None, shard_id=None, kind="no-ledger", until=entry.at, why=entry.why
+        )
         return
     for recorded in entry.page.ranges:
         if _may_concern(recorded, choice):
@@ -256,7 +262,9 @@ def _may_concern(recorded: Range, choice: RowChoice) -> bool:
     if choice.ranges is not None:
         low, high = past(recorded.after), end_of(recorded.upto)
         return any(
-            rows.shard == row_shard(key) and (rows.high is None or low < rows.high) and (not high or high > rows.low)
+            rows.shard == row_shard(key)
+            and (rows.high is None or low < rows.high)
+            and (not high or high > rows.low)
             for rows in choice.ranges
         )
     first, last = recorded.first_arrival, recorded.last_arrival

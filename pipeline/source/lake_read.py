@@ -128,5 +128,7 @@ def _generations(rows: pa.Table, order: Mapping[RowShard, int]) -> Any:
                     pc.equal(rows["stream_epoch"], pa.scalar(epoch)),
                 ],
             )
-            numbers = pc.if_else(pc.fill_null(is_of, pa.scalar(value=False)), pa.scalar(generation, pa.int32()), numbers)
+            numbers = pc.if_else(
+                pc.fill_null(is_of, pa.scalar(value=False)), pa.scalar(generation, pa.int32()), numbers
+            )
     return numbers

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from headrace.pipeline.core.words.words import moment_of
 from headrace.pipeline.errors import BadSetting
@@ -87,7 +88,7 @@ def range_options(options: Mapping[str, str], *, streaming: bool = False) -> Ran
     return chosen
 
 
-def _value(name: str, text: str) -> object:
+def _value(name: str, text: str) -> Any:
     try:
         match name:
             case "source":
@@ -142,7 +143,9 @@ def _mistake(options: RangeOptions, *, streaming: bool) -> str:
         return "the option upto_sequence isn't after after_sequence, so that no record can lie between them"
     others = (since, until, options.stream, options.shard, options.after, options.upto)
     if options.window is not None and any(value is not None for value in others):
-        return "a window says by itself which records it has: leave out all options but window, view and source"
+        return (
+            "a window says by itself which records it has: leave out all options but window, view and source"
+        )
     if options.window is not None and options.place is Place.KINESIS:
         return "a window is read from the lake table: leave out the option source"
     if streaming and (options.window is not None or options.by_numbers):

@@ -77,7 +77,9 @@ def _adding_to(rows: list[pa.RecordBatch]) -> Write:
 def _in_form(rows: pa.RecordBatch, generation: int) -> Iterator[pa.RecordBatch]:
     plain = without_views(rows)
     keys: Any = sort_keys(plain["sequence_number"], plain["sub_sequence_number"])
-    return in_form(plain.append_column(SORT_KEY, keys), pa.repeat(pa.scalar(generation, pa.int32()), len(plain)))
+    return in_form(
+        plain.append_column(SORT_KEY, keys), pa.repeat(pa.scalar(generation, pa.int32()), len(plain))
+    )
 
 
 def _check(part: ShardPart, staged: Staged) -> None:
@@ -89,7 +91,9 @@ def _check(part: ShardPart, staged: Staged) -> None:
             f"records for {part.batch.retention}. Nothing was changed. Choose a later `from`, or set the option "
             "on_data_loss to continue and read the option view=losses too, which names what is missing"
         )
-    raise Transient(f"{staged.error}. The data frame would lack the rest of this shard, so that the query failed")
+    raise Transient(
+        f"{staged.error}. The data frame would lack the rest of this shard, so that the query failed"
+    )
 
 
 def _check_reached(part: ShardPart, pages: _PagesInTime) -> None:

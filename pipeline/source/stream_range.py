@@ -153,7 +153,13 @@ def _parents(shards: dict[str, Shard]) -> dict[str, frozenset[str]]:
 
 
 def _loss(
-    facts: StreamFacts, shard_id: str | None, since: datetime, until: datetime, *, why: str, after: str | None = None
+    facts: StreamFacts,
+    shard_id: str | None,
+    since: datetime,
+    until: datetime,
+    *,
+    why: str,
+    after: str | None = None,
 ) -> Loss:
     return Loss(
         stream=facts.stream.name,

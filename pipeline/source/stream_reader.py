@@ -8,9 +8,9 @@ records. Positions of shards would tell the same, but a task can't tell Spark ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -24,7 +24,9 @@ from headrace.pipeline.source.partitions import of_files, of_shards, rows_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.pipeline.source.application import SourceApplication
+    from headrace.pipeline.ports.pages import Pages
+    from headrace.pipeline.source.lake_range import LakeRange
+    from headrace.pipeline.source.stream_range import StreamRange
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -39,9 +41,19 @@ _OLDEST = ""
 """The beginning of a range without `from`: the oldest record that there is."""
 
 
+class Ranges(Protocol):
+    """What a planning process asks: `headrace.pipeline.source.application.SourceApplication`."""
+
+    def stream_range(self, options: RangeOptions) -> StreamRange: ...
+
+    def lake_range(self, options: RangeOptions) -> LakeRange: ...
+
+    def pages(self) -> Pages: ...
+
+
 class TimeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, application: SourceApplication | None, options: RangeOptions) -> None:
-        self._application = application
+    def __init__(self, ranges: Callable[[], Ranges], options: RangeOptions) -> None:
+        self._ranges = ranges
         self._options = options
         self._target: dict[str, Any] | None = None
         """How far a query with the trigger AvailableNow reads."""
@@ -58,27 +70,27 @@ class TimeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
         newest = self._target or self._newest()
         # Spark before 4.2 doesn't say where it is. A time never goes back: a table's watermark may be withdrawn.
-        is_behind = start is not None and start[_THROUGH] and _through(newest) < _through(start)
-        return dict(start) if is_behind else newest
+        stands, reaches = None if start is None else _through(start), _through(newest)
+        return dict(start) if stands is not None and reaches is not None and reaches < stands else newest
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         since, until = _through(start), _through(end)
         if until is None or (since is not None and since >= until):
             return []
-        application, options = self._bound(), self._options
+        ranges, options = self._ranges(), self._options
         if options.place is Place.LAKE:
-            return of_files(application.lake_range(options).parts(since, until))
-        stream = application.stream_range(options)
+            return of_files(ranges.lake_range(options).parts(since, until))
+        stream = ranges.stream_range(options)
         facts = stream.facts()
         _check_life(facts, start, end)
-        return of_shards(stream.parts(since, until, facts), application.pages())
+        return of_shards(stream.parts(since, until, facts), ranges.pages())
 
     def _newest(self) -> dict[str, Any]:
-        application, options = self._bound(), self._options
+        ranges, options = self._ranges(), self._options
         if options.place is Place.LAKE:
-            newest, life = application.lake_range(options).through(), {}
+            newest, life = ranges.lake_range(options).through(), {}
         else:
-            facts = application.stream_range(options).facts()
+            facts = ranges.stream_range(options).facts()
             # Records that have just arrived may still come to light: the next batch has them.
             newest, life = facts.asked - APPROXIMATE, _life_of(facts)
         newest = newest if options.until is None else min(newest, options.until)
@@ -90,11 +102,7 @@ class TimeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _life(self) -> dict[str, Any]:
         if self._options.place is Place.LAKE:
             return {}
-        return _life_of(self._bound().stream_range(self._options).facts())
-
-    def _bound(self) -> SourceApplication:
-        assert self._application is not None
-        return self._application
+        return _life_of(self._ranges().stream_range(self._options).facts())
 
     # --- reading: called in tasks -------------------------------------------------------------------------------
 
@@ -103,7 +111,11 @@ class TimeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __reduce__(self) -> Any:
         # Tasks plan nothing, and the application's settings may have the password of a catalog.
-        return type(self), (None, self._options)
+        return type(self), (_no_ranges, self._options)
+
+
+def _no_ranges() -> Ranges:
+    raise AssertionError("a task of Spark plans nothing")
 
 
 def _through(offset: dict[str, Any]) -> datetime | None:

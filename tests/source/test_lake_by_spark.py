@@ -55,7 +55,9 @@ def test_losses_are_rows_of_a_view_of_their_own(source: "Source"):
     assert frame.collect() == []
 
 
-def test_a_wrong_option_and_columns_of_ones_own_are_told_by_the_query(source: "Source", spark: "SparkSession"):
+def test_a_wrong_option_and_columns_of_ones_own_are_told_by_the_query(
+    source: "Source", spark: "SparkSession"
+):
     with pytest.raises(Exception, match="has no option 'form'; it has source, view"):
         source(form="2026-01-31").collect()
     with pytest.raises(Exception, match=r"none by \.schema"):
@@ -86,5 +88,11 @@ def test_a_stream_query_with_available_now_has_each_record_once_over_two_runs(
     catalog = embedded_catalog(home / HOME)
     table = IcebergTable(catalog, "lake.orders", state=str(home / HOME / "state"), clock=SystemClock())
     later = NOON.replace(hour=14)
-    land(table, {key: [(number, later)] for key, number in zip(sorted(table.load().positions.shards), (101, 9), strict=True)})
+    land(
+        table,
+        {
+            key: [(number, later)]
+            for key, number in zip(sorted(table.load().positions.shards), (101, 9), strict=True)
+        },
+    )
     assert run() == ["98", "99", "100", "7", "8"]

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> IcebergTable:
     return make_table(tmp_path_factory.mktemp("lake"))
 
 
-def a_range(table: IcebergTable, **options: object) -> LakeRange:
+def a_range(table: IcebergTable, **options: Any) -> LakeRange:
     return LakeRange(
         table=table,
         files=IcebergSource(table),
@@ -47,9 +48,14 @@ def parts_of(lake: LakeRange) -> list[FilesPart]:
     return lake.parts(lake.options.since, lake.options.until)
 
 
-def numbers_of(table: IcebergTable, **options: object) -> list[int]:
+def numbers_of(table: IcebergTable, **options: Any) -> list[int]:
     parts = parts_of(a_range(table, **options))
-    return sorted(int(number) for part in parts for rows in read_files(part) for number in rows["sequence_number"].to_pylist())
+    return sorted(
+        int(str(number))
+        for part in parts
+        for rows in read_files(part)
+        for number in rows["sequence_number"].to_pylist()
+    )
 
 
 def test_without_options_all_records_up_to_the_watermark_are_there_with_every_column(table: IcebergTable):
@@ -148,5 +154,7 @@ def test_files_that_cant_have_a_chosen_row_arent_read_and_one_with_deleted_rows_
 
 
 def test_small_files_share_a_task_and_large_ones_have_one_each():
-    files = [SourceFile(f"file-{n}", rows, day="2026-01-31") for n, rows in enumerate((10, 20, 900_000, 200_000))]
+    files = [
+        SourceFile(f"file-{n}", rows, day="2026-01-31") for n, rows in enumerate((10, 20, 900_000, 200_000))
+    ]
     assert list(_packed(files)) == [("file-0", "file-1", "file-2"), ("file-3",)]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -19,13 +20,13 @@ FIRST = "shardId-000000000000"
 DAY = 24 * 3600.0
 
 
-def a_range(world: World, **options: object) -> StreamRange:
+def a_range(world: World, **options: Any) -> StreamRange:
     return StreamRange(
         source=KinesisSource(world.client), stream="orders", options=RangeOptions(**options), unpack=True
     )
 
 
-def parts_of(world: World, **options: object) -> list[ShardPart]:
+def parts_of(world: World, **options: Any) -> list[ShardPart]:
     stream = a_range(world, **options)
     return stream.parts(stream.options.since, stream.options.until, stream.facts())
 
@@ -47,7 +48,7 @@ def test_a_data_frame_has_all_records_with_children_after_their_parents():
     parts = parts_of(world)
     rows = rows_of(world, parts)
 
-    assert [part.batch.key.shard_id for part in parts][0] == FIRST
+    assert parts[0].batch.key.shard_id == FIRST
     assert [int(str(row["sequence_number"])) for row in rows[:2]] == before
     assert {int(str(row["sequence_number"])) for row in rows[2:]} == set(after)
     assert [row["shard_generation"] for row in rows] == [0, 0, 1, 1]
@@ -183,6 +184,10 @@ def test_a_query_that_goes_on_has_all_records_on_both_sides_of_such_a_loss():
             steps = [a_page(1, behind=9), after] if batch.after is None else [after]
             yield from steps
 
-    rows = [number for rows in read_shard(part, Twice(), StandingClock()) for number in rows["sequence_number"].to_pylist()]
+    rows = [
+        number
+        for rows in read_shard(part, Twice(), StandingClock())
+        for number in rows["sequence_number"].to_pylist()
+    ]
     assert rows == ["1", "2"]
     assert [None if position is None else position.sequence for position in asked] == [None, 1]

@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from headrace.pipeline.aws.reading.kinesis import KinesisSource
 from headrace.pipeline.errors import WrongStream
 from headrace.pipeline.ports.pages import Pages
+from headrace.pipeline.source.lake_range import LakeRange
 from headrace.pipeline.source.options import Place, RangeOptions
 from headrace.pipeline.source.stream_range import StreamRange
 from headrace.pipeline.source.stream_reader import TimeReader
@@ -21,19 +24,29 @@ class OfWorld:
     world: World
 
     def stream_range(self, options: RangeOptions) -> StreamRange:
-        return StreamRange(source=KinesisSource(self.world.client), stream="orders", options=options, unpack=True)
+        return StreamRange(
+            source=KinesisSource(self.world.client), stream="orders", options=options, unpack=True
+        )
+
+    def lake_range(self, options: RangeOptions) -> LakeRange:
+        raise AssertionError("a query of a stream doesn't look at the lake table")
 
     def pages(self) -> Pages:
         return self.world.reader()
 
 
-def a_reader(world: World, **options: object) -> TimeReader:
-    return TimeReader(OfWorld(world), RangeOptions(place=Place.KINESIS, **options))
+def a_reader(world: World, **options: Any) -> TimeReader:
+    return TimeReader(lambda: OfWorld(world), RangeOptions(place=Place.KINESIS, **options))
 
 
-def numbers_of(reader: TimeReader, start: dict, end: dict) -> list[int]:
+def numbers_of(reader: TimeReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
     parts = reader.partitions(start, end)
-    return [int(number) for part in parts for rows in reader.read(part) for number in rows["sequence_number"].to_pylist()]
+    return [
+        int(str(number))
+        for part in parts
+        for rows in reader.read(part)
+        for number in rows["sequence_number"].to_pylist()
+    ]
 
 
 def test_micro_batches_that_follow_each_other_have_each_record_once():
@@ -49,7 +62,7 @@ def test_micro_batches_that_follow_each_other_have_each_record_once():
         read += numbers_of(reader, offsets[-2], offsets[-1])
     assert sorted(read) == sorted(put)
     # What Spark runs again after a failure has the same records.
-    again = [numbers_of(reader, start, end) for start, end in zip(offsets, offsets[1:], strict=False)]
+    again = [numbers_of(reader, start, end) for start, end in pairwise(offsets)]
     assert sorted(number for batch in again for number in batch) == sorted(put)
 
 
