@@ -92,7 +92,7 @@ class LakeRange:
         through = self.through(state)
         if until is not None and until > through:
             raise BadSetting(
-                f"the option to is {until.isoformat()}, and the lake table {self.table.identifier} has all records only up to "
+                f"the option `to` is {until.isoformat()}, and the lake table {self.table.identifier} has all records only up to "
                 f"{through.isoformat()}. Nothing was read; choose that time or an earlier one, or leave the option out"
             )
         return RowChoice(
@@ -106,7 +106,7 @@ class LakeRange:
         upto = self.options.upto
         if upto is not None and not reaches(position, Position(upto)):
             raise BadSetting(
-                f"the option upto_sequence is {upto}, and the lake table {self.table.identifier} has {key} up to {position}. Nothing "
+                f"the option `upto_sequence` is {upto}, and the lake table {self.table.identifier} has {key} up to {position}. Nothing "
                 "was read; choose that number or an earlier one, or wait until the record has landed"
             )
         after = self.options.after

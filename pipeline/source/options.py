@@ -134,13 +134,13 @@ def _mistake(options: RangeOptions, *, streaming: bool) -> str:
     """What is wrong with the options together, as a sentence without its point; empty where nothing is."""
     since, until = options.since, options.until
     if since is not None and until is not None and since >= until:
-        return f"the option to is {until.isoformat()}; allowed: a time after from, {since.isoformat()}"
+        return f"the option `to` is {until.isoformat()}; allowed: a time after `from`, {since.isoformat()}"
     if options.by_numbers and options.shard is None:
         return "sequence numbers are those of one shard: name it by the option shard"
     if options.by_numbers and (since is not None or until is not None):
         return "a range has either times (from, to) or sequence numbers (after_sequence, upto_sequence)"
     if options.after is not None and options.upto is not None and options.upto <= options.after:
-        return "the option upto_sequence isn't after after_sequence, so that no record can lie between them"
+        return "the option `upto_sequence` isn't after after_sequence, so that no record can lie between them"
     others = (since, until, options.stream, options.shard, options.after, options.upto)
     if options.window is not None and any(value is not None for value in others):
         return (

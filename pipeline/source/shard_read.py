@@ -45,6 +45,8 @@ class ShardPart:
     """Records that arrived before this time."""
     since: datetime | None = None
     """Records that arrived at this time or later."""
+    children: frozenset[str] | None = None
+    """The shard's children that other parts read. None: records of this shard alone are wanted."""
     unpack: bool = True
     generation: int = 0
 
@@ -65,6 +67,7 @@ def read_shard(part: ShardPart, pages: Pages, clock: Clock | None = None) -> Ite
         _check(part, staged)
         if timed.is_done(staged):
             _check_reached(part, timed)
+            _check_children(part, staged.upto.children)
             return
         # Records have left the stream between two pages: the rest begins with a loss, as a batch of a wave does.
         batch = replace(batch, after=staged.upto, witness=staged.upto.witness or batch.witness)
@@ -104,6 +107,16 @@ def _check_reached(part: ShardPart, pages: _PagesInTime) -> None:
         f"{part.batch.key} has no record with the sequence number {last.sequence} or a later one yet. Nothing was changed; "
         "choose a lower upto_sequence, or run the query again once the record is there"
     )
+
+
+def _check_children(part: ShardPart, children: tuple[str, ...]) -> None:
+    """Kinesis's list of shards may be late, and its last page of a shard never is."""
+    unread = sorted(set(children) - part.children) if part.children is not None else []
+    if unread:
+        raise Transient(
+            f"{part.batch.key} was split or merged into {', '.join(unread)}, which Kinesis's list of shards didn't have when the query was "
+            "planned. The data frame would lack their records, so that the query failed; run it again"
+        )
 
 
 class _PagesInTime:

@@ -11,11 +11,12 @@ from datetime import datetime
 
 from headrace.pipeline.core.ledger.arrivals import APPROXIMATE
 from headrace.pipeline.core.ledger.batch import WITHIN_THE_SECOND, Batch
+from headrace.pipeline.core.order.cover import cover_all
 from headrace.pipeline.core.shards.position import TRIM, Position, Start
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import no_such_shard
-from headrace.pipeline.errors import BadSetting, DataLoss, Unknown
+from headrace.pipeline.errors import BadSetting, DataLoss, Transient, Unknown
 from headrace.pipeline.ports.reading import ShardSource, StreamFacts
 from headrace.pipeline.source.columns import Loss
 from headrace.pipeline.source.generations import generations
@@ -53,6 +54,7 @@ class StreamRange:
                 batch=self._batch(shard, since, facts, arrivals, goes_on=goes_on),
                 since=since,
                 until=end,
+                children=self._children(shard, shards),
                 unpack=self.unpack,
                 generation=order[shard.shard_id],
             )
@@ -91,6 +93,7 @@ class StreamRange:
         shards = {shard.shard_id: shard for shard in self.source.list_shards(facts.stream, start)}
         name = self.options.shard
         if name is None:
+            _check_cover(facts, shards)
             return shards
         if name not in shards and start is not None:
             # A shard that was closed before the range has no record of it.
@@ -98,6 +101,11 @@ class StreamRange:
         if name not in shards:
             raise Unknown(no_such_shard(name, shards))
         return {name: shards[name]}
+
+    def _children(self, shard: Shard, shards: dict[str, Shard]) -> frozenset[str] | None:
+        if self.options.shard is not None:
+            return None
+        return frozenset(name for name, child in shards.items() if shard.shard_id in child.parents)
 
     def _batch(
         self,
@@ -142,10 +150,19 @@ def oldest_kept(facts: StreamFacts) -> datetime:
 def _end(until: datetime | None, facts: StreamFacts) -> datetime:
     if until is not None and until > facts.asked + WITHIN_THE_SECOND:
         raise BadSetting(
-            f"the option to is {until.isoformat()}, which is still to come: by Kinesis's clock it is {facts.asked.isoformat()}. "
+            f"the option `to` is {until.isoformat()}, which is still to come: by Kinesis's clock it is {facts.asked.isoformat()}. "
             "Nothing was read; leave the option out, or choose an earlier time"
         )
     return facts.asked + WITHIN_THE_SECOND if until is None else until
+
+
+def _check_cover(facts: StreamFacts, shards: dict[str, Shard]) -> None:
+    """A list of shards that is late hides some, but then it leaves hash keys out."""
+    if not cover_all([shard.hash_range for shard in shards.values() if not shard.closed]):
+        raise Transient(
+            f"Kinesis's list of the shards of {facts.stream} leaves hash keys out, as it does for a moment after a reshard. Nothing was "
+            "read; run the query again"
+        )
 
 
 def _parents(shards: dict[str, Shard]) -> dict[str, frozenset[str]]:
@@ -177,5 +194,5 @@ def _loss_sentence(facts: StreamFacts, since: datetime, oldest: datetime) -> str
     return (
         f"records of {facts.stream} that arrived between {since.isoformat()} and {oldest.isoformat()} may have left the "
         f"stream, which keeps records for {facts.retention}. Nothing was read. Choose a later `from`, read them from the "
-        "lake table, or set the option on_data_loss to continue: the view losses then names what is missing"
+        "lake table, or set the option `on_data_loss` to `continue`: the view `losses` then names what is missing"
     )

@@ -27,7 +27,7 @@ def test_options_are_read_whatever_the_case_of_their_names():
         ({"on_data_loss": "ignore"}, "stop or continue"),
         ({"shard": "s", "upto_sequence": "-1"}, "a sequence number"),
         ({"shard": ""}, "a name"),
-        ({"from": "2026-01-02", "to": "2026-01-02"}, "a time after from"),
+        ({"from": "2026-01-02", "to": "2026-01-02"}, "a time after `from`"),
         ({"after_sequence": "7"}, "name it by the option shard"),
         ({"shard": "s", "after_sequence": "7", "to": "2026-01-02"}, "either times"),
         ({"shard": "s", "after_sequence": "7", "upto_sequence": "7"}, "no record can lie between"),

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.pipeline.aws.reading.kinesis import KinesisSource
 from headrace.pipeline.core.shards.position import Position
-from headrace.pipeline.errors import BadSetting, DataLoss, Unknown
+from headrace.pipeline.errors import BadSetting, DataLoss, Transient, Unknown
 from headrace.pipeline.source.options import OnDataLoss, RangeOptions
 from headrace.pipeline.source.shard_read import ShardPart, read_shard
 from headrace.pipeline.source.stream_range import StreamRange
@@ -191,3 +191,29 @@ def test_a_query_that_goes_on_has_all_records_on_both_sides_of_such_a_loss():
     ]
     assert rows == ["1", "2"]
     assert [None if position is None else position.sequence for position in asked] == [None, 1]
+
+
+def test_children_that_a_late_list_of_shards_hides_stop_the_query():
+    world = World()
+    world.put(b"1")
+    parts = parts_of(world)
+    world.split()
+    world.put(b"2")
+    with pytest.raises(Transient, match="shardId-000000000001, shardId-000000000002, which Kinesis's list"):
+        rows_of(world, parts)
+    assert len(rows_of(world, parts_of(world))) == 2
+    # Of a range of one shard, children are no part.
+    assert len(rows_of(world, parts_of(world, shard=FIRST))) == 1
+
+
+def test_a_list_of_shards_that_leaves_hash_keys_out_isnt_planned_by():
+    world = World(shards=2)
+    source = KinesisSource(world.client)
+
+    class Late(KinesisSource):
+        def list_shards(self, stream, since=None):
+            return source.list_shards(stream, since)[:1]
+
+    late = replace(a_range(world), source=Late(world.client))
+    with pytest.raises(Transient, match="leaves hash keys out"):
+        late.parts(None, None, late.facts())
