@@ -78,7 +78,7 @@ class DagsterPages:
 
     def launchpad(self, job: str) -> None:
         self._from_the_side("Jobs")
-        self.page.get_by_role("link", name=f"{NAME}_{job}", exact=True).first.click()
+        self.page.get_by_role("link").filter(has_text=f"{NAME}_{job}").first.click()
         self.page.get_by_role("tab", name="Launchpad").first.click()
 
     def _from_the_side(self, name: str) -> None:
@@ -173,6 +173,22 @@ def take(pages: DagsterPages, name: str) -> None:
     print(f"written: {file} ({file.stat().st_size / 1000:.0f} kB)")
 
 
+def picture_all(pages: DagsterPages) -> None:
+    pages.graph()
+    take(pages, "dagster-graph.png")
+    pages.asset(NAME, "records", tab="Checks")
+    pages.page.get_by_text("no_gaps").first.click()
+    take(pages, "dagster-checks.png")
+    pages.asset(NAME, "records", tab="Events")
+    pages.newest_event_with("shards of the run")
+    pages.page.get_by_text("[Show Markdown]").click()
+    take(pages, "dagster-run.png")
+    pages.page.keyboard.press("Escape")
+    pages.sensor("watch")
+    pages.page.get_by_text(re.compile("checks (hold|fail)")).first.wait_for(timeout=PATIENCE * 1000)
+    take(pages, "dagster-sensor.png")
+
+
 def main() -> None:
     (DOCS / "pictures").mkdir(exist_ok=True)
     with (
@@ -181,19 +197,7 @@ def main() -> None:
         launched() as browser,
         opened(browser, address) as pages,
     ):
-        pages.graph()
-        take(pages, "dagster-graph.png")
-        pages.asset(NAME, "records", tab="Checks")
-        pages.page.get_by_text("no_gaps").first.click()
-        take(pages, "dagster-checks.png")
-        pages.asset(NAME, "records", tab="Events")
-        pages.newest_event_with("shards of the run")
-        pages.page.get_by_text("[Show Markdown]").click()
-        take(pages, "dagster-run.png")
-        pages.page.keyboard.press("Escape")
-        pages.sensor("watch")
-        pages.page.get_by_text("checks hold").first.wait_for(timeout=PATIENCE * 1000)
-        take(pages, "dagster-sensor.png")
+        picture_all(pages)
 
 
 if __name__ == "__main__":
