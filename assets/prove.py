@@ -1,7 +1,7 @@
 """`<application>_prove`: the job that proves that the lake table holds each record of its ledgers once.
 
 It fails if something is wrong, and names it. It changes nothing in the table, and can run beside everything
-else. No schedule starts it: give it one in your own code, or start it by hand.
+else. `dagster.schedules.proof` says when it runs by itself; a person may start it at any time.
 """
 
 import dagster as dg
@@ -18,6 +18,7 @@ def build_prove(wiring: Wiring) -> dg.JobDefinition:
         name=f"prove_{slug(wiring.settings.application)}",
         # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(wiring.settings, "spark")},
+        pool=wiring.settings.dagster.pools.get("proof"),
         config_schema={
             "all": dg.Field(
                 bool,

@@ -66,6 +66,7 @@ def build_records(wiring: Wiring, on_step: OnStep | None = None) -> dg.AssetsDef
         # One run for all shards of a backfill: Dagster's default is a run for each.
         backfill_policy=dg.BackfillPolicy.single_run(),
         config_schema=CONFIG_SCHEMA,
+        pool=settings.dagster.pools.get("records"),
     )
     def records(
         context: dg.AssetExecutionContext,

@@ -1,4 +1,4 @@
-"""`<application>_upkeep`: the job that keeps the lake table small, with its schedule.
+"""`<application>_upkeep`: the job that keeps the lake table small.
 
 It has a job of its own because it deletes files, which the role of the runs that land records needs no right to do.
 """
@@ -10,16 +10,15 @@ from headrace.assets.failure import RunFailed
 from headrace.assets.names import resource_key, slug
 from headrace.pipeline.app.wiring import Wiring
 
-_EVERY_SIX_HOURS = "23 */6 * * *"
 
-
-def build_upkeep(wiring: Wiring) -> tuple[dg.JobDefinition, dg.ScheduleDefinition]:
+def build_upkeep(wiring: Wiring) -> dg.JobDefinition:
     name = f"{slug(wiring.settings.application)}_upkeep"
 
     @dg.op(
         name=f"upkeep_{slug(wiring.settings.application)}",
         # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(wiring.settings, "spark")},
+        pool=wiring.settings.dagster.pools.get("upkeep"),
         description="Drop days before the retention, compact data files, expire old snapshots, "
         "and delete the files that nothing names.",
     )
@@ -37,11 +36,4 @@ def build_upkeep(wiring: Wiring) -> tuple[dg.JobDefinition, dg.ScheduleDefinitio
     def job() -> None:
         upkeep()
 
-    status = dg.DefaultScheduleStatus
-    schedule = dg.ScheduleDefinition(
-        name=f"{name}_schedule",
-        job=job,
-        cron_schedule=_EVERY_SIX_HOURS,
-        default_status=status.RUNNING if wiring.settings.upkeep.enabled else status.STOPPED,
-    )
-    return job, schedule
+    return job

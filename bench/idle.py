@@ -87,6 +87,8 @@ class Measured:
 class Deployment:
     home: Path
     dagster: services.Group
+    port: int
+    """Of Dagster's UI."""
 
     def processes(self) -> dict[str, list[int]]:
         """Kind of process -> ids, for all processes that this deployment's `dagster dev` has started."""
@@ -219,7 +221,7 @@ def _dagster(home: Path, workspace: Path, env: Mapping[str, str]) -> Iterator[De
     try:
         for _ in services.wait_for_ui(dagster, port):
             continue
-        yield Deployment(home, dagster)
+        yield Deployment(home, dagster, port)
     finally:
         dagster.stop()
 
