@@ -209,7 +209,6 @@ def _row(key: str, shard: _Shard) -> dg.TableRecord:
             "rows": shard.rows,
             "bytes": shard.bytes,
             "behind": staged.error or behind,
-            "up to": str(staged.upto),
         }
     )
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-import sys
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
 import dagster as dg
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from headrace.assets.names import lineage_key
 from headrace.pipeline.cli.beside.own_spark import spark_of_its_own
@@ -30,6 +31,7 @@ from tests.ports import free_port
 
 DOCS = Path(__file__).parents[2] / "docs"
 NAME = "shop"
+GROUPS = ("shop_upkeep", "shop_typed", "shop_landing", "shop_coordination", "kinesis")
 PATIENCE = 240.0
 """Seconds: Dagster's processes start one after the other, on a machine that may be busy."""
 _TYPED = {"name": "sold", "table": "lake.sold", "schema": "id BIGINT, item STRING"}
@@ -38,41 +40,62 @@ _BAD = b'{"id": "one", "item": 7}'
 
 @dataclass(frozen=True, slots=True)
 class DagsterPages:
-    """Dagster's UI, opened in a browser. Each method goes to a page by clicks, from wherever the browser is."""
+    """Dagster's UI in a browser."""
 
     page: Page
     address: str
 
     def graph(self) -> None:
+        """The asset graph, with each group opened by a click."""
         self._from_the_side("Lineage")
-        expect(self.page.get_by_text("sold_quarantine").first).to_be_visible()
+        for group in GROUPS:
+            self.page.locator("svg").get_by_text(group, exact=True).first.click()
+            self.page.wait_for_url(f"**expanded=*{group}*")
+        # Opening a group moves the graph; anew, all of it is shown.
+        self.page.reload()
+        for asset in ("records", "lineage", "sold_quarantine", "upkeep", "proof"):
+            self.page.locator("svg").get_by_text(asset, exact=True).first.wait_for()
 
-    def asset(self, name: str, *tabs: str) -> None:
-        """The page of an asset, and one of its tabs after the other."""
-        self._from_the_side("Catalog")
-        self.page.get_by_role("link", name=f"{NAME} / {name}", exact=True).first.click()
-        for tab in tabs:
-            self.page.get_by_role("tab", name=tab).or_(
-                self.page.get_by_role("link", name=tab, exact=True)
-            ).first.click()
+    def asset(self, *key: str, tab: str) -> None:
+        self.page.goto("/".join((self.address, "assets", *key)))
+        self.page.get_by_role("tab", name=tab, exact=True).first.click()
+
+    def newest_event_with(self, text: str) -> None:
+        """Of the events of an asset: the newest with this text in its metadata."""
+        events = self.page.get_by_text(re.compile(r"^[A-Z][a-z]{2} \d+, \d+:\d\d [AP]M$"))
+        events.first.wait_for()
+        for event in events.all():
+            event.click()
+            with suppress(PlaywrightTimeout):
+                self.page.get_by_text(text, exact=True).first.wait_for(timeout=5_000)
+                return
+        raise AssertionError(f"no event of {self.page.url} tells of {text!r}")
 
     def sensor(self, name: str) -> None:
         self._from_the_side("Automation")
-        self.page.get_by_role("link", name=f"{NAME}_{name}", exact=True).click()
-        expect(self.page.get_by_text("Frequency")).to_be_visible()
-
-    def newest_run_of(self, job: str) -> None:
-        self._from_the_side("Runs")
-        row = self.page.get_by_role("row").filter(has_text=f"{NAME}_{job}").first
-        row.get_by_role("link").first.click()
+        self.page.get_by_role("link").filter(has_text=f"{NAME}_{name}").first.click()
+        self.page.get_by_text("Frequency", exact=True).wait_for()
 
     def launchpad(self, job: str) -> None:
-        self.page.goto(f"{self.address}/jobs")
-        self.page.get_by_role("link", name=f"{NAME}_{job}", exact=True).first.click()
-        self.page.get_by_text("Launchpad", exact=True).first.click()
+        self._from_the_side("Jobs")
+        self.page.get_by_role("link").filter(has_text=f"{NAME}_{job}").first.click()
+        self.page.get_by_role("tab", name="Launchpad").first.click()
 
     def _from_the_side(self, name: str) -> None:
-        self.page.get_by_role("link", name=name, exact=True).first.click()
+        self.page.goto(f"{self.address}/deployment")
+        self.page.get_by_role("link", name=name, exact=True).or_(
+            self.page.locator("a", has=self.page.get_by_text(name, exact=True))
+        ).first.click()
+
+
+@contextmanager
+def opened(browser: Browser, address: str) -> Iterator[DagsterPages]:
+    page = browser.new_page(viewport={"width": 1280, "height": 820}, color_scheme="light")
+    page.set_default_timeout(60_000)
+    try:
+        yield DagsterPages(page, address)
+    finally:
+        page.close()
 
 
 def fill(app: App) -> None:
@@ -142,20 +165,39 @@ def dagster_of_its_own(folder: Path) -> Iterator[str]:
         yield stack.enter_context(served(app))
 
 
+def take(pages: DagsterPages, name: str) -> None:
+    # Charts and images come a moment after the text.
+    pages.page.wait_for_load_state("networkidle")
+    file = DOCS / "pictures" / name
+    pages.page.screenshot(path=file)
+    print(f"written: {file} ({file.stat().st_size / 1000:.0f} kB)")
+
+
+def picture_all(pages: DagsterPages) -> None:
+    pages.graph()
+    take(pages, "dagster-graph.png")
+    pages.asset(NAME, "records", tab="Checks")
+    pages.page.get_by_text("no_gaps").first.click()
+    take(pages, "dagster-checks.png")
+    pages.asset(NAME, "records", tab="Events")
+    pages.newest_event_with("shards of the run")
+    pages.page.get_by_text("[Show Markdown]").click()
+    take(pages, "dagster-run.png")
+    pages.page.keyboard.press("Escape")
+    pages.sensor("watch")
+    pages.page.get_by_text(re.compile("checks (hold|fail)")).first.wait_for(timeout=PATIENCE * 1000)
+    take(pages, "dagster-sensor.png")
+
+
 def main() -> None:
+    (DOCS / "pictures").mkdir(exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix="headrace-pages-") as folder,
         dagster_of_its_own(Path(folder)) as address,
+        launched() as browser,
+        opened(browser, address) as pages,
     ):
-        print(address, flush=True)
-        with launched() as browser:
-            page = browser.new_page(viewport={"width": 1400, "height": 900}, color_scheme="light")
-            page.goto(address)
-            pages = DagsterPages(page, address)
-            if "--stay" not in sys.argv:
-                pages.graph()
-        if "--stay" in sys.argv:
-            input()
+        picture_all(pages)
 
 
 if __name__ == "__main__":
