@@ -17,7 +17,7 @@ __all__ = ["postgres"]
 
 pytestmark = pytest.mark.slow
 
-PATIENCE = 280.0
+PATIENCE = 600.0
 
 
 def _on_postgres(app: App, postgres: Postgres) -> None:
