@@ -91,7 +91,9 @@ def main() -> int:
     fleet.told("a tenth has died", ticks, moves)
     for deployments in (1, 50):
         units = at_rest(fleet.world.settings, shards=shards, workers=workers, deployments=deployments)
-        print(f"{deployments:>18} deployments: {units.reads:,.0f} read units and {units.writes:,.0f} write units a second at rest")
+        print(
+            f"{deployments:>18} deployments: {units.reads:,.0f} read units and {units.writes:,.0f} write units a second at rest"
+        )
     goals = {
         "a tick of the leader": max(slowest_leader, *fleet.leader_cpu) < _LEADER_DEADLINE / 2,
         "a tick of a worker": max(slowest_worker, *fleet.worker_cpu) < _WORKER_DEADLINE / 2,

@@ -56,7 +56,7 @@ class PipesJob:
         if self.context is None:
             return
         for key in sorted(failed):
-            self.context.log.error(f"{partition_of(key)} failed: {failed[key]}")
+            self.context.log.error("%s failed: %s", partition_of(key), failed[key])
         if self.context.is_asset_step and len(self.context.asset_keys) == 1:
             self.context.report_asset_materialization(metadata=_metadata(last, counts, failed))
 

@@ -16,7 +16,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="how long things go wrong (10)")
     parser.add_argument("--seed", type=int, help="what goes wrong, and when; drawn by default")
-    parser.add_argument("--folder", help="an empty folder, in which all files stay: settings, logs, Dagster's storage, the lake")
+    parser.add_argument(
+        "--folder",
+        help="an empty folder, in which all files stay: settings, logs, Dagster's storage, the lake",
+    )
     args = parser.parse_args()
     seed = random.randrange(10_000) if args.seed is None else args.seed
     print(f"seed {seed}", flush=True)

@@ -40,7 +40,9 @@ class DagsterUi:
         return str(answer["terminateRun"]["__typename"])
 
     def runs_at_work(self) -> list[str]:
-        answer = self._ask("{ runsOrError(filter: {statuses: [STARTED]}) { ... on Runs { results { runId } } } }")
+        answer = self._ask(
+            "{ runsOrError(filter: {statuses: [STARTED]}) { ... on Runs { results { runId } } } }"
+        )
         return [run["runId"] for run in answer["runsOrError"]["results"]]
 
     def reload(self) -> str:

@@ -106,8 +106,8 @@ def _judged(deployment: Deployment, aws: LocalAws, minutes: float, dice: random.
     longest = max(landing.at - landing.record.at for landing in truth.landings)
     shards = len(Adapters(settings).leases().scan().leases)
     sentences = (
-        f"{len(put):,} records put, {len(set(_landed(table))):,} landed; {len(traffic.reshards)} reshards, {shards} shards; "
-        f"the longest wait of a record was {longest:.0f} s",
+        f"{len(put):,} records put, {len(set(_landed(table))):,} landed; the longest wait of a record was {longest:.0f} s",
+        f"{len(traffic.reshards)} reshards, {shards} shards",
         f"{len(sampler.samples)} samples; {_told(Counter(sample.source for sample in sampler.samples))}",
         f"what happened: {_told(troubles.done)}; asked for in vain: {len(troubles.refused)}",
     )
@@ -134,7 +134,10 @@ def _at_the_end(deployment: Deployment) -> Iterator[str]:
     if proof.returncode != 0:
         yield f"headrace prove: {proof.stdout[-2000:]}{proof.stderr[-2000:]}"
     calm = eventually(
-        lambda: (done := deployment.headrace("status", "--for", "20s", "--json", "--strict")).returncode == 0 and done,
+        lambda: (
+            (done := deployment.headrace("status", "--for", "20s", "--json", "--strict")).returncode == 0
+            and done
+        ),
         "headrace status finds nothing that needs a person",
         within=120,
         every=5,

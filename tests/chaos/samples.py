@@ -86,7 +86,11 @@ class Sampler:
         keys = [dg.AssetCheckKey(self.records, name) for name in (*_NEVER_FAILS, "lag")]
         newest = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
         # A planned evaluation, as of a backfill, is none yet.
-        results = {key.name: record.evaluation for key, record in newest.items() if isinstance(record.evaluation, dg.AssetCheckEvaluation)}
+        results = {
+            key.name: record.evaluation
+            for key, record in newest.items()
+            if isinstance(record.evaluation, dg.AssetCheckEvaluation)
+        }
         if "lag" not in results:
             return None
         alarms = [

@@ -24,7 +24,7 @@ def _truth(*times: tuple[float, float]) -> Truth:
         pytest.param(None, Told.EXACTLY, False, id="it isn't known"),
     ],
 )
-def test_a_lag_that_no_period_explains_is_a_lie(lag: float | None, told: Told, is_lie: bool):
+def test_a_lag_that_no_period_explains_is_a_lie(lag: float | None, told: Told, *, is_lie: bool):
     truth = _truth((1000.0, NEVER), (1150.0, 1160.0))
     sample = Sample("status", 1200.0, 1201.0, lag, told=told)
     assert bool(list(lies([sample], truth, {"status": PERIOD}))) is is_lie
@@ -39,4 +39,6 @@ def test_a_lag_may_be_told_for_a_while_after_everything_has_landed_and_not_for_l
 
 def test_an_alarm_is_a_lie_because_no_trouble_may_lose_a_record():
     sample = Sample("checks", 1000.0, 1000.0, None, ("no_gaps: a record is missing",))
-    assert list(lies([sample], _truth(), {"checks": PERIOD})) == ["checks said at 1000: no_gaps: a record is missing"]
+    assert list(lies([sample], _truth(), {"checks": PERIOD})) == [
+        "checks said at 1000: no_gaps: a record is missing"
+    ]

@@ -45,7 +45,9 @@ class Traffic:
 
     @contextmanager
     def flowing(self) -> Iterator[None]:
-        threads = [threading.Thread(target=self._guarded, args=[work]) for work in (self._puts, self._reshards)]
+        threads = [
+            threading.Thread(target=self._guarded, args=[work]) for work in (self._puts, self._reshards)
+        ]
         for thread in threads:
             thread.start()
         try:
@@ -68,7 +70,11 @@ class Traffic:
         while not self._ends.wait(_EVERY):
             ids = [f"r{len(self.put) + number}" for number in range(_TOGETHER)]
             entries = [
-                {"Data": name.encode(), "PartitionKey": name, "ExplicitHashKey": str(self.dice.randrange(_HASHES))}
+                {
+                    "Data": name.encode(),
+                    "PartitionKey": name,
+                    "ExplicitHashKey": str(self.dice.randrange(_HASHES)),
+                }
                 for name in ids
             ]
             answer = client.put_records(StreamName=self.stream, Records=entries)
@@ -83,7 +89,9 @@ class Traffic:
             shards = _open_shards(client, self.stream)
             if len(shards) < 5 and (len(shards) < 3 or self.dice.random() < 0.5):
                 shard = self.dice.choice(shards)
-                first, last = (int(shard["HashKeyRange"][end]) for end in ("StartingHashKey", "EndingHashKey"))
+                first, last = (
+                    int(shard["HashKeyRange"][end]) for end in ("StartingHashKey", "EndingHashKey")
+                )
                 middle = str((first + last + 1) // 2)
                 client.split_shard(
                     StreamName=self.stream, ShardToSplit=shard["ShardId"], NewStartingHashKey=middle

@@ -83,7 +83,9 @@ class Troubles:
             statuses = partition_statuses(
                 instance, dg.DynamicPartitionsDefinition(name=self.partitions), self.records
             )
-        failed = statuses.get("FAILED") or self.dice.sample(sum(statuses.values(), []), k=1)
+        failed = statuses.get("FAILED") or [
+            self.dice.choice([key for keys in statuses.values() for key in keys])
+        ]
         self.ui.backfill(self.records.path, failed)
         return True
 

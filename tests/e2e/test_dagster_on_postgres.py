@@ -17,7 +17,7 @@ __all__ = ["postgres"]
 
 pytestmark = pytest.mark.slow
 
-PATIENCE = 600.0
+PATIENCE = 280.0
 
 
 def _on_postgres(app: App, postgres: Postgres) -> None:
@@ -28,13 +28,18 @@ def _on_postgres(app: App, postgres: Postgres) -> None:
 
 
 def _await_landed(app: App) -> None:
-    eventually(lambda: set(app.landed()) >= set(app.put), "every record that was put has landed", within=PATIENCE)
+    eventually(
+        lambda: set(app.landed()) >= set(app.put), "every record that was put has landed", within=PATIENCE
+    )
 
 
 def test_on_postgres_no_record_is_lost_or_doubled_by_a_killed_run_and_a_postgres_that_was_away(
     make_app: MakeApp, postgres: Postgres
 ):
-    pytest.importorskip("dagster_postgres", reason="Dagster's storage on Postgres isn't installed (pip install dagster-postgres)")
+    pytest.importorskip(
+        "dagster_postgres",
+        reason="Dagster's storage on Postgres isn't installed (pip install dagster-postgres)",
+    )
     app = make_app(
         shards=3,
         times={"worker_tick": "5s", "leader_tick": "5s", "lease_duration": "15s", "launch_grace": "60s"},

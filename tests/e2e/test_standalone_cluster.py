@@ -35,7 +35,7 @@ def _headrace(app: App, *words: str) -> str:
 _CONF = {"spark.executor.memory": "600m", "spark.driver.host": "127.0.0.1"}
 
 
-def test_a_cluster_whose_executors_and_worker_die_in_mid_wave_lands_parses_and_proves_each_record_once(
+def test_a_cluster_whose_executors_and_worker_die_in_mid_wave_lands_each_record_once(
     make_app: MakeApp, spark_cluster: Cluster
 ) -> None:
     app = make_app(
@@ -45,14 +45,9 @@ def test_a_cluster_whose_executors_and_worker_die_in_mid_wave_lands_parses_and_p
             "conf": _CONF,
         },
         wave={"records": 100},
-        more={
-            # The records aren't JSON, so that all of them go to quarantine.
-            "parse": [{"name": "typed", "table": "lake.typed", "schema": "n INT", "stop_above": 1}],
-            "upkeep": {"compact_after": "1s"},
-        },
     )
     app.settle()
-    daemon = app.start_daemon()
+    app.start_daemon()
 
     killed = 0
 
@@ -70,9 +65,21 @@ def test_a_cluster_whose_executors_and_worker_die_in_mid_wave_lands_parses_and_p
     eventually(lambda: set(app.landed()) >= set(app.put), "every record that was put has landed")
     app.check()
 
-    # One Spark application has all cores of the cluster: the run's would be waited for.
-    daemon.terminate()
-    daemon.wait(60)
+
+def test_a_cluster_parses_compacts_and_proves(make_app: MakeApp, spark_cluster: Cluster) -> None:
+    app = make_app(
+        shards=2,
+        spark={"master": spark_cluster.master, "conf": _CONF},
+        more={
+            # The records aren't JSON, so that all of them go to quarantine.
+            "parse": [{"name": "typed", "table": "lake.typed", "schema": "n INT", "stop_above": 1}],
+            "upkeep": {"compact_after": "1s"},
+        },
+    )
+    app.settle()
+    for _ in range(3):
+        app.produce(100)
+        _headrace(app, "consume", "--worker", "w1")
     app.check()
 
     _headrace(app, "parse")
@@ -101,7 +108,9 @@ def test_consume_is_a_job_of_dagster_pipes_that_spark_submit_brings_to_the_clust
     conf = [word for name, value in _CONF.items() for word in ("--conf", f"{name}={value}")]
 
     @dg.asset
-    def landed(context: dg.AssetExecutionContext, pipes: dg.PipesSubprocessClient) -> dg.MaterializeResult[None]:
+    def landed(
+        context: dg.AssetExecutionContext, pipes: dg.PipesSubprocessClient
+    ) -> dg.MaterializeResult[None]:
         command = [str(SPARK_SUBMIT), "--master", spark_cluster.master, *conf, str(job), "--worker", "w1"]
         return pipes.run(command=command, context=context, env=app.variables()).get_materialize_result()
 

@@ -161,7 +161,7 @@ def test_a_job_on_a_server_that_was_killed_fails_and_isnt_tried_for_ten_minutes(
     def job() -> None:
         try:
             session.range(3).count()
-        except Exception as failure:  # of PySpark or of gRPC
+        except Exception as failure:  # noqa: BLE001 - of PySpark or of gRPC
             failures.append(failure)
 
     os.kill(pid_of_the_server(folder), signal.SIGKILL)
