@@ -38,12 +38,12 @@ class PipesJob:
         if self.context is None or not self.context.is_partition_step:
             return ()
         keys = self.context.partition_key_range
-        if keys.start != keys.end:
+        if keys["start"] != keys["end"]:
             raise BadSetting(
-                f"Dagster asks for the partitions from {keys.start} to {keys.end}, and a job of Dagster Pipes isn't told which lie between. "
+                f"Dagster asks for the partitions from {keys['start']} to {keys['end']}, and a job of Dagster Pipes isn't told which lie between. "
                 "Nothing was read; start a run for each partition (BackfillPolicy.multi_run), or leave the partitions out and name a worker"
             )
-        return (keys.start,)
+        return (keys["start"],)
 
     def waved(self, report: WaveReport) -> None:
         if self.context is not None:
