@@ -16,8 +16,8 @@ from headrace.pipeline.local.callers import Callers
 from headrace.pipeline.local.clock import MovableClock, http_date
 from headrace.pipeline.local.control import PREFIX, control
 from headrace.pipeline.local.errors import AwsError
-from headrace.pipeline.local.faults import AROUND, Call, Fault, error_of_fault
 from headrace.pipeline.local.event_stream import CONTENT_TYPE
+from headrace.pipeline.local.faults import AROUND, Call, Fault, error_of_fault
 from headrace.pipeline.local.http_answer import (
     HttpAnswer,
     answer_bytes,

@@ -1,7 +1,7 @@
 """Messages of AWS's event streams (application/vnd.amazon.eventstream), as SubscribeToShard answers with them.
 
-    total length | length of the headers | CRC of these two | headers | payload | CRC of all before
-         4                 4                    4                                    4 bytes
+total length | length of the headers | CRC of these two | headers | payload | CRC of all before
+     4                 4                    4                                    4 bytes
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ class ShardReading:
             self._note_gap(forgotten)
         # Only an empty page tells that the shard had nothing newer and was still open: Kinesis may give a next iterator
         # with the last records of a closed shard, and tell the end in the next answer.
-        self._take(page, rest, seen_at=page.answered if at_tip and was_empty else None)
+        self._take(page, rest, seen_at=(page.looked or page.answered) if at_tip and was_empty else None)
         # Where the page had the record at the position again and nothing else, the next page tells whether there is
         # nothing newer. Else no wave would ever see that of a quiet shard whose last record is an aggregate.
         is_only_again = not was_empty and not page.rows

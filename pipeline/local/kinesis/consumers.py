@@ -35,7 +35,9 @@ def register_consumer(region: Region, request: Request) -> dict[str, Any]:
         raise over_limit(f"Stream {stream.name} has the most consumers that it may have: {_MOST}.")
     if sum(consumer.state is State.CREATING for consumer in consumers.values()) >= _MOST_CREATING:
         raise over_limit(f"More than {_MOST_CREATING} consumers are in the CREATING state.")
-    consumer = Consumer(name, f"{stream.arn}/consumer/{name}:{int(now)}", now, now + region.options.transition)
+    consumer = Consumer(
+        name, f"{stream.arn}/consumer/{name}:{int(now)}", now, now + region.options.transition
+    )
     consumers[name] = consumer
     consumer.settle(now)
     return {"Consumer": _described(consumer) | {"ConsumerStatus": str(State.CREATING)}}
@@ -82,9 +84,7 @@ def consumer_of(region: Region, arn: str, now: float) -> tuple[Stream, Consumer]
     if not separator:
         raise invalid_argument(f"ConsumerARN {arn[:200]} is not a consumer's ARN")
     stream = region.find(of_stream.rpartition("/")[2], now)
-    consumer = (
-        None if stream is None else stream.settled_consumers(now).get(rest.rpartition(":")[0])
-    )
+    consumer = None if stream is None else stream.settled_consumers(now).get(rest.rpartition(":")[0])
     if stream is None or consumer is None or consumer.arn != arn:
         raise resource_not_found(f"Consumer {arn[:200]} not found.")
     return stream, consumer

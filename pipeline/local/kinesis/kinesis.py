@@ -80,9 +80,7 @@ class Kinesis:
         answered = do(self._region(region), wire.read(body))
         return b"" if operation in _SILENT else wire.written(answered)
 
-    def subscribe(
-        self, body: bytes, region: str = DEFAULT_REGION, *, wire: Wire = JSON
-    ) -> Subscription:
+    def subscribe(self, body: bytes, region: str = DEFAULT_REGION, *, wire: Wire = JSON) -> Subscription:
         """Carry out SubscribeToShard, whose answer is a stream of events."""
         return subscribe(self._region(region), wire.read(body))
 

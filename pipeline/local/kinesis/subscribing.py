@@ -1,7 +1,7 @@
 """SubscribeToShard: a subscription gives a shard's records as events, until it ends.
 
-    subscribe ──> turn ──> turn ──> ... an event each time that there is something to tell, else nothing
-                   └──> the end: five minutes are over, the shard is read to its end, or another subscriber took over
+subscribe ──> turn ──> turn ──> ... an event each time that there is something to tell, else nothing
+               └──> the end: five minutes are over, the shard is read to its end, or another subscriber took over
 """
 
 from __future__ import annotations
