@@ -24,8 +24,9 @@ from headrace.pipeline.aws.reading.pages_client import date_of, request_id_of
 from headrace.pipeline.errors import BadAnswer, Unreachable
 
 _STREAM: Final = "HeadraceStream"
-# Of silence. Kinesis sends an event every five seconds, also where there are no records.
-_READ_TIMEOUT: Final = 10
+_SILENCE: Final = 10.0
+"""Seconds without a byte after which a subscription counts as lost. Kinesis sends an event every five seconds, also where
+there are no records."""
 _PIECE: Final = 1024 * 1024
 # The message with which an event stream begins: botocore's parser wants it, and gets this one instead.
 _BEGINNING: Final = (
@@ -86,7 +87,7 @@ class Messages:
         except BadFrameError as error:
             raise BadAnswer(f"{error} (AWS's request id: {self.request_id})") from None
         except urllib3.ReadTimeoutError as error:
-            raise Unreachable(f"the subscription was silent for {_READ_TIMEOUT} s") from error
+            raise Unreachable("the subscription was silent for too long") from error
         except (urllib3.HTTPError, OSError) as error:
             raise Unreachable(f"the subscription's connection was lost ({type(error).__name__})") from error
         return self._waiting.popleft()
@@ -96,14 +97,14 @@ class Messages:
         self._raw.close()
 
 
-def subscriber_client(access: KinesisAccess) -> Subscriber:
-    """This process's client."""
+def subscriber_client(access: KinesisAccess, *, silence: float = _SILENCE) -> Subscriber:
+    """This process's client. `silence`: seconds without a byte after which a subscription counts as lost."""
     with _making:
-        return _client(access)
+        return _client(access, silence)
 
 
 @lru_cache(maxsize=8)
-def _client(access: KinesisAccess) -> Subscriber:
+def _client(access: KinesisAccess, silence: float) -> Subscriber:
     from botocore.config import Config
 
     config = Config(
@@ -112,7 +113,7 @@ def _client(access: KinesisAccess) -> Subscriber:
         ignore_configured_endpoint_urls=True,  # type: ignore[call-arg] # the stubs lack it
         retries={"total_max_attempts": 1},
         connect_timeout=5,
-        read_timeout=_READ_TIMEOUT,
+        read_timeout=silence,
         tcp_keepalive=True,
     )
     certificates = access.certificates if access.certificates and Path(access.certificates).exists() else None
