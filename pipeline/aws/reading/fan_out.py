@@ -11,7 +11,7 @@ consumer can be gone while its shards have records that nobody has read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -86,7 +86,7 @@ class FanOutPages:
     counts as hung (2 min or more)."""
     host: Host = Host(connect=subscriber_client)  # noqa: RUF009 (it is frozen)
 
-    def pages(self, batch: Batch) -> Iterator[RecordPage]:
+    def pages(self, batch: Batch) -> Generator[RecordPage]:
         reading = _Reading(self, batch)
         try:
             while not reading.ended:
