@@ -36,44 +36,50 @@ class Frame:
     """`event`, `exception` or `error`."""
     name: str
     """The name of the event or exception, or the error's code."""
-    payload: bytes
+    payload: memoryview | bytes
 
 
 class FrameReader:
-    """Bytes go in, whole messages come out."""
+    """Bytes go in, whole messages come out. The bytes of a message are copied once at most: events have megabytes."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._pieces: list[memoryview] = []
+        self._size = 0
+        self._needed = _PRELUDE
+        """Bytes without which there is nothing to do."""
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Take bytes, and give the messages that are complete with them."""
-        self._buffer += data
-        while (frame := self._next()) is not None:
-            yield frame
+        self._pieces.append(memoryview(data))
+        self._size += len(data)
+        while self._size >= self._needed:
+            if len(self._pieces) > 1:
+                self._pieces = [memoryview(b"".join(self._pieces))]
+            frame = self._next(self._pieces[0])
+            if frame is not None:
+                yield frame
 
     @property
     def is_between(self) -> bool:
         """Whether all bytes so far were whole messages."""
-        return not self._buffer
+        return not self._size
 
-    def _next(self) -> Frame | None:
-        buffer = self._buffer
-        if len(buffer) < _PRELUDE:
-            return None
-        total, of_headers, crc = struct.unpack_from(">III", buffer)
-        if crc32(buffer[:8]) != crc:
+    def _next(self, begun: memoryview) -> Frame | None:
+        total, of_headers, crc = struct.unpack_from(">III", begun)
+        if crc32(begun[:8]) != crc:
             raise BadFrameError("the checksum of a message's length is wrong")
         of_payload = total - of_headers - _PRELUDE - _CRC
         if of_headers > _MOST_HEADERS or not 0 <= of_payload <= _MOST_PAYLOAD:
             raise BadFrameError(f"a message of {total} bytes with {of_headers} bytes of headers can't be")
-        if len(buffer) < total:
+        if len(begun) < total:
+            self._needed = total
             return None
-        message = bytes(memoryview(buffer)[:total])
-        del buffer[:total]
+        message, rest = begun[:total], begun[total:]
+        self._pieces, self._size, self._needed = [rest], len(rest), _PRELUDE
         (crc,) = struct.unpack_from(">I", message, total - _CRC)
-        if crc32(memoryview(message)[: total - _CRC]) != crc:
+        if crc32(message[: total - _CRC]) != crc:
             raise BadFrameError("the checksum of a message is wrong")
-        headers = _headers(message[_PRELUDE : _PRELUDE + of_headers])
+        headers = _headers(bytes(message[_PRELUDE : _PRELUDE + of_headers]))
         kind = headers.get(":message-type", "")
         name = headers.get(f":{kind}-type") or headers.get(":error-code", "")
         return Frame(kind, name, message[_PRELUDE + of_headers : total - _CRC])

@@ -142,7 +142,7 @@ def decode_answer(body: Body, key: ShardKey, answered: datetime) -> PageAnswer:
     return _checked(answer, _columns_of(answer.Records), key, answered)
 
 
-def decode_event(payload: Body, key: ShardKey, answered: datetime) -> PageAnswer:
+def decode_event(payload: Body | memoryview, key: ShardKey, answered: datetime) -> PageAnswer:
     """Decode and check an event of a subscription, whose continuation number takes the place of the next iterator.
 
     The number becomes the place from which the next subscription goes on, so it must not be before the records.

@@ -27,7 +27,8 @@ _STREAM: Final = "HeadraceStream"
 _SILENCE: Final = 10.0
 """Seconds without a byte after which a subscription counts as lost. Kinesis sends an event every five seconds, also where
 there are no records."""
-_PIECE: Final = 1024 * 1024
+_PIECE: Final = 32 * 1024 * 1024
+"""More than the largest message: a chunk that is received whole needn't be joined, which would copy it."""
 # The message with which an event stream begins: botocore's parser wants it, and gets this one instead.
 _BEGINNING: Final = (
     b"\x00\x00\x00G\x00\x00\x005\xd9B\x9f\x13"
