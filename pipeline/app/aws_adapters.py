@@ -12,6 +12,7 @@ from headrace.pipeline.aws.clients.meter import Meter
 from headrace.pipeline.clock import SystemClock, SystemIds, thread_timer
 from headrace.pipeline.core.landing.pace import FIRST_PAGE_OF_A_WINDOW, MOST_RECORDS, window_share
 from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.consumers import Consumers
 from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, WorkerStore
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.reading import ShardSource
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
     from headrace.pipeline.aws.leases.table_layout import KnownPlaces
+    from headrace.pipeline.aws.reading.fan_out import ConsumerNames
+    from headrace.pipeline.aws.reading.pages import KinesisPages
 
 _PATIENCE = timedelta(seconds=30)
 """How long one tick waits for tables that DynamoDB is creating, which is less than a leader's tick may take (40 s). The next tick
@@ -103,15 +106,36 @@ class AwsAdapters:
 
         return self.made.get(lambda: KinesisSource(self.kinesis()), "source", user)
 
+    def consumers(self) -> Consumers:
+        from headrace.pipeline.aws.reading.consumers import KinesisConsumers
+
+        return self.made.get(lambda: KinesisConsumers(self.kinesis()), "consumers")
+
     def pages(self) -> Pages:
-        return self._pages(self.settings.wave.shard_share)
+        polling = self._pages(self.settings.wave.shard_share)
+        consumers = self._consumer_names()
+        if consumers is None:
+            return polling
+        from headrace.pipeline.aws.reading.fan_out import FanOutPages, PagesByStream
+
+        return PagesByStream(polling=polling, fan_out=FanOutPages(access=polling.access, consumers=consumers))
+
+    def _consumer_names(self) -> ConsumerNames | None:
+        """The consumers by which streams are read; None where all streams are polled."""
+        from headrace.pipeline.aws.reading.fan_out import ConsumerNames
+
+        settings = self.settings
+        others = settings.consumer_of(settings.discovery)
+        named = {stream.name.rpartition("/")[2]: settings.consumer_of(stream) for stream in settings.streams}
+        return None if others is None and not any(named.values()) else ConsumerNames(named, others)
 
     def pages_of_windows(self) -> Pages:
-        """How a window reads the stream: with a smaller share of shards' limits than runs."""
+        """How a window reads the stream: with a smaller share of shards' limits than runs. A window polls always: by the
+        runs' consumer it would throw them out."""
         share = window_share(self.settings.wave.shard_share)
         return self._pages(share, first_page=FIRST_PAGE_OF_A_WINDOW)
 
-    def _pages(self, share: float, first_page: int = MOST_RECORDS) -> Pages:
+    def _pages(self, share: float, first_page: int = MOST_RECORDS) -> KinesisPages:
         from headrace.pipeline.aws.clients.clients import kinesis_access
         from headrace.pipeline.aws.reading.pages import KinesisPages
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from headrace.pipeline.ports.base import Timer
+from headrace.pipeline.ports.consumers import Consumers
 from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.landing import LakeTable
 from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, WorkerStore
@@ -39,6 +40,8 @@ class Ports(WindowPorts, ProofPorts, Protocol):
     def tables(self) -> Tables: ...
 
     def pages(self) -> Pages: ...
+
+    def consumers(self) -> Consumers: ...
 
     def table(self, writer: str) -> LakeTable:
         """The lake table, to be committed to.

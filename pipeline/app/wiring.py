@@ -175,6 +175,7 @@ class Wiring:
             lock=ports.lock(),
             source=ports.source(user),
             table=ports.table(user),
+            consumers=ports.consumers,
             clock=ports.clock,
             ids=ports.ids,
         )

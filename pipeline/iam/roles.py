@@ -40,6 +40,9 @@ def _leader(places: ApplicationArns) -> Iterator[Statement]:
         "Shards", "kinesis", "DescribeStreamSummary ListShards GetShardIterator GetRecords", places.streams
     )
     yield from _finding(places)
+    if places.consumers:
+        yield from statement("RegisterConsumers", "kinesis", "RegisterStreamConsumer", places.fanned_out)
+        yield from statement("LookAtConsumers", "kinesis", "DescribeStreamConsumer", places.consumers)
     yield from statement(
         "Coordinate",
         "dynamodb",
@@ -105,6 +108,10 @@ def _spark(places: ApplicationArns) -> Iterator[Statement]:
     yield from statement(
         "Records", "kinesis", "DescribeStreamSummary GetShardIterator GetRecords", places.streams
     )
+    if places.consumers:
+        yield from statement(
+            "Subscribe", "kinesis", "DescribeStreamConsumer SubscribeToShard", places.consumers
+        )
     yield from files(places, "GetObject PutObject", places.warehouse)
     yield from listing(places)
 

@@ -85,6 +85,13 @@ class WireFormat(StrEnum):
     CBOR = "cbor"
 
 
+class Retrieval(StrEnum):
+    POLLING = "polling"
+    """By GetRecords, whose limits of a shard all readers share."""
+    FANOUT = "fanout"
+    """By enhanced fan-out: a consumer with 2 MiB a second of each shard for itself."""
+
+
 class ParseFormat(StrEnum):
     JSON = "json"
     AVRO = "avro"

@@ -72,6 +72,9 @@ class Ports:
     def pages(self) -> Any:
         return None
 
+    def consumers(self) -> Any:
+        return self.world.consumers
+
     def table(self, _writer: str) -> Any:
         return self.world.table
 

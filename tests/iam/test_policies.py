@@ -36,7 +36,7 @@ metrics: {to: cloudwatch}
 BESIDE_KCL = """
 application: many
 streams_mode: multi
-discovery: {prefix: found-, tags: {team: shop}, initial_position: LATEST}
+discovery: {prefix: found-, tags: {team: shop}, initial_position: LATEST, retrieval: fanout, consumer: many-headrace}
 workers: [{id: w1}, {id: w2}]
 landing: {home: lake}
 coordination: {point_in_time_recovery: true, tags: {team: shop}}

@@ -24,12 +24,14 @@ from headrace.pipeline.core.sharing.sync_plan import ends_lost, is_of_this_life,
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.duties.fleet.cleanup import Cleaning, CleanupDue
 from headrace.pipeline.duties.policy.policy import RowPlan
+from headrace.pipeline.duties.streams.consumers import ensure_consumer
 from headrace.pipeline.duties.streams.lake_table import ensure_table
 from headrace.pipeline.duties.streams.origin import ensure_origin
 from headrace.pipeline.duties.streams.streams import Tracked, Unfinished, is_wanted_life
 from headrace.pipeline.duties.streams.writing import Tally
 from headrace.pipeline.errors import HeadraceError, Transient, Unreachable
 from headrace.pipeline.kcl.coverage import SeenHoles, coverage_warnings
+from headrace.pipeline.ports.consumers import Consumers
 from headrace.pipeline.ports.landing import LandingTable, TableState
 from headrace.pipeline.ports.leases import LeaseStore, Listing
 from headrace.pipeline.ports.reading import ShardSource, StreamFacts
@@ -122,6 +124,7 @@ class ShardSync:
     leases: LeaseStore
     source: ShardSource
     table: LandingTable
+    consumers: Callable[[], Consumers]
 
     def round(
         self,
@@ -226,6 +229,9 @@ class ShardSync:
             tally.notes.append(f"former stream {tracked.name} {why}")
             done.synced.append(tracked.name)
             return
+        if (name := self.settings.consumer_of(tracked.settings)) is not None:
+            note = ensure_consumer(self.consumers(), facts.stream, name)
+            tally.notes.extend([note] if note else [])
         mine = rows_of_stream(facts.stream, listing.leases)
         # First of all: the origin decides which shards are in scope, and so which rows are made.
         done.state = ensure_origin(self.table, done.state, facts, stream=tracked.settings, leases=mine)

@@ -48,11 +48,15 @@ CHANGED: Mapping[str, Any] = {
     "streams.0.initial_position": "LATEST",
     "streams.0.timestamp": "2026-01-31T00:00:00Z",
     "streams.0.on_data_loss": "continue",
+    "streams.0.retrieval": "fanout",
+    "streams.0.consumer": "another",
     "discovery.prefix": "ord",
     "discovery.tags": {"team": "shop"},
     "discovery.initial_position": "LATEST",
     "discovery.timestamp": "2026-01-31T00:00:00Z",
     "discovery.on_data_loss": "continue",
+    "discovery.retrieval": "fanout",
+    "discovery.consumer": "another",
     "former_streams": "auto",
     "former_streams_delete.0": RETURNS,
     "workers.0.id": "w2",
@@ -120,6 +124,8 @@ CHANGED: Mapping[str, Any] = {
 }
 """The new value of a setting. Of others, it is made of the default: twice the number or the time, or the other boolean."""
 WITH: Mapping[str, Mapping[str, Any]] = {
+    "streams.0.consumer": {"streams": [{"name": STREAM, "retrieval": "fanout"}]},
+    "discovery.consumer": {**MULTI, "discovery": {"retrieval": "fanout"}},
     "streams.0.timestamp": {"streams": [{"name": STREAM, "initial_position": "AT_TIMESTAMP"}]},
     "discovery.timestamp": {**MULTI, "discovery": {"initial_position": "AT_TIMESTAMP"}},
     "former_streams_delete.0": {**MULTI, "former_streams": "provided"},
