@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,14 @@ def environment_of(example: str) -> Path:
         if done.returncode:
             told = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
             pytest.skip(f"the packages of examples/{example} can't be installed: {told[-1] if told else 'pip failed'}")
+        (entry,) = entry_points(group="console_scripts", name="dagster")
+        # The packages of this test's environment are seen, and their commands aren't.
+        script = folder / "bin" / "dagster"
+        script.write_text(
+            f"#!{python}\nfrom {entry.module} import {entry.attr}\n"
+            f"if __name__ == '__main__':\n    {entry.attr}()\n"
+        )
+        script.chmod(0o755)
         (folder / "installed").touch()
     return folder / "bin"
 
