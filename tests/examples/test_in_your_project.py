@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
@@ -18,6 +19,7 @@ from tests.eventually import eventually
 from tests.examples.example import ROOT, Example, copied
 
 SHARDS = 2
+until = partial(eventually, every=1, within=600)
 _STOP_SPARK = "from headrace.pipeline.lake.spark.session import stop_local_server; stop_local_server()"
 
 
@@ -90,11 +92,12 @@ def daemon(example: Example) -> Iterator[Callable[[], Told]]:
 
         try:
             yield start
-        except BaseException:
-            print(processes.logs()[-20_000:])
-            raise
         finally:
             processes.close()
+            # pytest shows this of a test that failed.
+            for run in instance.get_runs(limit=50):
+                print(run.job_name, run.status, run.asset_selection, run.tags)
+            print(processes.logs()[-20_000:])
             subprocess.run([sys.executable, "-c", _STOP_SPARK], env=example.variables, check=False)
 
 
@@ -115,8 +118,8 @@ def test_the_daemon_starts_each_asset_for_what_has_moved_and_a_day_once_with_its
     put(aws, 1, 10)
     told = daemon()
 
-    eventually(lambda: told.of("sales")[-1:] == [{"sales": 3, "amount": 13}], "the sales are counted", every=1)
-    eventually(lambda: told.of("landed")[-1:] == [{"records": 3}], "the landed records are counted", every=1)
+    until(lambda: told.of("sales")[-1:] == [{"sales": 3, "amount": 13}], "the sales are counted")
+    until(lambda: told.of("landed")[-1:] == [{"records": 3}], "the landed records are counted")
 
     # The last record of the day comes into a shard that can't be read, and midnight passes.
     aws.inject(
@@ -130,19 +133,19 @@ def test_the_daemon_starts_each_asset_for_what_has_moved_and_a_day_once_with_its
     put(aws, 1, 100)
     aws.advance(20 * 60)
     put(aws, 0, 1000)
-    eventually(lambda: told.of("landed")[-1:] == [{"records": 4}], "the next day's record has landed", every=1)
-    eventually(lambda: f"{name}-22:00" in told.complete_hours(), "the hours before are complete", every=1)
+    until(lambda: told.of("landed")[-1:] == [{"records": 4}], "the next day's record has landed")
+    until(lambda: f"{name}-22:00" in told.complete_hours(), "the hours before are complete")
     assert f"{name}-23:00" not in told.complete_hours(), "a record of this hour is missing"
     assert told.of("sales_by_day") == []
 
     aws.clear_faults()
-    eventually(lambda: told.of("sales_by_day", name), "the day is counted", every=1)
+    until(lambda: told.of("sales_by_day", name), "the day is counted")
     assert told.of("sales_by_day", name) == [{"sales": 4, "amount": 113}], "with the late record"
 
     # What comes now is another day's: it moves `sales` and `landed`, and not the day that is counted.
     put(aws, 1, 5)
-    eventually(lambda: told.of("sales")[-1:] == [{"sales": 6, "amount": 1118}], "the new sale is counted", every=1)
-    eventually(lambda: told.of("landed")[-1:] == [{"records": 6}], "the new record is counted", every=1)
+    until(lambda: told.of("sales")[-1:] == [{"sales": 6, "amount": 1118}], "the new sale is counted")
+    until(lambda: told.of("landed")[-1:] == [{"records": 6}], "the new record is counted")
     assert told.runs_of("sales_by_day") == 1
     landings = len(told.of("shop/records"))
     assert told.runs_of("landed") <= landings, "once per landing at most"
