@@ -85,7 +85,9 @@ class Package(NamedTuple):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--check", action="store_true", help="check the licenses")
     parser.add_argument("--sbom", metavar="FILE", type=Path, help="write the bill of materials")
     asked = parser.parse_args()
@@ -109,9 +111,7 @@ def installed(project: str) -> list[Package]:
     while waiting:
         name = waiting.pop()
         found = distribution(name)
-        needed = {
-            canonicalize_name(each.name): frozenset(each.extras) for each in _needs(found, names[name])
-        }
+        needed = {canonicalize_name(each.name): frozenset(each.extras) for each in _needs(found, names[name])}
         present = {key: extras for key, extras in needed.items() if _is_installed(key)}
         packages[name] = Package(name, found.version, license_of(found), tuple(sorted(present)))
         for key, extras in present.items():
@@ -181,7 +181,8 @@ def bill(packages: list[Package]) -> dict[str, Any]:
         "metadata": {"component": _component(own, kind="application")},
         "components": [_component(package) for package in packages if package is not own],
         "dependencies": [
-            {"ref": package.purl, "dependsOn": [purls[name] for name in package.needs]} for package in packages
+            {"ref": package.purl, "dependsOn": [purls[name] for name in package.needs]}
+            for package in packages
         ],
     }
 

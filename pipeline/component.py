@@ -55,9 +55,15 @@ class KinesisConsumerScaffolder(dg.Scaffolder[ScaffoldedConsumer]):
             _write_python(folder, request)
             return
         named = request.params.settings_file
-        attributes = _smallest(folder, request) if named is None else f"{SETTINGS_FILE}: {json.dumps(named)}\n"
-        told = "" if named is not None else (
-            "\n# The settings of one application. `headrace config --config defs.yaml` prints all of them with their defaults.\n"
+        attributes = (
+            _smallest(folder, request) if named is None else f"{SETTINGS_FILE}: {json.dumps(named)}\n"
+        )
+        told = (
+            ""
+            if named is not None
+            else (
+                "\n# The settings of one application. `headrace config --config defs.yaml` prints all of them with their defaults.\n"
+            )
         )
         text = f"type: {request.type_name}\n{told}attributes:\n" + re.sub("(?m)^(?=.)", "  ", attributes)
         if request.append:
@@ -72,7 +78,7 @@ def _write_python(folder: Path, request: dg.ScaffoldRequest[ScaffoldedConsumer])
     if named is None:
         named = DEFAULT_FILE
         (folder / named).write_text(_smallest(folder, request), encoding="utf-8")
-    text = f'''\
+    text = f"""\
         from pathlib import Path
 
         import dagster as dg
@@ -82,7 +88,7 @@ def _write_python(folder: Path, request: dg.ScaffoldRequest[ScaffoldedConsumer])
         @dg.component_instance
         def load(context: dg.ComponentLoadContext) -> KinesisConsumer:
             return KinesisConsumer(Path(__file__).parent / {json.dumps(named)})
-        '''
+        """
     (folder / "component.py").write_text(dedent(text), encoding="utf-8")
 
 
@@ -128,7 +134,11 @@ class KinesisConsumer(dg.Component):
         return KinesisConsumerAttributes
 
     @classmethod
-    def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> "KinesisConsumer":
+    def load(
+        cls,
+        attributes: BaseModel | None,  # noqa: ARG003 (the settings are read from the file's text, which has lines)
+        context: dg.ComponentLoadContext,
+    ) -> "KinesisConsumer":
         resolution = context.with_rendering_scope({"context": context}).resolution_context
 
         def fill_in(template: str) -> object:

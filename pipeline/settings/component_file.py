@@ -17,7 +17,9 @@ from headrace.pipeline.settings.nodes import compose_all, is_null, line_of
 
 COMPONENT = "headrace.KinesisConsumer"
 SETTINGS_FILE = "settings_file"
-_ONE_OF_TWO = f"write the settings of one application there, or `{SETTINGS_FILE}` with the name of a file that has them"
+_ONE_OF_TWO = (
+    f"write the settings of one application there, or `{SETTINGS_FILE}` with the name of a file that has them"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,9 +39,7 @@ def attributes_schema() -> dict[str, Any]:
 def _section(kind: type[Any]) -> dict[str, Any]:
     hints = get_type_hints(kind)
     specs = settings_of(kind)
-    required = [
-        spec.name for spec in specs if spec.default is MISSING and spec.default_factory is MISSING
-    ]
+    required = [spec.name for spec in specs if spec.default is MISSING and spec.default_factory is MISSING]
     return {
         "type": ["object", "null"],
         "properties": {spec.name: _value(bare(hints[spec.name]), spec) for spec in specs},
@@ -53,7 +51,10 @@ def _section(kind: type[Any]) -> dict[str, Any]:
 def _value(hint: Any, spec: Field[Any]) -> dict[str, Any]:
     inner = element(hint)
     if inner is not None:
-        schema = {"type": ["array", "null"], "items": _section(inner) if is_dataclass(inner) else _leaf(inner)}
+        schema = {
+            "type": ["array", "null"],
+            "items": _section(inner) if is_dataclass(inner) else _leaf(inner),
+        }
     elif is_dataclass(hint):
         schema = _section(hint)  # type: ignore[arg-type]  # a class, never an instance
     elif is_mapping(hint):

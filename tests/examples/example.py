@@ -36,7 +36,9 @@ class Example:
         """Run a command and return what it prints. The command must be in the README and must succeed. `quickly`:
         watch only briefly."""
         assert command in self.commands
-        return self.run("bash", "-c", re.sub(r"--(for|watch) \S+", r"--\1 1s", command) if quickly else command)
+        return self.run(
+            "bash", "-c", re.sub(r"--(for|watch) \S+", r"--\1 1s", command) if quickly else command
+        )
 
     def run(self, *command: str) -> str:
         """Run a program in the folder and return what it prints. It must succeed."""

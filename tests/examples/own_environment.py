@@ -28,17 +28,31 @@ def environment_of(example: str) -> Path:
         venv.create(folder, symlinks=True, clear=True)
         python = folder / "bin" / "python"
         here = sysconfig.get_path("purelib")
-        packages = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+        packages = (
+            folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+        )
         (packages / "here.pth").write_text(f"import site; site.addsitedir({here!r})\n")
         done = subprocess.run(
-            [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "-r", str(requirements)],
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "--python",
+                str(python),
+                "install",
+                "--quiet",
+                "-r",
+                str(requirements),
+            ],
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode:
             told = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-            pytest.skip(f"the packages of examples/{example} can't be installed: {told[-1] if told else 'pip failed'}")
+            pytest.skip(
+                f"the packages of examples/{example} can't be installed: {told[-1] if told else 'pip failed'}"
+            )
         (entry,) = entry_points(group="console_scripts", name="dagster")
         # The packages of this test's environment are seen, and their commands aren't.
         script = folder / "bin" / "dagster"

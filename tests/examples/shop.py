@@ -40,4 +40,3 @@ def landed_shop(into: Path, aws: LocalAws, *amounts: int) -> Iterator[Example]:
         yield shop
     finally:
         shop.run(sys.executable, "-c", _STOP_SPARK)
-

@@ -29,6 +29,13 @@ def test_assets_of_dagster_iceberg_read_the_typed_table_and_write_beside_it(aws:
 
 def test_the_workspace_names_both_code_locations(tmp_path: Path):
     folder = Path(__file__).parents[2] / "examples" / "with-dagster-iceberg"
-    module, file = (next(iter(entry.values())) for entry in yaml.safe_load((folder / "workspace.yaml").read_text())["load_from"])
-    assert (folder / module["working_directory"] / re.sub(r"\.", "/", module["module_name"])).with_suffix(".py").is_file()
+    module, file = (
+        next(iter(entry.values()))
+        for entry in yaml.safe_load((folder / "workspace.yaml").read_text())["load_from"]
+    )
+    assert (
+        (folder / module["working_directory"] / re.sub(r"\.", "/", module["module_name"]))
+        .with_suffix(".py")
+        .is_file()
+    )
     assert (folder / file["relative_path"]).is_file()

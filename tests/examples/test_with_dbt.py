@@ -27,7 +27,9 @@ def days(example: Example) -> list[tuple[date, int, int]]:
 
 
 @pytest.mark.slow
-def test_dbt_computes_a_day_from_its_rows_and_replaces_it_when_it_is_computed_again(aws: LocalAws, tmp_path: Path):
+def test_dbt_computes_a_day_from_its_rows_and_replaces_it_when_it_is_computed_again(
+    aws: LocalAws, tmp_path: Path
+):
     programs = environment_of("with-dbt")
     example = copied("with-dbt", tmp_path, aws)
     example = replace(example, variables=with_programs(example.variables, programs))

@@ -48,7 +48,9 @@ def test_a_mistake_in_a_component_names_the_line_of_its_file(tmp_path: Path):
 def test_a_component_may_name_a_settings_file_beside_it(tmp_path: Path):
     (tmp_path / "elsewhere").mkdir()
     write(tmp_path, SETTINGS, "elsewhere/orders.yaml")
-    file = write(tmp_path, "type: headrace.KinesisConsumer\nattributes: {settings_file: elsewhere/orders.yaml}\n")
+    file = write(
+        tmp_path, "type: headrace.KinesisConsumer\nattributes: {settings_file: elsewhere/orders.yaml}\n"
+    )
 
     for component in (None, Component(0, fill_in)):
         loaded = read_settings(file, {}, component=component)

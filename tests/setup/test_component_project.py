@@ -152,9 +152,7 @@ def test_the_page_leads_from_the_installed_package_to_checked_definitions(projec
 
     project.type("dg scaffold defs headrace.KinesisConsumer orders --stream orders")
     assert project.defs("orders").read_text() == _yaml('application: "orders"')
-    project.type(
-        "dg scaffold defs headrace.KinesisConsumer clicks --settings-file ../../../../clicks.yaml"
-    )
+    project.type("dg scaffold defs headrace.KinesisConsumer clicks --settings-file ../../../../clicks.yaml")
     assert project.defs("clicks").read_text() == _yaml("clicks.yaml")
     (project.folder / "clicks.yaml").write_text("{application: clicks, streams: [{name: clicks}]}")
 

@@ -49,7 +49,9 @@ def test_nothing_is_allowed_that_no_package_needs():
         ("", False),
     ],
 )
-def test_a_license_that_nobody_has_allowed_is_refused_by_the_packages_name(license_text: str, is_allowed: bool):
+def test_a_license_that_nobody_has_allowed_is_refused_by_the_packages_name(
+    license_text: str, *, is_allowed: bool
+):
     sentences = [*refusals([a_package(license_text)])]
     assert (sentences == []) is is_allowed
     assert all(sentence.startswith("foo 1.0 ") for sentence in sentences)

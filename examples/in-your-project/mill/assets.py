@@ -18,9 +18,7 @@ def landed(lake: Lake) -> dg.MaterializeResult[None]:
     return dg.MaterializeResult(metadata={"records": lake.open("lake.orders").scan().count()})
 
 
-@dg.asset(
-    deps=[dg.AssetKey(["shop", "lake", "sold"])], automation_condition=dg.AutomationCondition.eager()
-)
+@dg.asset(deps=[dg.AssetKey(["shop", "lake", "sold"])], automation_condition=dg.AutomationCondition.eager())
 def sales(lake: Lake) -> dg.MaterializeResult[None]:
     """The sum of all sales, from the typed table."""
     amounts = lake.open("lake.sold").scan(selected_fields=("amount",)).to_arrow()["amount"]
