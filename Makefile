@@ -16,7 +16,7 @@ in_venv := env -u SPARK_HOME -u PYTHONPATH -u PYTHONHOME -u PYTHONDONTWRITEBYTEC
 WORKERS ?= 2
 in_parallel := -n $(WORKERS) --dist worksteal
 
-.PHONY: help setup fmt check test test-all coverage mutants vectors wire contract interop sim chaos local dev demo bench lock
+.PHONY: help setup fmt check test test-all coverage mutants vectors wire contract interop sim chaos local dev demo bench lock sbom audit
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -29,12 +29,13 @@ fmt: setup ## format the code and apply the linter's automatic fixes
 	@$(in_venv) ruff check --fix --quiet $(parts)
 	@$(in_venv) ruff format $(parts)
 
-check: setup ## check lint, formatting, types, layers and dependencies, and that Dagster loads
+check: setup ## check lint, formatting, types, layers, dependencies and their licenses, and that Dagster loads
 	@$(in_venv) ruff check $(parts)
 	@$(in_venv) ruff format --check $(parts)
 	@$(in_venv) mypy $(typed)
 	@$(in_venv) lint-imports --no-logo
 	@$(in_venv) deptry . --no-ansi
+	@$(in_venv) python bin/packages.py --check
 	@$(in_venv) HEADRACE_CONFIG=tests/setup/headrace.yaml dg check defs
 
 test: setup ## run the tests that every change needs, in two processes (WORKERS=4: in four, WORKERS=0: in none but pytest's)
@@ -104,3 +105,12 @@ lock: setup ## renew requirements.lock after an edit of pyproject.toml; versions
 	"$$tools/bin/uv" pip compile pyproject.toml --quiet --output-file requirements.lock \
 		--universal --python-version 3.11 --extra local --extra otel --group tests --group checks --group mutants --group build \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate
+
+sbom: setup ## write the bill of materials of what is installed with Headrace: dist/headrace.cdx.json
+	@$(in_venv) python bin/packages.py --check --sbom dist/headrace.cdx.json
+
+audit: setup ## ask api.osv.dev for known vulnerabilities of the packages in requirements.lock
+	@tools="$$(mktemp -d)" && trap 'rm -rf "$$tools"' EXIT && unset PIP_FIND_LINKS && \
+	.venv/bin/python -m pip install --quiet --target "$$tools" pip-audit && \
+	PYTHONPATH="$$tools" .venv/bin/python -m pip_audit --vulnerability-service osv --strict --disable-pip --no-deps \
+		--requirement requirements.lock

@@ -187,6 +187,10 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     ),
     "upkeep.keep_runs": _RELOAD,
     "dagster.group": _RELOAD,
+    "dagster.key_prefix.N": SettingChange(
+        Takes.RELOAD,
+        "Dagster takes the assets for new ones: what it has shown of the former ones stays with their keys.",
+    ),
     "dagster.owners.N": _RELOAD,
     "dagster.tags": _RELOAD,
     "dagster.complete_from": SettingChange(

@@ -90,6 +90,11 @@ class DagsterSettings:
         doc="How the names of the assets' groups begin (<group>_landing, <group>_typed, ...). Default: the "
         "application's name."
     )
+    key_prefix: tuple[str, ...] = knob(
+        factory=tuple,
+        doc="What the keys of the application's assets begin with: [raw, kinesis] makes `raw/kinesis/<application>/records`. "
+        "Streams keep their key `kinesis/<stream>`, because applications share them.",
+    )
     owners: tuple[str, ...] = knob(
         factory=tuple,
         doc="Owners of the application's assets: addresses (ann@example.com) or teams (team:data).",

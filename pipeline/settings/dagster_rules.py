@@ -10,6 +10,7 @@ from headrace.pipeline.settings.values import show
 
 # Dagster's rules for groups, owners and tags.
 _GROUP = re.compile(r"[A-Za-z0-9_]+")
+_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _OWNER = re.compile(r"team:[A-Za-z0-9_.\- ]+|[^@\s]+@[^@\s]+\.[^@\s]+")
 _TAG_NAME = re.compile(r"(?:[A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}")
 # Five fields, each of numbers, names, lists, ranges and steps. Dagster checks the rest.
@@ -23,6 +24,9 @@ def dagster_rules(settings: Settings) -> Iterator[Broken]:
     dagster = settings.dagster
     if dagster.group is not None and not _GROUP.fullmatch(dagster.group):
         yield Broken("dagster.group", f"is {dagster.group!r}; allowed: letters, digits and _")
+    for n, name in enumerate(dagster.key_prefix):
+        if not _KEY.fullmatch(name):
+            yield Broken(f"dagster.key_prefix.{n}", f"is {name!r}; allowed: letters, digits, _ and -")
     for n, owner in enumerate(dagster.owners):
         if not _OWNER.fullmatch(owner):
             yield Broken(

@@ -12,8 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import yaml
+
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.broken import Broken
+from headrace.pipeline.settings.component_file import SETTINGS_FILE, Component, settings_part
 from headrace.pipeline.settings.ddl import WrongDdl
 from headrace.pipeline.settings.model import LandingSettings, Settings
 from headrace.pipeline.settings.names import PREFIX, complain_of_variable
@@ -40,12 +43,30 @@ class Loaded:
     """The name of the settings file, as it was given."""
 
 
-def read_settings(path: Path | str | None, environ: Mapping[str, str]) -> Loaded:
+def read_settings(
+    path: Path | str | None, environ: Mapping[str, str], *, component: Component | None = None
+) -> Loaded:
     """Read the settings file: `path` (from `--config`), else the file that HEADRACE_CONFIG names, else
-    ./headrace.yaml."""
+    ./headrace.yaml. The file may be one of Dagster's with a component; `component` tells which, where Dagster loads it."""
     file = Path(path or environ.get("HEADRACE_CONFIG") or DEFAULT_FILE)
+    part = settings_part(_text_of(file), str(file), component)
+    if isinstance(part, str):
+        named = file.parent / part
+        part = settings_part(_text_of(named), str(named), None)
+        if isinstance(part, str):
+            raise BadSetting(
+                f"{named}: {file} names this file as `{SETTINGS_FILE}`, and it names another one: name the file "
+                "that has the settings"
+            )
+        file = named
+    folder = file.resolve().parent
+    loaded = _parse(part, environ, name=str(file), folder=folder)
+    return replace(loaded, settings=_anchored(loaded.settings, folder))
+
+
+def _text_of(file: Path) -> str:
     try:
-        text = file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise BadSetting(
             f"there is no settings file {file}: name another file with --config or HEADRACE_CONFIG, "
@@ -56,9 +77,6 @@ def read_settings(path: Path | str | None, environ: Mapping[str, str]) -> Loaded
         raise BadSetting(f"{file}:{line}: the settings file isn't UTF-8 text: save it as UTF-8") from None
     except OSError as error:
         raise BadSetting(f"the settings file {file} can't be read: {error.strerror}") from None
-    folder = file.resolve().parent
-    loaded = parse_settings(text, environ, name=str(file), folder=folder)
-    return replace(loaded, settings=_anchored(loaded.settings, folder))
 
 
 def _anchored(settings: Settings, folder: Path) -> Settings:
@@ -132,7 +150,10 @@ def parse_settings(text: str, environ: Mapping[str, str], *, name: str, folder: 
 
     `folder` is the folder of the file: where it is given, files and folders that the settings name are checked, too.
     """
-    root = compose(text, name)
+    return _parse(compose(text, name), environ, name=name, folder=folder)
+
+
+def _parse(root: yaml.Node | None, environ: Mapping[str, str], *, name: str, folder: Path | None) -> Loaded:
     if root is None or is_null(root):
         raise BadSetting(f"{name}:1: the file is empty; the smallest is: {MINIMAL}")
     problems = Problems(name)
