@@ -19,10 +19,11 @@ from headrace.pipeline.settings.model import LandingSettings, Settings
 from headrace.pipeline.settings.names import PREFIX, complain_of_variable
 from headrace.pipeline.settings.nodes import compose, is_null
 from headrace.pipeline.settings.parse_block import ParseSettings, Written
+from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
 from headrace.pipeline.settings.reader import Reader
 from headrace.pipeline.settings.rules import broken_rules
-from headrace.pipeline.settings.schema_rules import columns_of_schema
+from headrace.pipeline.settings.schema_rules import columns_of_processor, columns_of_schema
 from headrace.pipeline.settings.secrets import holds_secret, names_secret
 from headrace.pipeline.settings.values import leaves
 
@@ -74,7 +75,8 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
     parse = tuple(_with_files(target, folder) for target in settings.parse)
     prices = None if settings.prices is None else str(folder / settings.prices)
     landing = replace(landing, home=str(folder / landing.home), state=state)
-    return replace(settings, landing=landing, parse=parse, prices=prices)
+    processors = tuple(_with_schema(processor, folder) for processor in settings.processors)
+    return replace(settings, landing=landing, parse=parse, processors=processors, prices=prices)
 
 
 def _with_files(target: ParseSettings, folder: Path) -> ParseSettings:
@@ -104,14 +106,30 @@ def _with_files(target: ParseSettings, folder: Path) -> ParseSettings:
     return target
 
 
-def _read(target: ParseSettings, setting: str, file: Path) -> tuple[bytes, str]:
+def _with_schema(processor: ProcessorSettings, folder: Path) -> ProcessorSettings:
+    """The processor with the schema that is in a file beside the settings."""
+    if not processor.schema.endswith(".ddl"):
+        return processor
+    file = folder / processor.schema
+    _, text = _read(processor, "schema", file)
+    try:
+        columns_of_processor(text)
+    except WrongDdl as error:
+        line = text[: error.offset].count("\n") + 1
+        raise BadSetting(
+            f"{file}:{line}: the schema of the processor {processor.name} is wrong {error}. Nothing was written"
+        ) from None
+    return replace(processor, schema=text)
+
+
+def _read(target: ParseSettings | ProcessorSettings, setting: str, file: Path) -> tuple[bytes, str]:
     """The content of a file that a target names; as text too, where the file has to be text."""
     try:
         content = file.read_bytes()
         text = "" if file.suffix == ".desc" else content.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(
-            f"the {setting} file {file} of the target {target.name} can't be read ({type(error).__name__}): "
+            f"the {setting} file {file} of {target.name} can't be read ({type(error).__name__}): "
             f"write the {setting} there, or into the setting itself"
         ) from None
     if not content.strip():
@@ -121,7 +139,7 @@ def _read(target: ParseSettings, setting: str, file: Path) -> tuple[bytes, str]:
             else "no record could be judged"
         )
         raise BadSetting(
-            f"the {setting} file {file} of the target {target.name} is empty, so that {what}: "
+            f"the {setting} file {file} of {target.name} is empty, so that {what}: "
             f"write the {setting} there, or into the setting itself"
         )
     return content, text
@@ -156,7 +174,11 @@ def parse_settings(text: str, environ: Mapping[str, str], *, name: str, folder: 
         replace(target, written=Written(str(folder or ""), _places(reader, f"parse.{n}.")))
         for n, target in enumerate(settings.parse)
     )
-    settings = replace(settings, parse=parse)
+    processors = tuple(
+        replace(processor, written=Written(str(folder or ""), _places(reader, f"processors.{n}.")))
+        for n, processor in enumerate(settings.processors)
+    )
+    settings = replace(settings, parse=parse, processors=processors)
     origins = {key: reader.origins.get(key, ValueSource()) for key, *_ in leaves(settings)}
     return Loaded(settings, origins, name)
 
