@@ -15,6 +15,7 @@ from headrace.assets.lineage import build_lineage
 from headrace.assets.names import resource_key, slug
 from headrace.assets.outside import outside
 from headrace.assets.parsed import build_parsed
+from headrace.assets.processors import build_processor, process_job
 from headrace.assets.prove import build_prove
 from headrace.assets.records import build_records
 from headrace.assets.redrive import build_redrive
@@ -33,6 +34,7 @@ from headrace.resources.spark import SparkResource
 from headrace.resources.stream import StreamResource
 from headrace.sensors.leader import build_leader
 from headrace.sensors.parsed import build_parse_sensor
+from headrace.sensors.processors import build_processor_sensor
 from headrace.sensors.watch import build_watch
 from headrace.sensors.worker import build_worker
 
@@ -65,12 +67,22 @@ def build_definitions(
         executor_def=dg.in_process_executor,
     )
     upkeep, schedule = build_upkeep(wiring)
+    processors = [build_processor(wiring, processor) for processor in settings.processors]
+    process = [
+        dg.define_asset_job(
+            process_job(settings),
+            selection=dg.AssetSelection.assets(*processors).without_checks(),
+            description="Let the record processors work on what is new. A sensor asks for its runs.",
+            executor_def=dg.in_process_executor,
+        )
+    ] if processors else []
     follow = [build_follow(wiring)] if settings.parse else []
     other_jobs = [
         upkeep,
         build_prove(wiring),
         build_replay(wiring),
         *follow,
+        *process,
         *(build_redrive(wiring, target) for target in settings.parse),
     ]
     return dg.Definitions(
@@ -78,6 +90,7 @@ def build_definitions(
             records,
             build_lineage(settings),
             *(build_parsed(wiring, target) for target in settings.parse),
+            *processors,
             *outside(settings),
         ],
         asset_checks=[build_checks(wiring)],
@@ -88,6 +101,7 @@ def build_definitions(
             *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
             build_watch(wiring, instance),
             *(build_parse_sensor(wiring, instance, parse_job) for parse_job in follow),
+            *(build_processor_sensor(wiring, instance, job_of_all) for job_of_all in process),
         ],
         resources={
             resource_key(settings, "lease_tables"): LeaseTablesResource.of(settings, shared),

@@ -373,7 +373,7 @@ class Wiring:
 
     @property
     def upkeep(self) -> UpkeepWiring:
-        return UpkeepWiring(self.settings, self.ports, self.targets)
+        return UpkeepWiring(self.settings, self.ports, self.targets, self.processors)
 
     @property
     def proofs(self) -> ProofWiring:

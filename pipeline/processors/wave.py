@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import date
 from itertools import count
 
 from headrace.pipeline.core.landing.landing import Proposal, RangeRefused
+from headrace.pipeline.core.ledger.arrivals import APPROXIMATE
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import FilesDone
 from headrace.pipeline.core.shards.position import Positions
@@ -86,6 +88,19 @@ class Processing(Waves[_Basis]):
             return True
         wishes = self._wishes(self.ports.source.look().positions, self.ports.table.load().positions)
         return wishes.are_due or not self.settling.is_settled()
+
+    def needs_before(self, day: date) -> bool:
+        """Whether records that arrived before this day (UTC) may still have to be processed."""
+        if not self.ports.table.exists():
+            return True
+        wishes = self._wishes(self.ports.source.look().positions, self.ports.table.load().positions)
+        return any(
+            lack.after is None
+            or lack.after.arrival is None
+            # A record may have arrived a little before the one that comes before it in the shard.
+            or (lack.after.arrival - APPROXIMATE).date() < day
+            for lack in wishes.wanted
+        )
 
     @property
     def tries(self) -> int:
