@@ -58,9 +58,7 @@ def by_parsing(settings: Settings, target: ParseSettings, waves: Sequence[Wave])
             yield dg.AssetMaterialization(quarantine_key(settings, target), metadata={"rows": _int(aside)})
 
 
-def by_processing(
-    settings: Settings, processor: ProcessorSettings, waves: Sequence[Wave]
-) -> Iterator[Event]:
+def by_processing(settings: Settings, processor: ProcessorSettings, waves: Sequence[Wave]) -> Iterator[Event]:
     changed = [wave for wave in waves if wave.snapshot is not None or wave.settled]
     if changed:
         metadata = processor_metadata(processor, changed)

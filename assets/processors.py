@@ -67,9 +67,7 @@ def _description(settings: Settings, processor: ProcessorSettings) -> str:
     )
 
 
-def processor_metadata(
-    processor: ProcessorSettings, waves: Sequence[Wave]
-) -> dict[str, dg.MetadataValue]:
+def processor_metadata(processor: ProcessorSettings, waves: Sequence[Wave]) -> dict[str, dg.MetadataValue]:
     """What these waves did, as metadata of one materialization."""
     number = dg.MetadataValue.int
     return {

@@ -112,7 +112,9 @@ def _rows(returned: Any) -> list[Any]:
     rows = list(returned)
     for row in rows:
         if not isinstance(row, Mapping):
-            raise TypeError(f"a row is a mapping of columns to values, and this one is a {type(row).__name__}")
+            raise TypeError(
+                f"a row is a mapping of columns to values, and this one is a {type(row).__name__}"
+            )
     return [plain(row) for row in rows]
 
 

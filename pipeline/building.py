@@ -4,8 +4,10 @@ Every name in them has the application's: one code location may have several app
 sensors and executor.
 """
 
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
@@ -68,16 +70,9 @@ def build_definitions(
     )
     upkeep, schedule = build_upkeep(wiring)
     processors = [build_processor(wiring, processor) for processor in settings.processors]
-    process = [
-        dg.define_asset_job(
-            process_job(settings),
-            selection=dg.AssetSelection.assets(*processors).without_checks(),
-            description="Let the record processors work on what is new. A sensor asks for its runs.",
-            executor_def=dg.in_process_executor,
-        )
-    ] if processors else []
+    process = [_process_job(settings, processors)] if processors else []
     follow = [build_follow(wiring)] if settings.parse else []
-    other_jobs = [
+    other_jobs: list[Any] = [
         upkeep,
         build_prove(wiring),
         build_replay(wiring),
@@ -109,4 +104,13 @@ def build_definitions(
             resource_key(settings, "lake"): LakeResource.of(settings, shared),
             resource_key(settings, "spark"): SparkResource.of(settings, shared),
         },
+    )
+
+
+def _process_job(settings: Settings, processors: Sequence[dg.AssetsDefinition]) -> Any:
+    return dg.define_asset_job(
+        process_job(settings),
+        selection=dg.AssetSelection.assets(*processors).without_checks(),
+        description="Let the record processors work on what is new. A sensor asks for its runs.",
+        executor_def=dg.in_process_executor,
     )

@@ -41,6 +41,7 @@ def build_processor_sensor(wiring: Wiring, kept_instance: KeptInstance, job: Any
         instance = kept_instance.of(context).instance
         requests: list[dg.RunRequest] = []
         notes: list[str] = []
+        troubles: list[str] = []
         for processor in settings.processors:
             if wait := _why_wait(instance, job.name, processor):
                 notes.append(wait)
@@ -48,18 +49,19 @@ def build_processor_sensor(wiring: Wiring, kept_instance: KeptInstance, job: Any
             try:
                 is_behind = wiring.processors.processing(processor, "sensor").is_behind()
             except HeadraceError as error:
-                notes.append(f"{processor.name}: {error}")
-                # Dagster keeps what a sensor logs with its tick.
-                context.log.error(notes[-1])
+                troubles.append(f"{processor.name}: {error}")
                 continue
             if is_behind:
                 key = processor_key(settings, processor)
                 requests.append(dg.RunRequest(asset_selection=[key], tags={PROCESSOR_TAG: processor.name}))
             else:
                 notes.append(f"{processor.table}: all is there that the lake table has")
+        for trouble in troubles:
+            # Dagster keeps what a sensor logs with its tick; a skip reason alone looks like a tick without anything to do.
+            context.log.error(trouble)
         if requests:
             return dg.SensorResult(run_requests=requests)
-        return dg.SensorResult(skip_reason="; ".join(notes))
+        return dg.SensorResult(skip_reason="; ".join((*troubles, *notes)))
 
     return processors
 

@@ -62,9 +62,7 @@ class UpkeepWiring:
         except Exception as error:  # noqa: BLE001 - the upkeep of other targets goes on, and the report has the error
             return [(table, failed(table, error))]
 
-    def _target(
-        self, target: ParseSettings
-    ) -> tuple[Settling, Sequence[KeptTable], Sequence[Expiring]]:
+    def _target(self, target: ParseSettings) -> tuple[Settling, Sequence[KeptTable], Sequence[Expiring]]:
         parsing = self.targets.parsing(target, "upkeep")
         return parsing.settling, parsing.ports.kept, parsing.expiring
 

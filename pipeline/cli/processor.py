@@ -70,11 +70,9 @@ def run(args: argparse.Namespace) -> int:
     answers: list[dict[str, Any]] = []
     try:
         for processor in processors:
-            answers.append(
-                _status(args, processor, wiring)
-                if args.action == "status"
-                else _run(args, loaded, processor, wiring)
-            )
+            is_status = args.action == "status"
+            answer = _status(args, processor, wiring) if is_status else _run(args, loaded, processor, wiring)
+            answers.append(answer)
     finally:
         wiring.ports.close()
         if args.json:
@@ -121,15 +119,15 @@ def _run(
     }
 
 
-def _status(
-    args: argparse.Namespace, processor: "ProcessorSettings", wiring: "Wiring"
-) -> "dict[str, Any]":
+def _status(args: argparse.Namespace, processor: "ProcessorSettings", wiring: "Wiring") -> "dict[str, Any]":
     from headrace.pipeline.processors.standing import standings
 
     shards = list(standings(wiring.ports.processing(processor, "status"), processor.stream))
     if not args.json:
         behind = sum(shard.is_behind for shard in shards)
-        tell(f"{processor.name}: {processor.table}, {len(shards)} shards, {behind} of them behind the lake table")
+        tell(
+            f"{processor.name}: {processor.table}, {len(shards)} shards, {behind} of them behind the lake table"
+        )
         tell(*(f"  {shard}" for shard in shards))
     return {
         "processor": processor.name,

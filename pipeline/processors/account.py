@@ -75,7 +75,9 @@ def committed_plan(plan: WavePlan, turns: Mapping[ShardKey, Turn]) -> WavePlan:
     )
 
 
-def accounts(plan: WavePlan, done: Turns, *, version: str, schema: int, code: str) -> dict[ShardKey, ProcessorAccount]:
+def accounts(
+    plan: WavePlan, done: Turns, *, version: str, schema: int, code: str
+) -> dict[ShardKey, ProcessorAccount]:
     """The account of each range of the plan, which has only what counts."""
     turns = {turn.key: turn for turn in done.turns}
     told: dict[ShardKey, ProcessorAccount] = {}

@@ -69,7 +69,13 @@ class Child:
 
     @classmethod
     def start(
-        cls, command: tuple[str, ...], *, folder: str | None, environ: Mapping[str, str], memory: int, cpu: int
+        cls,
+        command: tuple[str, ...],
+        *,
+        folder: str | None,
+        environ: Mapping[str, str],
+        memory: int,
+        cpu: int,
     ) -> Child:
         """`memory`, `cpu`: bytes and seconds; 0: no limit."""
         launcher = (sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(memory), str(cpu))
@@ -122,10 +128,12 @@ class Child:
             elif key.fd == self._out:
                 self.is_silent |= self._read(key.fd, self._unread)
                 *lines, rest = self._unread.split(b"\n")
-                self._lines += lines
+                self._lines += map(bytes, lines)
                 self._unread = rest
                 if len(rest) > _MOST_LINE:
-                    raise ChildFailed(f"it has written more than {_MOST_LINE >> 20} MiB without an end of line")
+                    raise ChildFailed(
+                        f"it has written more than {_MOST_LINE >> 20} MiB without an end of line"
+                    )
             else:
                 is_closed = self._read(key.fd, self._error_text)
                 self._tell_errors(is_closed=is_closed)

@@ -43,9 +43,18 @@ class Columns:
             value = self._readers[name](told)
             # Arrow knows the limits of each type, such as the digits of a decimal.
             pa.scalar(value, self._fields[name].type)
-        except (ValueError, TypeError, ArithmeticError, AttributeError, pa.ArrowException, OverflowError) as error:
+        except (
+            ValueError,
+            TypeError,
+            ArithmeticError,
+            AttributeError,
+            pa.ArrowException,
+            OverflowError,
+        ) as error:
             kind = self._fields[name].type
-            raise ValueError(f"the column {name} is {kind}, and {told!r:.100} can't be one ({error})") from error
+            raise ValueError(
+                f"the column {name} is {kind}, and {told!r:.100} can't be one ({error})"
+            ) from error
         return value
 
     def arrays(self, rows: Sequence[Row]) -> list[pa.Array[Any]]:
@@ -56,7 +65,7 @@ class Columns:
         return list(self._fields)
 
 
-def reader_of(kind: pa.DataType) -> _Read:  # noqa: C901, PLR0912 - one line for each kind of type
+def reader_of(kind: pa.DataType) -> _Read:
     """Reads a value of JSON as one of this type."""
     if pa.types.is_boolean(kind):
         return _exactly(bool)

@@ -95,9 +95,7 @@ def _dealt(shards: Sequence[ShardReading], parallelism: int | None) -> list[list
     return [list(shards[number::count]) for number in range(count)]
 
 
-def _processing(
-    parts: Sequence[Sequence[ShardReading]], bounds: Sequence[Bound], spec: ProcessSpec
-) -> Work:
+def _processing(parts: Sequence[Sequence[ShardReading]], bounds: Sequence[Bound], spec: ProcessSpec) -> Work:
     def work(number: int, now: Now) -> bytes:
         # Imports within the function run on Spark's worker, from the shipped zip.
         from uuid import uuid4
@@ -105,8 +103,6 @@ def _processing(
         from headrace.pipeline.processors.codec import encode_turns
         from headrace.pipeline.processors.task import process_shards
 
-        return encode_turns(
-            process_shards(parts[number], bounds, spec, now=now, fresh=lambda: uuid4().hex)
-        )
+        return encode_turns(process_shards(parts[number], bounds, spec, now=now, fresh=lambda: uuid4().hex))
 
     return work

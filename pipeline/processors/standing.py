@@ -24,9 +24,7 @@ class Standing:
 
     @property
     def is_behind(self) -> bool:
-        return self.landed is not None and (
-            self.position is None or self.position.token != self.landed.token
-        )
+        return self.landed is not None and (self.position is None or self.position.token != self.landed.token)
 
     @property
     def arrivals(self) -> tuple[datetime | None, datetime | None]:

@@ -91,10 +91,7 @@ def records_of(shard: ShardReading, bounds: Sequence[Bound], source: StagingSpec
     """The records of a shard in the wave, in their order."""
     place, wanted = source_place(source), bounds_by_shard(bounds)
     parts = [
-        part
-        for unit in shard.units
-        for key, part in parts_of(unit, place, wanted)
-        if key == shard.work.key
+        part for unit in shard.units for key, part in parts_of(unit, place, wanted) if key == shard.work.key
     ]
     if not parts:
         return pa.table({})
@@ -128,8 +125,9 @@ def _delivered(records: pa.Table) -> list[Delivered]:
     if not records.num_rows:
         return []
     arrivals: Any = records["arrival_ts"].cast(pa.int64())
+    numbers: list[Any] = records["sequence_number"].to_pylist()
     columns = (
-        map(int, records["sequence_number"].to_pylist()),
+        map(int, numbers),
         (sub or 0 for sub in records["sub_sequence_number"].to_pylist()),
         (micros // 1000 for micros in arrivals.to_pylist()),
         (key or "" for key in records["partition_key"].to_pylist()),

@@ -222,7 +222,9 @@ class ShardTurn:
         # At the end of a shard of which the wave has no record: the rows come after the last one of an earlier wave.
         after = self.work.after
         if after is None or after.sequence is None or after.arrival is None:
-            raise CallFailed("shardEnded gave rows of a shard that has no record, and each row belongs to a record")
+            raise CallFailed(
+                "shardEnded gave rows of a shard that has no record, and each row belongs to a record"
+            )
         return Delivered(after.sequence, after.sub, int(after.arrival.timestamp() * 1000), "", b"")
 
     def _reached(self, checkpoints: Checkpoints) -> int:

@@ -152,9 +152,7 @@ class Processing(Waves[_Basis]):
         )
         turns = {turn.key: turn for turn in done.turns}
         counts = committed_plan(basis.plan, turns)
-        told = accounts(
-            counts, done, version=self.settings.version, schema=schema, code=self.ports.code()
-        )
+        told = accounts(counts, done, version=self.settings.version, schema=schema, code=self.ports.code())
         self._note_stopped(turns)
         rows = sum(planned.rows for planned in counts.ranges)
         aside = sum(told[planned.key].records.quarantined for planned in counts.ranges)
@@ -171,7 +169,9 @@ class Processing(Waves[_Basis]):
         )
         if not counts.ranges:
             return ReadyWave(self.ports.table, None, wave)
-        return ReadyWave(self.ports.table, self._proposal(basis, counts, done, told), wave, self.settling.after)
+        return ReadyWave(
+            self.ports.table, self._proposal(basis, counts, done, told), wave, self.settling.after
+        )
 
     def _note_stopped(self, turns: Mapping[ShardKey, Turn]) -> None:
         self.stopped.update({key: turn.trouble for key, turn in turns.items() if turn.trouble})

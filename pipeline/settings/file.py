@@ -19,8 +19,8 @@ from headrace.pipeline.settings.model import LandingSettings, Settings
 from headrace.pipeline.settings.names import PREFIX, complain_of_variable
 from headrace.pipeline.settings.nodes import compose, is_null
 from headrace.pipeline.settings.parse_block import ParseSettings, Written
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
+from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.reader import Reader
 from headrace.pipeline.settings.rules import broken_rules
 from headrace.pipeline.settings.schema_rules import columns_of_processor, columns_of_schema

@@ -12,9 +12,7 @@ from headrace.pipeline.settings.parse_block import Written
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorLimits:
-    memory: int | None = knob(
-        doc="The most memory of a process, in bytes. Default: no limit.", unit="bytes"
-    )
+    memory: int | None = knob(doc="The most memory of a process, in bytes. Default: no limit.", unit="bytes")
     cpu: timedelta | None = knob(
         doc="The most CPU time of a process, which works on one shard in one wave. Default: no limit."
     )
@@ -63,9 +61,7 @@ class ProcessorSettings:
         doc="How long shutdown_requested and lease_lost may take, with which each wave ends.",
         kcl="shutdownGraceMillis",
     )
-    limits: ProcessorLimits = knob(
-        factory=ProcessorLimits, doc="What a process may use at most."
-    )
+    limits: ProcessorLimits = knob(factory=ProcessorLimits, doc="What a process may use at most.")
     on_error: OnProcessorError = knob(
         OnProcessorError.HALT,
         doc="What happens after a call has failed. halt: the shard stops before it, and the others go on. retry: it is tried "

@@ -73,9 +73,7 @@ class Wave:
                     f"in the place of {counted(self.removed, 'older row')}"
                 )
             case Does.PROCESS:
-                return (
-                    f"{counted(self.rows, 'record')} processed into {counted(self.made, 'row')}, {aside} set aside"
-                )
+                return f"{counted(self.rows, 'record')} processed into {counted(self.made, 'row')}, {aside} set aside"
             case Does.UNPACK:
                 return (
                     f"{counted(self.rows, 'aggregate')} taken apart: "

@@ -63,9 +63,7 @@ class Deployment:
     def run(self, asked: dg.RunRequest) -> dg.ExecuteInProcessResult:
         job = self.definitions.resolve_job_def("words_app_process")
         own = job.get_subset(asset_selection=set(asked.asset_selection or ()))
-        return own.execute_in_process(
-            instance=self.instance, raise_on_error=False, tags=dict(asked.tags)
-        )
+        return own.execute_in_process(instance=self.instance, raise_on_error=False, tags=dict(asked.tags))
 
 
 @pytest.fixture

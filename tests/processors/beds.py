@@ -14,8 +14,8 @@ from headrace.pipeline.processors.code import ProcessorCode
 from headrace.pipeline.processors.host import TaskHost
 from headrace.pipeline.processors.ports import ProcessorPorts
 from headrace.pipeline.processors.wave import Processing
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.parse_block import Written
+from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.check_wave import ParseChecking
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.source import IcebergSource
@@ -29,14 +29,14 @@ PROCESSORS = str(Path(__file__).parent / "users_code")
 
 
 class ProcessorBed:
-    def __init__(self, folder: Path, callable: str = "counting:rows", **settings: Any) -> None:
+    def __init__(self, folder: Path, **settings: Any) -> None:
         self.lake = Bed(folder)
         self.land = self.lake.land
         self.settings = replace(
             ProcessorSettings(
                 name="words",
                 table="lake.words",
-                callable=callable,
+                callable="counting:rows",
                 schema=SCHEMA,
                 written=Written(PROCESSORS),
             ),

@@ -1,11 +1,10 @@
 """Processors as users write them: they count words per shard."""
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
-
-STARTS = []
 
 
 def rows(records, state):
@@ -20,7 +19,7 @@ def rows(records, state):
     return made, totals
 
 
-def misbehave(word):
+def misbehave(word):  # noqa: C901 - one line for each trouble
     """What goes wrong with some words."""
     if word == "bad":
         raise ValueError("no such word")
@@ -37,6 +36,11 @@ def misbehave(word):
         print('{"action": "status", "responseFor": "processRecords"}')
         print("half a line", end="")
         os.write(1, b'{"action": "checkpoint"}\n')
+    for beginning, victim in (("killtask", os.getppid()), ("killself", os.getpid())):
+        if word.startswith(beginning) and not (marker := Path(word.partition(":")[2])).exists():
+            marker.touch()
+            os.kill(victim, signal.SIGKILL)
+            time.sleep(600)
     if word.startswith("once"):
         # Fails until its file is there.
         marker = Path(word.partition(":")[2])
@@ -104,6 +108,10 @@ class AtShutdown(NeverCheckpoints):
 
     def shutdown_requested(self, shutdown_requested_input):
         shutdown_requested_input.checkpointer.checkpoint()
+        return self.kept
+
+    def shard_ended(self, shard_ended_input):
+        shard_ended_input.checkpointer.checkpoint()
         return self.kept
 
 
