@@ -2,7 +2,7 @@
 
     from headrace import build_definitions      Dagster's definitions of an application, for a project with its own (docs/start/in-your-project.md)
 
-The four packages, and `docs`, are links to the folders of the same names at the top of the repository. The packages are imported under this name only
+The five packages, and `docs`, are links to the folders of the same names at the top of the repository. The packages are imported under this name only
 (`headrace.pipeline`, ...): a Dagster project usually has packages called `assets` or `sensors` of its own.
 """
 

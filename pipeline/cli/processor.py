@@ -109,6 +109,7 @@ def _run(
         )
     return {
         "processor": processor.name,
+        "mode": processor.mode.value,
         "table": processor.table,
         "waves": sum(wave.snapshot is not None for wave in waves),
         "records": sum(wave.rows for wave in waves),
@@ -131,6 +132,7 @@ def _status(args: argparse.Namespace, processor: "ProcessorSettings", wiring: "W
         tell(*(f"  {shard}" for shard in shards))
     return {
         "processor": processor.name,
+        "mode": processor.mode.value,
         "table": processor.table,
         "shards": [_shard_json(shard) for shard in shards],
     }

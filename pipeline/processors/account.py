@@ -13,7 +13,7 @@ from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import WrongShape
-from headrace.pipeline.processors.values import Turn, Turns
+from headrace.pipeline.processors.values import TurnReport, TurnReports
 from headrace.pipeline.typed.account import aside_name
 from headrace.pipeline.typed.values import PlannedRange, WavePlan
 
@@ -44,7 +44,7 @@ def read_account(text: str) -> ProcessorAccount:
     return ProcessorAccount(records, None if state is None else str(state))
 
 
-def shortened(planned: PlannedRange, turn: Turn) -> PlannedRange | None:
+def shortened(planned: PlannedRange, turn: TurnReport) -> PlannedRange | None:
     """The part of a planned range whose records count; None where there is none."""
     if turn.taken > planned.rows:
         raise WrongShape(
@@ -66,7 +66,7 @@ def shortened(planned: PlannedRange, turn: Turn) -> PlannedRange | None:
     )
 
 
-def committed_plan(plan: WavePlan, turns: Mapping[ShardKey, Turn]) -> WavePlan:
+def committed_plan(plan: WavePlan, turns: Mapping[ShardKey, TurnReport]) -> WavePlan:
     """The plan without what doesn't count."""
     ranges = [shortened(planned, turns[planned.key]) for planned in plan.ranges]
     is_whole = all(kept == planned for kept, planned in zip(ranges, plan.ranges, strict=True))
@@ -76,7 +76,7 @@ def committed_plan(plan: WavePlan, turns: Mapping[ShardKey, Turn]) -> WavePlan:
 
 
 def accounts(
-    plan: WavePlan, done: Turns, *, version: str, schema: int, code: str
+    plan: WavePlan, done: TurnReports, *, version: str, schema: int, code: str
 ) -> dict[ShardKey, ProcessorAccount]:
     """The account of each range of the plan, which has only what counts."""
     turns = {turn.key: turn for turn in done.turns}
@@ -103,7 +103,7 @@ def accounts(
 
 
 def ranges_of(
-    plan: WavePlan, told: Mapping[ShardKey, ProcessorAccount], done: Turns, *, run: str
+    plan: WavePlan, told: Mapping[ShardKey, ProcessorAccount], done: TurnReports, *, run: str
 ) -> Iterator[Range]:
     rows = {turn.key: turn.rows for turn in done.turns}
     for planned in plan.ranges:

@@ -53,7 +53,7 @@ class ChildFailed(Exception):
 
 
 @dataclass(slots=True)
-class Child:
+class ProcessorChild:
     process: subprocess.Popen[bytes]
     _in: int
     _out: int
@@ -76,7 +76,7 @@ class Child:
         environ: Mapping[str, str],
         memory: int,
         cpu: int,
-    ) -> Child:
+    ) -> ProcessorChild:
         """`memory`, `cpu`: bytes and seconds; 0: no limit."""
         launcher = (sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(memory), str(cpu))
         process = subprocess.Popen(  # noqa: S603 - the command is the user's own, from the settings

@@ -25,12 +25,16 @@ class ProcessorCode:
         folder = self._processor.written.folder
         if not (self._processor.callable and folder):
             return None
-        return code_beside(Path(folder).resolve(), self._processor.callable.partition(":")[0])
+        return code_beside(Path(folder).resolve(), self._module)
+
+    @property
+    def _module(self) -> str:
+        return (self._processor.callable or "").partition(":")[0]
 
     def check(self) -> None:
         """Raises BadSetting where the code isn't there. It isn't imported here: its processes do so."""
-        module = self._processor.callable.partition(":")[0]
-        if not self._processor.callable or self.user is not None:
+        module = self._module
+        if not module or self.user is not None:
             return
         from importlib.util import find_spec
 
@@ -48,8 +52,8 @@ class ProcessorCode:
     def child(self) -> ChildSpec:
         processor = self._processor
         return ChildSpec(
-            command=tuple(shlex.split(processor.command)),
-            code=processor.callable,
+            command=tuple(shlex.split(processor.command or "")),
+            code=processor.callable or "",
             files=dict(self.user.files) if self.user else {},
             folder=str(Path(processor.written.folder).resolve()) if processor.command else "",
             as_amazon_kclpy=processor.as_amazon_kclpy,

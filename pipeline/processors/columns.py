@@ -15,7 +15,7 @@ from headrace.pipeline.processors.values import Row
 _Read = Callable[[Any], Any]
 
 
-class Columns:
+class RowColumns:
     """The columns of the schema in the settings."""
 
     def __init__(self, fields: Iterable[pa.Field[Any]]) -> None:
@@ -91,7 +91,7 @@ def reader_of(kind: pa.DataType) -> _Read:
 
 def _nested(kind: pa.DataType) -> _Read:
     if isinstance(kind, pa.StructType):
-        inner = Columns(list(kind))
+        inner = RowColumns(list(kind))
         return lambda told: inner.rows([told])[0]
     if isinstance(kind, pa.MapType):
         key, item = reader_of(kind.key_type), _or_null(reader_of(kind.item_type))

@@ -16,9 +16,9 @@ from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work
 from headrace.pipeline.processors.code import ProcessorCode
 from headrace.pipeline.processors.codec import all_turns, decode_turns
-from headrace.pipeline.processors.ports import Host
-from headrace.pipeline.processors.task import ProcessSpec, ShardReading
-from headrace.pipeline.processors.values import ShardWork, Turns
+from headrace.pipeline.processors.ports import ProcessorHost
+from headrace.pipeline.processors.task import ProcessSpec, ShardInput
+from headrace.pipeline.processors.values import ShardWork, TurnReports
 from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.schema_rules import ROW_NUMBER, columns_of_processor
 from headrace.pipeline.typed.frames import columns_of
@@ -29,7 +29,7 @@ from headrace.pipeline.typed.values import Bound, PlannedRange, SourceFile, Surv
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskHost(Host):
+class TaskHost(ProcessorHost):
     settings: ProcessorSettings
     code: ProcessorCode
     tasks: Tasks
@@ -46,7 +46,7 @@ class TaskHost(Host):
         states: Mapping[ShardKey, str | None],
         files: Sequence[SourceFile],
         streams: Sequence[StreamId],
-    ) -> tuple[Turns, int]:
+    ) -> tuple[TurnReports, int]:
         fields = [{"name": ROW_NUMBER, "type": "long", "nullable": True, "metadata": {}}]
         fields += [dict(column.field) for column in columns_of_processor(self.settings.schema)]
         columns, number = self.table.with_columns(columns_of(fields))
@@ -78,7 +78,7 @@ def _reading(
     plan: WavePlan,
     states: Mapping[ShardKey, str | None],
     files: Sequence[SourceFile],
-) -> ShardReading:
+) -> ShardInput:
     name = row_shard(planned.key)
     without = {
         file.path
@@ -86,16 +86,16 @@ def _reading(
         if file.parts is not None and all(part.name != name for part in file.parts)
     }
     work = ShardWork(planned.key, planned.after, planned.upto.ended, states[planned.key])
-    return ShardReading(work, tuple(unit for unit in plan.units if unit.path not in without))
+    return ShardInput(work, tuple(unit for unit in plan.units if unit.path not in without))
 
 
-def _dealt(shards: Sequence[ShardReading], parallelism: int | None) -> list[list[ShardReading]]:
+def _dealt(shards: Sequence[ShardInput], parallelism: int | None) -> list[list[ShardInput]]:
     """What each task gets."""
     count = min(len(shards), parallelism or len(shards))
     return [list(shards[number::count]) for number in range(count)]
 
 
-def _processing(parts: Sequence[Sequence[ShardReading]], bounds: Sequence[Bound], spec: ProcessSpec) -> Work:
+def _processing(parts: Sequence[Sequence[ShardInput]], bounds: Sequence[Bound], spec: ProcessSpec) -> Work:
     def work(number: int, now: Now) -> bytes:
         # Imports within the function run on Spark's worker, from the shipped zip.
         from uuid import uuid4

@@ -8,13 +8,13 @@ from typing import Protocol
 
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.ports.lineage import LineageTable
-from headrace.pipeline.processors.values import Turns
+from headrace.pipeline.processors.values import TurnReports
 from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.ports import KeptTable, ParsedTable, QuarantineTable, SourceTable, Surveyor
 from headrace.pipeline.typed.values import SourceFile, WavePlan
 
 
-class Host(Surveyor, Protocol):
+class ProcessorHost(Surveyor, Protocol):
     """Lets processors work on the records of a wave."""
 
     def process(
@@ -23,7 +23,7 @@ class Host(Surveyor, Protocol):
         states: Mapping[ShardKey, str | None],
         files: Sequence[SourceFile],
         streams: Sequence[StreamId],
-    ) -> tuple[Turns, int]:
+    ) -> tuple[TurnReports, int]:
         """Let a process of the processor work on each shard of the wave, from this state on, and write its rows into
         files that no commit names yet. Returns what was done, and the number of the table's schema, which has the
         processor's columns now. `files`: what is known of the lake table's files."""
@@ -37,7 +37,7 @@ class ProcessorPorts:
     source: SourceTable
     table: ParsedTable
     quarantine: QuarantineTable
-    host: Host
+    host: ProcessorHost
     lineage: LineageTable
     """The ledgers of the processor's table."""
     code: Callable[[], str] = str

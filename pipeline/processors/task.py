@@ -23,10 +23,18 @@ from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.lake.files.stage_files import CantWrite, TaskFiles
 from headrace.pipeline.lake.files.stage_place import StagePlace, file_system
 from headrace.pipeline.ports.staging import StagingSpec
-from headrace.pipeline.processors.child import Child
-from headrace.pipeline.processors.columns import Columns
+from headrace.pipeline.processors.child import ProcessorChild
+from headrace.pipeline.processors.columns import RowColumns
 from headrace.pipeline.processors.turn import ShardTurn
-from headrace.pipeline.processors.values import ChildSpec, Delivered, Row, ShardWork, Turn, TurnRules, Turns
+from headrace.pipeline.processors.values import (
+    ChildSpec,
+    Delivered,
+    Row,
+    ShardWork,
+    TurnReport,
+    TurnReports,
+    TurnRules,
+)
 from headrace.pipeline.settings.schema_rules import ROW_NUMBER
 from headrace.pipeline.typed.tasks.read import bounds_by_shard, parts_of, source_place
 from headrace.pipeline.typed.tasks.write import WriteSpec, own_columns
@@ -48,7 +56,7 @@ class ProcessSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class ShardReading:
+class ShardInput:
     """A shard of a wave, and where its records are."""
 
     work: ShardWork
@@ -57,19 +65,19 @@ class ShardReading:
 
 
 def process_shards(
-    shards: Sequence[ShardReading],
+    shards: Sequence[ShardInput],
     bounds: Sequence[Bound],
     spec: ProcessSpec,
     *,
     now: Callable[[], datetime],
     fresh: Callable[[], str],
     pause: Callable[[float], None] = sleep,
-) -> Turns:
+) -> TurnReports:
     """`bounds`: of all shards of the wave, by which the rows of each row group were counted."""
     writing = _Writing(
         _files(spec.target.table, spec.target.schema, now, fresh),
         _files(spec.target.aside, spec.target.aside_schema, now, fresh),
-        Columns(column for column in own_columns(spec.target.schema) if column.name != ROW_NUMBER),
+        RowColumns(column for column in own_columns(spec.target.schema) if column.name != ROW_NUMBER),
         spec.target.version,
     )
     try:
@@ -78,7 +86,7 @@ def process_shards(
                 _turn(shard, records_of(shard, bounds, spec.source), spec, writing, folder, pause)
                 for shard in shards
             )
-        return Turns(turns, writing.rows.finish(), writing.aside.finish())
+        return TurnReports(turns, writing.rows.finish(), writing.aside.finish())
     except BaseException as error:
         writing.rows.discard()
         writing.aside.discard()
@@ -87,7 +95,7 @@ def process_shards(
         raise
 
 
-def records_of(shard: ShardReading, bounds: Sequence[Bound], source: StagingSpec) -> pa.Table:
+def records_of(shard: ShardInput, bounds: Sequence[Bound], source: StagingSpec) -> pa.Table:
     """The records of a shard in the wave, in their order."""
     place, wanted = source_place(source), bounds_by_shard(bounds)
     parts = [
@@ -99,13 +107,13 @@ def records_of(shard: ShardReading, bounds: Sequence[Bound], source: StagingSpec
 
 
 def _turn(
-    shard: ShardReading,
+    shard: ShardInput,
     records: pa.Table,
     spec: ProcessSpec,
     writing: _Writing,
     folder: str,
     pause: Callable[[float], None],
-) -> Turn:
+) -> TurnReport:
     writing.begin(shard.work.key)
     turn = ShardTurn(
         work=shard.work,
@@ -154,7 +162,7 @@ def _folder_of(child: ChildSpec) -> Iterator[str]:
 
 
 @contextmanager
-def _process(spec: ChildSpec, folder: str, *, grace: float) -> Iterator[Child]:
+def _process(spec: ChildSpec, folder: str, *, grace: float) -> Iterator[ProcessorChild]:
     runner = (sys.executable, "-m", "headrace.kclpy.runner", spec.code)
     command = spec.command or (*runner, *((AS_AMAZON_KCLPY,) if spec.as_amazon_kclpy else ()))
     paths = [folder, *(path for path in sys.path if path)]
@@ -166,7 +174,7 @@ def _process(spec: ChildSpec, folder: str, *, grace: float) -> Iterator[Child]:
         "PYTHONUNBUFFERED": "1",
         HOST: "1",
     }
-    child = Child.start(
+    child = ProcessorChild.start(
         command,
         folder=spec.folder or folder,
         environ=environ,
@@ -196,7 +204,7 @@ class _Writing:
 
     rows: TaskFiles
     aside: TaskFiles
-    columns: Columns
+    columns: RowColumns
     version: str
     _key: ShardKey | None = None
     _last: tuple[int, int] | None = None

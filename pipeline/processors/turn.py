@@ -20,7 +20,7 @@ from typing import Any
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.processors.checkpoints import Checkpoints
 from headrace.pipeline.processors.dialogue import CallFailed, Dialogue, Lines
-from headrace.pipeline.processors.values import Delivered, Row, ShardWork, Turn, TurnRules
+from headrace.pipeline.processors.values import Delivered, Row, ShardWork, TurnReport, TurnRules
 from headrace.pipeline.settings.choices import OnProcessorError
 
 _MOST_BYTES = 8 << 20
@@ -32,7 +32,7 @@ _ENDINGS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ProcessorCall:
     """What a call of the processor gave."""
 
     end: int
@@ -73,7 +73,7 @@ class ShardTurn:
     """How many of the suspects are delivered in one call."""
     _failed: int = 0
 
-    def run(self) -> Turn:
+    def run(self) -> TurnReport:
         self.state, trouble = self.work.state, ""
         while failure := self._process():
             if not self._goes_on(failure):
@@ -86,7 +86,7 @@ class ShardTurn:
                 "each wave ends"
             )
         last = self.records[self.mark - 1] if self.mark else None
-        return Turn(
+        return TurnReport(
             self.work.key,
             self.mark,
             last and (last.sequence, last.sub, last.arrival_ms),
@@ -108,7 +108,7 @@ class ShardTurn:
             with self.start() as child:
                 dialogue = Dialogue(child, checkpoints)
                 self._initialize(dialogue)
-                calls: list[Call] = []
+                calls: list[ProcessorCall] = []
                 for span in self._calls():
                     calls.append(self._call(dialogue, span, calls))
                     self._move_mark(calls, checkpoints)
@@ -155,13 +155,13 @@ class ShardTurn:
             end += 1
         return end
 
-    def _call(self, dialogue: Dialogue, span: range, calls: Sequence[Call]) -> Call:
+    def _call(self, dialogue: Dialogue, span: range, calls: Sequence[ProcessorCall]) -> ProcessorCall:
         records = [self.records[place] for place in span if place not in self.aside]
         if not records:
-            return Call(span.stop, (), calls[-1].state if calls else self.state)
+            return ProcessorCall(span.stop, (), calls[-1].state if calls else self.state)
         return self._given(span.stop, dialogue.process_records(records, within=self.rules.timeout))
 
-    def _given(self, end: int, status: Any) -> Call:
+    def _given(self, end: int, status: Any) -> ProcessorCall:
         try:
             rows = self.check(status.get("rows") or ())
         except ValueError as error:
@@ -173,9 +173,9 @@ class ShardTurn:
                 f"its state has {len(state):,} bytes, and each commit keeps at most {MOST_STATE:,} for a shard; "
                 "keep less, or write it as rows"
             )
-        return Call(end, rows, state)
+        return ProcessorCall(end, rows, state)
 
-    def _end(self, dialogue: Dialogue, calls: list[Call]) -> None:
+    def _end(self, dialogue: Dialogue, calls: list[ProcessorCall]) -> None:
         checkpoints, within, end = dialogue.checkpoints, self.rules.grace, len(self.records)
         if not self.work.ends:
             calls.append(self._given(end, dialogue.call("shutdownRequested", within=within)))
@@ -198,7 +198,7 @@ class ShardTurn:
             f"{_ENDINGS} times. The shard's children wait for it"
         )
 
-    def _move_mark(self, calls: list[Call], checkpoints: Checkpoints) -> None:
+    def _move_mark(self, calls: list[ProcessorCall], checkpoints: Checkpoints) -> None:
         """Let those calls count whose records are checkpointed."""
         reached = self._reached(checkpoints)
         while calls and calls[0].end <= reached:
@@ -210,7 +210,7 @@ class ShardTurn:
                 self._keep(call)
             del calls[: whole + 1]
 
-    def _keep(self, call: Call) -> None:
+    def _keep(self, call: ProcessorCall) -> None:
         if call.rows:
             self.keep(self._record_before(call.end), call.rows)
             self.rows += len(call.rows)

@@ -77,7 +77,7 @@ class ShardWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TurnReport:
     """What a processor has done with the records of one shard in one wave."""
 
     key: ShardKey
@@ -97,10 +97,10 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class TurnReports:
     """What the tasks of a wave report."""
 
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[TurnReport, ...] = ()
     files: tuple[StagedFile, ...] = ()
     aside: tuple[StagedFile, ...] = ()
     """Staged files of the quarantine table."""

@@ -29,7 +29,7 @@ from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.processors.account import ProcessorAccount, accounts, committed_plan, ranges_of
 from headrace.pipeline.processors.ports import ProcessorPorts
 from headrace.pipeline.processors.states import states_at
-from headrace.pipeline.processors.values import Turn, Turns
+from headrace.pipeline.processors.values import TurnReport, TurnReports
 from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.check_wave import Changed, ParseChecking
 from headrace.pipeline.typed.done_wave import Does, Wave
@@ -173,11 +173,11 @@ class Processing(Waves[_Basis]):
             self.ports.table, self._proposal(basis, counts, done, told), wave, self.settling.after
         )
 
-    def _note_stopped(self, turns: Mapping[ShardKey, Turn]) -> None:
+    def _note_stopped(self, turns: Mapping[ShardKey, TurnReport]) -> None:
         self.stopped.update({key: turn.trouble for key, turn in turns.items() if turn.trouble})
 
     def _proposal(
-        self, basis: _Basis, counts: WavePlan, done: Turns, told: Mapping[ShardKey, ProcessorAccount]
+        self, basis: _Basis, counts: WavePlan, done: TurnReports, told: Mapping[ShardKey, ProcessorAccount]
     ) -> Proposal:
         ranges = tuple(ranges_of(counts, told, done, run=self.run))
         looked = looked_after(

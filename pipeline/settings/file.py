@@ -82,7 +82,7 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
 def _with_files(target: ParseSettings, folder: Path) -> ParseSettings:
     """The target with what is in the files beside the settings that it names."""
     if target.filter is not None and target.filter.endswith(".sql"):
-        _, text = _read(target, "filter", folder / target.filter)
+        _, text = _read(f"the target {target.name}", "filter", folder / target.filter)
         target = replace(target, filter=text)
     if target.schemas is not None:
         # The folder is read for each wave: a schema that comes into it later needs no new start.
@@ -90,7 +90,7 @@ def _with_files(target: ParseSettings, folder: Path) -> ParseSettings:
     if not target.schema.endswith((".ddl", ".avsc", ".desc")):
         return target
     file = folder / target.schema
-    content, text = _read(target, "schema", file)
+    content, text = _read(f"the target {target.name}", "schema", file)
     if file.suffix == ".desc":
         # A compiled schema is no text, and settings hold texts only.
         text = b64encode(content).decode()
@@ -111,7 +111,7 @@ def _with_schema(processor: ProcessorSettings, folder: Path) -> ProcessorSetting
     if not processor.schema.endswith(".ddl"):
         return processor
     file = folder / processor.schema
-    _, text = _read(processor, "schema", file)
+    _, text = _read(f"the processor {processor.name}", "schema", file)
     try:
         columns_of_processor(text)
     except WrongDdl as error:
@@ -122,14 +122,14 @@ def _with_schema(processor: ProcessorSettings, folder: Path) -> ProcessorSetting
     return replace(processor, schema=text)
 
 
-def _read(target: ParseSettings | ProcessorSettings, setting: str, file: Path) -> tuple[bytes, str]:
-    """The content of a file that a target names; as text too, where the file has to be text."""
+def _read(owner: str, setting: str, file: Path) -> tuple[bytes, str]:
+    """The content of a file that a target or a processor names (`owner`, in words); as text too, where the file has to be text."""
     try:
         content = file.read_bytes()
         text = "" if file.suffix == ".desc" else content.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(
-            f"the {setting} file {file} of {target.name} can't be read ({type(error).__name__}): "
+            f"the {setting} file {file} of {owner} can't be read ({type(error).__name__}): "
             f"write the {setting} there, or into the setting itself"
         ) from None
     if not content.strip():
@@ -139,7 +139,7 @@ def _read(target: ParseSettings | ProcessorSettings, setting: str, file: Path) -
             else "no record could be judged"
         )
         raise BadSetting(
-            f"the {setting} file {file} of {target.name} is empty, so that {what}: "
+            f"the {setting} file {file} of {owner} is empty, so that {what}: "
             f"write the {setting} there, or into the setting itself"
         )
     return content, text

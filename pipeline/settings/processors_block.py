@@ -21,14 +21,12 @@ class ProcessorLimits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorSettings:
     name: str = field(metadata={"doc": "The processor's name in Dagster and in `headrace processor`."})
-    callable: str = knob(
-        "",
-        doc="A processor in Python, as package.module:Name: a class with the methods of KCL's record processors "
+    callable: str | None = knob(
+        doc="A processor in Python, as package.module:Name: a class with the methods of a record processor of amazon_kclpy "
         "(version 1, 2 or 3), or a function rows(records, state). Its module is beside this file, or installed.",
     )
-    command: str = knob(
-        "",
-        doc="In the place of callable, a processor in any language: a program and its arguments, which speaks KCL's "
+    command: str | None = knob(
+        doc="In the place of callable, a processor in any language: a program and its arguments, which speaks the "
         "MultiLang protocol on standard input and output. It starts in the folder of this file.",
     )
     mode: ProcessorMode = knob(

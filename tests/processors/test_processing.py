@@ -237,13 +237,13 @@ def test_code_that_isnt_there_makes_no_table(tmp_path: Path):
 
 def test_a_processor_in_a_shell_works_by_the_same_lines(tmp_path: Path):
     script = Path(__file__).parent / "users_code" / "words.sh"
-    bed = landed(tmp_path, "a", "b", callable="", command=f"sh {script}", schema="count BIGINT")
+    bed = landed(tmp_path, "a", "b", callable=None, command=f"sh {script}", schema="count BIGINT")
     bed.catch_up()
     assert sorted(row["count"] for row in read.rows(bed.table(), ("count",)).to_pylist()) == [1, 2]
 
 
 def test_an_error_that_amazon_kclpy_swallows_stops_the_shard(tmp_path: Path):
     script = Path(__file__).parent / "users_code" / "swallowing.py"
-    bed = landed(tmp_path, "a", callable="", command=f"{sys.executable} {script}", schema="")
+    bed = landed(tmp_path, "a", callable=None, command=f"{sys.executable} {script}", schema="")
     assert "processRecords raised out of order" in stopped(bed)
     assert bed.table().load().positions.of(A) is None
