@@ -163,8 +163,8 @@ class Processing(Waves[_Basis]):
             rows - aside,
             made=sum(turns[planned.key].rows for planned in counts.ranges),
             settled=basis.settled,
-            # Without those that have stopped: the next wave is planned without them.
-            is_last=counts.is_last or not counts.ranges,
+            # Not where a shard has stopped: the next wave is planned without it, and has room for others.
+            is_last=counts.is_last,
             notes=notes,
         )
         if not counts.ranges:

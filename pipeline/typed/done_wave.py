@@ -85,7 +85,7 @@ _NOTHING = {
     Does.PARSE: "nothing new to parse",
     Does.COPY: "nothing left to copy",
     Does.REPLACE: "nothing left to replace",
-    Does.PROCESS: "nothing new to process",
+    Does.PROCESS: "no new record was processed",
     Does.UNPACK: "no aggregate found that is left to take apart",
 }
 

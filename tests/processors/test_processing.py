@@ -44,7 +44,7 @@ def test_a_processor_gives_each_record_once_and_goes_on_with_its_state(tmp_path:
     assert bed.catch_up()[0].startswith("2 records processed into 2 rows")
     assert bed.words() == [("a", 1), ("b", 1), ("a", 2), ("a", 3), ("b", 2), ("other", 1)]
     assert bed.state(A) == '{"a":3,"b":2}'
-    assert bed.catch_up() == ["nothing new to process"]
+    assert bed.catch_up() == ["no new record was processed"]
 
 
 def test_a_shards_end_is_checkpointed_once_and_its_children_come_after_it(tmp_path: Path):
@@ -95,6 +95,12 @@ def test_an_error_stops_its_shard_before_the_failed_call_and_no_other_one(
     assert bed.words() == [("a", 1), ("b", 1), ("other", 1), ("more", 1)]
 
 
+def test_a_shard_that_has_stopped_takes_no_room_of_a_wave_from_the_others(tmp_path: Path):
+    bed = landed(tmp_path, "bad", "a")
+    assert "no such word" in stopped(bed, limits=WaveLimits(1, 2**30))
+    assert bed.words() == [("other", 1)]
+
+
 def test_a_traceback_tells_the_line_of_the_users_code(tmp_path: Path):
     assert 'raise ValueError("no such word")' in stopped(landed(tmp_path, "bad"))
 
@@ -109,7 +115,7 @@ def test_a_traceback_tells_the_line_of_the_users_code(tmp_path: Path):
 def test_cpu_and_memory_of_a_process_are_limited(
     tmp_path: Path, word: str, limits: ProcessorLimits, told: str
 ):
-    bed = landed(tmp_path, "a", word, limits=limits, records=1)
+    bed = landed(tmp_path, "a", word, limits=limits, records=1, timeout=timedelta(seconds=20))
     assert told in stopped(bed)
     assert bed.words() == [("a", 1), ("other", 1)]
 
@@ -176,14 +182,15 @@ def test_only_what_is_checkpointed_counts_and_the_rest_comes_again(tmp_path: Pat
 
 
 def test_a_mark_never_stands_inside_of_a_kinesis_record(tmp_path: Path):
-    bed = ProcessorBed(tmp_path, records=2, on_error=OnProcessorError.HALVE)
-    bed.land(A, {1: b"a", 2: b"b"}, subs=3)
-    bed.land(A, {3: b"bad"})
-    assert "at the record 3/0" in stopped(bed)
-    assert bed.state(A) == '{"a":3,"b":3}'
-    bed.land(A, {4: b"c"})
-    assert "at the record 3/0" in stopped(bed)
-    assert len(bed.words()) == 6
+    bed = ProcessorBed(tmp_path, records=1)
+    word = f"inner:{tmp_path}/tried"
+    bed.land(A, {1: b"a"}, subs=2)
+    bed.land(A, {2: word.encode()}, subs=3)
+    assert "at the record 2/1" in stopped(bed)
+    # The position 2/0 would mean the whole record.
+    assert bed.words() == [("a", 1), ("a", 2)]
+    bed.catch_up()
+    assert bed.words() == [("a", 1), ("a", 2), (word, 1), (word, 2), (word, 3)]
 
 
 def test_rows_that_dont_fit_the_schema_are_an_error_of_the_call(tmp_path: Path):

@@ -13,6 +13,8 @@ def rows(records, state):
     made = []
     for record in records:
         word = record.binary_data.decode()
+        if record.sub_sequence_number == 1:
+            fail_once(word, "inner")
         misbehave(word)
         totals[word] = totals.get(word, 0) + 1
         made.append({"word": word, "total": totals[word]})
@@ -41,12 +43,14 @@ def misbehave(word):  # noqa: C901 - one line for each trouble
             marker.touch()
             os.kill(victim, signal.SIGKILL)
             time.sleep(600)
-    if word.startswith("once"):
-        # Fails until its file is there.
-        marker = Path(word.partition(":")[2])
-        if not marker.exists():
-            marker.touch()
-            raise OSError("the service is away")
+    fail_once(word, "once")
+
+
+def fail_once(word, beginning):
+    marker = Path(word.partition(":")[2])
+    if word.startswith(beginning) and not marker.exists():
+        marker.touch()
+        raise OSError("the service is away")
 
 
 class Words:
