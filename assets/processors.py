@@ -38,6 +38,7 @@ def build_processor(wiring: Wiring, processor: ProcessorSettings) -> dg.AssetsDe
         # Where nothing was new there is no materialization, so that nothing that depends on the table is started.
         output_required=False,
         **shown_metadata(settings, Layer.TYPED),
+        pool=settings.dagster.pools.get("parse"),
         # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(settings, "spark")},
     )

@@ -20,6 +20,7 @@ from headrace.pipeline.typed.following import EVERY
 from headrace.resources.instance import KeptInstance
 from headrace.resources.runs import OPEN, PROCESSOR_TAG
 from headrace.sensors.interval import interval
+from headrace.sensors.results import with_sentence
 
 # A processor that fails would else be run again without a break.
 _AFTER_A_FAILURE = timedelta(minutes=5)
@@ -60,8 +61,11 @@ def build_processor_sensor(wiring: Wiring, kept_instance: KeptInstance, job: Any
             # Dagster keeps what a sensor logs with its tick; a skip reason alone looks like a tick without anything to do.
             context.log.error(trouble)
         if requests:
-            return dg.SensorResult(run_requests=requests)
-        return dg.SensorResult(skip_reason="; ".join((*troubles, *notes)))
+            asked = ", ".join(request.tags[PROCESSOR_TAG] for request in requests)
+            said = "; ".join((f"a run is asked for: records to process for {asked}", *troubles, *notes))
+            return dg.SensorResult(run_requests=requests, cursor=with_sentence(None, f"process: {said}"))
+        said = "; ".join((*troubles, *notes))
+        return dg.SensorResult(skip_reason=said, cursor=with_sentence(None, f"process: {said}"))
 
     return processors
 

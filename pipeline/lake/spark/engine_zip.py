@@ -49,6 +49,7 @@ _EXECUTORS_NEED = (
     "pipeline/processors",
     "pipeline/proof",
     "pipeline/settings",
+    "pipeline/source",
     "pipeline/task_identity.py",
     "pipeline/typed",
     "pipeline/upkeep",
