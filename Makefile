@@ -5,7 +5,7 @@
 PYTHON ?= python3
 ARGS ?=
 
-parts := $(wildcard bin headrace/*.py* pipeline assets resources sensors tests bench examples)
+parts := $(wildcard bin headrace/*.py* pipeline assets kclpy resources sensors tests bench examples)
 typed := $(wildcard bin headrace tests bench examples)
 in_venv := env -u SPARK_HOME -u PYTHONPATH -u PYTHONHOME -u PYTHONDONTWRITEBYTECODE \
 	JAVA_HOME="$$(cat .venv/java_home)" PATH="$(CURDIR)/.venv/bin:$$PATH" DAGSTER_DISABLE_TELEMETRY=yes

@@ -13,18 +13,21 @@ import dagster as dg
 from headrace.assets.names import (
     parsed_key,
     partitions_name,
+    processor_key,
     proof_key,
     quarantine_key,
     records_key,
     upkeep_key,
 )
 from headrace.assets.parsed import parsed_metadata
+from headrace.assets.processors import processor_metadata
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.shards.stream import lease_key
 from headrace.pipeline.duties.waves.report import Landed
 from headrace.pipeline.proof.verdict import Proof
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.upkeep.upkeep import UpkeepReport
 from headrace.pipeline.windows.window import ReplayWindow
@@ -56,6 +59,13 @@ def by_parsing(settings: Settings, target: ParseSettings, waves: Sequence[Wave])
         yield dg.AssetMaterialization(parsed_key(settings, target), metadata=parsed_metadata(target, changed))
         if aside := sum(wave.aside for wave in changed):
             yield dg.AssetMaterialization(quarantine_key(settings, target), metadata={"rows": _int(aside)})
+
+
+def by_processing(settings: Settings, processor: ProcessorSettings, waves: Sequence[Wave]) -> Iterator[Event]:
+    changed = [wave for wave in waves if wave.snapshot is not None or wave.settled]
+    if changed:
+        metadata = processor_metadata(processor, changed)
+        yield dg.AssetMaterialization(processor_key(settings, processor), metadata=metadata)
 
 
 def by_redriving(settings: Settings, target: ParseSettings, portions: Sequence[Wave]) -> Iterator[Event]:

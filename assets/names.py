@@ -6,6 +6,7 @@ import dagster as dg
 
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.processors_block import ProcessorSettings
 
 
 def slug(text: str) -> str:
@@ -33,6 +34,10 @@ def parsed_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
 
 def quarantine_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
     return _key(settings, *map(slug, target.quarantine.split(".")))
+
+
+def processor_key(settings: Settings, processor: ProcessorSettings) -> dg.AssetKey:
+    return dg.AssetKey([slug(settings.application), "processor", processor.name])
 
 
 def again_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:

@@ -4,7 +4,7 @@
     from headrace import register_spark_source  spark.read.format("headrace") in a session of yours (docs/use/spark-source.md)
     type: headrace.KinesisConsumer              the same as a component of Dagster's (docs/start/as-a-component.md)
 
-The four packages, and `docs`, are links to the folders of the same names at the top of the repository. The packages are imported under this name only
+The five packages, and `docs`, are links to the folders of the same names at the top of the repository. The packages are imported under this name only
 (`headrace.pipeline`, ...): a Dagster project usually has packages called `assets` or `sensors` of its own.
 """
 

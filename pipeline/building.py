@@ -4,8 +4,10 @@ Every name in them has the application's: one code location may have several app
 sensors and executor.
 """
 
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
@@ -16,6 +18,7 @@ from headrace.assets.lineage import build_lineage
 from headrace.assets.names import resource_key, slug
 from headrace.assets.outside import outside
 from headrace.assets.parsed import build_parsed
+from headrace.assets.processors import build_processor, process_job
 from headrace.assets.prove import build_prove
 from headrace.assets.records import build_records
 from headrace.assets.redrive import build_redrive
@@ -35,6 +38,7 @@ from headrace.resources.spark import SparkResource
 from headrace.resources.stream import StreamResource
 from headrace.sensors.leader import build_leader
 from headrace.sensors.parsed import build_parse_sensor
+from headrace.sensors.processors import build_processor_sensor
 from headrace.sensors.watch import build_watch
 from headrace.sensors.worker import build_worker
 
@@ -67,18 +71,22 @@ def build_definitions(
         executor_def=dg.in_process_executor,
     )
     upkeep, prove = build_upkeep(wiring), build_prove(wiring)
+    processors = [build_processor(wiring, processor) for processor in settings.processors]
+    process = [_process_job(settings, processors)] if processors else []
     follow = [build_follow(wiring)] if settings.parse else []
-    other_jobs = [
+    other_jobs: list[Any] = [
         upkeep,
         prove,
         build_replay(wiring),
         *follow,
+        *process,
         *(build_redrive(wiring, target) for target in settings.parse),
     ]
     others = [
         *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
         build_watch(wiring, instance),
         *(build_parse_sensor(wiring, instance, parse_job) for parse_job in follow),
+        *(build_processor_sensor(wiring, instance, job_of_all) for job_of_all in process),
     ]
     jobs = [job.name, *(other.name for other in other_jobs)]
     return dg.Definitions(
@@ -86,6 +94,7 @@ def build_definitions(
             records,
             build_lineage(settings),
             *(build_parsed(wiring, target) for target in settings.parse),
+            *processors,
             *build_backfills(wiring),
             *outside(settings),
         ],
@@ -102,4 +111,13 @@ def build_definitions(
             resource_key(settings, "lake"): LakeResource.of(settings, shared),
             resource_key(settings, "spark"): SparkResource.of(settings, shared),
         },
+    )
+
+
+def _process_job(settings: Settings, processors: Sequence[dg.AssetsDefinition]) -> Any:
+    return dg.define_asset_job(
+        process_job(settings),
+        selection=dg.AssetSelection.assets(*processors).without_checks(),
+        description="Let the record processors work on what is new. A sensor asks for its runs.",
+        executor_def=dg.in_process_executor,
     )

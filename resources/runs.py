@@ -21,6 +21,8 @@ FOLLOWS_TAG = "headrace/targets"
 """Tag of every run that keeps typed tables up with the lake table: the names of its targets."""
 FAILED_TARGETS_TAG = "headrace/failed-targets"
 """Tag of a failed run of these: the targets that aren't tried again at once."""
+PROCESSOR_TAG = "headrace/processor"
+"""Tag of a run of a record processor that a sensor has asked for: the processor's name."""
 SHARDS_TAG = "headrace/shards"
 """Tag of a run that a sensor has asked for: the partitions of which it has landed records, or expects some. Dagster knows
 no list of partitions of a run."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import dagster as dg
 
-from headrace.assets.names import lineage_key, parsed_key, partitions_name, records_key
+from headrace.assets.names import lineage_key, parsed_key, partitions_name, processor_key, records_key
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import HeadraceError
@@ -25,7 +25,11 @@ class Housekeeping:
             jobs=jobs,
             workers=[worker.id for worker in settings.workers],
             shards=shards,
-            assets=[lineage_key(settings), *(parsed_key(settings, target) for target in settings.parse)],
+            assets=[
+                lineage_key(settings),
+                *(parsed_key(settings, target) for target in settings.parse),
+                *(processor_key(settings, processor) for processor in settings.processors),
+            ],
         )
         self._runs = OldRuns(own=own, keep_for=settings.upkeep.keep_runs, clock=wiring.ports.clock)
         self._ticks = OldTicks(sensors=sensors, clock=wiring.ports.clock)

@@ -41,6 +41,7 @@ COMMANDS = {
     "local": "run a local stand-in for AWS, for development and tests",
     "parse": "bring the typed tables up to the lake table",
     "plan": "show what the leader would change now, without changing it",
+    "processor": "let record processors of your own work on what the lake table has",
     "prove": "prove that the lake table holds each record of its ledgers once, or name what it doesn't",
     "redrive": "parse records in quarantine again, with the present settings and code",
     "rekey": "give the lease rows the form of another streams_mode",

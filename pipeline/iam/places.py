@@ -113,8 +113,9 @@ class ApplicationArns:
 
     @property
     def typed_tables(self) -> tuple[str, ...]:
-        """The typed tables and their quarantine tables."""
-        tables = [table for target in self.settings.parse for table in (target.table, target.quarantine)]
+        """The tables that are made of the lake table, and their quarantine tables."""
+        made = (*self.settings.parse, *self.settings.processors)
+        tables = [table for target in made for table in (target.table, target.quarantine)]
         return tuple(name for table in tables for name in _with_lineage(table))
 
     @property

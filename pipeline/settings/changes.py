@@ -175,6 +175,35 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "parse.N.unique.within": _TARGET,
     "parse.N.version": _RUN,
     "parse.N.stop_above": _RUN,
+    "processors.N.name": SettingChange(
+        Takes.BOTH, "The processor's table goes on where it is. Dagster shows an asset of the new name."
+    ),
+    "processors.N.callable": _RUN,
+    "processors.N.command": _RUN,
+    "processors.N.mode": SettingChange(Takes.REFUSED, "There is no other mode than `landed` yet."),
+    "processors.N.table": SettingChange(
+        Takes.RUN,
+        "The new table gets all records that the lake table still has, from an empty state on. The former table stays as it is.",
+    ),
+    "processors.N.schema": SettingChange(
+        Takes.REFUSED,
+        "If a column gets a type into which the table's can't be widened, or NOT NULL where the table has "
+        "rows. New columns and wider types come with the next run.",
+    ),
+    "processors.N.stream": SettingChange(
+        Takes.RUN, "A stream that is added comes from its oldest record in the lake table on."
+    ),
+    "processors.N.parallelism": _RUN,
+    "processors.N.records": _RUN,
+    "processors.N.timeout": _RUN,
+    "processors.N.shutdown_grace": _RUN,
+    "processors.N.limits.memory": _RUN,
+    "processors.N.limits.cpu": _RUN,
+    "processors.N.on_error": _RUN,
+    "processors.N.tries": _RUN,
+    "processors.N.backoff": _RUN,
+    "processors.N.as_amazon_kclpy": _RUN,
+    "processors.N.version": _RUN,
     "upkeep.enabled": _BOTH,
     "upkeep.keep_snapshots": _BOTH,
     "upkeep.keep_for": _BOTH,

@@ -116,6 +116,25 @@ class ColumnsFrom(StrEnum):
     """Each new field of a payload adds a column."""
 
 
+class ProcessorMode(StrEnum):
+    LANDED = "landed"
+    """The processor works on the records in the lake table, and its table has rows, state and position in one commit."""
+    APPLICATION = "application"
+    """The processor reads the stream itself, as an application of KCL with a lease table of its own."""
+
+
+class OnProcessorError(StrEnum):
+    HALT = "halt"
+    """The shard stops before the failed call; the others go on."""
+    RETRY = "retry"
+    """The call is tried again, and then the shard stops."""
+    HALVE = "halve"
+    """Fewer records are handed out at once, until the one is found at which the processor fails. There the shard
+    stops."""
+    QUARANTINE = "quarantine"
+    """That record goes to the quarantine table, and the processor goes on."""
+
+
 class Compression(StrEnum):
     NONE = "none"
     AUTO = "auto"

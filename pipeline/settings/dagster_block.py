@@ -118,6 +118,6 @@ class DagsterSettings:
     pools: Mapping[str, str] = knob(
         factory=dict,
         doc="Names of Dagster's concurrency pools, by which Dagster limits how many runs work at once: of records, parse "
-        "(and redrives), replay (windows and backfills), upkeep and proof. Default: no pool, but <application>_replay, "
+        "(redrives and processors, too), replay (windows and backfills), upkeep and proof. Default: no pool, but <application>_replay, "
         "of which one run works at a time with the `dagster.yaml` of this repository.",
     )

@@ -28,6 +28,7 @@ from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.knob import knob
 from headrace.pipeline.settings.metrics_block import MetricsSettings
 from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
 # After the reading, Spark's answer and the table's commit take a minute at times, however short the wave
@@ -364,6 +365,10 @@ class Settings:
         factory=tuple,
         doc="Typed tables that Spark makes of the lake table's records. Each entry is a target with a table of its "
         "own.",
+    )
+    processors: tuple[ProcessorSettings, ...] = knob(
+        factory=tuple,
+        doc="Record processors of your own. Each entry works on the lake table's records and has a table of its own.",
     )
     upkeep: UpkeepSettings = knob(
         factory=UpkeepSettings, doc="How the lake table is kept small: what is expired and deleted, and when."

@@ -21,6 +21,7 @@ from headrace.pipeline.settings.model import (
     StreamSettings,
     WorkerSettings,
 )
+from headrace.pipeline.settings.processor_rules import processor_rules
 from headrace.pipeline.settings.target_rules import target_rules
 from headrace.pipeline.settings.values import show
 
@@ -54,6 +55,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         _landing,
         _upkeep,
         target_rules,
+        processor_rules,
         dagster_rules,
         _times,
         metrics_rules,

@@ -109,6 +109,9 @@ class Ports:
     def parsing(self, _target: Any, _run: str) -> Any:
         raise AssertionError("no target is parsed here")
 
+    def processing(self, _processor: Any, _run: str) -> Any:
+        raise AssertionError("no processor works here")
+
     def windows(self) -> Any:
         raise AssertionError("no window is kept here")
 

@@ -13,9 +13,9 @@ from headrace.pipeline.settings.values import knobs
 
 ROOT = Path(__file__).parents[2]
 KNOBS = [key for key, *_ in knobs(Settings, index="N")]
-MOST = 137
-"""89, the four of fan-out, the nineteen of Dagster's assets, checks, schedules and pools, the six of metrics, and the nineteen of a target of `parse`: each target is a table of its own, with its own schema and rules."""
-SHIPPED = ("pipeline", "assets", "resources", "sensors")
+MOST = 155
+"""89, the four of fan-out, the nineteen of Dagster's assets, checks, schedules and pools, the six of metrics, the nineteen of a target of `parse`, and the eighteen of a processor: each of both is a table of its own, with its own schema and rules."""
+SHIPPED = ("pipeline", "assets", "kclpy", "resources", "sensors")
 VIA_A_PROPERTY = {
     "streams_mode": "multi",
     "parse.N.unique.by": "key_columns",
@@ -68,6 +68,8 @@ HOLDERS = {
     "parse.N": {"target", "settings"},
     "parse.N.inflated": {"inflated"},
     "parse.N.unique": {"unique"},
+    "processors.N": {"processor", "settings"},
+    "processors.N.limits": {"limits"},
     "wave": {"wave", "budget"},
 }
 """The variable names that code uses for a section of the settings. Other sections are only used by their own name."""

@@ -137,6 +137,12 @@ _SAMPLES = {
     "parse.0.callable": "package.module:function",
     "parse.0.schema": "id BIGINT NOT NULL",
     "parse.0.unique.by": "id",
+    "processors.0.name": "totals",
+    "processors.0.table": "lake.totals",
+    "processors.0.callable": "package.module:function",
+    "processors.0.mode": "landed",
+    "processors.0.schema": "id BIGINT NOT NULL",
+    "processors.0.limits.memory": "67108864",
 }
 
 
@@ -159,7 +165,13 @@ _A_TARGET = {
     "HEADRACE__PARSE__0__TABLE": "lake.orders",
     "HEADRACE__PARSE__0__SCHEMA": "id INT",
 }
+_A_PROCESSOR = {
+    "HEADRACE__PROCESSORS__0__NAME": "words",
+    "HEADRACE__PROCESSORS__0__TABLE": "lake.words",
+    "HEADRACE__PROCESSORS__0__CALLABLE": "words:rows",
+}
 _ALSO = {
+    "processors.0.command": {"HEADRACE__PROCESSORS__0__CALLABLE": ""},
     "dagster.freshness.warn": {"HEADRACE__DAGSTER__FRESHNESS__FAIL": "1h"},
     "dagster.backfill.by": {"HEADRACE__DAGSTER__BACKFILL__SINCE": "2026-01-31T00:00:00Z"},
     "dagster.backfill.since": {"HEADRACE__DAGSTER__BACKFILL__BY": "day"},
@@ -202,6 +214,8 @@ def test_every_setting_can_be_set_by_its_variable(key: str, hint: object):
     environ = _ALSO.get(key, {}) | environ
     if key.startswith("parse."):
         environ = _A_TARGET | environ
+    if key.startswith("processors."):
+        environ = _A_PROCESSOR | environ
     if key == "kcl.mode":
         environ["HEADRACE__KCL__HEARTBEAT"] = "lease"
     if key == "kcl.failover":

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.docs.pages import ROOT
 
 SITE_PACKAGES = Path("lib", f"python{sys.version_info.major}.{sys.version_info.minor}", "site-packages")
-PROJECT_PACKAGES = ("pipeline", "assets", "resources", "sensors")
+PROJECT_PACKAGES = ("pipeline", "assets", "kclpy", "resources", "sensors")
 
 _PROJECT = """\
 [build-system]
@@ -30,7 +30,7 @@ name = "mill"
 version = "1.0"
 
 [tool.hatch.build.targets.wheel]
-packages = ["pipeline", "assets", "resources", "sensors"]
+packages = ["pipeline", "assets", "kclpy", "resources", "sensors"]
 """
 
 

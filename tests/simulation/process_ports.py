@@ -206,6 +206,9 @@ class ProcessPorts:
     def proved_tables(self) -> Any:
         raise AssertionError("the simulator's judges prove its tables")
 
+    def processing(self, _processor: Any, _run: str) -> Any:
+        raise AssertionError("no processor works here")
+
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         raise AssertionError("the simulated fleet parses no target")
 
