@@ -40,7 +40,8 @@ application: named
 streams: [{{name: named}}]
 workers: [{{id: w1}}]
 landing: {{home: lake}}
-times: {{idle: 1s, linger: 1s, probe: 1h}}
+times: {{idle: 1s, linger: 2s, probe: 1h}}
+wave: {{every: 1s}}
 aws: {{region: {region}, endpoint: '{endpoint}'}}
 """
 _LAUNCH = """
