@@ -13,9 +13,10 @@ from typing import Any
 import dagster as dg
 from dagster._core.remote_origin import InProcessCodeLocationOrigin
 from dagster._core.storage.tags import BACKFILL_ID_TAG
-from dagster._core.test_utils import InProcessTestWorkspaceLoadTarget, instance_for_test
+from dagster._core.test_utils import instance_for_test
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster._daemon.backfill import execute_backfill_iteration
 from dagster_graphql.test.utils import execute_dagster_graphql
 
@@ -58,9 +59,9 @@ class Backfills:
     def launch(self, assets: Sequence[dg.AssetKey], **params: Any) -> dict[str, Any]:
         """The answer of `launchPartitionBackfill`. `params`: more fields of its parameters."""
         selection = [{"path": key.path} for key in assets]
-        return self._ask(_LAUNCH, {"params": {"assetSelection": selection, **params}})[
-            "launchPartitionBackfill"
-        ]
+        data = self._ask(_LAUNCH, {"params": {"assetSelection": selection, **params}})
+        answer: dict[str, Any] = data["launchPartitionBackfill"]
+        return answer
 
     def started(self, assets: Sequence[dg.AssetKey], **params: Any) -> str:
         """The id of a backfill that was launched."""
@@ -130,7 +131,7 @@ def backfills_of(definitions: dg.Definitions, folder: Path) -> Iterator[Backfill
         instance_for_test(temp_dir=str(folder), overrides=overrides) as instance,
         WorkspaceProcessContext(
             instance,
-            InProcessTestWorkspaceLoadTarget(InProcessCodeLocationOrigin(target, location_name="headrace")),
+            InProcessWorkspaceLoadTarget(InProcessCodeLocationOrigin(target, location_name="headrace")),
         ) as process,
     ):
         yield Backfills(instance, process)

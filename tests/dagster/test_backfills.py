@@ -208,6 +208,18 @@ def test_a_partition_that_there_isnt_is_refused_before_the_launch(deployment: De
     assert deployment.backfills.instance.get_backfills() == []
 
 
+def test_a_wrong_config_starts_nothing_and_the_backfill_says_which_field(deployment: Deployment):
+    config = {"ops": {"__".join(AGAIN.path): {"config": {"agian": True}}}}
+    backfill = deployment.backfills.started([AGAIN], partitionNames=[key(10)], runConfigData=config)
+    with pytest.raises(AssertionError, match='unexpected config entry "agian"'):
+        deployment.backfills.tick()
+    deployment.backfills.tick()
+    shown = deployment.backfills.shown(backfill)
+    assert (shown["status"], deployment.backfills.runs(backfill)) == ("FAILED", [])
+    assert 'unexpected config entry "agian"' in shown["error"]["message"]
+    assert deployment.windows() == []
+
+
 def test_materialize_all_by_the_shards_of_the_records_replays_no_hour(deployment: Deployment):
     instance = deployment.backfills.instance
     instance.add_dynamic_partitions(f"{APPLICATION.application}_shards", [A.shard_id])
