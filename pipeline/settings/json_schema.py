@@ -52,7 +52,7 @@ def _value(hint: Any, spec: Field[Any]) -> dict[str, Any]:
     if inner is not None:
         schema = {
             "type": ["array", "null"],
-            "items": _section(inner) if is_dataclass(inner) else _leaf(inner),
+            "items": _section(inner) if is_dataclass(inner) else _leaf(inner),  # type: ignore[arg-type]  # a class
         }
     elif is_dataclass(hint):
         schema = _section(hint)  # type: ignore[arg-type]  # a class, never an instance
