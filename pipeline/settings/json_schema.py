@@ -3,7 +3,6 @@
 The schema has names, forms and descriptions. Values are left to the reader of settings, who says what is allowed.
 """
 
-from collections.abc import Mapping
 from dataclasses import MISSING, Field, is_dataclass
 from enum import StrEnum
 from typing import Any, get_type_hints
@@ -12,7 +11,7 @@ from headrace.pipeline.settings.component_file import SETTINGS_FILE
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.values import bare, element, is_mapping, settings_of
 
-_SINGLE = {"not": {"type": ["array", "object"]}}
+_SINGLE: dict[str, Any] = {"not": {"type": ["array", "object"]}}
 """A single value. It has no type: YAML takes a time such as 2026-01-31T00:00:00Z for no text."""
 
 
@@ -53,7 +52,7 @@ def _value(hint: Any, spec: Field[Any]) -> dict[str, Any]:
     if inner is not None:
         schema = {
             "type": ["array", "null"],
-            "items": _section(inner) if is_dataclass(inner) else _leaf(inner),
+            "items": _section(inner) if is_dataclass(inner) else _leaf(inner),  # type: ignore[arg-type]  # a class
         }
     elif is_dataclass(hint):
         schema = _section(hint)  # type: ignore[arg-type]  # a class, never an instance
@@ -64,7 +63,7 @@ def _value(hint: Any, spec: Field[Any]) -> dict[str, Any]:
     return {"description": spec.metadata["doc"], **schema}
 
 
-def _leaf(hint: Any) -> Mapping[str, Any]:
+def _leaf(hint: Any) -> dict[str, Any]:
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return {**_SINGLE, "examples": [str(choice) for choice in hint]}
     return _SINGLE

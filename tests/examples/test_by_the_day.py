@@ -43,14 +43,14 @@ def project(example: Example, monkeypatch: pytest.MonkeyPatch) -> Iterator[Modul
 
 QUIET = """
 import dagster as dg
-from orders_by_day import defs as project
+import orders_by_day
 
 defs = dg.Definitions(
-    assets=project.assets,
-    asset_checks=project.asset_checks,
-    jobs=project.jobs,
-    sensors=[sensor for sensor in project.sensors if sensor.name in {"automation", "orders_watch"}],
-    resources=project.resources,
+    assets=orders_by_day.defs.assets,
+    asset_checks=orders_by_day.defs.asset_checks,
+    jobs=orders_by_day.defs.jobs,
+    sensors=[each for each in orders_by_day.defs.sensors if each.name in {"automation", "orders_watch"}],
+    resources=orders_by_day.defs.resources,
 )
 """
 """The project without the sensors that read the stream: in these tests, the test itself lands the records."""

@@ -20,7 +20,7 @@ def test_assets_of_dagster_iceberg_read_the_typed_table_and_write_beside_it(aws:
     with landed_shop(tmp_path, aws, 10, 20, 20) as shop:
         example = copied("with-dagster-iceberg", tmp_path, aws)
         example = replace(example, variables=with_programs(example.variables, programs))
-        said = example.type("dagster asset materialize -f definitions.py --select '*'")
+        said = example.type("dagster asset materialize -f iceberg_assets.py --select '*'")
     assert "RUN_SUCCESS" in said
 
     written = embedded_catalog(shop.folder / "headrace-data").load_table("lake.amounts").scan().to_arrow()

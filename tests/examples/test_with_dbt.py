@@ -12,9 +12,9 @@ from tests.docs.reading_table import LEFT, land, make_table
 from tests.examples.example import Example, copied
 from tests.examples.own_environment import environment_of, with_programs
 
-MATERIALIZE = "dagster asset materialize -f definitions.py --select sales_by_day --partition 2026-01-31"
+MATERIALIZE = "dagster asset materialize -f dbt_days.py --select sales_by_day --partition 2026-01-31"
 _GRAPH = """
-from definitions import defs
+from dbt_days import defs
 graph = defs.resolve_asset_graph()
 (key,) = (key for key in graph.get_all_asset_keys() if key.path[-1] == "sales_by_day")
 print("parents", *(parent.to_user_string() for parent in graph.get(key).parent_keys))
@@ -38,7 +38,7 @@ def test_dbt_computes_a_day_from_its_rows_and_replaces_it_when_it_is_computed_ag
     table = make_table(example.folder)
 
     example.type("dbt parse --project-dir shop --profiles-dir shop")
-    assert "Validation successful" in example.type("dagster definitions validate -f definitions.py")
+    assert "Validation successful" in example.type("dagster definitions validate -f dbt_days.py")
     (example.folder / "graph.py").write_text(_GRAPH)
     assert "parents shop/complete_hours" in example.run("python", "graph.py")
 

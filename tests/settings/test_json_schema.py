@@ -12,7 +12,9 @@ from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.values import knobs
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted((ROOT / "examples").glob("*/*.yaml"))
+EXAMPLES = sorted(
+    file for file in (ROOT / "examples").glob("*/**/*.yaml") if "application:" in file.read_text()
+)
 SMALLEST = {"application": "orders", "streams": [{"name": "orders"}]}
 
 
