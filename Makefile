@@ -60,6 +60,10 @@ dev: setup ## run Dagster's UI and daemon with this folder's settings
 demo: setup ## land a stream on this machine through two reshards, and check every record (a few minutes)
 	@$(in_venv) headrace demo $(ARGS)
 
+pictures: setup ## renew the documents' pictures of the console and of Dagster's pages; needs Chromium (a few minutes)
+	@$(in_venv) python -m tests.console.pictures
+	@$(in_venv) python -m tests.e2e.dagster_pages
+
 bench: setup ## measure speed and cost against named baselines: the quick form of each file in bench, one after the other
 	@missed=""; for file in bench/[!_]*.py; do \
 		echo "== $$file --quick"; \

@@ -68,8 +68,7 @@ def wire(settings: Settings) -> Wiring:
     from headrace.pipeline.app.adapters import Adapters
 
     adapters = Adapters(settings)
-    metering = metering_of(settings, adapters.clock, adapters.cloudwatch)
-    adapters.on_client = metering.client
+    metering = metering_of(settings, adapters.clock, adapters.cloudwatch, adapters.meter)
     return Wiring(settings, adapters, metering=metering)
 
 
@@ -176,6 +175,7 @@ class Wiring:
             lock=ports.lock(),
             source=ports.source(user),
             table=ports.table(user),
+            consumers=ports.consumers,
             clock=ports.clock,
             ids=ports.ids,
         )

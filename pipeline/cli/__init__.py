@@ -29,6 +29,7 @@ COMMANDS = {
     "config": "print each setting and the place that it comes from",
     "console": "serve a web page that shows this or any KCL application as it is now",
     "consume": "read shards up to their newest record, without Dagster",
+    "consumer": "list, register or deregister the consumers of enhanced fan-out",
     "cost": "sum up what the runs of a day have used, and what that costs",
     "demo": "land a stream on this machine through two reshards, and check every record",
     "dev": "run Dagster on this machine with your settings",

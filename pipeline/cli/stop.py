@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not args.yes:
         _ask(names)
-    stopped = stop_and_wait(leases, workers, names, wait=args.wait, progress=_progress)
+    stopped = stop_and_wait(leases, workers, names, wait=args.wait, progress=tell_aside)
     tell(stopped)
     # The same command, run again later, goes on where this one stopped waiting.
     return _TRY_LATER if stopped.still_held else 0
@@ -195,7 +195,3 @@ def _ask(names: Sequence[str]) -> None:
         raise BadSetting(f"{what}. There is no terminal to ask on: confirm with --yes; nothing was stopped")
     if input(clean(f"{what}. Go on? [y/N] ")).strip().lower() not in {"y", "yes"}:
         raise BadSetting("nothing was stopped")
-
-
-def _progress(sentence: str) -> None:
-    tell_aside(sentence)

@@ -51,7 +51,7 @@ def _create(settings: "Settings", _: argparse.Namespace) -> None:
     from headrace.pipeline.aws.clients.clients import dynamodb_client
     from headrace.pipeline.aws.leases.tables import DynamoTables
 
-    is_new = DynamoTables(dynamodb_client(settings.aws), settings, progress=_progress).create()
+    is_new = DynamoTables(dynamodb_client(settings.aws), settings, progress=tell_aside).create()
     tell("the tables were created" if is_new else "the tables exist already: nothing was created")
 
 
@@ -76,7 +76,7 @@ def _delete(settings: "Settings", args: argparse.Namespace) -> None:
     from headrace.pipeline.aws.clients.clients import dynamodb_client
     from headrace.pipeline.aws.leases.table_deleting import TableDeletion
 
-    deletion = TableDeletion(dynamodb_client(settings.aws), settings, progress=_progress)
+    deletion = TableDeletion(dynamodb_client(settings.aws), settings, progress=tell_aside)
     names = deletion.tables()
     if not names:
         tell("there are no tables: nothing was deleted")
@@ -96,7 +96,7 @@ def _require_name(application: str, given: str | None, names: tuple[str, ...]) -
     from headrace.pipeline.errors import BadSetting
 
     if given is None:
-        _progress(
+        tell_aside(
             f"this deletes {', '.join(names)}, and nothing in the lake. To go on, type the application's name:"
         )
         try:
@@ -123,7 +123,3 @@ def _line(table: "TableFacts") -> str:
     protected = ", protected from deletion" if table.protected else ""
     rows = f"{counted(table.rows or 0, 'row')} when DynamoDB last counted (every six hours)"
     return f"{table.name}: {table.status}, {rows}, {table.billing}{index}{protected}"
-
-
-def _progress(sentence: str) -> None:
-    tell_aside(sentence)

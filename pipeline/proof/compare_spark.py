@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from headrace.pipeline.lake.spark.engine_zip import ship
 from headrace.pipeline.lake.spark.tasks import failing_as
 from headrace.pipeline.lake.spark.waiting import warn
+from headrace.pipeline.lake.staging.stage_codec import decode_all
 from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
 from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work
-from headrace.pipeline.proof.codec import decode_counts, decode_patterns
 from headrace.pipeline.proof.compare_task import SideFile, SideSpec
 from headrace.pipeline.proof.other_side import ConsumerRows
 from headrace.pipeline.proof.patterns import Comparing, Pattern
@@ -83,7 +83,7 @@ class ShufflingComparer:
         # A task for each file, up to a number: the plan that goes to each of them names all files.
         tasks = min(len(files), self._most_tasks)
         answers = self._shuffle(tasks, _reader(files, tasks, scope), _judge(len(sides)))
-        return tuple(pattern for answer in answers for pattern in decode_patterns(answer))
+        return tuple(pattern for answer in decode_all(answers, tuple[Pattern, ...]) for pattern in answer)
 
 
 def other_side(
@@ -107,7 +107,7 @@ def other_side(
 
     def count(spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
         answers = tasks.run(len(paths), _counter(paths, spec(), rows, tuple(spans)), _JOB)
-        counts = (count for answer in answers for count in decode_counts(answer))
+        counts = (count for answer in decode_all(answers, tuple[FileCount, ...]) for count in answer)
         return tuple(sorted(counts, key=lambda count: count.path))
 
     def here() -> SideSpec:
@@ -143,20 +143,20 @@ def _counter(
     paths: Sequence[str], spec: StagingSpec, rows: ConsumerRows, spans: Sequence[ShardSpans]
 ) -> Work:
     def work(number: int, _now: Now) -> bytes:
-        from headrace.pipeline.proof.codec import encode_counts
+        from headrace.pipeline.lake.staging.stage_codec import encode
         from headrace.pipeline.proof.compare_task import count_other
 
-        return encode_counts((count_other(paths[number], spec, rows, spans),))
+        return encode((count_other(paths[number], spec, rows, spans),))
 
     return work
 
 
 def _judge(sides: int) -> Judge:
     def judge(rows: pa.Table) -> bytes:
-        from headrace.pipeline.proof.codec import encode_patterns
+        from headrace.pipeline.lake.staging.stage_codec import encode
         from headrace.pipeline.proof.compare_task import patterns_of
 
-        return encode_patterns(patterns_of(rows, sides))
+        return encode(patterns_of(rows, sides))
 
     return judge
 

@@ -9,13 +9,13 @@ from datetime import date
 
 from headrace.pipeline.core.ledger.live_files import LiveFile
 from headrace.pipeline.errors import Unreachable, WrongShape
+from headrace.pipeline.lake.staging.stage_codec import decode_all, encode
 from headrace.pipeline.lake.table.catalog import asking
 from headrace.pipeline.lake.table.inserted import inserted_by
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lake.table.live_files import ManifestReader
 from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work
 from headrace.pipeline.proof.accepted import Accepted, read_accepted, write_accepted
-from headrace.pipeline.proof.codec import decode_counts, decode_doubled, encode_counts, encode_doubled
 from headrace.pipeline.proof.ports import ProofLook, ProofTable, Proved
 from headrace.pipeline.proof.spans import Digest, Doubled, FileCount, Overlap, ShardSpans
 from headrace.pipeline.proof.task import ProofSpec
@@ -53,14 +53,14 @@ class IcebergProof(ProofTable):
         if not overlaps:
             return ()
         work = _comparing(tuple(overlaps), ProofSpec(self._lake.staging_spec(), tuple(spans)))
-        return tuple(decode_doubled(answer) for answer in self._tasks.run(len(overlaps), work, _JOB))
+        return tuple(decode_all(self._tasks.run(len(overlaps), work, _JOB), Doubled))
 
     def _counts(self, files: Sequence[LiveFile], spec: ProofSpec, *, is_known: bool) -> tuple[FileCount, ...]:
         if not files:
             return ()
         packs = _packed(files, _PACK_ROWS)
         answers = self._tasks.run(len(packs), _counting(packs, spec, is_known=is_known), _JOB)
-        by_path = {c.path: c for answer in answers for c in decode_counts(answer)}
+        by_path = {c.path: c for answer in decode_all(answers, tuple[FileCount, ...]) for c in answer}
         # A file that no task returned must not pass for one that was counted.
         if missing := [file.path for file in files if file.path not in by_path]:
             raise Unreachable(f"Spark returned no count of {missing[0]}. Nothing is proved; run it again")
@@ -162,7 +162,7 @@ def _counting(packs: tuple[tuple[LiveFile, ...], ...], spec: ProofSpec, *, is_kn
         from headrace.pipeline.proof.task import count_rows, look_at
 
         count_file = look_at if is_known else count_rows
-        return encode_counts(tuple(count_file(file, spec) for file in packs[number]))
+        return encode(tuple(count_file(file, spec) for file in packs[number]))
 
     return work
 
@@ -171,6 +171,6 @@ def _comparing(overlaps: tuple[Overlap, ...], spec: ProofSpec) -> Work:
     def work(number: int, _now: Now) -> bytes:
         from headrace.pipeline.proof.task import doubled_rows
 
-        return encode_doubled(doubled_rows(overlaps[number], spec))
+        return encode(doubled_rows(overlaps[number], spec))
 
     return work

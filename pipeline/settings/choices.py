@@ -55,6 +55,11 @@ class Strategy(StrEnum):
     LEASE_COUNT = "lease-count"
 
 
+class Period(StrEnum):
+    HOUR = "hour"
+    DAY = "day"
+
+
 class Create(StrEnum):
     AUTO = "auto"
     NEVER = "never"
@@ -78,6 +83,13 @@ class WireFormat(StrEnum):
     """CBOR, and JSON where an endpoint doesn't answer well in CBOR."""
     JSON = "json"
     CBOR = "cbor"
+
+
+class Retrieval(StrEnum):
+    POLLING = "polling"
+    """By GetRecords, whose limits of a shard all readers share."""
+    FANOUT = "fanout"
+    """By enhanced fan-out: a consumer with 2 MiB a second of each shard for itself."""
 
 
 class ParseFormat(StrEnum):
@@ -142,3 +154,9 @@ CHECKS: Final = frozenset(
     }
 )
 """The names of the checks on Dagster's assets (`headrace.pipeline.checking`)."""
+
+NEVER: Final = "never"
+"""In the place of a schedule: there is none."""
+
+POOLS: Final = frozenset({"records", "parse", "replay", "upkeep", "proof"})
+"""The kinds of runs that may have a concurrency pool of Dagster."""

@@ -18,6 +18,7 @@ from headrace.pipeline.settings.choices import (
     FormerStreams,
     InitialPosition,
     OnDataLoss,
+    Retrieval,
     StreamsMode,
     WireFormat,
 )
@@ -51,6 +52,18 @@ class StreamSettings:
         doc="What happens when records have left the stream before they were read. stop: the shard isn't read until a "
         "person decides (`headrace skip`). continue: the gap is recorded in the table, and reading goes on with "
         "the oldest record that is left.",
+    )
+    retrieval: Retrieval = knob(
+        Retrieval.POLLING,
+        doc="How records are read. polling: by GetRecords, whose limits of a shard all readers share. fanout: by enhanced "
+        "fan-out, with 2 MiB a second of each shard for this application alone, which AWS charges for. KCL's default is "
+        "fan-out.",
+        kcl="retrievalMode, retrievalSpecificConfig",
+    )
+    consumer: str | None = knob(
+        doc="With `retrieval: fanout`: the name of the consumer, which the leader registers. By default the application's "
+        "name. Beside a fleet of KCL it must be another one than that fleet's.",
+        kcl="consumerName",
     )
 
 
@@ -409,6 +422,12 @@ class Settings:
     def stream(self, name: str) -> StreamSettings | None:
         """The entry of `streams` for the stream with this name, whether the entry has the name or the ARN."""
         return next((s for s in self.streams if s.name.rpartition("/")[2] == name), None)
+
+    def consumer_of(self, stream: StreamSettings | DiscoverySettings) -> str | None:
+        """The consumer of enhanced fan-out that reads the stream; None where it is polled."""
+        if stream.retrieval is Retrieval.POLLING:
+            return None
+        return stream.consumer or self.application
 
     @property
     def is_shared(self) -> bool:

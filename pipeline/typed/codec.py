@@ -1,4 +1,4 @@
-"""The documents that driver and executors exchange when payloads are parsed."""
+"""The document by which an executor tells which values it has seen, for a table whose columns evolve."""
 
 from __future__ import annotations
 
@@ -7,23 +7,6 @@ from collections.abc import Mapping
 
 from headrace.pipeline.lake.staging.stage_codec import decode, encode
 from headrace.pipeline.typed.json.facts import Fact
-from headrace.pipeline.typed.values import Parsed, Survey
-
-
-def encode_survey(survey: Survey) -> bytes:
-    return encode(survey)
-
-
-def decode_survey(text: bytes) -> Survey:
-    return decode(text, Survey)
-
-
-def encode_parsed(parsed: Parsed) -> bytes:
-    return encode(parsed)
-
-
-def decode_parsed(text: bytes) -> Parsed:
-    return decode(text, Parsed)
 
 
 def encode_facts(facts: Mapping[Fact, int]) -> bytes:

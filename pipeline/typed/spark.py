@@ -18,12 +18,13 @@ from headrace.pipeline.lake.files.not_null import has_required
 from headrace.pipeline.lake.spark.engine_zip import ship
 from headrace.pipeline.lake.spark.tasks import SparkTasks, failing_as
 from headrace.pipeline.lake.spark.waiting import warn
+from headrace.pipeline.lake.staging.stage_codec import decode_all, encode
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
 from headrace.pipeline.ports.tasks import Job, packed
 from headrace.pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
 from headrace.pipeline.typed.account import one_report
-from headrace.pipeline.typed.codec import decode_facts, decode_parsed
+from headrace.pipeline.typed.codec import decode_facts
 from headrace.pipeline.typed.duplicates_plan import Comparison
 from headrace.pipeline.typed.duplicates_spark import keys_type, rows_type, side_by_side
 from headrace.pipeline.typed.filter_frame import reads_json
@@ -298,7 +299,7 @@ def _numbers(session: SparkSession, tasks: int) -> DataFrame:
 
 def _reported(reports: DataFrame) -> Parsed:
     told: list[Any] = reports.toArrow().column(0).to_pylist()
-    return one_report(map(decode_parsed, told))
+    return one_report(decode_all(told, Parsed))
 
 
 # Functions inside of functions: Spark pickles such a function whole, with the values that it uses, and its imports run
@@ -416,7 +417,6 @@ def _writing(spec: WriteSpec, decoder: Decoder | None = None) -> _Task:
         import pyarrow as pa
 
         from headrace.pipeline.lake.files.not_null import has_required, with_nulls_aside
-        from headrace.pipeline.typed.codec import encode_parsed
         from headrace.pipeline.typed.tasks.decode import decoded
         from headrace.pipeline.typed.tasks.write import own_columns, write_rows
 
@@ -426,6 +426,6 @@ def _writing(spec: WriteSpec, decoder: Decoder | None = None) -> _Task:
             rows = decoded(batches, decoder, spec.schema, keeps_payloads=has_required(own))
             rows = with_nulls_aside(rows, own) if has_required(own) else rows
         report = write_rows(rows, spec, now=lambda: datetime.now(UTC), fresh=lambda: uuid4().hex)
-        yield pa.RecordBatch.from_arrays([pa.array([encode_parsed(report)], pa.binary())], names=["report"])
+        yield pa.RecordBatch.from_arrays([pa.array([encode(report)], pa.binary())], names=["report"])
 
     return write

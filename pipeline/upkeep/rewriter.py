@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
+from headrace.pipeline.lake.staging.stage_codec import decode_all, encode
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work
-from headrace.pipeline.upkeep.codec import decode_rewritten, encode_rewritten
 from headrace.pipeline.upkeep.rewrite_plan import FileGroup, Rewritten
 from headrace.pipeline.upkeep.rewrite_task import RewriteSpec
 
@@ -31,7 +31,7 @@ class TaskRewriter:
             return ()
         schema = schema_to_pyarrow(self.table.open().schema())
         work = _work(tuple(groups), RewriteSpec(self.table.staging_spec(), schema))
-        reports = map(decode_rewritten, self.tasks.run(len(groups), work, _JOB))
+        reports = decode_all(self.tasks.run(len(groups), work, _JOB), Rewritten)
         # A group that no task returned must not pass for one that is done.
         by_group = {report.group: report for report in reports}
         return tuple(
@@ -57,6 +57,6 @@ def _work(groups: tuple[FileGroup, ...], spec: RewriteSpec) -> Work:
             report = Rewritten(
                 group, error=f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
             )
-        return encode_rewritten(report)
+        return encode(report)
 
     return work

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headrace.pipeline.lake.staging.stage_codec import decode_all
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work, packed
 from headrace.pipeline.typed.account import one_report
-from headrace.pipeline.typed.codec import decode_parsed
 from headrace.pipeline.typed.surveying import survey_by
 from headrace.pipeline.typed.values import Parsed, ReadUnit, Survey, SurveyOrder, WavePlan
 from headrace.pipeline.windows.copy_task import CopySpec
@@ -38,7 +38,7 @@ class TaskCopier(Copier):
         spec = CopySpec(self.source.staging_spec(), self.table.staging_spec(), bounds)
         units = packed(plan.units, cores=self.tasks.cores)
         reports = self.tasks.run(len(units), _copying(units, spec), self._job)
-        return one_report(map(decode_parsed, reports))
+        return one_report(decode_all(reports, Parsed))
 
     @property
     def _job(self) -> Job:
@@ -51,9 +51,9 @@ def _copying(units: Sequence[Sequence[ReadUnit]], spec: CopySpec) -> Work:
         # module.
         from uuid import uuid4
 
-        from headrace.pipeline.typed.codec import encode_parsed
+        from headrace.pipeline.lake.staging.stage_codec import encode
         from headrace.pipeline.windows.copy_task import copy_units
 
-        return encode_parsed(copy_units(units[number], spec, now=now, fresh=lambda: uuid4().hex))
+        return encode(copy_units(units[number], spec, now=now, fresh=lambda: uuid4().hex))
 
     return work

@@ -12,10 +12,10 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from headrace.pipeline.core.shards.shard import HashRange
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.lake.staging.stage_codec import decode_all
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work, packed
 from headrace.pipeline.typed.account import one_report
-from headrace.pipeline.typed.codec import decode_parsed
 from headrace.pipeline.typed.surveying import survey_by
 from headrace.pipeline.typed.values import Bound, Parsed, SourceFile, Survey, SurveyOrder
 from headrace.pipeline.windows.copier import RUN_AGAIN
@@ -44,7 +44,7 @@ class TaskUnpacker(Unpacker):
         paths = packed([file.path for file in files], cores=self.tasks.cores)
         work = _unpacking(paths, spec_of(self.table, selected, streams, shards))
         job = Job(f"takes aggregates of {self.table.identifier} apart", RUN_AGAIN)
-        return one_report(map(decode_parsed, self.tasks.run(len(paths), work, job)))
+        return one_report(decode_all(self.tasks.run(len(paths), work, job), Parsed))
 
 
 def spec_of(
@@ -61,9 +61,9 @@ def _unpacking(paths: Sequence[Sequence[str]], spec: UnpackSpec) -> Work:
     def work(number: int, now: Now) -> bytes:
         # Imports within the function run on Spark's worker, from the shipped zip: the function is pickled without its
         # module.
-        from headrace.pipeline.typed.codec import encode_parsed
+        from headrace.pipeline.lake.staging.stage_codec import encode
         from headrace.pipeline.windows.unpack_task import unpack_files
 
-        return encode_parsed(unpack_files(paths[number], spec, now=now))
+        return encode(unpack_files(paths[number], spec, now=now))
 
     return work

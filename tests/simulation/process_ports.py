@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.ports.consumers import Consumers
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.settings.parse_block import ParseSettings
@@ -222,6 +223,9 @@ class ProcessPorts:
 
     def pages(self) -> Pages:
         raise AssertionError("the simulator reads no pages: its stage reads the stream in memory")
+
+    def consumers(self) -> Consumers:
+        raise AssertionError("the simulated fleet polls its streams")
 
     def stage(self, worker_id: str) -> Stage:
         """The wiring asks for the stage last, so the id that was made before belongs to the run's claim."""

@@ -25,10 +25,9 @@ from headrace.pipeline.lake.spark.tasks import spark_errors
 from headrace.pipeline.lake.spark.waiting import PATIENCE, telling, warn
 from headrace.pipeline.lake.staging.kept_iterators import KeptIterators
 from headrace.pipeline.lake.staging.stage_codec import (
-    decode_batches,
-    decode_manifest,
-    encode_batches,
-    encode_manifest,
+    decode,
+    decode_all,
+    encode,
 )
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
@@ -107,8 +106,7 @@ class SparkStage:
         packed = pack(self._iterators.given_to(batches), min(self._tasks, tasks_within(limits)))
         shares = shares_of(packed, limits)
         tasks = tuple(
-            _Task(encode_batches(task_batches), share)
-            for task_batches, share in zip(packed, shares, strict=True)
+            _Task(encode(task_batches), share) for task_batches, share in zip(packed, shares, strict=True)
         )
         work = _work(tasks, self._pages(), spec, self._threads)
         # Noted before the job begins, so that `cancel` in another thread finds it.
@@ -118,7 +116,7 @@ class SparkStage:
                 manifests = run_tasks(session, len(packed), work)
         finally:
             self._running = None
-        manifest = _joined([decode_manifest(text) for text in manifests], batches)
+        manifest = _joined(list(decode_all(manifests, Manifest)), batches)
         self._iterators.note(manifest)
         return manifest
 
@@ -177,14 +175,14 @@ def _work(tasks: tuple[_Task, ...], pages: Pages, spec: StagingSpec, threads: in
 
         task = tasks[number]
         manifest = stage_batches(
-            decode_batches(task.batches),
+            decode(task.batches, tuple[Batch, ...]),
             pages,
             spec=spec,
             limits=task.limits,
             threads=threads,
             gauge=host_gauge(),
         )
-        return encode_manifest(manifest)
+        return encode(manifest)
 
     return work
 

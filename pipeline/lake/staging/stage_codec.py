@@ -6,12 +6,11 @@ MessagePack, because sequence numbers have 186 bits and its integers at most 64.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 import msgspec
 
-from headrace.pipeline.core.ledger.batch import Batch, Manifest
 from headrace.pipeline.errors import WrongShape
 
 _VERSION = 1
@@ -21,24 +20,13 @@ _MOST_BYTES = 512 * 1024 * 1024
 _T = TypeVar("_T")
 
 
-def encode_batches(batches: Sequence[Batch]) -> bytes:
-    return encode(tuple(batches))
-
-
-def decode_batches(text: bytes) -> tuple[Batch, ...]:
-    return decode(text, tuple[Batch, ...])
-
-
-def encode_manifest(manifest: Manifest) -> bytes:
-    return encode(manifest)
-
-
-def decode_manifest(text: bytes) -> Manifest:
-    return decode(text, Manifest)
-
-
 def encode(content: object) -> bytes:
     return msgspec.json.encode({"version": _VERSION, "content": content})
+
+
+def decode_all(texts: Iterable[bytes], what: type[_T]) -> Iterator[_T]:
+    """The content of each document."""
+    return (decode(text, what) for text in texts)
 
 
 class _Envelope(msgspec.Struct):

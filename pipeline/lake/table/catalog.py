@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,18 +11,17 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError, RESTError
-from sqlalchemy import NullPool, create_engine, event, make_url
+from pyiceberg.utils.config import Config
+from sqlalchemy import make_url
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from headrace.pipeline.errors import Unknown, Unreachable
 from headrace.pipeline.lake.files.private_files import make_named_folder, make_private_file
-from headrace.pipeline.lake.table.sql_catalog import KeepingSqlCatalog
+from headrace.pipeline.lake.table.sql_catalog import KeepingSqlCatalog, sqlite_engine
 
 CATALOG_NAME = "headrace"
 """SqlCatalog stores this name in each row and finds only rows with it: another engine on the same database has to use
 it."""
-_BUSY_MS = 30_000
-"""Milliseconds that SQLite waits for another writer's lock; a commit of a second holds it, and several may queue."""
 _OPENINGS = 5
 
 
@@ -49,21 +47,16 @@ def open_catalog(properties: Mapping[str, str], *, private: bool = True) -> Cata
 
 
 def _open(properties: Mapping[str, str]) -> Catalog:
-    catalog = load_catalog(CATALOG_NAME, **properties)
-    if type(catalog) is SqlCatalog:  # a subclass is the user's own choice
-        catalog.engine.dispose()
+    if properties.get("type") == "sql":
+        # What the user's configuration of pyiceberg says of this catalog counts where the settings say nothing.
+        stated: dict[str, Any] = {**(Config().get_catalog_config(CATALOG_NAME) or {}), **properties}
         # After a restart of the database the first use of each pooled connection would fail, and with it a tick or a
         # wave.
-        catalog = KeepingSqlCatalog(CATALOG_NAME, **{"pool_pre_ping": "true", **catalog.properties})
+        return KeepingSqlCatalog(CATALOG_NAME, **{"pool_pre_ping": "true", **stated})
+    catalog = load_catalog(CATALOG_NAME, **properties)
     if isinstance(catalog, SqlCatalog) and catalog.engine.dialect.name == "sqlite":
-        # No pool: a SQLite connection that a forked child inherits may corrupt the database, and a
-        # pooled connection that is still open at exit warns.
         catalog.engine.dispose()
-        catalog.engine = create_engine(catalog.engine.url, poolclass=NullPool)
-        event.listen(catalog.engine, "connect", _be_patient)
-        # The first connection switches the database to WAL, and fails here if the database can't be opened.
-        with catalog.engine.connect():
-            pass
+        catalog.engine = sqlite_engine(str(catalog.engine.url))
     return catalog
 
 
@@ -72,13 +65,6 @@ def _make_private_database(uri: str) -> None:
     file."""
     if uri.startswith("sqlite") and (path := make_url(uri).database) not in {None, "", ":memory:"}:
         make_private_file(Path(path))
-
-
-def _be_patient(connection: sqlite3.Connection, _: Any) -> None:
-    """Settings of each connection: with WAL readers don't wait for writers; with a timeout writers wait instead of
-    failing."""
-    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
-    connection.execute("PRAGMA journal_mode = WAL")
 
 
 @contextmanager

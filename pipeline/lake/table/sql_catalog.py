@@ -8,6 +8,8 @@ in the database each time.
 
 from __future__ import annotations
 
+import sqlite3
+from functools import lru_cache
 from typing import Any, cast
 
 from pyiceberg.catalog import Catalog
@@ -26,12 +28,14 @@ from pyiceberg.table.update import (
     _TableMetadataUpdateContext,
     _update_table_metadata_log,
 )
-from sqlalchemy import CursorResult, update
+from sqlalchemy import CursorResult, Engine, NullPool, create_engine, event, update
 from sqlalchemy.orm import Session
 
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.lake.table.metadata_files import read_metadata
 
+_BUSY_MS = 30_000
+"""Milliseconds that SQLite waits for another writer's lock; a commit of a second holds it, and several may queue."""
 _KEPT = 4
 """Metadata files whose content is kept in memory: those of two tables, before and after a commit."""
 
@@ -40,6 +44,12 @@ class KeepingSqlCatalog(SqlCatalog):
     def __init__(self, name: str, **properties: str) -> None:
         self._kept: dict[str, TableMetadata] = {}
         super().__init__(name, **properties)
+
+    def _init_catalog(self) -> None:
+        # Before the first connection, so that the catalog's own tables are made by a patient one.
+        if self.engine.dialect.name == "sqlite":
+            self.engine = sqlite_engine(str(self.engine.url))
+        super()._init_catalog()
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
         location = orm_table.metadata_location
@@ -115,6 +125,24 @@ class KeepingSqlCatalog(SqlCatalog):
         ]
         self._kept = dict(newest[-_KEPT:])
         return metadata
+
+
+@lru_cache(maxsize=16)
+def sqlite_engine(url: str) -> Engine:
+    """The engine on this SQLite database, one in each process: SQLAlchemy keeps the statements that it has compiled in the
+    engine."""
+    # No pool: a SQLite connection that a forked child inherits may corrupt the database, and a pooled connection that
+    # is still open at exit warns.
+    engine = create_engine(url, poolclass=NullPool)
+    event.listen(engine, "connect", _be_patient)
+    return engine
+
+
+def _be_patient(connection: sqlite3.Connection, _: Any) -> None:
+    """Settings of each connection: with WAL readers don't wait for writers; with a timeout writers wait instead of
+    failing."""
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+    connection.execute("PRAGMA journal_mode = WAL")
 
 
 def _answer(metadata: TableMetadata, location: str) -> CommitTableResponse:

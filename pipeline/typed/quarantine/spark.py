@@ -10,10 +10,10 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from headrace.pipeline.core.shards.stream import StreamId
+from headrace.pipeline.lake.staging.stage_codec import decode_all
 from headrace.pipeline.ports.staging import StagingSpec
 from headrace.pipeline.ports.tasks import Now, Work, packed
 from headrace.pipeline.typed.account import one_report
-from headrace.pipeline.typed.codec import decode_parsed
 from headrace.pipeline.typed.ports import Parser
 from headrace.pipeline.typed.spark import SparkParser
 from headrace.pipeline.typed.values import Bound, Parsed, SourceFile
@@ -30,7 +30,7 @@ class SparkRedriver(SparkParser, Parser):
         # All columns, also those that others have added to the table.
         schema = schema_to_pyarrow(self.source.open().schema())
         work = _copying(packs, tuple(selected), self.source.staging_spec(), schema, tuple(streams))
-        return one_report(map(decode_parsed, self.numbered.run(len(packs), work, self.job)))
+        return one_report(decode_all(self.numbered.run(len(packs), work, self.job), Parsed))
 
 
 def _copying(
@@ -43,10 +43,10 @@ def _copying(
     def work(number: int, now: Now) -> bytes:
         # Imports within the function run on Spark's worker, from the shipped zip: the function is pickled without its
         # module.
-        from headrace.pipeline.typed.codec import encode_parsed
+        from headrace.pipeline.lake.staging.stage_codec import encode
         from headrace.pipeline.typed.tasks.exchange import copy_unselected
 
-        return encode_parsed(
+        return encode(
             copy_unselected(
                 packs[number],
                 selected,

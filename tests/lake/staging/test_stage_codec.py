@@ -15,10 +15,8 @@ from headrace.pipeline.core.shards.position import Position, Start
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.lake.spark import engine_zip as ship
 from headrace.pipeline.lake.staging.stage_codec import (
-    decode_batches,
-    decode_manifest,
-    encode_batches,
-    encode_manifest,
+    decode,
+    encode,
 )
 from tests.lake.samples import NOON, a_key
 from tests.lake.stage_script import DAY, a_batch, a_page, script, stage
@@ -42,7 +40,7 @@ def test_a_batch_arrives_as_it_was_sent():
         ),
     )
 
-    assert decode_batches(encode_batches(sent)) == sent
+    assert decode(encode(sent), tuple[Batch, ...]) == sent
 
 
 def test_a_manifest_arrives_as_it_was_sent(tmp_path: Path):
@@ -50,14 +48,14 @@ def test_a_manifest_arrives_as_it_was_sent(tmp_path: Path):
     sent = stage([a_batch(), a_batch(1, _HUGE, witness=NOON - DAY / 2)], pages, tmp_path)
     assert sent.files
 
-    assert decode_manifest(encode_manifest(sent)) == sent
+    assert decode(encode(sent), Manifest) == sent
 
 
 def test_the_error_for_data_of_another_version_names_it():
     other = msgspec.json.encode({"version": 2, "content": {"new": "form"}})
 
     with pytest.raises(WrongShape, match="different versions of Headrace"):
-        decode_manifest(other)
+        decode(other, Manifest)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +63,7 @@ def test_the_error_for_data_of_another_version_names_it():
 )
 def test_invalid_data_is_refused_with_a_sentence(text: bytes):
     with pytest.raises(WrongShape, match="Nothing was committed"):
-        decode_manifest(text)
+        decode(text, Manifest)
 
 
 def test_the_zip_holds_the_modules_that_executors_import_and_no_others():
@@ -175,4 +173,4 @@ def test_equal_content_gives_the_same_zip_and_other_content_another_one(
 
 
 def test_an_empty_manifest_can_be_sent():
-    assert decode_manifest(encode_manifest(Manifest(()))) == Manifest(())
+    assert decode(encode(Manifest(())), Manifest) == Manifest(())

@@ -16,7 +16,7 @@ from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.errors import BadSetting, MissingPackage, Transient
 from headrace.pipeline.lake.spark.session import spark_session
 from headrace.pipeline.lake.staging.stage import SparkStage, pack, shares_of, tasks_within
-from headrace.pipeline.lake.staging.stage_codec import encode_manifest
+from headrace.pipeline.lake.staging.stage_codec import encode
 from headrace.pipeline.ports.staging import OnWaiting
 from headrace.pipeline.settings.model import SparkSettings
 from tests.lake.samples import a_key
@@ -160,7 +160,7 @@ def test_the_sentence_says_why_the_spark_worker_died(text: str, told: str):
 
 def test_a_shard_without_a_result_from_spark_is_an_error():
     session = Mock()
-    told = pa.table({"manifest": [encode_manifest(Manifest((Staged(a_key(0), None, Position()),)))]})
+    told = pa.table({"manifest": [encode(Manifest((Staged(a_key(0), None, Position()),)))]})
     session.range.return_value.mapInArrow.return_value.toArrow.return_value = told
 
     with pytest.raises(Transient, match=r"the Spark job returned 1 of 2 shards\. Nothing was committed"):
@@ -171,7 +171,7 @@ def test_every_task_reports_the_load_of_its_host():
     session = Mock()
     loads = [HostLoad(host, timedelta(seconds=30), 12.5, 0.25) for host in ("host-1", "host-2")]
     tasks = [Manifest((Staged(a_key(n), None, Position()),), loads=(load,)) for n, load in enumerate(loads)]
-    told = pa.table({"manifest": [encode_manifest(manifest) for manifest in tasks]})
+    told = pa.table({"manifest": [encode(manifest) for manifest in tasks]})
     session.range.return_value.mapInArrow.return_value.toArrow.return_value = told
 
     manifest = SparkStage(lambda _: session, script).stage([a_batch(0), a_batch(1)], a_spec("unused"), ROOMY)

@@ -17,8 +17,8 @@ from sqlalchemy import create_engine, text
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.errors import ChainBroken, CommitUnknown, Unreachable
-from headrace.pipeline.lake.table import catalog as catalogs
 from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.lake.table import sql_catalog
 from tests.lake.samples import NOON, ORIGIN, a_key, a_landing, a_range, at
 from tests.lake.tables import IcebergLake, append_as_others, commit_nothing, patch
 from tests.lakehouse import an_iceberg_lake, land
@@ -287,7 +287,7 @@ def test_if_the_catalog_doesnt_answer_the_outcome_is_unknown_and_the_files_stay(
 def test_with_a_locked_database_the_outcome_is_unknown_and_the_next_try_lands(
     lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(catalogs, "_BUSY_MS", 20)
+    monkeypatch.setattr(sql_catalog, "_BUSY_MS", 20)
     impatient = lake.handle()
     proposal = a_landing(lake.iceberg.staging_spec(), A, after=3, numbers=[4])
     with create_engine(f"sqlite:///{lake.folder / 'catalog.db'}").connect() as other:

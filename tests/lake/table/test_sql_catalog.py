@@ -55,7 +55,14 @@ def test_each_attempt_asks_the_database_twice(lake: IcebergLake):
     event.listen(catalog.engine, "before_cursor_execute", lambda *args: asked.append(args[2].split()[0]))
     proposal = a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1])
     asked.clear()
-    before_next_swap(catalog, lambda: append_as_others(lake.handle().open()))
+
+    def others_commit() -> None:
+        # All catalogs of one process ask the database by one engine.
+        so_far = len(asked)
+        append_as_others(lake.handle().open())
+        del asked[so_far:]
+
+    before_next_swap(catalog, others_commit)
     lake.iceberg.commit(proposal)
     assert asked == ["SELECT", "UPDATE"] * 2, "one refused attempt, and one that landed"
 
