@@ -8,7 +8,9 @@ import dagster as dg
 import pytest
 
 # Dagster's own client asks so.
-pytestmark = pytest.mark.filterwarnings("ignore:AssetExecutionContext.run_id is deprecated:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:AssetExecutionContext.run_id is deprecated:DeprecationWarning"
+)
 
 _JOB = """
 from headrace.pipeline.cli.pipes import pipes_job
@@ -33,7 +35,9 @@ def _materialized(
     script.write_text(_JOB)
 
     @dg.asset(partitions_def=partitions)
-    def landed(context: dg.AssetExecutionContext, pipes: dg.PipesSubprocessClient) -> dg.MaterializeResult[None]:
+    def landed(
+        context: dg.AssetExecutionContext, pipes: dg.PipesSubprocessClient
+    ) -> dg.MaterializeResult[None]:
         return pipes.run(command=[sys.executable, str(script)], context=context).get_materialize_result()
 
     return dg.materialize(
