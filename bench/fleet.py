@@ -5,7 +5,7 @@ after a tenth of the workers have died at once. CPU of requests to DynamoDB isn'
 (pipeline/cost/sizing.py), which tests hold to the real requests. The exit code is 1 if a tick takes longer than half of its deadline, if more than
 twice the leases of the dead move, or if a lease moves at rest.
 
-    python bench/fleet.py            10,000 shards and 1,000 workers, some minutes
+    python bench/fleet.py            10,000 shards and 1,000 workers, ten minutes
     python bench/fleet.py --quick    1,000 shards and 100 workers, half a minute
 """
 

@@ -133,16 +133,13 @@ def _at_the_end(deployment: Deployment) -> Iterator[str]:
     proof = deployment.headrace("prove", "--json")
     if proof.returncode != 0:
         yield f"headrace prove: {proof.stdout[-2000:]}{proof.stderr[-2000:]}"
-    calm = eventually(
-        lambda: (
-            (done := deployment.headrace("status", "--for", "20s", "--json", "--strict")).returncode == 0
-            and done
-        ),
-        "headrace status finds nothing that needs a person",
-        within=120,
-        every=5,
-    )
-    behind = [shard for shard in json.loads(calm.stdout)["lags"] if shard["lag_seconds"] != 0]
+
+    def calm() -> str | None:
+        status = deployment.headrace("status", "--for", "20s", "--json", "--strict")
+        return status.stdout if status.returncode == 0 else None
+
+    told = eventually(calm, "headrace status finds nothing that needs a person", within=240, every=5)
+    behind = [shard for shard in json.loads(told)["lags"] if shard["lag_seconds"] != 0]
     if behind:
         yield f"headrace status tells a lag though everything has landed: {behind}"
 

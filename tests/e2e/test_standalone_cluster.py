@@ -97,6 +97,8 @@ sys.exit(main(["consume", *sys.argv[1:]]))
 """
 
 
+# Dagster's own client asks so.
+@pytest.mark.filterwarnings("ignore:AssetExecutionContext.run_id is deprecated:DeprecationWarning")
 def test_consume_is_a_job_of_dagster_pipes_that_spark_submit_brings_to_the_cluster(
     make_app: MakeApp, spark_cluster: Cluster
 ) -> None:
