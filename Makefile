@@ -16,7 +16,7 @@ in_venv := env -u SPARK_HOME -u PYTHONPATH -u PYTHONHOME -u PYTHONDONTWRITEBYTEC
 WORKERS ?= 2
 in_parallel := -n $(WORKERS) --dist worksteal
 
-.PHONY: help setup fmt check test test-all coverage mutants vectors wire contract interop sim local dev demo bench lock
+.PHONY: help setup fmt check test test-all coverage mutants vectors wire contract interop sim chaos local dev demo bench lock
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -60,6 +60,10 @@ dev: setup ## run Dagster's UI and daemon with this folder's settings
 demo: setup ## land a stream on this machine through two reshards, and check every record (a few minutes)
 	@$(in_venv) headrace demo $(ARGS)
 
+pictures: setup ## renew the documents' pictures of the console and of Dagster's pages; needs Chromium (a few minutes)
+	@$(in_venv) python -m tests.console.pictures
+	@$(in_venv) python -m tests.e2e.dagster_pages
+
 bench: setup ## measure speed and cost against named baselines: the quick form of each file in bench, one after the other
 	@missed=""; for file in bench/[!_]*.py; do \
 		echo "== $$file --quick"; \
@@ -75,6 +79,12 @@ FROM ?= 0
 
 sim: setup ## simulate fleets of workers with many seeds: make sim SEEDS=100 FROM=0
 	@$(in_venv) python -m tests.simulation --seeds $(SEEDS) --from $(FROM) $(ARGS)
+
+MINUTES ?= 10
+SEED ?=
+
+chaos: setup ## kill processes of a whole deployment at random under puts and reshards: make chaos MINUTES=10 SEED=7
+	@$(in_venv) python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 interop: setup ## test beside real KCL workers; needs Maven Central (an hour)
 	@$(in_venv) python -m tests.interop $(ARGS)

@@ -31,6 +31,17 @@ def quarantine_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
     return dg.AssetKey([slug(settings.application), *map(slug, target.quarantine.split("."))])
 
 
+def again_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
+    """The asset whose partitions are parsed again into a typed table."""
+    *namespace, table = map(slug, target.table.split("."))
+    return dg.AssetKey([slug(settings.application), *namespace, f"{table}_again"])
+
+
+def copies_key(settings: Settings) -> dg.AssetKey:
+    """The asset whose partitions are copied from the lake table."""
+    return dg.AssetKey([slug(settings.application), "copies"])
+
+
 def stream_key(name: str) -> dg.AssetKey:
     """The asset of a Kinesis stream, by the stream's name or ARN. Applications that read one stream share it."""
     return dg.AssetKey(["kinesis", name.rpartition("/")[2]])
@@ -70,3 +81,8 @@ def partitions_name(settings: Settings) -> str:
     """The name of the application's dynamic partitions. `headrace.pipeline.core.shards.partition` makes their keys
     of lease keys."""
     return f"{settings.application}_shards"
+
+
+def replay_pool(settings: Settings) -> str:
+    """The concurrency pool of windows and backfills."""
+    return settings.dagster.pools.get("replay") or f"{slug(settings.application)}_replay"

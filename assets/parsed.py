@@ -47,6 +47,7 @@ def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
         **shown_metadata(settings, Layer.TYPED),
         # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(settings, "spark")},
+        pool=settings.dagster.pools.get("parse"),
     )
     def parsed(context: dg.AssetExecutionContext) -> Iterator[Any]:
         waves: list[Wave] = []

@@ -1,6 +1,7 @@
 """Headrace: Amazon Kinesis streams into lake tables, every record exactly once.
 
     from headrace import build_definitions      Dagster's definitions of an application, for a project with its own (docs/start/in-your-project.md)
+    from headrace import register_spark_source  spark.read.format("headrace") in a session of yours (docs/use/spark-source.md)
 
 The four packages, and `docs`, are links to the folders of the same names at the top of the repository. The packages are imported under this name only
 (`headrace.pipeline`, ...): a Dagster project usually has packages called `assets` or `sensors` of its own.
@@ -12,11 +13,12 @@ from typing import Any
 _HOMES = {
     "build_definitions": "headrace.pipeline.building",
     "fork_runs": "headrace.resources.forked_runs",
+    "register_spark_source": "headrace.pipeline.source.register",
 }
 """Public name -> the module that is imported when the name is first asked for. Spark's workers and most commands import this package, and need
 no Dagster. `__init__.pyi` has the names for type checkers."""
 
-__all__ = ["build_definitions", "fork_runs"]
+__all__ = ["build_definitions", "fork_runs", "register_spark_source"]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from headrace.assets.backfill import build_backfills
 from headrace.assets.checks import build_checks
 from headrace.assets.follow import build_follow
 from headrace.assets.lineage import build_lineage
@@ -19,6 +20,7 @@ from headrace.assets.prove import build_prove
 from headrace.assets.records import build_records
 from headrace.assets.redrive import build_redrive
 from headrace.assets.replay import build_replay
+from headrace.assets.schedules import build_schedules
 from headrace.assets.upkeep import build_upkeep
 from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.app.wiring import Wiring, wire
@@ -40,7 +42,7 @@ from headrace.sensors.worker import build_worker
 def build_definitions(
     settings: Settings | str | PathLike[str], on_step: OnStep | None = None, *, ports: Ports | None = None
 ) -> dg.Definitions:
-    """Assets, sensors, jobs, the schedule and the resources of one application, to be merged with those of a project.
+    """Assets, sensors, jobs, schedules and the resources of one application, to be merged with those of a project.
 
     `settings`: the path of a settings file, which alone counts (no variable HEADRACE_... does), or settings that were read already. AWS is
     asked nothing before the first tick.
@@ -64,30 +66,35 @@ def build_definitions(
         description="Land what is new of the shards that are its partitions. The workers' sensors ask for its runs.",
         executor_def=dg.in_process_executor,
     )
-    upkeep, schedule = build_upkeep(wiring)
+    upkeep, prove = build_upkeep(wiring), build_prove(wiring)
     follow = [build_follow(wiring)] if settings.parse else []
     other_jobs = [
         upkeep,
-        build_prove(wiring),
+        prove,
         build_replay(wiring),
         *follow,
         *(build_redrive(wiring, target) for target in settings.parse),
     ]
+    others = [
+        *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
+        build_watch(wiring, instance),
+        *(build_parse_sensor(wiring, instance, parse_job) for parse_job in follow),
+    ]
+    jobs = [job.name, *(other.name for other in other_jobs)]
     return dg.Definitions(
         assets=[
             records,
             build_lineage(settings),
             *(build_parsed(wiring, target) for target in settings.parse),
+            *build_backfills(wiring),
             *outside(settings),
         ],
         asset_checks=[build_checks(wiring)],
         jobs=[job, *other_jobs],
-        schedules=[schedule],
+        schedules=list(build_schedules(settings, upkeep=upkeep, proof=prove)),
         sensors=[
-            build_leader(wiring, instance, [job.name, *(other.name for other in other_jobs)]),
-            *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
-            build_watch(wiring, instance),
-            *(build_parse_sensor(wiring, instance, parse_job) for parse_job in follow),
+            build_leader(wiring, instance, jobs, [sensor.name for sensor in others]),
+            *others,
         ],
         resources={
             resource_key(settings, "lease_tables"): LeaseTablesResource.of(settings, shared),

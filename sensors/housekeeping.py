@@ -1,5 +1,5 @@
 """What each deployment's leader sensor does for its own Dagster, whether it leads or not: remove partitions
-that name no shard, and old runs."""
+that name no shard, old runs, and old ticks."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,13 +10,14 @@ from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import HeadraceError
 from headrace.resources.old_runs import ApplicationRuns, OldRuns
+from headrace.resources.old_ticks import OldTicks
 from headrace.resources.strange_partitions import StrangePartitions
 
 
 class Housekeeping:
     """What each deployment's sensor does for its own Dagster, whether it leads or not."""
 
-    def __init__(self, wiring: Wiring, jobs: Sequence[str]) -> None:
+    def __init__(self, wiring: Wiring, jobs: Sequence[str], sensors: Sequence[str]) -> None:
         settings = wiring.settings
         shards = records_key(settings)
         own = ApplicationRuns(
@@ -27,6 +28,7 @@ class Housekeeping:
             assets=[lineage_key(settings), *(parsed_key(settings, target) for target in settings.parse)],
         )
         self._runs = OldRuns(own=own, keep_for=settings.upkeep.keep_runs, clock=wiring.ports.clock)
+        self._ticks = OldTicks(sensors=sensors, clock=wiring.ports.clock)
         self._partitions = StrangePartitions(name=partitions_name(settings), asset=shards, ports=wiring.ports)
 
     def of(self, context: dg.SensorEvaluationContext, instance: dg.DagsterInstance) -> Iterator[str]:
@@ -36,6 +38,7 @@ class Housekeeping:
         for what, work in (
             ("partitions that name no shard", self._remove_partitions),
             ("old runs", self._delete_runs),
+            ("old ticks", self._delete_ticks),
             (
                 "event files and logs of runs that are deleted already (they stay where they are)",
                 self._delete_leavings,
@@ -71,6 +74,10 @@ class Housekeeping:
     def _delete_runs(self, instance: dg.DagsterInstance) -> str:
         deleted = self._runs.delete_some(instance)
         return f"{counted(deleted, 'old run')} deleted from Dagster" if deleted else ""
+
+    def _delete_ticks(self, instance: dg.DagsterInstance) -> str:
+        self._ticks.delete(instance)
+        return ""
 
     def _delete_leavings(self, instance: dg.DagsterInstance) -> str:
         self._runs.delete_leavings(instance)

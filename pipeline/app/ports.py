@@ -9,6 +9,7 @@ An adapter on AWS, Spark, Iceberg or Dagster implements each port, and most port
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from headrace.pipeline.ports.base import Timer
@@ -18,6 +19,7 @@ from headrace.pipeline.ports.landing import LakeTable
 from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, WorkerStore
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.staging import Stage
+from headrace.pipeline.ports.usage import ProcessUsage
 from headrace.pipeline.proof.ports import ProofPorts
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles
 from headrace.pipeline.windows.ports import WindowPorts
@@ -68,6 +70,10 @@ class Ports(WindowPorts, ProofPorts, Protocol):
 
     def session(self, worker_id: str) -> Any:
         """This worker's SparkSession, for code of the user's."""
+        ...
+
+    def spending(self) -> Callable[[], ProcessUsage]:
+        """The function that tells what this process has used since this call."""
         ...
 
     def close(self) -> None:

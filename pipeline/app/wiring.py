@@ -68,8 +68,7 @@ def wire(settings: Settings) -> Wiring:
     from headrace.pipeline.app.adapters import Adapters
 
     adapters = Adapters(settings)
-    metering = metering_of(settings, adapters.clock, adapters.cloudwatch)
-    adapters.on_client = metering.client
+    metering = metering_of(settings, adapters.clock, adapters.cloudwatch, adapters.meter)
     return Wiring(settings, adapters, metering=metering)
 
 

@@ -27,7 +27,7 @@ WHAT_IT_IS_FOR: Final = {
     Role.WORKER: "the workers' sensors, the runs that land and parse, and the commands that do the same",
     Role.SPARK: "Spark's tasks: read records from Kinesis, read and write data files",
     Role.UPKEEP: "the upkeep job and `headrace upkeep`: compact, expire, and delete files",
-    Role.READER: "what only looks: `headrace status`, `plan`, `lineage`, `prove`, `tables describe`",
+    Role.READER: "what only looks: `headrace status`, `plan`, `lineage`, `prove`, `tables describe`, `console` (without `--peek`)",
 }
 
 

@@ -201,6 +201,14 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "dagster.checks.quarantined": _RELOAD,
     "dagster.checks.proof": _RELOAD,
     "dagster.checks.blocking.N": _RELOAD,
+    "dagster.backfill.by": SettingChange(
+        Takes.RELOAD, "Dagster forgets which partitions were materialized; no table changes."
+    ),
+    "dagster.backfill.since": _RELOAD,
+    "dagster.backfill.copies": _RELOAD,
+    "dagster.schedules.upkeep": _RELOAD,
+    "dagster.schedules.proof": _RELOAD,
+    "dagster.pools": _RELOAD,
     "private_files": SettingChange(Takes.LATER, "Folders and files that are there keep their rights."),
     "aws.region": SettingChange(
         Takes.REFUSED, "If the lake table has a stream of the same name in another region."

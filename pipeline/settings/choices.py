@@ -55,6 +55,11 @@ class Strategy(StrEnum):
     LEASE_COUNT = "lease-count"
 
 
+class Period(StrEnum):
+    HOUR = "hour"
+    DAY = "day"
+
+
 class Create(StrEnum):
     AUTO = "auto"
     NEVER = "never"
@@ -149,3 +154,9 @@ CHECKS: Final = frozenset(
     }
 )
 """The names of the checks on Dagster's assets (`headrace.pipeline.checking`)."""
+
+NEVER: Final = "never"
+"""In the place of a schedule: there is none."""
+
+POOLS: Final = frozenset({"records", "parse", "replay", "upkeep", "proof"})
+"""The kinds of runs that may have a concurrency pool of Dagster."""

@@ -5,7 +5,7 @@
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -18,6 +18,7 @@ from headrace.pipeline.clock import SystemClock, SystemIds, thread_timer
 from headrace.pipeline.duties.waves.report import OnStep
 from headrace.pipeline.ports.base import Timer
 from headrace.pipeline.ports.described_table import TableDescription
+from headrace.pipeline.ports.usage import ProcessUsage
 from headrace.pipeline.settings.model import Settings, TimeSettings
 from headrace.sensors.results import state_of_cursor
 from tests.dagster.partition_status import partition_statuses
@@ -49,6 +50,9 @@ class Ports:
     timer: Timer = thread_timer
 
     def close(self) -> None: ...
+
+    def spending(self) -> Callable[[], ProcessUsage]:
+        return ProcessUsage
 
     def leases(self) -> Any:
         return self.world.leases

@@ -13,8 +13,8 @@ from headrace.pipeline.settings.values import knobs
 
 ROOT = Path(__file__).parents[2]
 KNOBS = [key for key, *_ in knobs(Settings, index="N")]
-MOST = 126
-"""89, the twelve of Dagster's assets and checks, the six of metrics, and the nineteen of a target of `parse`: each target is a table of its own, with its own schema and rules."""
+MOST = 132
+"""89, the eighteen of Dagster's assets, checks, schedules and pools, the six of metrics, and the nineteen of a target of `parse`: each target is a table of its own, with its own schema and rules."""
 SHIPPED = ("pipeline", "assets", "resources", "sensors")
 VIA_A_PROPERTY = {
     "streams_mode": "multi",
@@ -62,6 +62,8 @@ HOLDERS = {
     "aws": {"aws", "settings"},
     "upkeep": {"upkeep", "settings"},
     "dagster.freshness": {"asked"},
+    "dagster.backfill": {"backfill"},
+    "dagster.schedules": {"schedules"},
     "dagster.checks": {"checks", "limits"},
     "parse.N": {"target", "settings"},
     "parse.N.inflated": {"inflated"},

@@ -47,6 +47,7 @@ _EXECUTORS_NEED = (
     "pipeline/ports",
     "pipeline/proof",
     "pipeline/settings",
+    "pipeline/source",
     "pipeline/task_identity.py",
     "pipeline/typed",
     "pipeline/upkeep",
