@@ -65,7 +65,7 @@ class Shop:
         # The shards that have ended give their children free for the next reading.
         for _ in range(2):
             self.tick()
-            shards = [row.key for row in self._wiring.leases().scan().leases if not row.ended]
+            shards = [row.key for row in self._wiring.leases().scan().leases if not row.has_ended]
             assert main(["consume", "--shard", *shards]) == 0
 
     def subscriptions(self) -> int:
