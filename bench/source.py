@@ -23,7 +23,8 @@ import pyarrow as pa
 
 from bench.read import _KEY, Answers, _client, _no_pause, _spec
 from headrace.pipeline.aws.clients.access import KinesisAccess
-from headrace.pipeline.aws.reading.pages import Host, KinesisPages
+from headrace.pipeline.aws.reading.asking import Host
+from headrace.pipeline.aws.reading.pages import KinesisPages
 from headrace.pipeline.aws.reading.pages_client import tapped
 from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, StagedFile
 from headrace.pipeline.core.shards.position import TRIM

@@ -59,7 +59,7 @@ class StreamSettings:
         doc="How records are read. polling: by GetRecords, whose limits of a shard all readers share. fanout: by enhanced "
         "fan-out, with 2 MiB a second of each shard for this application alone, which AWS charges for. KCL's default is "
         "fan-out.",
-        kcl="retrievalMode, retrievalSpecificConfig",
+        kcl="retrievalSpecificConfig",
     )
     consumer: str | None = knob(
         doc="With `retrieval: fanout`: the name of the consumer, which the leader registers. By default the application's "

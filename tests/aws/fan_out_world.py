@@ -73,7 +73,7 @@ class FanOutWorld:
             access=access_to(self.aws),
             consumers=ConsumerNames(others=consumer),
             patience=patience,
-            host=self._host(partial(subscriber_client, silence=0.3)),
+            host=self._host(partial(subscriber_client, silence=1.0)),
         )
 
     def polling(self) -> KinesisPages:
