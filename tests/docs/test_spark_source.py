@@ -26,6 +26,8 @@ def test_each_block_runs_after_those_before_it_and_prints_what_the_page_says(
     make_table(tmp_path)
     (tmp_path / "headrace.yaml").write_text(SETTINGS)
     monkeypatch.chdir(tmp_path)
+    # The page's session joins the server of the tests.
+    monkeypatch.setenv("SPARK_LOCAL_CONNECT_REUSE", "1")
     with local_aws("--transition", "0") as aws:
         for name, value in aws.environment.items():
             monkeypatch.setenv(name, value)
