@@ -4,7 +4,7 @@ import contextlib
 import io
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,13 +16,18 @@ from tests.docs.reading_table import make_table
 PAGE = (ROOT / "docs" / "use" / "spark-source.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", PAGE, flags=re.MULTILINE | re.DOTALL)
 (SETTINGS,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SESSION = 'spark = SparkSession.builder.remote("local[2]").getOrCreate()'
+"""The start of a session. The test has one of its own, on a server that other tests share."""
 
 
-@pytest.mark.usefixtures("joined_spark")
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_each_block_runs_after_those_before_it_and_prints_what_the_page_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert _SESSION in BLOCKS[0][0]
     make_table(tmp_path)
     (tmp_path / "headrace.yaml").write_text(SETTINGS)
     monkeypatch.chdir(tmp_path)
@@ -34,13 +39,15 @@ def test_each_block_runs_after_those_before_it_and_prints_what_the_page_says(
         client.put_records(
             StreamName="orders", Records=[{"Data": b"%d" % n, "PartitionKey": "customer"} for n in range(3)]
         )
-        names: dict[str, Any] = {}
+        names: dict[str, Any] = {"spark": spark}
         for number, (code, expected) in enumerate(BLOCKS, start=1):
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
-                exec(compile(code, f"docs/use/spark-source.md, block {number}", "exec"), names)
+                exec(
+                    compile(code.replace(_SESSION, ""), f"docs/use/spark-source.md, block {number}", "exec"),
+                    names,
+                )
             assert printed.getvalue() == expected, f"block {number}"
-        names["spark"].stop()
 
 
 def test_the_page_has_every_option() -> None:

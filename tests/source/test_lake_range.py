@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.arrivals import ALL
 from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import BadSetting, Unknown, WrongShape
 from headrace.pipeline.lake.table import plain_read
 from headrace.pipeline.lake.table.lake_table import IcebergTable
@@ -21,8 +23,11 @@ from headrace.pipeline.typed.values import SourceFile
 from headrace.pipeline.windows.make import Numbers
 from headrace.pipeline.windows.table import IcebergWindows
 from tests.docs.reading_table import LEFT, make_first_day, make_table
-from tests.lake.samples import NOON
+from tests.lake.samples import NOON, a_key
+from tests.lakehouse import A
+from tests.typed.parsings import good
 from tests.windows.window_streams import StreamBed
+from tests.windows.windows import WindowBed
 
 LEFT_ID = LEFT.shard_id
 NIGHT = datetime(2026, 1, 31, tzinfo=UTC)
@@ -158,3 +163,26 @@ def test_small_files_share_a_task_and_large_ones_have_one_each():
         SourceFile(f"file-{n}", rows, day="2026-01-31") for n, rows in enumerate((10, 20, 900_000, 200_000))
     ]
     assert list(_packed(files)) == [("file-0", "file-1", "file-2"), ("file-3",)]
+
+
+def test_generations_are_told_by_the_ledgers_once_the_table_has_forgotten_the_ends_of_parents(tmp_path: Path):
+    bed = WindowBed(tmp_path)
+    child, grandchild = a_key(2), a_key(3)
+    bed.land(A, {1: good(1)}, ended=[child.shard_id])
+    bed.land(child, {10: good(10)}, parents=[A.shard_id], ended=[grandchild.shard_id])
+    bed.land(grandchild, {20: good(20)}, parents=[child.shard_id], arrival=NOON + timedelta(days=2))
+    table = bed.lake.handle()
+    table.commit(Proposal(drop=(A,)))
+    table.commit(Proposal(drop=(child,)))
+
+    def generation_of(shard: ShardKey) -> int:
+        rows = [
+            row
+            for part in parts_of(a_range(table, shard=shard.shard_id, after=0))
+            for rows in read_files(part)
+            for row in rows.to_pylist()
+        ]
+        (number,) = {row["shard_generation"] for row in rows}
+        return int(number)
+
+    assert [generation_of(shard) for shard in (A, child, grandchild)] == [0, 1, 2]
