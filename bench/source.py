@@ -56,7 +56,8 @@ def _sent(batches: Iterator[pa.RecordBatch]) -> int:
     """Send these batches as a Python worker does. Returns the number of rows."""
     rows, writer = 0, None
     for batch in batches:
-        writer = writer or pa.ipc.new_stream(pa.PythonFile(_Sink(), "w"), batch.schema)
+        sink: Any = _Sink()
+        writer = writer or pa.ipc.new_stream(pa.PythonFile(sink, "w"), batch.schema)
         writer.write_batch(batch)
         rows += batch.num_rows
     return rows

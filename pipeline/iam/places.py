@@ -114,8 +114,10 @@ class ApplicationArns:
     @property
     def typed_tables(self) -> tuple[str, ...]:
         """The tables that are made of the lake table, and their quarantine tables."""
-        made = (*self.settings.parse, *self.settings.processors)
-        tables = [table for target in made for table in (target.table, target.quarantine)]
+        tables = [
+            *(table for target in self.settings.parse for table in (target.table, target.quarantine)),
+            *(table for maker in self.settings.processors for table in (maker.table, maker.quarantine)),
+        ]
         return tuple(name for table in tables for name in _with_lineage(table))
 
     @property

@@ -21,6 +21,7 @@ from headrace.pipeline.duties.waves.report import WaveReport
 from headrace.pipeline.errors import Throttled
 from headrace.pipeline.settings.choices import InitialPosition, OnDataLoss
 from headrace.pipeline.settings.model import Settings, StreamSettings
+from tests.memory.consumers import MemoryConsumers
 from tests.duties.reading import an_attempt, wiring_of
 from tests.duties.world import MadeTables
 from tests.memory.clock import CountingIds, MemoryClock
@@ -118,6 +119,7 @@ class Life:
             leases=self.leases,
             source=self.source,
             table=self.table,
+            consumers=MemoryConsumers,
         )
         plan = syncing.plan(self.settings.streams[0], facts, listing, state=state)
         told = [f"{c.key[-1]}: {c.why}" for c in plan if isinstance(self.leases.apply(c), Applied)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headrace.pipeline.lake.table.catalog import embedded_catalog
+from headrace.pipeline.lake.table.catalog import embedded_catalog, open_catalog
 from headrace.pipeline.local.endpoint import LocalAws
 from tests.examples.example import copied
 from tests.examples.own_environment import environment_of, with_programs
@@ -23,7 +23,7 @@ def test_assets_of_dagster_iceberg_read_the_typed_table_and_write_beside_it(aws:
         said = example.type("dagster asset materialize -f iceberg_assets.py --select '*'")
     assert "RUN_SUCCESS" in said
 
-    written = embedded_catalog(shop.folder / "headrace-data").load_table("lake.amounts").scan().to_arrow()
+    written = open_catalog(embedded_catalog(shop.folder / "headrace-data")).load_table("lake.amounts").scan().to_arrow()
     assert written.to_pylist() == [{"amount": 10, "sales": 1}, {"amount": 20, "sales": 2}]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from headrace.pipeline.settings.json_schema import attributes_schema
 from headrace.pipeline.settings.model import Settings

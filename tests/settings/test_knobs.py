@@ -98,5 +98,11 @@ def test_only_the_block_kcl_mentions_kcl() -> None:
         for key, spec, _ in knobs(Settings, index="N")
         if not key.startswith("kcl.") and any(word in spec.metadata["doc"] for word in kcls)
     }
-    # the choice of a strategy, and defaults that differ from KCL's
-    assert set(elsewhere) == {"assignment.strategy", "metrics.level", "streams.N.initial_position"}
+    # The choice of a strategy, defaults that differ from KCL's, and a consumer that must not be a KCL fleet's.
+    assert set(elsewhere) == {
+        "assignment.strategy",
+        "metrics.level",
+        "streams.N.consumer",
+        "streams.N.initial_position",
+        "streams.N.retrieval",
+    }

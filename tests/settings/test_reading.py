@@ -175,6 +175,8 @@ _ALSO = {
     "dagster.freshness.warn": {"HEADRACE__DAGSTER__FRESHNESS__FAIL": "1h"},
     "dagster.backfill.by": {"HEADRACE__DAGSTER__BACKFILL__SINCE": "2026-01-31T00:00:00Z"},
     "dagster.backfill.since": {"HEADRACE__DAGSTER__BACKFILL__BY": "day"},
+    "streams.0.consumer": {"HEADRACE__STREAMS__0__RETRIEVAL": "fanout"},
+    "discovery.consumer": {"HEADRACE__DISCOVERY__RETRIEVAL": "fanout"},
     "landing.catalog": {"HEADRACE__LANDING__STATE": "s3://b/state"},
     "parse.0.format": {"HEADRACE__PARSE__0__CALLABLE": "package.module:function"},
     "parse.0.callable": {"HEADRACE__PARSE__0__FORMAT": "callable"},

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.ports.usage import ProcessUsage
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.consumers import Consumers
 from headrace.pipeline.ports.pages import Pages
@@ -128,6 +129,9 @@ class ProcessPorts:
 
     def dice(self) -> float:
         return self._world.ids.dice()
+
+    def spending(self) -> Callable[[], ProcessUsage]:
+        return ProcessUsage
 
     def session(self, worker_id: str) -> Any:
         raise AssertionError("a session of Spark is for code of the user's, and the simulator has none")
