@@ -82,6 +82,6 @@ def test_a_script_by_spark_submit_reads_table_and_stream_on_a_cluster(tmp_path: 
             timeout=900,
             check=False,
         )
-    assert done.stdout.splitlines() == ["lake ['99', '100']", "stream ['0', '1', '2']", "query 3"], (
-        done.stderr[-5000:]
-    )
+    # Spark's planning processes print their warnings there, too.
+    answers = [line for line in done.stdout.splitlines() if line.startswith(("lake ", "stream ", "query "))]
+    assert answers == ["lake ['99', '100']", "stream ['0', '1', '2']", "query 3"], done.stderr[-5000:]
