@@ -31,20 +31,20 @@ spark.sparkContext.setLogLevel("ERROR")
 
 
 def numbers(**options):
-    rows = spark.read.format("headrace").options(**options).load()
-    ordered = rows.orderBy("shard_generation", "shard_id", "sort_key").select("sequence_number", "data").collect()
+    rows = spark.read.format("headrace").options(**options).load().collect()
+    ordered = sorted(rows, key=lambda row: (row.shard_generation, row.shard_id, row.sort_key))
     return [(row.sequence_number, bytes(row.data).decode()) for row in ordered]
 
 
-print("lake", [number for number, _ in numbers(shard=sys.argv[2], after_sequence="98")])
-print("stream", [payload for _, payload in numbers(source="kinesis")])
+print("lake", [number for number, _ in numbers(shard=sys.argv[2], after_sequence="98")], flush=True)
+print("stream", [payload for _, payload in numbers(source="kinesis")], flush=True)
 query = (
     spark.readStream.format("headrace").option("source", "kinesis").load()
     .writeStream.format("parquet").option("checkpointLocation", sys.argv[3] + "/checkpoint")
     .trigger(availableNow=True).start(sys.argv[3] + "/copies")
 )
 query.awaitTermination()
-print("query", spark.read.parquet(sys.argv[3] + "/copies").count())
+print("query", spark.read.parquet(sys.argv[3] + "/copies").count(), flush=True)
 """
 
 
@@ -79,9 +79,9 @@ def test_a_script_by_spark_submit_reads_table_and_stream_on_a_cluster(tmp_path: 
             },
             capture_output=True,
             text=True,
-            timeout=500,
+            timeout=900,
             check=False,
         )
-    assert done.stdout.splitlines() == ["lake ['99', '100']", "stream ['0', '1', '2']", "query 3"], (
-        done.stderr[-5000:]
-    )
+    # Spark's planning processes print their warnings there, too.
+    answers = [line for line in done.stdout.splitlines() if line.startswith(("lake ", "stream ", "query "))]
+    assert answers == ["lake ['99', '100']", "stream ['0', '1', '2']", "query 3"], done.stderr[-5000:]
