@@ -24,7 +24,7 @@ from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.choices import Period
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.windows.backfill import Chosen, Span
+from headrace.pipeline.windows.backfill import Chosen, HoursOfPartition
 
 _PATIENCE = 20
 """How often in a row other runs may overtake a wave. Each time another run has done a wave of the same shards."""
@@ -116,10 +116,12 @@ def _copies(settings: Settings) -> str:
     )
 
 
-def _spans(partitions: dg.TimeWindowPartitionsDefinition, keys: Sequence[str]) -> tuple[Span, ...]:
+def _spans(
+    partitions: dg.TimeWindowPartitionsDefinition, keys: Sequence[str]
+) -> tuple[HoursOfPartition, ...]:
     windows = ((key, partitions.time_window_for_partition_key(key)) for key in sorted(keys))
     word = "the hour" if isinstance(partitions, dg.HourlyPartitionsDefinition) else "the day"
-    return tuple(Span(f"{word} {key}", key, window.start, window.end) for key, window in windows)
+    return tuple(HoursOfPartition(f"{word} {key}", key, window.start, window.end) for key, window in windows)
 
 
 class _Run:
@@ -130,7 +132,7 @@ class _Run:
     ) -> None:
         self._wiring, self._context, self._target = wiring, context, target
 
-    def run(self, spans: Sequence[Span]) -> None:
+    def run(self, spans: Sequence[HoursOfPartition]) -> None:
         try:
             chosen = self._choose(spans)
         except HeadraceError as error:
@@ -150,7 +152,7 @@ class _Run:
         if chosen.late:
             raise RunFailed(_left_out(chosen), metadata)
 
-    def _choose(self, spans: Sequence[Span]) -> Chosen:
+    def _choose(self, spans: Sequence[HoursOfPartition]) -> Chosen:
         windows, config = self._wiring.windows, self._context.op_execution_context.op_config
         target = self._target
         return windows.backfilling(first_run(self._context)).choose(

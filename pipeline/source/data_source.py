@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.source.application import SourceApplication
 from headrace.pipeline.source.columns import LOSS_KINDS, RECORD_KINDS, Loss, losses_in_form
-from headrace.pipeline.source.options import Place, RangeOptions, View, range_options
+from headrace.pipeline.source.options import RangeOptions, ReadFrom, View, range_options
 from headrace.pipeline.source.partitions import of_files, of_shards, rows_of
 from headrace.pipeline.source.stream_reader import TimeReader
 
@@ -119,7 +119,7 @@ class LossReader(DataSourceReader):
 
 
 def _parts(application: SourceApplication, options: RangeOptions) -> list[InputPartition]:
-    if options.place is Place.LAKE:
+    if options.place is ReadFrom.LAKE:
         lake = application.lake_range(options)
         return of_files(lake.parts(options.since, options.until))
     stream, pages = application.stream_range(options), application.pages()
@@ -127,6 +127,6 @@ def _parts(application: SourceApplication, options: RangeOptions) -> list[InputP
 
 
 def _losses(application: SourceApplication, options: RangeOptions) -> list[Loss]:
-    if options.place is Place.LAKE:
+    if options.place is ReadFrom.LAKE:
         return application.lake_range(options).losses()
     return application.stream_range(options).losses()

@@ -10,12 +10,13 @@ from typing import Any
 
 from headrace.pipeline.core.words.words import moment_of
 from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.choices import OnDataLoss
 
 _MOST_DIGITS = 129
 """The most digits of a sequence number, by Kinesis's API."""
 
 
-class Place(StrEnum):
+class ReadFrom(StrEnum):
     """Where records are read from."""
 
     LAKE = "lake"
@@ -29,18 +30,11 @@ class View(StrEnum):
     LOSSES = "losses"
 
 
-class OnDataLoss(StrEnum):
-    """What becomes of a data frame whose records may have left the stream."""
-
-    STOP = "stop"
-    CONTINUE = "continue"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeOptions:
     """The records that a data frame has: those that meet all conditions. None: without this condition."""
 
-    place: Place = Place.LAKE
+    place: ReadFrom = ReadFrom.LAKE
     view: View = View.RECORDS
     on_data_loss: OnDataLoss = OnDataLoss.STOP
     since: datetime | None = None
@@ -92,7 +86,7 @@ def _value(name: str, text: str) -> Any:
     try:
         match name:
             case "source":
-                return Place(text)
+                return ReadFrom(text)
             case "view":
                 return View(text)
             case "on_data_loss":
@@ -110,7 +104,7 @@ def _value(name: str, text: str) -> Any:
 
 
 def _allowed(name: str) -> str:
-    kinds: dict[str, type[StrEnum]] = {"source": Place, "view": View, "on_data_loss": OnDataLoss}
+    kinds: dict[str, type[StrEnum]] = {"source": ReadFrom, "view": View, "on_data_loss": OnDataLoss}
     if name in kinds:
         return " or ".join(kinds[name])
     if name in {"from", "to"}:
@@ -146,7 +140,7 @@ def _mistake(options: RangeOptions, *, streaming: bool) -> str:
         return (
             "a window says by itself which records it has: leave out all options but window, view and source"
         )
-    if options.window is not None and options.place is Place.KINESIS:
+    if options.window is not None and options.place is ReadFrom.KINESIS:
         return "a window is read from the lake table: leave out the option source"
     if streaming and (options.window is not None or options.by_numbers):
         return "spark.readStream goes by times: use from, to, stream and shard, or spark.read for this range"

@@ -18,9 +18,10 @@ from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import no_such_shard
 from headrace.pipeline.errors import BadSetting, DataLoss, Transient, Unknown
 from headrace.pipeline.ports.reading import ShardSource, StreamFacts
+from headrace.pipeline.settings.choices import OnDataLoss
 from headrace.pipeline.source.columns import Loss
 from headrace.pipeline.source.generations import generations
-from headrace.pipeline.source.options import OnDataLoss, RangeOptions
+from headrace.pipeline.source.options import RangeOptions
 from headrace.pipeline.source.shard_read import ShardPart
 
 

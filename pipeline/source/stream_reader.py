@@ -18,7 +18,7 @@ from headrace.pipeline.core.ledger.arrivals import APPROXIMATE
 from headrace.pipeline.core.words.words import moment_of
 from headrace.pipeline.errors import WrongStream
 from headrace.pipeline.ports.reading import StreamFacts
-from headrace.pipeline.source.options import Place, RangeOptions
+from headrace.pipeline.source.options import RangeOptions, ReadFrom
 from headrace.pipeline.source.partitions import of_files, of_shards, rows_of
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class TimeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if until is None or (since is not None and since >= until):
             return []
         ranges, options = self._ranges(), self._options
-        if options.place is Place.LAKE:
+        if options.place is ReadFrom.LAKE:
             return of_files(ranges.lake_range(options).parts(since, until))
         stream = ranges.stream_range(options)
         facts = stream.facts()
@@ -87,7 +87,7 @@ class TimeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _newest(self) -> dict[str, Any]:
         ranges, options = self._ranges(), self._options
-        if options.place is Place.LAKE:
+        if options.place is ReadFrom.LAKE:
             newest, life = ranges.lake_range(options).through(), {}
         else:
             facts = ranges.stream_range(options).facts()
@@ -100,7 +100,7 @@ class TimeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return life | {_THROUGH: newest.astimezone(UTC).isoformat()}
 
     def _life(self) -> dict[str, Any]:
-        if self._options.place is Place.LAKE:
+        if self._options.place is ReadFrom.LAKE:
             return {}
         return _life_of(self._ranges().stream_range(self._options).facts())
 

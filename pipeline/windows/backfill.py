@@ -28,7 +28,7 @@ from headrace.pipeline.windows.windows import NothingLanded, Windowing
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class HoursOfPartition:
     """The hours of one partition."""
 
     name: str
@@ -42,9 +42,9 @@ class Span:
 class Chosen:
     """What a run of a backfill is to do."""
 
-    done: tuple[Span, ...]
+    done: tuple[HoursOfPartition, ...]
     """The spans that are done when the window is."""
-    late: tuple[Span, ...]
+    late: tuple[HoursOfPartition, ...]
     """Those into which more records may come: the run leaves them out."""
     window: ReplayWindow | None
     sentence: str
@@ -59,7 +59,7 @@ class Backfilling:
 
     def choose(
         self,
-        spans: Sequence[Span],
+        spans: Sequence[HoursOfPartition],
         *,
         target: ParseSettings | None,
         ports: ParsePorts | None,
@@ -101,8 +101,8 @@ class Backfilling:
         return Chosen(done, late, *self._kept(window, anew=anew))
 
     def _complete(
-        self, spans: Sequence[Span], target: ParseSettings | None
-    ) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+        self, spans: Sequence[HoursOfPartition], target: ParseSettings | None
+    ) -> tuple[tuple[HoursOfPartition, ...], tuple[HoursOfPartition, ...]]:
         """The spans into which no more records come, and the others. Raises Unknown where there is none of the first."""
         state = self.landed()
         through = overall(state.through, state.positions)
@@ -121,7 +121,7 @@ class Backfilling:
             )
         return done, late
 
-    def _check_began(self, spans: Sequence[Span]) -> None:
+    def _check_began(self, spans: Sequence[HoursOfPartition]) -> None:
         """Raise Unknown where all spans lie before the first landed record."""
         entries = self.windowing.lineage.entries(RangeFilter())
         arrivals = [
@@ -174,7 +174,7 @@ def _bounds(window: ReplayWindow) -> list[object]:
     return [(planned.key, planned.after, planned.upto) for planned in window.ranges]
 
 
-def _when(spans: Sequence[Span]) -> str:
+def _when(spans: Sequence[HoursOfPartition]) -> str:
     if len(spans) == 1:
         return f"in {spans[0].name}"
     return f"from {spans[0].since:%Y-%m-%d %H:%M} to {spans[-1].until:%Y-%m-%d %H:%M} UTC"

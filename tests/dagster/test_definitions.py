@@ -100,7 +100,7 @@ def test_each_kind_of_run_has_the_pool_of_the_settings_and_windows_have_one_of_t
     defs = build_definitions(settings, ports=Ports(world.world))
     app = settings.application
     found = {
-        name: {node.definition.pool for node in defs.resolve_job_def(f"{app}_{name}").nodes}
+        name: {pool for node in defs.resolve_job_def(f"{app}_{name}").nodes for pool in node.definition.pools}
         for name in ("consume", "parse", "redrive_sold", "upkeep", "prove", "replay")
     }
     assert found == {

@@ -21,10 +21,10 @@ from headrace.pipeline.duties.waves.report import WaveReport
 from headrace.pipeline.errors import Throttled
 from headrace.pipeline.settings.choices import InitialPosition, OnDataLoss
 from headrace.pipeline.settings.model import Settings, StreamSettings
-from tests.memory.consumers import MemoryConsumers
 from tests.duties.reading import an_attempt, wiring_of
 from tests.duties.world import MadeTables
 from tests.memory.clock import CountingIds, MemoryClock
+from tests.memory.consumers import MemoryConsumers
 from tests.memory.leader_lock import MemoryLeaderLock
 from tests.memory.leases import MemoryLeaseStore
 from tests.memory.runs import MemoryRuns

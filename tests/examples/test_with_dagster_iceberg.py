@@ -23,7 +23,12 @@ def test_assets_of_dagster_iceberg_read_the_typed_table_and_write_beside_it(aws:
         said = example.type("dagster asset materialize -f iceberg_assets.py --select '*'")
     assert "RUN_SUCCESS" in said
 
-    written = open_catalog(embedded_catalog(shop.folder / "headrace-data")).load_table("lake.amounts").scan().to_arrow()
+    written = (
+        open_catalog(embedded_catalog(shop.folder / "headrace-data"))
+        .load_table("lake.amounts")
+        .scan()
+        .to_arrow()
+    )
     assert written.to_pylist() == [{"amount": 10, "sales": 1}, {"amount": 20, "sales": 2}]
 
 

@@ -25,6 +25,7 @@ UNUSED = {
     "headrace.assets.changes.by_reading": "as by_parsing",
     "headrace.kclpy.kcl.RecordProcessorBase": "for users, as in amazon_kclpy",
     "headrace.pipeline.cli.__init__.main": "the headrace command of pyproject.toml",
+    "headrace.pipeline.component.KinesisConsumer": "for users: Dagster finds it by the entry point of pyproject.toml",
     "headrace.pipeline.core.leases.change.prepare_checkpoint": "a later version needs it, with the rules of `kcl_prepare` in pipeline/kcl",
     "headrace.pipeline.inspect.as_frame.observe_frame": "for users: docs/use/operations.md",
     "headrace.pipeline.lake.spark.session.stop_local_server": "a test session stops the Spark server that its tests started",
@@ -32,6 +33,8 @@ UNUSED = {
     "headrace.pipeline.local.pytest_plugin.headrace_aws": "for users: a fixture, which pytest finds by its name",
     "headrace.pipeline.local.pytest_plugin.headrace_kinesis": "for users: a fixture, which pytest finds by its name",
     "headrace.pipeline.local.server.serve": "for users: docs/start/local.md",
+    "headrace.pipeline.settings.file.parse_settings": "the settings of a text: for tests, and for code that has no file",
+    "headrace.pipeline.source.register.register_spark_source": "for users: docs/use/spark-source.md",
 }
 """Names that no part of the product uses, each with the reason why it stays."""
 KCL_UNUSED = ("checkpointer.plan_prepare", "iterator", "lease_count.assign_free_by_count", "writes")

@@ -10,10 +10,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.ports.usage import ProcessUsage
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.consumers import Consumers
 from headrace.pipeline.ports.pages import Pages
+from headrace.pipeline.ports.usage import ProcessUsage
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.ports import ParsePorts
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles

@@ -3,7 +3,8 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.source.options import OnDataLoss, Place, RangeOptions, View, range_options
+from headrace.pipeline.settings.choices import OnDataLoss
+from headrace.pipeline.source.options import RangeOptions, ReadFrom, View, range_options
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -11,7 +12,7 @@ NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 def test_options_are_read_whatever_the_case_of_their_names():
     options = {"From": "2026-01-01", "SOURCE": "kinesis", "on_data_loss": "continue", "view": "losses"}
     assert range_options(options) == RangeOptions(
-        since=NEW_YEAR, place=Place.KINESIS, on_data_loss=OnDataLoss.CONTINUE, view=View.LOSSES
+        since=NEW_YEAR, place=ReadFrom.KINESIS, on_data_loss=OnDataLoss.CONTINUE, view=View.LOSSES
     )
     numbers = {"shard": "shardId-000000000000", "after_sequence": "7", "upto_sequence": "9"}
     assert range_options(numbers) == RangeOptions(shard="shardId-000000000000", after=7, upto=9)

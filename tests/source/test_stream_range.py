@@ -9,7 +9,8 @@ import pytest
 from headrace.pipeline.aws.reading.kinesis import KinesisSource
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.errors import BadSetting, DataLoss, Transient, Unknown
-from headrace.pipeline.source.options import OnDataLoss, RangeOptions
+from headrace.pipeline.settings.choices import OnDataLoss
+from headrace.pipeline.source.options import RangeOptions
 from headrace.pipeline.source.shard_read import ShardPart, read_shard
 from headrace.pipeline.source.stream_range import StreamRange
 from tests.aws.pages_world import World

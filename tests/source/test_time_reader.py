@@ -11,7 +11,7 @@ from headrace.pipeline.aws.reading.kinesis import KinesisSource
 from headrace.pipeline.errors import WrongStream
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.source.lake_range import LakeRange
-from headrace.pipeline.source.options import Place, RangeOptions
+from headrace.pipeline.source.options import RangeOptions, ReadFrom
 from headrace.pipeline.source.stream_range import StreamRange
 from headrace.pipeline.source.stream_reader import TimeReader
 from tests.aws.pages_world import World
@@ -36,7 +36,7 @@ class OfWorld:
 
 
 def a_reader(world: World, **options: Any) -> TimeReader:
-    return TimeReader(lambda: OfWorld(world), RangeOptions(place=Place.KINESIS, **options))
+    return TimeReader(lambda: OfWorld(world), RangeOptions(place=ReadFrom.KINESIS, **options))
 
 
 def numbers_of(reader: TimeReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:

@@ -21,7 +21,7 @@ from headrace.pipeline.local.kinesis.reading import MOST_RECORDS, TYPES, start_o
 from headrace.pipeline.local.kinesis.region import Region
 from headrace.pipeline.local.kinesis.sequence import number_at
 from headrace.pipeline.local.kinesis.shard import LocalShard
-from headrace.pipeline.local.kinesis.stream import Consumer, State, Stream
+from headrace.pipeline.local.kinesis.stream import LocalConsumer, State, Stream
 
 EVENT = "SubscribeToShardEvent"
 # AWS: a subscription lives for five minutes.
@@ -33,7 +33,7 @@ _EVERY = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class SendingTurn:
     """What a subscription sends now."""
 
     message: bytes = b""
@@ -48,7 +48,7 @@ class Subscription:
 
     region: Region
     stream: Stream
-    consumer: Consumer
+    consumer: LocalConsumer
     shard: LocalShard
     position: int
     began: float
@@ -65,16 +65,16 @@ class Subscription:
             shard=self.shard.shard_id,
         )
 
-    def turn(self) -> Turn:
+    def turn(self) -> SendingTurn:
         """Give what is to be sent now."""
         now = self.region.clock()
         trouble = self.ended_by or self._trouble(now)
         if trouble is not None:
             self.close()
-            return Turn(exception_message(trouble), is_last=True)
+            return SendingTurn(exception_message(trouble), is_last=True)
         if now - self.began >= LIVES:
             self.close()
-            return Turn(is_last=True)
+            return SendingTurn(is_last=True)
         trim(self.stream, self.shard, now)
         log = self.shard.log
         self.position = max(self.position, log.first)
@@ -84,11 +84,11 @@ class Subscription:
             self.region.limits.pushed(self._bucket, now, size=size)
         is_end = self.position >= log.end and self.shard.closed_at is not None
         if not size and not is_end and now - self.last_event < self.region.options.heartbeat:
-            return Turn()
+            return SendingTurn()
         self.last_event = now
         if is_end:
             self.close()
-        return Turn(self._event(records, now, is_end=is_end), is_last=is_end)
+        return SendingTurn(self._event(records, now, is_end=is_end), is_last=is_end)
 
     def close(self) -> None:
         """Give the shard up, unless another subscriber has it already."""
@@ -144,7 +144,7 @@ def subscribe(region: Region, request: Request) -> Subscription:
     return subscription
 
 
-def _refuse_if_too_early(region: Region, consumer: Consumer, shard_id: str, now: float) -> None:
+def _refuse_if_too_early(region: Region, consumer: LocalConsumer, shard_id: str, now: float) -> None:
     asked = consumer.asked.get(shard_id, float("-inf"))
     consumer.asked[shard_id] = now
     if region.limits.enforced and now - asked < _EVERY:
