@@ -12,7 +12,7 @@ from typing import Any
 from headrace.pipeline.local.errors import AwsError, in_use, invalid_argument, over_limit, resource_not_found
 from headrace.pipeline.local.fields import Request, maybe_instant, maybe_number, maybe_text, text_field
 from headrace.pipeline.local.kinesis.region import Region
-from headrace.pipeline.local.kinesis.stream import Consumer, State, Stream
+from headrace.pipeline.local.kinesis.stream import LocalConsumer, State, Stream
 from headrace.pipeline.local.sealed import NotSealedError, seal, unseal
 
 CONSUMER_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
@@ -35,7 +35,7 @@ def register_consumer(region: Region, request: Request) -> dict[str, Any]:
         raise over_limit(f"Stream {stream.name} has the most consumers that it may have: {_MOST}.")
     if sum(consumer.state is State.CREATING for consumer in consumers.values()) >= _MOST_CREATING:
         raise over_limit(f"More than {_MOST_CREATING} consumers are in the CREATING state.")
-    consumer = Consumer(
+    consumer = LocalConsumer(
         name, f"{stream.arn}/consumer/{name}:{int(now)}", now, now + region.options.transition
     )
     consumers[name] = consumer
@@ -78,7 +78,7 @@ def list_consumers(region: Region, request: Request) -> dict[str, Any]:
     return answer
 
 
-def consumer_of(region: Region, arn: str, now: float) -> tuple[Stream, Consumer]:
+def consumer_of(region: Region, arn: str, now: float) -> tuple[Stream, LocalConsumer]:
     """Find a consumer by its ARN. One that was registered again has another ARN."""
     of_stream, separator, rest = arn.partition("/consumer/")
     if not separator:
@@ -90,7 +90,7 @@ def consumer_of(region: Region, arn: str, now: float) -> tuple[Stream, Consumer]
     return stream, consumer
 
 
-def _counted(region: Region, request: Request, operation: str) -> tuple[Stream, Consumer]:
+def _counted(region: Region, request: Request, operation: str) -> tuple[Stream, LocalConsumer]:
     now, arn = region.clock(), maybe_text(request, "ConsumerARN")
     if arn is not None:
         stream, consumer = consumer_of(region, arn, now)
@@ -109,7 +109,7 @@ def _stream(region: Region, arn: str, now: float) -> Stream:
     return region.made_stream({"StreamARN": arn}, now)
 
 
-def _described(consumer: Consumer) -> dict[str, Any]:
+def _described(consumer: LocalConsumer) -> dict[str, Any]:
     return {
         "ConsumerName": consumer.name,
         "ConsumerARN": consumer.arn,

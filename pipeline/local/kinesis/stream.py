@@ -33,7 +33,7 @@ class State(StrEnum):
 
 
 @dataclass(slots=True, eq=False)
-class Consumer:
+class LocalConsumer:
     """A consumer of enhanced fan-out."""
 
     name: str
@@ -70,7 +70,7 @@ class Stream:
     retention_hours: int = 24
     max_record_kib: int = 1024
     tags: dict[str, str] = field(default_factory=dict)
-    consumers: dict[str, Consumer] = field(default_factory=dict)
+    consumers: dict[str, LocalConsumer] = field(default_factory=dict)
     # When UpdateShardCount scaled the stream in the last day; AWS allows ten times.
     scaled_at: list[float] = field(default_factory=list)
     state: State = State.CREATING
@@ -105,7 +105,7 @@ class Stream:
             shard.gone = True
             shard.log.clear()
 
-    def settled_consumers(self, now: float) -> dict[str, Consumer]:
+    def settled_consumers(self, now: float) -> dict[str, LocalConsumer]:
         """Give the consumers by name, in the states that they have by now."""
         for consumer in list(self.consumers.values()):
             consumer.settle(now)

@@ -21,7 +21,7 @@ from headrace.pipeline.local.kinesis.reading import MOST_RECORDS, TYPES, start_o
 from headrace.pipeline.local.kinesis.region import Region
 from headrace.pipeline.local.kinesis.sequence import number_at
 from headrace.pipeline.local.kinesis.shard import LocalShard
-from headrace.pipeline.local.kinesis.stream import Consumer, State, Stream
+from headrace.pipeline.local.kinesis.stream import LocalConsumer, State, Stream
 
 EVENT = "SubscribeToShardEvent"
 # AWS: a subscription lives for five minutes.
@@ -48,7 +48,7 @@ class Subscription:
 
     region: Region
     stream: Stream
-    consumer: Consumer
+    consumer: LocalConsumer
     shard: LocalShard
     position: int
     began: float
@@ -144,7 +144,7 @@ def subscribe(region: Region, request: Request) -> Subscription:
     return subscription
 
 
-def _refuse_if_too_early(region: Region, consumer: Consumer, shard_id: str, now: float) -> None:
+def _refuse_if_too_early(region: Region, consumer: LocalConsumer, shard_id: str, now: float) -> None:
     asked = consumer.asked.get(shard_id, float("-inf"))
     consumer.asked[shard_id] = now
     if region.limits.enforced and now - asked < _EVERY:
