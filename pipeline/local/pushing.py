@@ -11,7 +11,7 @@ from typing import Protocol
 from headrace.pipeline.local import event_stream
 from headrace.pipeline.local.errors import AwsError
 from headrace.pipeline.local.faults import WITHIN, Fault, FaultPlan
-from headrace.pipeline.local.kinesis.subscribing import Subscription, Turn, exception_message
+from headrace.pipeline.local.kinesis.subscribing import SendingTurn, Subscription, exception_message
 
 # Seconds between two looks for new records. Kinesis takes about 70 ms from the put to the event.
 _EVERY = 0.02
@@ -76,7 +76,7 @@ class Push:
             pause = 0.0
         self._next = asyncio.get_running_loop().call_later(pause, self._go_on)
 
-    def _send(self, turn: Turn) -> bool:
+    def _send(self, turn: SendingTurn) -> bool:
         """Send a message, or what a fault makes of it. Returns whether the answer is over."""
         fault = self._faults.draw(WITHIN, self._subscription.call) if self._faults and turn.message else None
         if fault is not None:
@@ -87,7 +87,7 @@ class Push:
             self._line.end()
         return turn.is_last
 
-    def _send_wrongly(self, turn: Turn, fault: Fault) -> bool:
+    def _send_wrongly(self, turn: SendingTurn, fault: Fault) -> bool:
         match fault.kind:
             case "silence":
                 self._is_silent = True
