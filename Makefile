@@ -5,7 +5,7 @@
 PYTHON ?= python3
 ARGS ?=
 
-parts := $(wildcard bin headrace/*.py* pipeline assets resources sensors tests bench examples)
+parts := $(wildcard bin headrace/*.py* pipeline assets kclpy resources sensors tests bench examples)
 typed := $(wildcard bin headrace tests bench examples)
 in_venv := env -u SPARK_HOME -u PYTHONPATH -u PYTHONHOME -u PYTHONDONTWRITEBYTECODE \
 	JAVA_HOME="$$(cat .venv/java_home)" PATH="$(CURDIR)/.venv/bin:$$PATH" DAGSTER_DISABLE_TELEMETRY=yes
@@ -16,7 +16,7 @@ in_venv := env -u SPARK_HOME -u PYTHONPATH -u PYTHONHOME -u PYTHONDONTWRITEBYTEC
 WORKERS ?= 2
 in_parallel := -n $(WORKERS) --dist worksteal
 
-.PHONY: help setup fmt check test test-all coverage mutants vectors wire contract interop sim local dev demo bench lock
+.PHONY: help setup fmt check test test-all coverage mutants vectors wire contract interop sim chaos local dev demo bench lock sbom audit
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -29,12 +29,13 @@ fmt: setup ## format the code and apply the linter's automatic fixes
 	@$(in_venv) ruff check --fix --quiet $(parts)
 	@$(in_venv) ruff format $(parts)
 
-check: setup ## check lint, formatting, types, layers and dependencies, and that Dagster loads
+check: setup ## check lint, formatting, types, layers, dependencies and their licenses, and that Dagster loads
 	@$(in_venv) ruff check $(parts)
 	@$(in_venv) ruff format --check $(parts)
 	@$(in_venv) mypy $(typed)
 	@$(in_venv) lint-imports --no-logo
 	@$(in_venv) deptry . --no-ansi
+	@$(in_venv) python bin/packages.py --check
 	@$(in_venv) HEADRACE_CONFIG=tests/setup/headrace.yaml dg check defs
 
 test: setup ## run the tests that every change needs, in two processes (WORKERS=4: in four, WORKERS=0: in none but pytest's)
@@ -60,6 +61,10 @@ dev: setup ## run Dagster's UI and daemon with this folder's settings
 demo: setup ## land a stream on this machine through two reshards, and check every record (a few minutes)
 	@$(in_venv) headrace demo $(ARGS)
 
+pictures: setup ## renew the documents' pictures of the console and of Dagster's pages; needs Chromium (a few minutes)
+	@$(in_venv) python -m tests.console.pictures
+	@$(in_venv) python -m tests.e2e.dagster_pages
+
 bench: setup ## measure speed and cost against named baselines: the quick form of each file in bench, one after the other
 	@missed=""; for file in bench/[!_]*.py; do \
 		echo "== $$file --quick"; \
@@ -75,6 +80,12 @@ FROM ?= 0
 
 sim: setup ## simulate fleets of workers with many seeds: make sim SEEDS=100 FROM=0
 	@$(in_venv) python -m tests.simulation --seeds $(SEEDS) --from $(FROM) $(ARGS)
+
+MINUTES ?= 10
+SEED ?=
+
+chaos: setup ## kill processes of a whole deployment at random under puts and reshards: make chaos MINUTES=10 SEED=7
+	@$(in_venv) python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 interop: setup ## test beside real KCL workers; needs Maven Central (an hour)
 	@$(in_venv) python -m tests.interop $(ARGS)
@@ -94,3 +105,12 @@ lock: setup ## renew requirements.lock after an edit of pyproject.toml; versions
 	"$$tools/bin/uv" pip compile pyproject.toml --quiet --output-file requirements.lock \
 		--universal --python-version 3.11 --extra local --extra otel --group tests --group checks --group mutants --group build \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate
+
+sbom: setup ## write the bill of materials of what is installed with Headrace: dist/headrace.cdx.json
+	@$(in_venv) python bin/packages.py --check --sbom dist/headrace.cdx.json
+
+audit: setup ## ask api.osv.dev for known vulnerabilities of the packages in requirements.lock
+	@tools="$$(mktemp -d)" && trap 'rm -rf "$$tools"' EXIT && unset PIP_FIND_LINKS && \
+	.venv/bin/python -m pip install --quiet --target "$$tools" pip-audit && \
+	PYTHONPATH="$$tools" .venv/bin/python -m pip_audit --vulnerability-service osv --strict --disable-pip --no-deps \
+		--requirement requirements.lock

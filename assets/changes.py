@@ -10,13 +10,24 @@ from pathlib import Path
 
 import dagster as dg
 
-from headrace.assets.names import parsed_key, partitions_name, quarantine_key, records_key
+from headrace.assets.names import (
+    parsed_key,
+    partitions_name,
+    processor_key,
+    proof_key,
+    quarantine_key,
+    records_key,
+    upkeep_key,
+)
 from headrace.assets.parsed import parsed_metadata
+from headrace.assets.processors import processor_metadata
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.shards.stream import lease_key
 from headrace.pipeline.duties.waves.report import Landed
+from headrace.pipeline.proof.verdict import Proof
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.upkeep.upkeep import UpkeepReport
 from headrace.pipeline.windows.window import ReplayWindow
@@ -48,6 +59,13 @@ def by_parsing(settings: Settings, target: ParseSettings, waves: Sequence[Wave])
         yield dg.AssetMaterialization(parsed_key(settings, target), metadata=parsed_metadata(target, changed))
         if aside := sum(wave.aside for wave in changed):
             yield dg.AssetMaterialization(quarantine_key(settings, target), metadata={"rows": _int(aside)})
+
+
+def by_processing(settings: Settings, processor: ProcessorSettings, waves: Sequence[Wave]) -> Iterator[Event]:
+    changed = [wave for wave in waves if wave.snapshot is not None or wave.settled]
+    if changed:
+        metadata = processor_metadata(processor, changed)
+        yield dg.AssetMaterialization(processor_key(settings, processor), metadata=metadata)
 
 
 def by_redriving(settings: Settings, target: ParseSettings, portions: Sequence[Wave]) -> Iterator[Event]:
@@ -127,7 +145,10 @@ def by_reading(
 
 
 def by_upkeep(settings: Settings, report: UpkeepReport) -> Iterator[Event]:
-    """The event of an upkeep: an observation, because an upkeep adds no record."""
+    """The events of an upkeep: one on its own asset, and an observation of the lake table, because an upkeep adds no
+    record."""
+    kind = dg.AssetObservation if report.troubles else dg.AssetMaterialization
+    yield kind(upkeep_key(settings), metadata=upkeep_metadata(report))
     if report.dropped or report.compacted.before:
         metadata = {
             "rows dropped by retention": _int(sum(file.rows for file in report.dropped)),
@@ -135,3 +156,36 @@ def by_upkeep(settings: Settings, report: UpkeepReport) -> Iterator[Event]:
             "in short": _text("; ".join((*report.notes, str(report)))),
         }
         yield dg.AssetObservation(records_key(settings), metadata=metadata)
+
+
+def upkeep_metadata(report: UpkeepReport) -> dict[str, dg.MetadataValue]:
+    compacted = report.compacted
+    before = compacted.before
+    return {
+        "in short": _text("; ".join((*report.notes, str(report)))),
+        "files compacted": _int(len(before)),
+        "files after": _int(compacted.files),
+        "bytes compacted": _int(sum(file.size for file in before)),
+        "bytes after": _int(compacted.bytes),
+        "rows compacted": _int(sum(file.rows for file in before)),
+        "groups left": _int(len(compacted.left)),
+        "rows dropped by retention": _int(sum(file.rows for file in report.dropped)),
+        "files deleted": _int(len(report.deleted)),
+    }
+
+
+def by_proving(settings: Settings, proof: Proof) -> Iterator[Event]:
+    """The event of a proof of all that has landed: a materialization where it holds, else an observation."""
+    kind = dg.AssetMaterialization if proof.holds else dg.AssetObservation
+    yield kind(proof_key(settings), metadata=proof_metadata(proof))
+
+
+def proof_metadata(proof: Proof) -> dict[str, dg.MetadataValue]:
+    return {
+        "in short": _text(str(proof)),
+        "proof": dg.MarkdownMetadataValue("\n".join(("```", *proof.lines(), "```"))),
+        "records proved": _int(proof.records if proof.holds else 0),
+        "things not proved": _int(len(proof.unproved)),
+        "mistakes": _int(sum(check.count for check in proof.all_checks)),
+        "rows read": _int(sum(table.rows for table in (proof.lake, *proof.tables))),
+    }

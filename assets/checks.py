@@ -11,7 +11,15 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from headrace.assets.names import lineage_key, parsed_key, proof_key, quarantine_key, records_key, slug
+from headrace.assets.names import (
+    lineage_key,
+    parsed_key,
+    proof_key,
+    quarantine_key,
+    records_key,
+    slug,
+    upkeep_key,
+)
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.checking.judge import verdicts
 from headrace.pipeline.checking.look import CheckLook
@@ -34,18 +42,28 @@ _RECORDS = {
     "behind now.",
     "shards_read": "Each shard can be read and landed.",
     "watermark_age": "The time up to which the table has all records isn't longer ago than `dagster.checks.watermark`.",
-    "upkeep": "Snapshots and small files don't pile up.",
-    "last_proof": "The last proof holds, and isn't older than `dagster.checks.proof`.",
 }
 _LINEAGE = {"recorded": "Each snapshot's ledger is in the lineage table, or still in the lake table."}
+_UPKEEP = {"upkeep": "Snapshots and small files don't pile up."}
+_PROOF = {"last_proof": "The last proof holds, and isn't older than `dagster.checks.proof`."}
 _TYPED = {"keeps_up": "The typed table doesn't lack records for longer than `dagster.checks.lag`."}
 _QUARANTINE = {
     "quarantine_rate": "Of the last hour's records, not more than `dagster.checks.quarantined` were set aside."
 }
 
 
+_OF_APPLICATION = {
+    About.RECORDS: records_key,
+    About.LINEAGE: lineage_key,
+    About.UPKEEP: upkeep_key,
+    About.PROOF: proof_key,
+}
+"""The key of the only asset of its kind."""
+
+
 def check_specs(settings: Settings) -> list[dg.AssetCheckSpec]:
     of_assets = [(records_key(settings), _RECORDS), (lineage_key(settings), _LINEAGE)]
+    of_assets += [(upkeep_key(settings), _UPKEEP), (proof_key(settings), _PROOF)]
     for target in settings.parse:
         of_assets += [(parsed_key(settings, target), _TYPED), (quarantine_key(settings, target), _QUARANTINE)]
     blocking = settings.dagster.checks.blocking
@@ -115,10 +133,8 @@ def _last_proof(settings: Settings, instance: dg.DagsterInstance) -> tuple[datet
 
 
 def check_key_of(settings: Settings, verdict: Verdict) -> dg.AssetCheckKey:
-    if verdict.about is About.RECORDS:
-        return dg.AssetCheckKey(records_key(settings), verdict.check)
-    if verdict.about is About.LINEAGE:
-        return dg.AssetCheckKey(lineage_key(settings), verdict.check)
+    if (key_of := _OF_APPLICATION.get(verdict.about)) is not None:
+        return dg.AssetCheckKey(key_of(settings), verdict.check)
     (target,) = targets_of(settings, verdict.target)
     asset = parsed_key if verdict.about is About.TYPED else quarantine_key
     return dg.AssetCheckKey(asset(settings, target), verdict.check)

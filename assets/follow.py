@@ -38,6 +38,7 @@ def build_follow(wiring: Wiring) -> dg.JobDefinition:
         name=follow_op(settings),
         # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(settings, "spark")},
+        pool=settings.dagster.pools.get("parse"),
         config_schema={
             "targets": dg.Field(
                 [str], default_value=names, description="The targets to follow. Default: all."

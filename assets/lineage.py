@@ -15,7 +15,8 @@ from headrace.pipeline.core.ledger.ledger import Lost
 from headrace.pipeline.core.ledger.recording import Recorded
 from headrace.pipeline.core.ledger.story import story_of
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.lineage.family_picture import mermaid
+from headrace.pipeline.lineage.family_picture import drawn
+from headrace.pipeline.lineage.family_svg import image, svg
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.lake import LakeResource
@@ -63,8 +64,8 @@ def _metadata(recorded: Recorded, table: LineageTable) -> dict[str, dg.MetadataV
         "newest snapshot": dg.MetadataValue.text(str(recorded.snapshot or "none")),
     }
     if 0 < recorded.ranges <= _MOST_PICTURED:
-        picture = "\n".join(mermaid(story_of(table.entries())))
-        metadata["shards"] = dg.MarkdownMetadataValue(f"```mermaid\n{picture}\n```")
+        picture = svg(drawn(story_of(table.entries())))
+        metadata["shards"] = dg.MarkdownMetadataValue(image(picture, "the shards and their parents"))
     if recorded.gaps:
         # Lost parts alone: a filter without kinds takes no range.
         no_range = RangeFilter(kinds=frozenset())

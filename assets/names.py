@@ -6,6 +6,7 @@ import dagster as dg
 
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.processors_block import ProcessorSettings
 
 
 def slug(text: str) -> str:
@@ -14,21 +15,40 @@ def slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]", "_", text)
 
 
+def _key(settings: Settings, *names: str) -> dg.AssetKey:
+    return dg.AssetKey([*settings.dagster.key_prefix, slug(settings.application), *names])
+
+
 def records_key(settings: Settings) -> dg.AssetKey:
-    return dg.AssetKey([slug(settings.application), "records"])
+    return _key(settings, "records")
 
 
 def lineage_key(settings: Settings) -> dg.AssetKey:
-    return dg.AssetKey([slug(settings.application), "lineage"])
+    return _key(settings, "lineage")
 
 
 def parsed_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
     """The asset of a typed table has the table's name, because Dagster's graph shows the last part of a key alone."""
-    return dg.AssetKey([slug(settings.application), *map(slug, target.table.split("."))])
+    return _key(settings, *map(slug, target.table.split(".")))
 
 
 def quarantine_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
-    return dg.AssetKey([slug(settings.application), *map(slug, target.quarantine.split("."))])
+    return _key(settings, *map(slug, target.quarantine.split(".")))
+
+
+def processor_key(settings: Settings, processor: ProcessorSettings) -> dg.AssetKey:
+    return dg.AssetKey([slug(settings.application), "processor", processor.name])
+
+
+def again_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
+    """The asset whose partitions are parsed again into a typed table."""
+    *namespace, table = map(slug, target.table.split("."))
+    return dg.AssetKey([slug(settings.application), *namespace, f"{table}_again"])
+
+
+def copies_key(settings: Settings) -> dg.AssetKey:
+    """The asset whose partitions are copied from the lake table."""
+    return dg.AssetKey([slug(settings.application), "copies"])
 
 
 def stream_key(name: str) -> dg.AssetKey:
@@ -37,27 +57,27 @@ def stream_key(name: str) -> dg.AssetKey:
 
 
 def leases_key(settings: Settings) -> dg.AssetKey:
-    return dg.AssetKey([slug(settings.application), "leases"])
+    return _key(settings, "leases")
 
 
 def workers_key(settings: Settings) -> dg.AssetKey:
-    return dg.AssetKey([slug(settings.application), "workers"])
+    return _key(settings, "workers")
 
 
 def leader_key(settings: Settings) -> dg.AssetKey:
-    return dg.AssetKey([slug(settings.application), "leader"])
+    return _key(settings, "leader")
 
 
 def upkeep_key(settings: Settings) -> dg.AssetKey:
-    return dg.AssetKey([slug(settings.application), "upkeep"])
+    return _key(settings, "upkeep")
 
 
 def proof_key(settings: Settings) -> dg.AssetKey:
-    return dg.AssetKey([slug(settings.application), "proof"])
+    return _key(settings, "proof")
 
 
 def hours_key(settings: Settings) -> dg.AssetKey:
-    return dg.AssetKey([slug(settings.application), "complete_hours"])
+    return _key(settings, "complete_hours")
 
 
 def resource_key(settings: Settings, name: str) -> str:
@@ -70,3 +90,8 @@ def partitions_name(settings: Settings) -> str:
     """The name of the application's dynamic partitions. `headrace.pipeline.core.shards.partition` makes their keys
     of lease keys."""
     return f"{settings.application}_shards"
+
+
+def replay_pool(settings: Settings) -> str:
+    """The concurrency pool of windows and backfills."""
+    return settings.dagster.pools.get("replay") or f"{slug(settings.application)}_replay"

@@ -47,6 +47,7 @@ def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
         **shown_metadata(settings, Layer.TYPED),
         # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(settings, "spark")},
+        pool=settings.dagster.pools.get("parse"),
     )
     def parsed(context: dg.AssetExecutionContext) -> Iterator[Any]:
         waves: list[Wave] = []
@@ -57,7 +58,7 @@ def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
             raise RunFailed(str(error), parsed_metadata(target, waves)) from error
         if not did_something(waves):
             context.log.info("nothing new to parse: %s has all that the lake table has", target.table)
-            if not _is_expected(context):
+            if not is_expected(context):
                 return
         if any(wave.aside for wave in waves):
             context.log_event(
@@ -86,7 +87,7 @@ def did_something(waves: Sequence[Wave]) -> bool:
     return any(wave.snapshot is not None or wave.settled for wave in waves)
 
 
-def _is_expected(context: dg.AssetExecutionContext) -> bool:
+def is_expected(context: dg.AssetExecutionContext) -> bool:
     """Whether Dagster needs the materialization although nothing was new: it skips the assets after this one that a
     person has selected for the same run, and an asset without any looks as if it had no table."""
     selected_more = (context.run.asset_selection or frozenset()) - {context.asset_key}

@@ -1,18 +1,20 @@
 """What a run tells of its waves: how far it is while it catches up, one line a minute while it keeps up, and at its end
-a table of its shards.
+a table and a drawing of its shards.
 
 A wave each ten seconds with a line of its own would hide what matters, and Dagster keeps each line for a week.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 import dagster as dg
 
 from headrace.pipeline.core.shards.partition import partition_of
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted, records_in, size_in_words, time_in_words
 from headrace.pipeline.duties.waves.report import Landed, WaveReport
+from headrace.pipeline.lineage.family_svg import DrawnShard, image, name_of, svg
 from headrace.pipeline.ports.base import Clock
 
 EVERY = 60.0
@@ -101,7 +103,19 @@ class Progress:
             "shards of the run": dg.MetadataValue.table(
                 [_row(key, shard) for key, shard in most[:_MOST_SHARDS]]
             ),
+            **self._picture(),
             **({"shards left out": number(len(most) - _MOST_SHARDS)} if len(most) > _MOST_SHARDS else {}),
+        }
+
+    def _picture(self) -> dict[str, dg.MetadataValue]:
+        """The shards as a family; nothing where none has a parent or a child."""
+        family = _family(self._shards)
+        if not any(shard.parents for shard in family):
+            return {}
+        return {
+            "shards and their parents": dg.MarkdownMetadataValue(
+                image(svg(family), "shards and their parents")
+            )
         }
 
     def _add(self, landing: Landed, now: float) -> None:
@@ -158,6 +172,33 @@ def _seconds_left(behind: Iterable[_Shard], now: float) -> float | None:
     return seconds or None
 
 
+def _family(shards: Mapping[str, _Shard]) -> list[DrawnShard]:
+    """The shards of the run, with the parents and children that it hasn't read."""
+    with_stream = len({shard.last.staged.key.stream for shard in shards.values()}) > 1
+    nodes: dict[ShardKey, DrawnShard] = {}
+
+    def node(key: ShardKey, state: str, about: str, parents: Iterable[str] = ()) -> DrawnShard:
+        named = tuple(f"{key.stream}/{parent}" for parent in sorted(parents))
+        return DrawnShard(
+            f"{key.stream}/{key.shard_id}", name_of(key, with_stream=with_stream), state, about, named
+        )
+
+    children: dict[ShardKey, set[str]] = {}
+    for shard in shards.values():
+        key, staged = shard.last.staged.key, shard.last.staged
+        state = "failed" if staged.error else "ended" if staged.upto.ended else "open"
+        nodes[key] = node(key, state, f"{state}, {records_in(shard.records, shard.rows)}", shard.last.parents)
+        for child in staged.upto.children:
+            children.setdefault(ShardKey(key.stream, child), set()).add(key.shard_id)
+    for born, parents in children.items():
+        nodes.setdefault(born, node(born, "waiting", "not read by this run", parents))
+    for shard in shards.values():
+        for parent in shard.last.parents:
+            gone = ShardKey(shard.last.staged.key.stream, parent)
+            nodes.setdefault(gone, node(gone, "unread", "ended before this run"))
+    return list(nodes.values())
+
+
 def _row(key: str, shard: _Shard) -> dg.TableRecord:
     staged = shard.last.staged
     behind = "ended" if staged.upto.ended else _behind_in_words(staged.behind)
@@ -168,7 +209,6 @@ def _row(key: str, shard: _Shard) -> dg.TableRecord:
             "rows": shard.rows,
             "bytes": shard.bytes,
             "behind": staged.error or behind,
-            "up to": str(staged.upto),
         }
     )
 

@@ -1,16 +1,16 @@
 """`<application>_prove`: the job that proves that the lake table holds each record of its ledgers once.
 
 It fails if something is wrong, and names it. It changes nothing in the table, and can run beside everything
-else. No schedule starts it: give it one in your own code, or start it by hand.
+else. `dagster.schedules.proof` says when it runs by itself; a person may start it at any time.
 """
 
 import dagster as dg
 
+from headrace.assets.changes import by_proving, proof_metadata
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import proof_key, resource_key, slug
+from headrace.assets.names import resource_key, slug
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.proof.verdict import Proof
 
 
 def build_prove(wiring: Wiring) -> dg.JobDefinition:
@@ -18,6 +18,7 @@ def build_prove(wiring: Wiring) -> dg.JobDefinition:
         name=f"prove_{slug(wiring.settings.application)}",
         # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(wiring.settings, "spark")},
+        pool=wiring.settings.dagster.pools.get("proof"),
         config_schema={
             "all": dg.Field(
                 bool,
@@ -34,11 +35,11 @@ def build_prove(wiring: Wiring) -> dg.JobDefinition:
             raise RunFailed(str(error), {}) from error
         for line in proof.lines():
             context.log.info(line)
-        kind = dg.AssetMaterialization if proof.holds else dg.AssetObservation
-        context.log_event(kind(proof_key(wiring.settings), metadata=_metadata(proof)))
+        for event in by_proving(wiring.settings, proof):
+            context.log_event(event)
         if not proof.holds:
-            raise RunFailed(str(proof), _metadata(proof))
-        return dg.Output(None, metadata=_metadata(proof))
+            raise RunFailed(str(proof), proof_metadata(proof))
+        return dg.Output(None, metadata=proof_metadata(proof))
 
     @dg.job(
         name=f"{slug(wiring.settings.application)}_prove",
@@ -49,15 +50,3 @@ def build_prove(wiring: Wiring) -> dg.JobDefinition:
         prove()
 
     return job
-
-
-def _metadata(proof: Proof) -> dict[str, dg.MetadataValue]:
-    number = dg.MetadataValue.int
-    return {
-        "in short": dg.MetadataValue.text(str(proof)),
-        "proof": dg.MarkdownMetadataValue("\n".join(("```", *proof.lines(), "```"))),
-        "records proved": number(proof.records if proof.holds else 0),
-        "things not proved": number(len(proof.unproved)),
-        "mistakes": number(sum(check.count for check in proof.all_checks)),
-        "rows read": number(sum(table.rows for table in (proof.lake, *proof.tables))),
-    }

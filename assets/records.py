@@ -39,7 +39,6 @@ from headrace.pipeline.errors import BadSetting, HeadraceError, Unknown
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.lease_tables import LeaseTablesResource
 from headrace.resources.runs import FAILED_TAG, PASSING_TAG, DagsterRuns
-from headrace.resources.usage import process_usage
 
 # Failed shards that a run's tag and metadata name: Dagster copies both into several of its tables.
 _MOST_FAILED_KEYS = 200
@@ -67,6 +66,7 @@ def build_records(wiring: Wiring, on_step: OnStep | None = None) -> dg.AssetsDef
         # One run for all shards of a backfill: Dagster's default is a run for each.
         backfill_policy=dg.BackfillPolicy.single_run(),
         config_schema=CONFIG_SCHEMA,
+        pool=settings.dagster.pools.get("records"),
     )
     def records(
         context: dg.AssetExecutionContext,
@@ -131,7 +131,7 @@ class _Execution:
             clock=SystemClock(),
             totals=lambda: totals(wiring.ports, wiring.settings.landing.table),
             prices=prices_of(wiring.settings.prices),
-            usage=process_usage,
+            spent=wiring.ports.spending(),
             announced_by_dagster=frozenset(map(lease_key_of, partitions)),
             recovering=frozenset(hints.recovering),
         )

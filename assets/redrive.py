@@ -29,6 +29,7 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
         name=f"redrive_{slug(wiring.settings.application)}_{target.name}",
         # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(wiring.settings, "spark")},
+        pool=wiring.settings.dagster.pools.get("parse"),
         config_schema={
             "shard": dg.Field(
                 str,

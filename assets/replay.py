@@ -15,14 +15,13 @@ from typing import Any, Final
 
 import dagster as dg
 
-from headrace.assets.changes import by_redoing, redone_metadata
+from headrace.assets.changes import redone_metadata
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import resource_key, slug
-from headrace.assets.parsed import note_waves
+from headrace.assets.names import replay_pool, resource_key, slug
+from headrace.assets.redoing import first_run, redo
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.words.words import moment_of
 from headrace.pipeline.errors import BadSetting, HeadraceError
-from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.windows.asking import by_time, stream_of_target, window_between
 from headrace.pipeline.windows.make import Asked, Numbers
 from headrace.pipeline.windows.window import ReplayWindow
@@ -32,9 +31,6 @@ from headrace.pipeline.windows.wiring import WindowWiring
 REPLAY_TAG = "headrace/replay"
 """Each run of the job has this tag, with the application as its value. By it Dagster can limit how many windows
 are copied at once."""
-
-_FIRST_RUN_TAG: Final = "dagster/root_run_id"
-"""Dagster's tag of a run that is executed again: the id of the first run."""
 
 _CONFIG: Final = {
     "window": dg.Field(
@@ -75,6 +71,7 @@ def build_replay(wiring: Wiring) -> dg.JobDefinition:
         # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(settings, "spark")},
         config_schema=_CONFIG,
+        pool=replay_pool(settings),
         description="Do what a window was made for: copy its records, replace their rows in a typed table, "
         "or take aggregates apart.",
     )
@@ -84,7 +81,8 @@ def build_replay(wiring: Wiring) -> dg.JobDefinition:
             table = wiring.windows.table_of(window)
         except HeadraceError as error:
             raise RunFailed(str(error), {}) from error
-        waves = _redo(context, wiring, window, table)
+        context.log.info("window %s: %s; %s", window.id, window.how, window.cost())
+        waves = redo(context, wiring, window, table)
         return dg.Output(None, metadata=redone_metadata(window, table, waves))
 
     @dg.job(
@@ -102,8 +100,7 @@ def build_replay(wiring: Wiring) -> dg.JobDefinition:
 def _window(context: dg.OpExecutionContext, windows: WindowWiring) -> ReplayWindow:
     """The window that the config names, or that it asks for. Raises HeadraceError."""
     config: Mapping[str, Any] = context.op_config
-    # A run that is executed again, by a person or by Dagster, goes on with the window of the first one.
-    by = f"run {context.run.tags.get(_FIRST_RUN_TAG, context.run_id)}"
+    by = first_run(context)
     windowing, request = windows.windowing(by), _request_of(config)
     if config["window"]:
         if request:
@@ -157,18 +154,3 @@ def _moment(request: Mapping[str, Any], name: str) -> datetime | None:
         return moment_of(request[name])
     except ValueError as error:
         raise BadSetting(f"the config has a wrong `{name}`: {error}. Nothing was done") from error
-
-
-def _redo(context: dg.OpExecutionContext, wiring: Wiring, window: ReplayWindow, table: str) -> list[Wave]:
-    context.log.info("window %s: %s; %s", window.id, window.how, window.cost())
-    for sentence in window.missing:
-        context.log.warning("out of reach: %s", sentence)
-    waves: list[Wave] = []
-    try:
-        note_waves(context, wiring.windows.redoing(window, context.run_id).waves(), waves)
-    except HeadraceError as error:
-        raise RunFailed(str(error), redone_metadata(window, table, waves)) from error
-    finally:
-        for event in by_redoing(wiring.settings, window, table, waves):
-            context.log_event(event)
-    return waves

@@ -29,6 +29,7 @@ from headrace.pipeline.cost.spent import Spent, cost_line
 from headrace.pipeline.duties.waves.report import Landed, WaveReport
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.usage import ProcessUsage
+from headrace.resources.runs import SHARDS_TAG
 from headrace.resources.spent_events import KEY
 
 VALID_THROUGH = "headrace/valid_through"
@@ -71,13 +72,11 @@ class Reporter:
     that reads one without an error materializes it, even without a new record."""
     prices: Prices | None = None
     """By which the cost of the run is told; None: nothing is told of what the run has used."""
-    usage: Callable[[], ProcessUsage] = ProcessUsage
-    """What this process has used so far."""
+    spent: Callable[[], ProcessUsage] = ProcessUsage
+    """Tells what this process has used since the run began."""
     _bytes: int = 0
     _files: int = 0
     _commits: int = 0
-    _before: ProcessUsage = field(init=False)
-    """What this process had used when the run began."""
     _claimed: set[str] = field(default_factory=set)
     """All shards that `claimed` was called with."""
     _announced: set[str] = field(default_factory=set)
@@ -87,6 +86,9 @@ class Reporter:
     _unreported: dict[str, _Unreported] = field(default_factory=dict)
     _writing: deque[Future[None]] = field(default_factory=deque)
     """The thread's work that may still be unfinished, in its order."""
+    _tagged: list[str] = field(default_factory=list)
+    _tag_text: str = ""
+    """What the run's tag says of the shards in `_tagged`."""
     _waves: int = 0
     _totals: tuple[int, dict[str, Any]] | None = None
     """The totals after this many waves. Only the thread reads and writes them."""
@@ -94,7 +96,6 @@ class Reporter:
 
     def __post_init__(self) -> None:
         self._announced |= self.announced_by_dagster
-        self._before = self.usage()
 
     def claimed(self, keys: Iterable[str]) -> None:
         """A wave has claimed these shards: announce them beside the Spark job."""
@@ -144,7 +145,7 @@ class Reporter:
     def _tell_what_was_used(self) -> None:
         if self.prices is None:
             return
-        used = self.usage().since(self._before)
+        used = self.spent()
         spent = Spent(
             calls=used.calls,
             read_units=used.read_units,
@@ -226,6 +227,7 @@ class Reporter:
         if keys:
             self._announced |= keys
             self._writing.append(self._thread.submit(self._write_planned_events, sorted(keys)))
+            self._tag(sorted(keys))
 
     def _wait(self) -> None:
         while self._writing:
@@ -239,6 +241,19 @@ class Reporter:
             instance.add_dynamic_partitions(self.partitions, missing)
         for name in names:
             plan(self.context.op_execution_context, self.context.asset_key, name)
+
+    def _tag(self, keys: Iterable[str]) -> None:
+        """Name these partitions in a tag of the run, as Dagster does for a run that is launched for partitions."""
+        self._tagged += keys
+        text = ",".join(map(partition_of, self._tagged[:ANNOUNCE_ALL_UP_TO]))
+        if len(self._tagged) > ANNOUNCE_ALL_UP_TO:
+            text += " and more"
+        if text != self._tag_text:
+            self._tag_text = text
+            tags = {SHARDS_TAG: text}
+            self._writing.append(
+                self._thread.submit(self.context.instance.add_run_tags, self.context.run.run_id, tags)
+            )
 
 
 def _failing(row: Lease, now: datetime) -> dict[str, dg.MetadataValue]:

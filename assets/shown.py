@@ -28,6 +28,7 @@ class Layer(StrEnum):
     COORDINATION = "coordination"
     LANDING = "landing"
     TYPED = "typed"
+    BACKFILL = "backfill"
     UPKEEP = "upkeep"
 
 

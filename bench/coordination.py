@@ -146,11 +146,13 @@ def at_rest(aws: LocalAws, shards: int) -> Hour:
 
 
 def flowing(aws: LocalAws, shards: int) -> Hour:
-    """From the first record to the end of the run that reads on for `times.linger`."""
+    """A run that reads on for `times.linger`, from its beginning to its end. An earlier run has made the first landing of all,
+    after which a run gives its shards away once, to record the ledger."""
     made = a_deployment(aws, "flow", shards)
+    made.flows = True
+    made.let_pass(A_MINUTE)
     for _ in range(SNAPSHOTS):
         made.ports.lake.carry()
-    made.flows = True
     bill, seconds = made.bill(FIVE_MINUTES)
     return Hour(shards, bill.times(HOUR / seconds), made.settings.lease_table)
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+import sqlite3
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +35,7 @@ MOST = 3.0
 BASELINE = "empty sensors"
 SETTLE = 30.0
 """Seconds without a run before the window begins."""
+_NOT_GROWING = {".db-wal", ".db-shm", ".log"}
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -75,13 +78,17 @@ class Measured:
     costs: Mapping[str, Cost]
     """By the kind of process."""
     growth: int
-    """Bytes by which DAGSTER_HOME grew."""
+    """Bytes by which DAGSTER_HOME grew, without the logs of SQLite's writes, which it uses again and again."""
+    rows: Mapping[str, int]
+    """Rows that each table of Dagster's databases gained, by the names of the database and the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
     home: Path
     dagster: services.Group
+    port: int
+    """Of Dagster's UI."""
 
     def processes(self) -> dict[str, list[int]]:
         """Kind of process -> ids, for all processes that this deployment's `dagster dev` has started."""
@@ -93,9 +100,28 @@ class Deployment:
 
     @property
     def size(self) -> int:
-        """Bytes of DAGSTER_HOME, without Spark's files there."""
+        """Bytes of DAGSTER_HOME, without Spark's files there, the log of this benchmark, and what SQLite hasn't moved into its
+        databases yet: up to 4 MB each, which don't grow further."""
+        for database in self.databases:
+            with closing(sqlite3.connect(database)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         files = (f for f in self.home.rglob("*") if "spark" not in f.relative_to(self.home).parts)
-        return sum(f.stat().st_size for f in files if f.is_file())
+        return sum(f.stat().st_size for f in files if f.is_file() and f.suffix not in _NOT_GROWING)
+
+    @property
+    def databases(self) -> list[Path]:
+        return sorted(self.home.rglob("*.db"))
+
+    def rows(self) -> Counter[str]:
+        rows: Counter[str] = Counter()
+        for database in self.databases:
+            # The events of each run have a database of their own.
+            name = database.stem if database.stem in {"index", "runs", "schedules"} else "a run's"
+            with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+                for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+                    (count,) = connection.execute(f'SELECT count(*) FROM "{table}"').fetchone()
+                    rows[f"{name}: {table}"] += count
+        return rows
 
 
 def main() -> int:
@@ -121,12 +147,16 @@ def measure(window: float) -> tuple[dict[str, Measured], float]:
         # The baseline comes last: it starts while the first runs of the others wait for Spark.
         everything = {BASELINE: stack.enter_context(_empty(folder / "empty")), **ours}
         _wait_for_rest(ours.values())
-        before = {name: (_cpu(each), each.size) for name, each in everything.items()}
+        before = {name: (_cpu(each), each.size, each.rows()) for name, each in everything.items()}
         began = time.monotonic()
         time.sleep(window)
         minutes = (time.monotonic() - began) / 60
         return {
-            name: Measured(_costs(each, before[name][0], minutes), each.size - before[name][1])
+            name: Measured(
+                _costs(each, before[name][0], minutes),
+                each.size - before[name][1],
+                each.rows() - before[name][2],
+            )
             for name, each in everything.items()
         }, minutes
 
@@ -139,6 +169,8 @@ def report(found: Mapping[str, Measured], minutes: float) -> dict[str, float]:
             print(f"  {name:>13} {kind:<15} {cost.cpu:5.1f} CPU s a minute, {cost.memory:4.0f} MB")
         growth = measured.growth / minutes * 60 / 1e6
         print(f"  {name:>13} {'DAGSTER_HOME':<15} grows {growth:.1f} MB an hour")
+        for table, count in sorted(measured.rows.items(), key=lambda item: -item[1]):
+            print(f"  {name:>13} {'':<15} {count / minutes * 60:,.0f} rows an hour in {table}")
     servers = {name: measured.costs["code server"].cpu for name, measured in found.items()}
     ratios = {name: cpu / servers[BASELINE] for name, cpu in servers.items() if name != BASELINE}
     for name, ratio in ratios.items():
@@ -189,7 +221,7 @@ def _dagster(home: Path, workspace: Path, env: Mapping[str, str]) -> Iterator[De
     try:
         for _ in services.wait_for_ui(dagster, port):
             continue
-        yield Deployment(home, dagster)
+        yield Deployment(home, dagster, port)
     finally:
         dagster.stop()
 

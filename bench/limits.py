@@ -101,9 +101,9 @@ def measure(scene: Scene, seconds: float) -> float:
     with local_aws("--transition", "0", "--throttle") as aws:
         os.environ |= aws.environment
         client = aws.client("kinesis", config=Config(retries={"total_max_attempts": 1}))
-        key = _a_backlog(aws, client, mebibytes=int(2.2 * seconds) + 20)
+        key = a_backlog(aws, client, mebibytes=int(2.2 * seconds) + 20)
         other = Other(client, key.stream.name)
-        with _reading(other, scene):
+        with reading_beside(other, scene):
             began, read, took = time.monotonic(), 0, 0.0
             batch = Batch(key, None, TRIM, datetime.now(UTC), timedelta(days=1))
             for page in KinesisPages(
@@ -125,11 +125,15 @@ def measure(scene: Scene, seconds: float) -> float:
     return used
 
 
-def _a_backlog(aws: LocalAws, client: Any, *, mebibytes: int) -> ShardKey:
+def a_backlog(aws: LocalAws, client: Any, *, mebibytes: int, record: int = _RECORD) -> ShardKey:
+    """A shard with so many MiB of records, each of so many bytes."""
     client.create_stream(StreamName="orders", ShardCount=1)
-    record = {"Data": b"x" * _RECORD, "PartitionKey": "customer"}
+    entry = {"Data": b"x" * record, "PartitionKey": "customer"}
     for _ in range(mebibytes):
-        client.put_records(StreamName="orders", Records=[record] * (2**20 // (_RECORD + 8)))
+        left = 2**20 // (record + 8)
+        while left > 0:
+            client.put_records(StreamName="orders", Records=[entry] * min(left, 500))
+            left -= 500
         aws.advance(1)  # a shard takes 1 MiB a second
     facts = client.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
     stream = StreamId(facts["StreamARN"], int(facts["StreamCreationTimestamp"].timestamp()))
@@ -137,7 +141,7 @@ def _a_backlog(aws: LocalAws, client: Any, *, mebibytes: int) -> ShardKey:
 
 
 @contextmanager
-def _reading(other: Other, scene: Scene) -> Iterator[None]:
+def reading_beside(other: Other, scene: Scene) -> Iterator[None]:
     if scene.every is None:
         yield
         return

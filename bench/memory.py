@@ -27,7 +27,8 @@ from botocore.awsrequest import AWSResponse, HTTPHeaders
 from botocore.config import Config
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
-from headrace.pipeline.aws.reading.pages import Host, KinesisPages
+from headrace.pipeline.aws.reading.asking import Host
+from headrace.pipeline.aws.reading.pages import KinesisPages
 from headrace.pipeline.aws.reading.pages_client import tapped
 from headrace.pipeline.aws.reading.pages_decode import record_schema
 from headrace.pipeline.core.ledger.batch import Batch, BatchLimits

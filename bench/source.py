@@ -23,7 +23,8 @@ import pyarrow as pa
 
 from bench.read import _KEY, Answers, _client, _no_pause, _spec
 from headrace.pipeline.aws.clients.access import KinesisAccess
-from headrace.pipeline.aws.reading.pages import Host, KinesisPages
+from headrace.pipeline.aws.reading.asking import Host
+from headrace.pipeline.aws.reading.pages import KinesisPages
 from headrace.pipeline.aws.reading.pages_client import tapped
 from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, StagedFile
 from headrace.pipeline.core.shards.position import TRIM
@@ -55,7 +56,8 @@ def _sent(batches: Iterator[pa.RecordBatch]) -> int:
     """Send these batches as a Python worker does. Returns the number of rows."""
     rows, writer = 0, None
     for batch in batches:
-        writer = writer or pa.ipc.new_stream(pa.PythonFile(_Sink(), "w"), batch.schema)
+        sink: Any = _Sink()
+        writer = writer or pa.ipc.new_stream(pa.PythonFile(sink, "w"), batch.schema)
         writer.write_batch(batch)
         rows += batch.num_rows
     return rows

@@ -4,21 +4,26 @@ Every name in them has the application's: one code location may have several app
 sensors and executor.
 """
 
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
+from headrace.assets.backfill import build_backfills
 from headrace.assets.checks import build_checks
 from headrace.assets.follow import build_follow
 from headrace.assets.lineage import build_lineage
 from headrace.assets.names import resource_key, slug
 from headrace.assets.outside import outside
 from headrace.assets.parsed import build_parsed
+from headrace.assets.processors import build_processor, process_job
 from headrace.assets.prove import build_prove
 from headrace.assets.records import build_records
 from headrace.assets.redrive import build_redrive
 from headrace.assets.replay import build_replay
+from headrace.assets.schedules import build_schedules
 from headrace.assets.upkeep import build_upkeep
 from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.app.wiring import Wiring, wire
@@ -33,6 +38,7 @@ from headrace.resources.spark import SparkResource
 from headrace.resources.stream import StreamResource
 from headrace.sensors.leader import build_leader
 from headrace.sensors.parsed import build_parse_sensor
+from headrace.sensors.processors import build_processor_sensor
 from headrace.sensors.watch import build_watch
 from headrace.sensors.worker import build_worker
 
@@ -40,7 +46,7 @@ from headrace.sensors.worker import build_worker
 def build_definitions(
     settings: Settings | str | PathLike[str], on_step: OnStep | None = None, *, ports: Ports | None = None
 ) -> dg.Definitions:
-    """Assets, sensors, jobs, the schedule and the resources of one application, to be merged with those of a project.
+    """Assets, sensors, jobs, schedules and the resources of one application, to be merged with those of a project.
 
     `settings`: the path of a settings file, which alone counts (no variable HEADRACE_... does), or settings that were read already. AWS is
     asked nothing before the first tick.
@@ -64,30 +70,40 @@ def build_definitions(
         description="Land what is new of the shards that are its partitions. The workers' sensors ask for its runs.",
         executor_def=dg.in_process_executor,
     )
-    upkeep, schedule = build_upkeep(wiring)
+    upkeep, prove = build_upkeep(wiring), build_prove(wiring)
+    processors = [build_processor(wiring, processor) for processor in settings.processors]
+    process = [_process_job(settings, processors)] if processors else []
     follow = [build_follow(wiring)] if settings.parse else []
-    other_jobs = [
+    other_jobs: list[Any] = [
         upkeep,
-        build_prove(wiring),
+        prove,
         build_replay(wiring),
         *follow,
+        *process,
         *(build_redrive(wiring, target) for target in settings.parse),
     ]
+    others = [
+        *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
+        build_watch(wiring, instance),
+        *(build_parse_sensor(wiring, instance, parse_job) for parse_job in follow),
+        *(build_processor_sensor(wiring, instance, job_of_all) for job_of_all in process),
+    ]
+    jobs = [job.name, *(other.name for other in other_jobs)]
     return dg.Definitions(
         assets=[
             records,
             build_lineage(settings),
             *(build_parsed(wiring, target) for target in settings.parse),
+            *processors,
+            *build_backfills(wiring),
             *outside(settings),
         ],
         asset_checks=[build_checks(wiring)],
         jobs=[job, *other_jobs],
-        schedules=[schedule],
+        schedules=list(build_schedules(settings, upkeep=upkeep, proof=prove)),
         sensors=[
-            build_leader(wiring, instance, [job.name, *(other.name for other in other_jobs)]),
-            *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
-            build_watch(wiring, instance),
-            *(build_parse_sensor(wiring, instance, parse_job) for parse_job in follow),
+            build_leader(wiring, instance, jobs, [sensor.name for sensor in others]),
+            *others,
         ],
         resources={
             resource_key(settings, "lease_tables"): LeaseTablesResource.of(settings, shared),
@@ -95,4 +111,13 @@ def build_definitions(
             resource_key(settings, "lake"): LakeResource.of(settings, shared),
             resource_key(settings, "spark"): SparkResource.of(settings, shared),
         },
+    )
+
+
+def _process_job(settings: Settings, processors: Sequence[dg.AssetsDefinition]) -> Any:
+    return dg.define_asset_job(
+        process_job(settings),
+        selection=dg.AssetSelection.assets(*processors).without_checks(),
+        description="Let the record processors work on what is new. A sensor asks for its runs.",
+        executor_def=dg.in_process_executor,
     )

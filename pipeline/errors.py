@@ -20,6 +20,7 @@
        |- MetadataLost      the metadata file of the lake table is gone or damaged
        |- OriginUnsafe      Headrace can't choose a stream's start without the risk to skip or repeat records
        |- DataLoss          records may have left the stream before they were read
+       |- ProcessorStopped  the user's own processor failed, and its shards wait
        |- PositionsDisagree a lease row and the lake table have different positions
        `- MissingPackage    this process, or a Spark worker, lacks a Python package
 
@@ -127,6 +128,10 @@ class OriginUnsafe(Terminal):
 
 
 class DataLoss(Terminal):
+    pass
+
+
+class ProcessorStopped(Terminal):
     pass
 
 

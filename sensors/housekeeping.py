@@ -1,22 +1,23 @@
 """What each deployment's leader sensor does for its own Dagster, whether it leads or not: remove partitions
-that name no shard, and old runs."""
+that name no shard, old runs, and old ticks."""
 
 from collections.abc import Iterator, Sequence
 
 import dagster as dg
 
-from headrace.assets.names import lineage_key, parsed_key, partitions_name, records_key
+from headrace.assets.names import lineage_key, parsed_key, partitions_name, processor_key, records_key
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import HeadraceError
 from headrace.resources.old_runs import ApplicationRuns, OldRuns
+from headrace.resources.old_ticks import OldTicks
 from headrace.resources.strange_partitions import StrangePartitions
 
 
 class Housekeeping:
     """What each deployment's sensor does for its own Dagster, whether it leads or not."""
 
-    def __init__(self, wiring: Wiring, jobs: Sequence[str]) -> None:
+    def __init__(self, wiring: Wiring, jobs: Sequence[str], sensors: Sequence[str]) -> None:
         settings = wiring.settings
         shards = records_key(settings)
         own = ApplicationRuns(
@@ -24,9 +25,14 @@ class Housekeeping:
             jobs=jobs,
             workers=[worker.id for worker in settings.workers],
             shards=shards,
-            assets=[lineage_key(settings), *(parsed_key(settings, target) for target in settings.parse)],
+            assets=[
+                lineage_key(settings),
+                *(parsed_key(settings, target) for target in settings.parse),
+                *(processor_key(settings, processor) for processor in settings.processors),
+            ],
         )
         self._runs = OldRuns(own=own, keep_for=settings.upkeep.keep_runs, clock=wiring.ports.clock)
+        self._ticks = OldTicks(sensors=sensors, clock=wiring.ports.clock)
         self._partitions = StrangePartitions(name=partitions_name(settings), asset=shards, ports=wiring.ports)
 
     def of(self, context: dg.SensorEvaluationContext, instance: dg.DagsterInstance) -> Iterator[str]:
@@ -36,6 +42,7 @@ class Housekeeping:
         for what, work in (
             ("partitions that name no shard", self._remove_partitions),
             ("old runs", self._delete_runs),
+            ("old ticks", self._delete_ticks),
             (
                 "event files and logs of runs that are deleted already (they stay where they are)",
                 self._delete_leavings,
@@ -71,6 +78,10 @@ class Housekeeping:
     def _delete_runs(self, instance: dg.DagsterInstance) -> str:
         deleted = self._runs.delete_some(instance)
         return f"{counted(deleted, 'old run')} deleted from Dagster" if deleted else ""
+
+    def _delete_ticks(self, instance: dg.DagsterInstance) -> str:
+        self._ticks.delete(instance)
+        return ""
 
     def _delete_leavings(self, instance: dg.DagsterInstance) -> str:
         self._runs.delete_leavings(instance)

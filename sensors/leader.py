@@ -1,5 +1,6 @@
 """The leader's sensor: election, shard sync, assignment, and what this deployment's Dagster keeps: partitions
-and old runs.
+old runs and
+old ticks.
 
 The sensors use the wiring directly instead of Dagster's resources, because Dagster would make each resource
 anew at every tick. The resources of the assets are made from the same ports.
@@ -19,13 +20,14 @@ from headrace.sensors.results import result, state_of_cursor
 
 
 def build_leader(
-    wiring: Wiring, kept_instance: KeptInstance, jobs: Sequence[str] = ()
+    wiring: Wiring, kept_instance: KeptInstance, jobs: Sequence[str] = (), sensors: Sequence[str] = ()
 ) -> dg.SensorDefinition:
-    """The leader's sensor. `jobs`: the names of the application's jobs, whose old runs are deleted."""
-    housekeeping = Housekeeping(wiring, jobs)
+    """The leader's sensor. `jobs`, `sensors`: the names of the application's jobs and other sensors, whose old runs and ticks are deleted."""
+    name = f"{slug(wiring.settings.application)}_leader"
+    housekeeping = Housekeeping(wiring, jobs, (name, *sensors))
 
     @dg.sensor(
-        name=f"{slug(wiring.settings.application)}_leader",
+        name=name,
         minimum_interval_seconds=interval(wiring.settings.times.leader_tick),
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Elects a leader, who keeps the lease rows in step with Kinesis's shards and assigns leases to "

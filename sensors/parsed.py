@@ -20,6 +20,7 @@ from headrace.pipeline.typed.following import EVERY
 from headrace.resources.instance import KeptInstance
 from headrace.resources.runs import FAILED_TARGETS_TAG, FOLLOWS_TAG, OPEN
 from headrace.sensors.interval import interval
+from headrace.sensors.results import with_sentence
 
 # A parser that fails would else be run again without a break.
 _AFTER_A_FAILURE = timedelta(minutes=5)
@@ -45,12 +46,14 @@ def build_parse_sensor(wiring: Wiring, kept_instance: KeptInstance, job: Any) ->
             # anything to do.
             context.log.error(trouble)
         if not look.behind:
-            return dg.SensorResult(skip_reason="; ".join((*look.troubles, *look.notes)))
+            said = "; ".join((*look.troubles, *look.notes))
+            return dg.SensorResult(skip_reason=said, cursor=with_sentence(None, f"parse: {said}"))
         request = dg.RunRequest(
             tags={FOLLOWS_TAG: ",".join(look.followed)},
             run_config={"ops": {follow_op(wiring.settings): {"config": {"targets": look.followed}}}},
         )
-        return dg.SensorResult(run_requests=[request])
+        asked = f"parse: a run is asked for: records to parse for {', '.join(look.behind)}"
+        return dg.SensorResult(run_requests=[request], cursor=with_sentence(None, asked))
 
     return parsed
 

@@ -16,18 +16,16 @@ _MOST_SAID = 200
 
 
 def state_of_cursor(cursor: str | None) -> str | None:
-    """What the sensor remembers, without the sentence before it."""
-    return None if cursor is None else cursor.rpartition(_BAR)[2]
+    """What the sensor remembers, without the sentence before it; None where that is nothing."""
+    return (cursor or "").rpartition(_BAR)[2] or None
 
 
-def with_sentence(state: str | None, sentence: str) -> str | None:
+def with_sentence(state: str | None, sentence: str) -> str:
     """The cursor for Dagster to keep. Its page of a sensor shows the cursor of each tick, and the sentence of a tick
     only after a click. So the sentence stands before the state, without the sensor's name, which is above it."""
-    if not state:
-        return state
     _, colon, said = sentence.partition(": ")
     said = " ".join((said if colon else sentence).split())
-    return f"{said[:_MOST_SAID]}{_BAR}{state}"
+    return f"{said[:_MOST_SAID]}{_BAR}{state or ''}"
 
 
 def result(

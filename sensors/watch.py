@@ -59,7 +59,9 @@ def build_watch(wiring: Wiring, kept_instance: KeptInstance) -> dg.SensorDefinit
         try:
             events, sentence, cursor = watching.tick(instance, state_of_cursor(context.cursor))
         except HeadraceError as error:
-            return dg.SensorResult(skip_reason=f"watch: nothing was checked: {error}", cursor=context.cursor)
+            sentence = f"watch: nothing was checked: {error}"
+            cursor = with_sentence(state_of_cursor(context.cursor), sentence)
+            return dg.SensorResult(skip_reason=sentence, cursor=cursor)
         return dg.SensorResult(
             skip_reason=sentence, cursor=with_sentence(cursor, sentence), asset_events=events
         )

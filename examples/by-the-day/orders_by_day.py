@@ -45,6 +45,14 @@ def _table() -> Table:
 
 
 defs = dg.Definitions.merge(
-    dg.Definitions(assets=[orders_by_day]),
+    dg.Definitions(
+        assets=[orders_by_day],
+        # Dagster makes such a sensor by itself, and has it stopped at first.
+        sensors=[
+            dg.AutomationConditionSensorDefinition(
+                "automation", target=[orders_by_day], default_status=dg.DefaultSensorStatus.RUNNING
+            )
+        ],
+    ),
     build_definitions(HERE / "headrace.yaml"),
 )

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from headrace.pipeline.app.made_once import MadeOnce
+from headrace.pipeline.aws.clients.meter import Meter
 from headrace.pipeline.clock import SystemClock, SystemIds, thread_timer
 from headrace.pipeline.core.landing.pace import FIRST_PAGE_OF_A_WINDOW, MOST_RECORDS, window_share
 from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.consumers import Consumers
 from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, WorkerStore
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.reading import ShardSource
+from headrace.pipeline.ports.usage import ProcessUsage
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
 
@@ -23,8 +26,8 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
     from headrace.pipeline.aws.leases.table_layout import KnownPlaces
-
-_Client = TypeVar("_Client")
+    from headrace.pipeline.aws.reading.fan_out import ConsumerNames
+    from headrace.pipeline.aws.reading.pages import KinesisPages
 
 _PATIENCE = timedelta(seconds=30)
 """How long one tick waits for tables that DynamoDB is creating, which is less than a leader's tick may take (40 s). The next tick
@@ -40,8 +43,8 @@ class AwsAdapters:
         self.ids = SystemIds()
         self.timer = thread_timer
         self.made = MadeOnce(self.clock.monotonic)
-        self.on_client: Callable[[Any], None] = lambda _client: None
-        """Called with each client of DynamoDB and Kinesis that is made."""
+        self.meter = Meter()
+        """Counts what the clients of DynamoDB and Kinesis ask."""
 
     # -- coordination tables ---------------------------------------------------------------------------------------
 
@@ -103,15 +106,36 @@ class AwsAdapters:
 
         return self.made.get(lambda: KinesisSource(self.kinesis()), "source", user)
 
+    def consumers(self) -> Consumers:
+        from headrace.pipeline.aws.reading.consumers import KinesisConsumers
+
+        return self.made.get(lambda: KinesisConsumers(self.kinesis()), "consumers")
+
     def pages(self) -> Pages:
-        return self._pages(self.settings.wave.shard_share)
+        polling = self._pages(self.settings.wave.shard_share)
+        consumers = self._consumer_names()
+        if consumers is None:
+            return polling
+        from headrace.pipeline.aws.reading.fan_out import FanOutPages, PagesByStream
+
+        return PagesByStream(polling=polling, fan_out=FanOutPages(access=polling.access, consumers=consumers))
+
+    def _consumer_names(self) -> ConsumerNames | None:
+        """The consumers by which streams are read; None where all streams are polled."""
+        from headrace.pipeline.aws.reading.fan_out import ConsumerNames
+
+        settings = self.settings
+        others = settings.consumer_of(settings.discovery)
+        named = {stream.name.rpartition("/")[2]: settings.consumer_of(stream) for stream in settings.streams}
+        return None if others is None and not any(named.values()) else ConsumerNames(named, others)
 
     def pages_of_windows(self) -> Pages:
-        """How a window reads the stream: with a smaller share of shards' limits than runs."""
+        """How a window reads the stream: with a smaller share of shards' limits than runs. A window polls always: by the
+        runs' consumer it would throw them out."""
         share = window_share(self.settings.wave.shard_share)
         return self._pages(share, first_page=FIRST_PAGE_OF_A_WINDOW)
 
-    def _pages(self, share: float, first_page: int = MOST_RECORDS) -> Pages:
+    def _pages(self, share: float, first_page: int = MOST_RECORDS) -> KinesisPages:
         from headrace.pipeline.aws.clients.clients import kinesis_access
         from headrace.pipeline.aws.reading.pages import KinesisPages
 
@@ -133,18 +157,17 @@ class AwsAdapters:
     def dynamodb(self) -> DynamoDBClient:
         from headrace.pipeline.aws.clients.clients import dynamodb_client
 
-        return self.made.get(lambda: self._told(dynamodb_client(self.settings.aws)), "dynamodb")
+        return self.made.get(lambda: dynamodb_client(self.settings.aws, self.meter), "dynamodb")
 
     def kinesis(self) -> KinesisClient:
         from headrace.pipeline.aws.clients.clients import kinesis_client
 
-        return self.made.get(lambda: self._told(kinesis_client(self.settings.aws)), "kinesis")
+        return self.made.get(lambda: kinesis_client(self.settings.aws, self.meter), "kinesis")
 
     def cloudwatch(self) -> CloudWatchClient:
         from headrace.pipeline.aws.clients.clients import cloudwatch_client
 
         return self.made.get(lambda: cloudwatch_client(self.settings.aws), "cloudwatch")
 
-    def _told(self, client: _Client) -> _Client:
-        self.on_client(client)
-        return client
+    def spending(self) -> Callable[[], ProcessUsage]:
+        return self.meter.spending()

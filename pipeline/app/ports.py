@@ -9,20 +9,24 @@ An adapter on AWS, Spark, Iceberg or Dagster implements each port, and most port
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from headrace.pipeline.ports.base import Timer
+from headrace.pipeline.ports.consumers import Consumers
 from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.landing import LakeTable
 from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, WorkerStore
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.staging import Stage
+from headrace.pipeline.ports.usage import ProcessUsage
+from headrace.pipeline.processors.ports import ProcessorStores
 from headrace.pipeline.proof.ports import ProofPorts
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles
 from headrace.pipeline.windows.ports import WindowPorts
 
 
-class Ports(WindowPorts, ProofPorts, Protocol):
+class Ports(WindowPorts, ProofPorts, ProcessorStores, Protocol):
     """The ports of one application, each made when it is first needed. `headrace.pipeline.app.wiring` hands them to the duties."""
 
     @property
@@ -37,6 +41,8 @@ class Ports(WindowPorts, ProofPorts, Protocol):
     def tables(self) -> Tables: ...
 
     def pages(self) -> Pages: ...
+
+    def consumers(self) -> Consumers: ...
 
     def table(self, writer: str) -> LakeTable:
         """The lake table, to be committed to.
@@ -65,6 +71,10 @@ class Ports(WindowPorts, ProofPorts, Protocol):
 
     def session(self, worker_id: str) -> Any:
         """This worker's SparkSession, for code of the user's."""
+        ...
+
+    def spending(self) -> Callable[[], ProcessUsage]:
+        """The function that tells what this process has used since this call."""
         ...
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.app.typed_adapters import TypedAdapters
+from headrace.pipeline.app.processor_adapters import ProcessorAdapters
 from headrace.pipeline.proof.other_side import ConsumerRows
 from headrace.pipeline.proof.ports import OtherSide, ProofTable, ProvedTable, TargetPorts
 from headrace.pipeline.windows.window import ReplayWindow
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.proof.compare_task import SideSpec
 
 
-class ProofAdapters(TypedAdapters):
+class ProofAdapters(ProcessorAdapters):
     """Each port works on the Spark of the first worker in the settings, as compaction does."""
 
     def proof(self) -> ProofTable:

@@ -17,6 +17,7 @@ from headrace.pipeline.windows.ports import ReplayPorts, UnpackPorts, WindowStor
 
 if TYPE_CHECKING:
     from headrace.pipeline.lake.table.lake_table import IcebergTable
+    from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
 
 
 class TypedAdapters(LakeAdapters):
@@ -28,7 +29,6 @@ class TypedAdapters(LakeAdapters):
         from headrace.pipeline.typed.frames import Frames
         from headrace.pipeline.typed.quarantine.spark import SparkRedriver
         from headrace.pipeline.typed.source import IcebergSource
-        from headrace.pipeline.upkeep.table_files import IcebergFiles, LineageFiles, QuarantineFiles
 
         writer = f"parse {target.name}"
         worker = self.settings.workers[0]
@@ -60,14 +60,21 @@ class TypedAdapters(LakeAdapters):
                 leaver=replace(parser, source=table),
             ),
             lineage=IcebergLineage(table),
-            kept=(
-                self._kept_table(table, lambda _: (IcebergFiles(table), LineageFiles(IcebergLineage(table)))),
-                self._kept_table(
-                    quarantine,
-                    lambda settle: (
-                        QuarantineFiles(quarantine, table, settle),
-                        LineageFiles(IcebergLineage(quarantine)),
-                    ),
+            kept=self._kept_tables(table, quarantine),
+        )
+
+    def _kept_tables(self, table: IcebergTyped, quarantine: IcebergQuarantine) -> tuple[KeptTable, ...]:
+        """A typed table, or one of a processor, with its quarantine table."""
+        from headrace.pipeline.lineage.table import IcebergLineage
+        from headrace.pipeline.upkeep.table_files import IcebergFiles, LineageFiles, QuarantineFiles
+
+        return (
+            self._kept_table(table, lambda _: (IcebergFiles(table), LineageFiles(IcebergLineage(table)))),
+            self._kept_table(
+                quarantine,
+                lambda settle: (
+                    QuarantineFiles(quarantine, table, settle),
+                    LineageFiles(IcebergLineage(quarantine)),
                 ),
             ),
         )

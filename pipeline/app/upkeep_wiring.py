@@ -8,14 +8,18 @@ Importing this module imports neither Dagster nor boto3, pyiceberg or Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 
 from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.duties.waves.expire import Expiring
+from headrace.pipeline.processors.wiring import ProcessorWiring
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.typed.ports import KeptTable
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.upkeep import failed, run_upkeep_of, run_upkeep_of_target
 from headrace.pipeline.typed.wiring import TargetWiring
@@ -30,23 +34,43 @@ class UpkeepWiring:
     settings: Settings
     ports: Ports
     targets: TargetWiring
+    processors: ProcessorWiring
 
     def run(self, *, dry_run: bool = False) -> UpkeepReport:
-        """The upkeep of the lake table, and then that of the typed tables and their quarantine tables."""
+        """The upkeep of the lake table, and then that of the tables that are made of it and their quarantine tables."""
         # The lake table first: what typed tables still need of it decides what its retention may remove.
         lake = self.settings.landing.table
         reports = [(lake, run_upkeep_of(lake, self.of_lake_table(), dry_run=dry_run))]
         for target in self.settings.parse:
-            reports += self._of_target(target, dry_run=dry_run)
+            reports += self._of_target(target.table, partial(self._target, target), dry_run=dry_run)
+        for processor in self.settings.processors:
+            parts = partial(self._processor, processor)
+            reports += self._of_target(processor.table, parts, dry_run=dry_run)
         return together(reports)
 
-    def _of_target(self, target: ParseSettings, *, dry_run: bool) -> list[tuple[str, UpkeepReport]]:
+    def _of_target(
+        self,
+        table: str,
+        parts: Callable[[], tuple[Settling, Sequence[KeptTable], Sequence[Expiring]]],
+        *,
+        dry_run: bool,
+    ) -> list[tuple[str, UpkeepReport]]:
         try:
-            parsing = self.targets.parsing(target, "upkeep")
-            upkeeps = self._upkeeps(target, parsing.settling)
-            return list(run_upkeep_of_target(parsing, upkeeps, dry_run=dry_run))
+            settling, kept, expiring = parts()
+            upkeeps = self._upkeeps(kept, expiring, settling)
+            return list(run_upkeep_of_target(table, settling, upkeeps, dry_run=dry_run))
         except Exception as error:  # noqa: BLE001 - the upkeep of other targets goes on, and the report has the error
-            return [(target.table, failed(target.table, error))]
+            return [(table, failed(table, error))]
+
+    def _target(self, target: ParseSettings) -> tuple[Settling, Sequence[KeptTable], Sequence[Expiring]]:
+        parsing = self.targets.parsing(target, "upkeep")
+        return parsing.settling, parsing.ports.kept, parsing.expiring
+
+    def _processor(
+        self, processor: ProcessorSettings
+    ) -> tuple[Settling, Sequence[KeptTable], Sequence[Expiring]]:
+        processing = self.processors.processing(processor, "upkeep")
+        return processing.settling, processing.ports.kept, processing.expiring
 
     def of_lake_table(self) -> Upkeep:
         """The upkeep of the lake table alone."""
@@ -85,17 +109,25 @@ class UpkeepWiring:
         )
 
     def _needed_before(self, day: date) -> str:
-        """The targets that may still have to parse rows from before this day."""
-        targets = self.settings.parse
-        return ", ".join(
-            each.name for each in targets if self.targets.parsing(each, "upkeep").needs_before(day)
-        )
+        """The targets and processors that may still need rows from before this day."""
+        targets, processors = self.settings.parse, self.settings.processors
+        needing = [
+            target.name for target in targets if self.targets.parsing(target, "upkeep").needs_before(day)
+        ]
+        needing += [
+            processor.name
+            for processor in processors
+            if self.processors.processing(processor, "upkeep").needs_before(day)
+        ]
+        return ", ".join(needing)
 
-    def _upkeeps(self, target: ParseSettings, settling: Settling) -> Iterator[tuple[str, Upkeep]]:
+    def _upkeeps(
+        self, kept: Sequence[KeptTable], expiring: Sequence[Expiring], settling: Settling
+    ) -> Iterator[tuple[str, Upkeep]]:
         # How long the lake table keeps its rows says nothing about other tables.
         settings = replace(self.settings.upkeep, retention=None)
         clock = self.ports.clock
-        for each in self.ports.parsing(target, "upkeep").kept:
+        for each, expiry in zip(kept, expiring, strict=True):
             yield (
                 each.name,
                 Upkeep(
@@ -104,7 +136,7 @@ class UpkeepWiring:
                         Deleting(files=files, settings=settings, clock=clock)
                         for files in each.files(settling.settle)
                     ),
-                    expiring=self.targets.expiring_of(each),
+                    expiring=expiry,
                     compacting=Compacting(
                         table=each.live,
                         rewriter=each.rewriter,

@@ -5,6 +5,7 @@
                               ├─► recovery, repairing, adopting,    for a person's commands about leases
                               │   rekeying
                               ├─► targets                           typed tables (`headrace.pipeline.typed.wiring`)
+                              ├─► processors                        the user's record processors (`headrace.pipeline.processors.wiring`)
                               ├─► windows                           windows (`headrace.pipeline.windows.wiring`)
                               ├─► upkeep                            the upkeep of all tables (`headrace.pipeline.app.upkeep_wiring`)
                               └─► proofs                            proofs and comparisons (`headrace.pipeline.proof.wiring`)
@@ -55,6 +56,7 @@ from headrace.pipeline.ports.leases import LeaseStore
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.ports.runs import RunOutcome, Runs
 from headrace.pipeline.ports.staging import OnWaiting
+from headrace.pipeline.processors.wiring import ProcessorWiring
 from headrace.pipeline.proof.wiring import ProofWiring
 from headrace.pipeline.repair.decide import Recovery
 from headrace.pipeline.repair.repair import Repairing
@@ -68,8 +70,7 @@ def wire(settings: Settings) -> Wiring:
     from headrace.pipeline.app.adapters import Adapters
 
     adapters = Adapters(settings)
-    metering = metering_of(settings, adapters.clock, adapters.cloudwatch)
-    adapters.on_client = metering.client
+    metering = metering_of(settings, adapters.clock, adapters.cloudwatch, adapters.meter)
     return Wiring(settings, adapters, metering=metering)
 
 
@@ -176,6 +177,7 @@ class Wiring:
             lock=ports.lock(),
             source=ports.source(user),
             table=ports.table(user),
+            consumers=ports.consumers,
             clock=ports.clock,
             ids=ports.ids,
         )
@@ -357,12 +359,21 @@ class Wiring:
         )
 
     @property
+    def processors(self) -> ProcessorWiring:
+        return ProcessorWiring(
+            settings=self.settings,
+            clock=self.ports.clock,
+            ports_of=self.ports.processing,
+            lineage=self.ports.lineage,
+        )
+
+    @property
     def windows(self) -> WindowWiring:
         return WindowWiring(self.settings, self.ports)
 
     @property
     def upkeep(self) -> UpkeepWiring:
-        return UpkeepWiring(self.settings, self.ports, self.targets)
+        return UpkeepWiring(self.settings, self.ports, self.targets, self.processors)
 
     @property
     def proofs(self) -> ProofWiring:

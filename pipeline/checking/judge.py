@@ -242,6 +242,7 @@ def upkeep_behind(look: CheckLook, upkeep: UpkeepSettings) -> Verdict:
     name = look.facts.name if look.facts else "the lake table"
     return Verdict(
         check="upkeep",
+        about=About.UPKEEP,
         sentence=_told(
             offenders,
             "sign that upkeep is behind",
@@ -267,6 +268,7 @@ def last_proof(look: CheckLook, limits: CheckSettings) -> Verdict:
     )
     return Verdict(
         check="last_proof",
+        about=About.PROOF,
         sentence=offenders[0].what if offenders else good,
         offenders=tuple(offenders),
         is_grave=bool(look.disproved),

@@ -7,12 +7,14 @@ from enum import StrEnum
 
 
 class About(StrEnum):
-    """The table that a check is about."""
+    """The table, or the work on the tables, that a check is about."""
 
     RECORDS = "records"
     LINEAGE = "lineage"
     TYPED = "typed"
     QUARANTINE = "quarantine"
+    UPKEEP = "upkeep"
+    PROOF = "proof"
 
 
 @dataclass(frozen=True, slots=True)

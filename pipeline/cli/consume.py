@@ -15,8 +15,11 @@ from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import records_in
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.pipeline.app.wiring import Wiring
     from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.cli.pipes import PipesJob
     from headrace.pipeline.duties.waves.report import Landed, WaveReport
     from headrace.pipeline.duties.waves.run import RunEnding
     from headrace.pipeline.ports.leases import LeaseStore
@@ -47,21 +50,29 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.app.wiring import wire
-    from headrace.pipeline.cli.beside.services import join_spark
+    from headrace.pipeline.cli.pipes import pipes_job
     from headrace.pipeline.errors import BadSetting
 
-    if not (args.shard or args.worker):
-        raise BadSetting(
-            "name what to read: --shard NAME..., or --worker ID for every shard that a worker owns"
-        )
+    with pipes_job() as job:
+        shards = tuple(args.shard) or job.shards
+        if not (shards or args.worker):
+            raise BadSetting(
+                "name what to read: --shard NAME..., or --worker ID for every shard that a worker owns"
+            )
+        return _consume(args, shards, job)
+
+
+def _consume(args: argparse.Namespace, shards: "Sequence[str]", job: "PipesJob") -> int:
+    from headrace.pipeline.app.wiring import wire
+    from headrace.pipeline.cli.beside.services import join_spark
+
     loaded = load(args)
     join_spark(Path(loaded.name))
     wiring = wire(_as_worker(loaded.settings, args.worker))
-    output = _Output()
+    output = _Output(job)
     try:
         # Before anything is read: a mistyped name is told at once.
-        keys = wiring.readers().meant(args.shard)
+        keys = wiring.readers().meant(shards)
         ending = _read(wiring, args.worker, keys, output)
     finally:
         wiring.ports.close()
@@ -71,6 +82,8 @@ def run(args: argparse.Namespace) -> int:
             loaded.settings,
             lambda changes: changes.by_reading(loaded.settings, output.last, output.counts),
         )
+    if ending.error is None or output.last:
+        job.ended(output.last, output.counts, ending.failed)
     if ending.error is not None:
         raise ending.error
     output.print_outcome(keys, ending.failed)
@@ -120,12 +133,15 @@ def _require_owner(worker_id: str, keys: tuple[str, ...], leases: "LeaseStore") 
 class _Output:
     """Prints one line for each wave, and one line for each shard at the end."""
 
+    job: "PipesJob"
+    """Where Dagster has started the command elsewhere, Dagster is told the same."""
     counts: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The numbers of Kinesis records and of rows of each shard, by lease key."""
     last: dict[str, "Landed"] = field(default_factory=dict)
 
     def show(self, report: "WaveReport") -> None:
         tell(report)
+        self.job.waved(report)
         for note in report.notes:
             tell(f"  {note}")
         for problem in report.problems:

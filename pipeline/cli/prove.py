@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.cli.json_output import add_json, print_json
 from headrace.pipeline.cli.options import add_config, add_window, load, window_of
 from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.told_dagster import tell_dagster
 from headrace.pipeline.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -77,6 +78,11 @@ def run(args: argparse.Namespace) -> int:
         proof = wiring.proofs.proving().run(window, anew=args.all)
     finally:
         wiring.ports.close()
+    if window.is_all or not proof.holds:
+        # What was proved of some hours says nothing of the others.
+        tell_dagster(
+            Path(loaded.name), loaded.settings, lambda changes: changes.by_proving(loaded.settings, proof)
+        )
     if args.json:
         print_json(proof_document(proof))
     else:

@@ -40,9 +40,10 @@ def run(args: argparse.Namespace) -> int:
         report = wiring.upkeep.run(dry_run=args.dry_run)
     finally:
         wiring.ports.close()
-    tell_dagster(
-        Path(loaded.name), loaded.settings, lambda changes: changes.by_upkeep(loaded.settings, report)
-    )
+    if not args.dry_run:
+        tell_dagster(
+            Path(loaded.name), loaded.settings, lambda changes: changes.by_upkeep(loaded.settings, report)
+        )
     tell(*report.notes, *(due_file.path for due_file in report.due), str(report))
     # The steps that could be done were done, so that the report comes first.
     return tell_errors(*report.troubles) if report.troubles else DONE

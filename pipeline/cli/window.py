@@ -12,7 +12,7 @@ from headrace.pipeline.cli.options import add_config, add_window, load, window_o
 from headrace.pipeline.cli.person import person
 from headrace.pipeline.cli.telling import tell, tell_waves
 from headrace.pipeline.cli.told_dagster import tell_dagster
-from headrace.pipeline.cli.views.window_views import costs, listed, rows_done, shown, window_json
+from headrace.pipeline.cli.views.window_views import costs, listed, shown, shown_json, window_json
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
@@ -202,9 +202,7 @@ def _list(args: argparse.Namespace, windows: "WindowWiring") -> None:
 def _show(args: argparse.Namespace, windows: "WindowWiring") -> None:
     window = windows.windowing(person()).find(args.id)
     if args.json:
-        print(
-            json.dumps({**window_json(window, windows), "done": rows_done(window.window, windows)}, indent=2)
-        )
+        print(json.dumps(shown_json(window, windows), indent=2))
     else:
         tell(*shown(window, windows))
 

@@ -21,13 +21,14 @@ def position_time(lease: Lease) -> datetime | None:
     return arrived(int(lease.checkpoint.sequence)) if lease.checkpoint.is_digits else None
 
 
-def shown_lag(lease: Lease, behind: Behind | None, now: datetime) -> ShardLag:
+def shown_lag(lease: Lease, behind: Behind | None, now: datetime, *, is_read: bool = True) -> ShardLag:
+    """`is_read`: whether a worker that may be alive reads the shard. Nobody else notices a record that comes after the last wave."""
     if lease.has_ended:
         return ShardLag(LagKind.MEASURED, _NONE, "the shard was read to its end")
     if behind is not None:
         return _told_by_kinesis(behind, now)
     if lease.behind_ms is not None:
-        return _told_by_headrace(lease, timedelta(milliseconds=lease.behind_ms), now)
+        return _told_by_headrace(lease, timedelta(milliseconds=lease.behind_ms), now, is_read=is_read)
     return _by_the_checkpoint(lease, now)
 
 
@@ -54,15 +55,17 @@ def _told_by_kinesis(behind: Behind, now: datetime) -> ShardLag:
     )
 
 
-def _told_by_headrace(lease: Lease, behind: timedelta, now: datetime) -> ShardLag:
+def _told_by_headrace(lease: Lease, behind: timedelta, now: datetime, *, is_read: bool) -> ShardLag:
     when = (
         ""
         if lease.looked_at is None
         else f", which had read up to {in_words(max(now - lease.looked_at, _NONE))} ago,"
     )
     left = "at its newest record" if not behind else f"{in_words(behind)} behind its newest record"
-    kind = LagKind.AT_MOST if behind else LagKind.MEASURED
-    return ShardLag(kind, lag_of(lease, now), f"the last wave{when} left the shard {left}")
+    lag = lag_of(lease, now, is_read=is_read)
+    since = "" if is_read else "; no worker that lives reads it since"
+    kind = LagKind.AT_MOST if lag else LagKind.MEASURED
+    return ShardLag(kind, lag, f"the last wave{when} left the shard {left}{since}")
 
 
 def _by_the_checkpoint(lease: Lease, now: datetime) -> ShardLag:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.pipeline.aws.clients.clients import asking_aws
 from headrace.pipeline.console.family import label_of
-from headrace.pipeline.console.metered import RequestMeter
 from headrace.pipeline.console.values import Behind, StreamSeen
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.errors import HeadraceError
@@ -28,14 +27,10 @@ class KinesisPeek:
     def __init__(self, client: KinesisClient, most: int) -> None:
         """`most`: shards that one look asks for."""
         self._client = client
-        self._meter = RequestMeter(client)
         self._most = most
         self.trouble: str | None = None
         self._answers: dict[str, tuple[str, Behind | None]] = {}
         """Lease key -> the checkpoint that was asked about, and the answer. The oldest comes first."""
-
-    def requests(self) -> int:
-        return self._meter.taken()
 
     def look(
         self, leases: Sequence[Lease], streams: Sequence[StreamSeen], now: datetime

@@ -28,6 +28,7 @@ from headrace.pipeline.console.values import (
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.inspect.findings import conclusion, findings_of
 from headrace.pipeline.inspect.observation import Observation
+from headrace.pipeline.inspect.progress import readers_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +90,7 @@ def _troubles(seen: PictureFacts) -> Iterator[Trouble]:
 def _shards(seen: PictureFacts) -> Iterator[ShardView]:
     leases = {lease.key: lease for lease in seen.observation.last.leases}
     marks = Marks.of(seen.observation)
+    readers = readers_of(seen.observation)
     retentions = {stream.label: stream.retention for stream in seen.streams}
     for kin in seen.family.of(seen.observation.last.leases, seen.streams):
         lease = leases.get(kin.key)
@@ -96,7 +98,8 @@ def _shards(seen: PictureFacts) -> Iterator[ShardView]:
             state = without_lease(kin, leases)
             yield ShardView(kin=kin, state=state.state, level=state.level, sentence=state.sentence)
         else:
-            yield _shard(kin, lease, leases, marks, seen, retentions.get(kin.stream))
+            is_read = lease.holder in readers
+            yield _shard(kin, lease, leases, marks, seen, retentions.get(kin.stream), is_read=is_read)
 
 
 def _shard(
@@ -106,9 +109,11 @@ def _shard(
     marks: Marks,
     seen: PictureFacts,
     retention: timedelta | None,
+    *,
+    is_read: bool,
 ) -> ShardView:
     state = state_of(kin, lease, leases, marks)
-    lag = shown_lag(lease, seen.behind.get(lease.key), seen.now)
+    lag = shown_lag(lease, seen.behind.get(lease.key), seen.now, is_read=is_read)
     # The records of a shard that Kinesis no longer lists are gone: its state says so.
     risk = (
         LossRisk()

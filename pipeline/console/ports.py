@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from headrace.pipeline.console.pace import LookCost
 from headrace.pipeline.console.values import Behind, StreamSeen
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.inspect.observation import TablesRead
@@ -23,8 +22,9 @@ class LookedAtTables(Protocol):
 
     def read(self) -> TablesRead: ...
 
-    def cost(self) -> LookCost:
-        """What was asked since the last call; without CPU."""
+    @property
+    def provisioned(self) -> int:
+        """Read units a second for which the table with the fewest is provisioned; 0 where DynamoDB bills each request."""
         ...
 
 
@@ -36,10 +36,6 @@ class LookedAtStreams(Protocol):
         """The streams of these leases, which were just read."""
         ...
 
-    def requests(self) -> int:
-        """How many requests were sent since the last call."""
-        ...
-
 
 class Peeking(Protocol):
     """Asks Kinesis how far behind checkpoints are."""
@@ -49,8 +45,6 @@ class Peeking(Protocol):
     ) -> Mapping[str, Behind]:
         """Lease key -> the newest answer. Each call asks for some of the leases, in turns."""
         ...
-
-    def requests(self) -> int: ...
 
     @property
     def trouble(self) -> str | None:

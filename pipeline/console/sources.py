@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final
 from headrace.pipeline.aws.clients.clients import place_of_client
 from headrace.pipeline.aws.reading.kinesis import KinesisSource
 from headrace.pipeline.console.family import kin_key, label_of
-from headrace.pipeline.console.metered import DynamoDbMeter, RequestMeter
-from headrace.pipeline.console.pace import LookCost
 from headrace.pipeline.console.values import StreamSeen
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.stream import epoch_of_serialized, name_of_serialized
@@ -34,14 +32,14 @@ MOST_STREAMS: Final = 20
 class DynamoDbTables:
     def __init__(self, client: DynamoDBClient, names: TableNames, clock: Clock) -> None:
         self.place = place_of_client(client)
-        self._meter = DynamoDbMeter(client)
         self._reader = TableReader(client, names, clock=clock)
 
     def read(self) -> TablesRead:
         return self._reader.read()
 
-    def cost(self) -> LookCost:
-        return self._meter.taken()
+    @property
+    def provisioned(self) -> int:
+        return self._reader.provisioned
 
 
 class KinesisStreams:
@@ -50,7 +48,6 @@ class KinesisStreams:
     def __init__(self, client: KinesisClient, clock: Clock, name: str | None) -> None:
         """`name`: name or ARN of the stream of an application with one stream. Its lease rows don't tell it."""
         self._source = KinesisSource(client)
-        self._meter = RequestMeter(client)
         self._clock = clock
         self._name = name
         self._lists: dict[str, tuple[float, StreamSeen]] = {}
@@ -62,9 +59,6 @@ class KinesisStreams:
         labels = sorted(keys) or [""]
         seen = [self._stream(label, frozenset(keys.get(label, ()))) for label in labels[:MOST_STREAMS]]
         return (*seen, *(self._unlisted(label) for label in labels[MOST_STREAMS:]))
-
-    def requests(self) -> int:
-        return self._meter.taken()
 
     def _stream(self, label: str, keys: frozenset[str]) -> StreamSeen:
         if not label and self._name is None:

@@ -29,6 +29,7 @@ from headrace.pipeline.inspect.balance import BEFORE_THE_FIRST_DASH
 from headrace.pipeline.inspect.compare import observation_of
 from headrace.pipeline.inspect.observation import TablesRead
 from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.usage import ProcessUsage
 
 _COMPARED: Final = 150.0
 """Seconds between the two readings that are compared: longer than KCL's leader's lock is valid (120 s), and than a handover
@@ -66,6 +67,8 @@ class ConsoleWatch:
     tables: LookedAtTables
     streams: LookedAtStreams
     clock: Clock
+    spending: Callable[[], Callable[[], ProcessUsage]]
+    """Begins to count what the console's clients ask, and gives the function that tells it."""
     peeking: Peeking | None = None
     every: timedelta = timedelta(seconds=10)
     cluster_by: re.Pattern[str] = field(default_factory=lambda: re.compile(BEFORE_THE_FIRST_DASH))
@@ -101,15 +104,21 @@ class ConsoleWatch:
             self._looking.release()
 
     def _looked(self) -> Report:
-        began, cpu = self.clock.monotonic(), self.cpu()
+        began, cpu, spent = self.clock.monotonic(), self.cpu(), self.spending()
         try:
             report = self._look(began)
         except HeadraceError as error:
             before = self._report
             since = before.trouble.since if before.trouble else self.clock.now()
             report = replace(before, trouble=FailedLook(since, " ".join(str(error).split())))
-        kinesis = self.streams.requests() + (self.peeking.requests() if self.peeking else 0)
-        cost = replace(self.tables.cost(), cpu=self.cpu() - cpu, kinesis=kinesis)
+        used = spent()
+        cost = LookCost(
+            cpu=self.cpu() - cpu,
+            units=used.read_units,
+            scans=used.of("dynamodb"),
+            kinesis=used.of("kinesis"),
+            provisioned=self.tables.provisioned,
+        )
         again = next_look_after(self.every, cost)
         self._due = began + again.total_seconds()
         return replace(report, cost=cost, again=again)

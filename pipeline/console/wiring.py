@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.aws.clients.clients import dynamodb_client, kinesis_client
+from headrace.pipeline.aws.clients.meter import Meter
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.console.document import Documents
 from headrace.pipeline.console.peek import KinesisPeek
@@ -40,13 +41,14 @@ class ShownApplication:
 
 def console_of(shown: ShownApplication) -> Console:
     """No connection is opened and no request is sent yet."""
-    clock = SystemClock()
-    # Clients of their own, because each is counted.
+    clock, meter = SystemClock(), Meter()
+    kinesis = kinesis_client(shown.aws, meter)
     watch = ConsoleWatch(
-        tables=DynamoDbTables(dynamodb_client(shown.aws), shown.tables, clock),
-        streams=KinesisStreams(kinesis_client(shown.aws), clock, shown.stream),
+        tables=DynamoDbTables(dynamodb_client(shown.aws, meter), shown.tables, clock),
+        streams=KinesisStreams(kinesis, clock, shown.stream),
         clock=clock,
-        peeking=KinesisPeek(kinesis_client(shown.aws), shown.peek) if shown.peek else None,
+        spending=meter.spending,
+        peeking=KinesisPeek(kinesis, shown.peek) if shown.peek else None,
         every=shown.every,
         cluster_by=re.compile(shown.cluster_by),
     )

@@ -22,8 +22,10 @@ TARGET: Final = 0.7
 """The part of provisioned capacity that is to be used: auto scaling's usual target."""
 FLOWING_WRITES: Final = 0.025
 """Writes of lease rows a second and shard with traffic, with claims that are kept from wave to wave."""
-FLOWING_READS: Final = 0.42
-"""Read units a second and shard with traffic."""
+_LOOKS: Final = 0.4
+"""Looks a second at each row with traffic: two by the ticks of a worker's sensor and two by its run, in ten seconds."""
+_FEW_WORKERS: Final = 4
+"""So many workers read their rows by keys, which costs a unit for each. Fewer workers scan the table."""
 BEATEN_WRITES: Final = 0.5
 """The same beside KCL's workers, with `heartbeat: lease`: three writes a wave, and a beat each tick."""
 RUN_BEATS: Final = 0.2
@@ -56,7 +58,7 @@ def at_rest(settings: Settings, *, shards: int, workers: int, deployments: int) 
         workers * worker_ticks * (1.5 + 2 / 4)
         + deployments * leader_ticks * 2
         # A worker's leases at each third tick; the leader's scans, of which each second sync is one with an assignment.
-        + shards * worker_ticks / 3
+        + _looking(shards, workers) * worker_ticks / 3
         + shards * (passes + syncs / 2) * _ROW / _READ_UNIT / 2
     )
     beats = shards * worker_ticks if settings.kcl.heartbeat is Heartbeat.LEASE else 0.0
@@ -68,7 +70,14 @@ def flowing(settings: Settings, *, shards: int, workers: int) -> Units:
     """What comes on top while records flow in all shards."""
     is_beaten = settings.kcl.heartbeat is Heartbeat.LEASE
     writes = BEATEN_WRITES if is_beaten else FLOWING_WRITES
-    return Units(shards * FLOWING_READS, shards * writes + workers * RUN_BEATS)
+    return Units(_looking(shards, workers) * _LOOKS, shards * writes + workers * RUN_BEATS)
+
+
+def _looking(shards: int, workers: int) -> float:
+    """Read units for which all workers look at their leases once."""
+    if workers >= _FEW_WORKERS:
+        return shards
+    return min(shards, workers * ceil(shards * _ROW / _READ_UNIT))
 
 
 def _a_second(period: timedelta) -> float:

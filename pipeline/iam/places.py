@@ -71,6 +71,23 @@ class ApplicationArns:
         return tuple(named)
 
     @property
+    def consumers(self) -> tuple[str, ...]:
+        """The consumers of streams that are read by enhanced fan-out. Their ARNs end in the second of their registration."""
+        settings = self.settings
+        named = [
+            (place, settings.consumer_of(stream))
+            for place, stream in zip(self.streams, settings.streams, strict=False)
+        ]
+        if settings.discovery.is_asked_for:
+            named.append((self.streams[-1], settings.consumer_of(settings.discovery)))
+        return tuple(f"{place}/consumer/{name}:*" for place, name in named if name is not None)
+
+    @property
+    def fanned_out(self) -> tuple[str, ...]:
+        """The streams that are read by enhanced fan-out."""
+        return tuple(consumer.partition("/consumer/")[0] for consumer in self.consumers)
+
+    @property
     def lease_table(self) -> str:
         return self._table(self.settings.lease_table)
 
@@ -96,8 +113,11 @@ class ApplicationArns:
 
     @property
     def typed_tables(self) -> tuple[str, ...]:
-        """The typed tables and their quarantine tables."""
-        tables = [table for target in self.settings.parse for table in (target.table, target.quarantine)]
+        """The tables that are made of the lake table, and their quarantine tables."""
+        tables = [
+            *(table for target in self.settings.parse for table in (target.table, target.quarantine)),
+            *(table for maker in self.settings.processors for table in (maker.table, maker.quarantine)),
+        ]
         return tuple(name for table in tables for name in _with_lineage(table))
 
     @property

@@ -27,7 +27,7 @@ WHAT_IT_IS_FOR: Final = {
     Role.WORKER: "the workers' sensors, the runs that land and parse, and the commands that do the same",
     Role.SPARK: "Spark's tasks: read records from Kinesis, read and write data files",
     Role.UPKEEP: "the upkeep job and `headrace upkeep`: compact, expire, and delete files",
-    Role.READER: "what only looks: `headrace status`, `plan`, `lineage`, `prove`, `tables describe`",
+    Role.READER: "what only looks: `headrace status`, `plan`, `lineage`, `prove`, `tables describe`, `console` (without `--peek`)",
 }
 
 
@@ -40,6 +40,9 @@ def _leader(places: ApplicationArns) -> Iterator[Statement]:
         "Shards", "kinesis", "DescribeStreamSummary ListShards GetShardIterator GetRecords", places.streams
     )
     yield from _finding(places)
+    if places.consumers:
+        yield from statement("RegisterConsumers", "kinesis", "RegisterStreamConsumer", places.fanned_out)
+        yield from statement("LookAtConsumers", "kinesis", "DescribeStreamConsumer", places.consumers)
     yield from statement(
         "Coordinate",
         "dynamodb",
@@ -105,6 +108,10 @@ def _spark(places: ApplicationArns) -> Iterator[Statement]:
     yield from statement(
         "Records", "kinesis", "DescribeStreamSummary GetShardIterator GetRecords", places.streams
     )
+    if places.consumers:
+        yield from statement(
+            "Subscribe", "kinesis", "DescribeStreamConsumer SubscribeToShard", places.consumers
+        )
     yield from files(places, "GetObject PutObject", places.warehouse)
     yield from listing(places)
 

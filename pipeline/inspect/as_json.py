@@ -11,6 +11,7 @@ from headrace.pipeline.inspect.balance import Share, cluster_by_rule
 from headrace.pipeline.inspect.findings import conclusion, findings_of
 from headrace.pipeline.inspect.lease_rows import COLUMNS, lease_rows_of
 from headrace.pipeline.inspect.observation import Observation, WorkerSeen
+from headrace.pipeline.inspect.progress import progress_of
 
 # Raised only if a name has to change after all.
 FORMAT: Final = 1
@@ -45,6 +46,10 @@ def document_of(observation: Observation) -> dict[str, Any]:
         ],
         "needs_person": any(finding.needs_person for finding in findings),
         "conclusion": conclusion(observation, findings),
+        "lags": [
+            {"lease": shard.lease, "worker": shard.worker, "lag_seconds": _seconds(shard.lag)}
+            for shard in progress_of(observation)
+        ],
         # Last, because it is by far the longest.
         "rows": [dict(zip(COLUMNS, row, strict=True)) for row in lease_rows_of(observation)],
     }

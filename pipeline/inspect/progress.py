@@ -57,7 +57,7 @@ def progress_of(
     `retention`: by KCL's name of the stream; an application with one stream has it under None.
     """
     now = observation.last.read_at
-    readers, waiting = _readers(observation), _waiting(observation)
+    readers, waiting = readers_of(observation), _waiting(observation)
     every = [
         _progress(
             lease,
@@ -100,7 +100,7 @@ def too_far_behind(
     return None
 
 
-def _readers(observation: Observation) -> frozenset[str]:
+def readers_of(observation: Observation) -> frozenset[str]:
     """Workers that may be alive: they were seen to move, or their row is fresh and they weren't watched for long."""
     is_sure = is_sure_of_silence(observation)
     return frozenset(

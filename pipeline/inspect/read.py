@@ -102,6 +102,12 @@ class TableReader:
         self._names = names
         self._clock = clock
         self._progress = progress
+        self._provisioned: dict[str, int] = {}
+
+    @property
+    def provisioned(self) -> int:
+        """Read units a second for which the table with the fewest is provisioned; 0 where DynamoDB bills each request."""
+        return min(filter(None, self._provisioned.values()), default=0)
 
     def read(self) -> TablesRead:
         """Read all tables. Raises TablesMissing without a lease table; other missing tables and odd rows are
@@ -151,7 +157,11 @@ class TableReader:
         rows = Rows(self._client, table, key=key)
         sorted_rows = _TableRows(table)
         try:
-            self._check(table, key, rows.describe())
+            described = rows.describe()
+            self._check(table, key, described)
+            self._provisioned[table] = int(
+                described.get("ProvisionedThroughput", {}).get("ReadCapacityUnits", 0)
+            )
             for count, item in enumerate(rows.scan(Limit=_PAGE), start=1):
                 _sort(item, key, sorted_rows)
                 if count % _TELL_EVERY == 0:

@@ -6,8 +6,8 @@ workers share. `make vectors` compares the rules with what the Java library deci
 
 The following rules are used by no tick and no run. This is why each of them is kept:
 
-    checkpointer                        a later version needs it: an application that reads beside KCL checkpoints
-                                        by these rules
+    checkpointer.plan_prepare           a later version needs it: an application that reads beside KCL prepares
+                                        checkpoints by this rule
     iterator                            a later version needs it: it tells where KCL's readers begin
     lease_count.assign_free_by_count    KCL's own way; ticks use `spread_free` instead. `make vectors` compares it
                                         with KCL's cases

@@ -1,4 +1,4 @@
-"""A picture of a stream's shards, their parents and their states, as text for Mermaid. A pure function of the
+"""A picture of the shards, their parents and their states: as text for Mermaid, and as a drawing. Pure functions of the
 ledgers."""
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from headrace.pipeline.core.ledger.ledger import ParentIs
 from headrace.pipeline.core.ledger.story import Story
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.lineage.family_svg import DrawnShard, name_of
 
 MOST = 300
 """The most shards in one picture, because nobody can read more. The newest ones are shown."""
@@ -49,6 +50,22 @@ def pictured(story: Story, stream: StreamId) -> tuple[PicturedShard, ...]:
         )
         for shard in every
     )
+
+
+def drawn(story: Story) -> list[DrawnShard]:
+    """The shards of all streams, for a drawing."""
+    streams = sorted({key.stream for key in story.steps})
+    return [
+        DrawnShard(
+            key=f"{stream}/{shard.key.shard_id}",
+            name=name_of(shard.key, with_stream=len(streams) > 1),
+            state=shard.state,
+            about=f"{shard.state}, {counted(shard.records, 'record')}",
+            parents=tuple(f"{stream}/{parent}" for parent in shard.parents),
+        )
+        for stream in streams
+        for shard in pictured(story, stream)
+    ]
 
 
 def mermaid(story: Story, *, most: int = MOST) -> Iterator[str]:

@@ -52,6 +52,13 @@ def add_local_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long a stream stays CREATING, UPDATING or DELETING (default: 0.5)",
     )
     parser.add_argument(
+        "--heartbeat",
+        type=_seconds,
+        default=5.0,
+        metavar="SECONDS",
+        help="how long a subscription without new records stays silent (default: 5)",
+    )
+    parser.add_argument(
         "--while-stdin",
         action="store_true",
         help="stop when standard input ends, as it does when the parent process ends",
@@ -60,9 +67,8 @@ def add_local_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
-    server = Server(
-        args.port, options=Options(throttle=args.throttle, transition=args.transition), seed=args.seed
-    )
+    options = Options(throttle=args.throttle, transition=args.transition, heartbeat=args.heartbeat)
+    server = Server(args.port, options=options, seed=args.seed)
 
     def ready() -> None:
         _announce(server.endpoint, args.region)

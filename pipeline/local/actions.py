@@ -22,6 +22,8 @@ ACCOUNT = "123456789012"
 _SERVICES = {"monitoring": "cloudwatch"}
 # Operations of Kinesis that name no stream, so that IAM knows no other resource for them than `*`.
 _WITHOUT_STREAM = frozenset({"ListStreams"})
+# Operations of Kinesis on a consumer.
+_ON_CONSUMERS = frozenset({"DescribeStreamConsumer", "DeregisterStreamConsumer", "SubscribeToShard"})
 _WITHOUT_A_RIGHT = frozenset({"sts:GetCallerIdentity"})
 
 
@@ -53,7 +55,17 @@ def _of_kinesis(request: HttpRequest, kinesis: Kinesis, region: str) -> Iterator
     operation = request.headers["x-amz-target"].removeprefix(KINESIS_TARGET)
     call = kinesis.call_of(operation, request.body, wire_of(request.headers.get("content-type")))
     stream = f"arn:aws:kinesis:{region}:{ACCOUNT}:stream/{call.resource}"
-    yield Asked(f"kinesis:{operation}", "*" if operation in _WITHOUT_STREAM else stream)
+    resource = _consumer_in(request, stream) if operation in _ON_CONSUMERS else stream
+    yield Asked(f"kinesis:{operation}", "*" if operation in _WITHOUT_STREAM else resource)
+
+
+def _consumer_in(request: HttpRequest, stream: str) -> str:
+    """Give the ARN of the consumer that a request names. One that isn't named by its ARN has the rest of it unknown."""
+    try:
+        given = wire_of(request.headers.get("content-type")).read(request.body)
+    except AwsError:
+        return stream
+    return str(given.get("ConsumerARN") or f"{stream}/consumer/{given.get('ConsumerName', '')}:0")
 
 
 def _of_others(request: HttpRequest, region: str) -> Iterator[Asked]:

@@ -16,15 +16,24 @@ from headrace.pipeline.local.callers import Callers
 from headrace.pipeline.local.clock import MovableClock, http_date
 from headrace.pipeline.local.control import PREFIX, control
 from headrace.pipeline.local.errors import AwsError
+from headrace.pipeline.local.event_stream import CONTENT_TYPE
 from headrace.pipeline.local.faults import AROUND, Call, Fault, error_of_fault
-from headrace.pipeline.local.http_answer import HttpAnswer, answer_bytes, error_answer, wire_answer
+from headrace.pipeline.local.http_answer import (
+    HttpAnswer,
+    answer_bytes,
+    error_answer,
+    stream_head,
+    wire_answer,
+)
 from headrace.pipeline.local.http_reader import BadHttpError, HttpReader, HttpRequest
 from headrace.pipeline.local.kinesis.kinesis import DEFAULT_REGION, Kinesis
 from headrace.pipeline.local.moto_room import MotoRoom
+from headrace.pipeline.local.pushing import Push
 from headrace.pipeline.local.routing import KINESIS_TARGET, call_of, region_of, service_of
 from headrace.pipeline.local.wires import wire_of
 
 _log = logging.getLogger(__name__)
+_SUBSCRIBE = f"{KINESIS_TARGET}SubscribeToShard"
 
 
 class Site:
@@ -65,6 +74,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._request: HttpRequest | None = None
         self._closing = False
+        self._push: Push | None = None
+        self._is_full = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Add this connection to the open ones."""
@@ -75,6 +86,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove this connection from the open ones."""
         self._transport = None
+        if self._push is not None:
+            self._push.stop()
         self._site.connections.discard(self)
         if not self._site.connections:
             self._site.empty.set()
@@ -84,10 +97,18 @@ class Connection(asyncio.Protocol):
         self._reader.feed(data)
         self._go_on()
 
+    def pause_writing(self) -> None:
+        """Note that the client has to take something before more may be sent."""
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        """Note that the client has taken what was sent."""
+        self._is_full = False
+
     def finish(self) -> None:
-        """Close: at once if idle, else after the current answer."""
+        """Close: at once if idle or while events are pushed, else after the current answer."""
         self._closing = True
-        if self._request is None and self._transport is not None:
+        if (self._request is None or self._push is not None) and self._transport is not None:
             self._transport.close()
 
     def _go_on(self) -> None:
@@ -139,6 +160,9 @@ class Connection(asyncio.Protocol):
 
     def _perform(self, request: HttpRequest, done: Callable[[HttpAnswer], None]) -> None:
         target = request.headers.get("x-amz-target", "")
+        if target == _SUBSCRIBE:
+            self._subscribe(request, done)
+            return
         if target.startswith(KINESIS_TARGET) or service_of(request) == "kinesis":
             done(self._ask_kinesis(request, target.removeprefix(KINESIS_TARGET)))
             return
@@ -150,6 +174,43 @@ class Connection(asyncio.Protocol):
                 loop.call_soon_threadsafe(done, future.result())
 
         self._site.moto.submit(request).add_done_callback(answered)
+
+    def _subscribe(self, request: HttpRequest, done: Callable[[HttpAnswer], None]) -> None:
+        site, wire = self._site, wire_of(request.headers.get("content-type"))
+        request_id = site.request_id()
+        try:
+            subscription = site.kinesis.subscribe(
+                request.body, region_of(request) or DEFAULT_REGION, wire=wire
+            )
+        except AwsError as error:
+            done(error_answer(error, request_id, "kinesis", wire))
+            return
+        if self._transport is not None:
+            self._transport.write(stream_head(CONTENT_TYPE, request_id, date=site.date()))
+            self._push = Push(subscription, _Chunks(self), site.kinesis.faults)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client has to take something before more may be sent."""
+        return self._is_full
+
+    def send_chunk(self, data: bytes) -> None:
+        """Send a part of an answer that comes in chunks; an empty one ends it."""
+        if self._transport is not None:
+            self._transport.writelines((b"%x\r\n" % len(data), data, b"\r\n"))
+
+    def end_chunks(self) -> None:
+        """End an answer that comes in chunks, and go on with the next request."""
+        self.send_chunk(b"")
+        self._push = self._request = None
+        if self._closing and self._transport is not None:
+            self._transport.close()
+        self._go_on()
+
+    def break_off(self) -> None:
+        """Close the connection after the bytes that were sent, in the middle of an answer."""
+        if self._transport is not None:
+            self._transport.close()
 
     def _ask_kinesis(self, request: HttpRequest, operation: str) -> HttpAnswer:
         site = self._site
@@ -196,3 +257,23 @@ class Connection(asyncio.Protocol):
         self._transport.writelines(answer_bytes(answer, date=self._site.date(), method=method, keep=keep))
         if not keep:
             self._transport.close()
+
+
+class _Chunks:
+    """The line of a subscription over HTTP/1.1."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def is_full(self) -> bool:
+        return self._connection.is_full
+
+    def send(self, data: bytes) -> None:
+        self._connection.send_chunk(data)
+
+    def end(self) -> None:
+        self._connection.end_chunks()
+
+    def abort(self) -> None:
+        self._connection.break_off()

@@ -8,6 +8,16 @@
 | lost     | a closed connection, though everything was done                       |
 | empty    | GetRecords: a page without records although there are some            |
 | partial  | PutRecords: each record drawn fails with the throttling error         |
+
+These strike in place of an event of SubscribeToShard, and so the event's records are lost on their way:
+
+| kind      | the caller sees                                                      |
+|-----------|----------------------------------------------------------------------|
+| silence   | nothing more, on an open connection                                  |
+| bad_crc   | the event with a wrong CRC, then the end                             |
+| exception | the exception `code` in the stream, then the end                     |
+| cut       | half of the event, then a closed connection (HTTP/2: a reset stream) |
+| end       | the end of the subscription, as after five minutes                   |
 """
 
 from __future__ import annotations
@@ -21,7 +31,9 @@ from typing import Any
 
 from headrace.pipeline.local.errors import AwsError
 
-KINDS = frozenset({"throttle", "error", "delay", "lost", "empty", "partial"})
+# Kinds that are applied to an event of a subscription.
+WITHIN = frozenset({"silence", "bad_crc", "exception", "cut", "end"})
+KINDS = frozenset({"throttle", "error", "delay", "lost", "empty", "partial"}) | WITHIN
 # Kinds that are applied to the connection, not to the operation.
 AROUND = frozenset({"throttle", "error", "delay", "lost"})
 

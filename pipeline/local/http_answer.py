@@ -59,6 +59,19 @@ def answer_bytes(answer: HttpAnswer, *, date: str, method: str, keep: bool) -> I
     return (head,) if silent else (head, answer.body)
 
 
+def stream_head(content_type: str, request_id: str, *, date: str) -> bytes:
+    """Give the head of an answer that comes in chunks."""
+    lines = (
+        "HTTP/1.1 200 OK",
+        f"Date: {date}",
+        f"Content-Type: {content_type}",
+        f"x-amzn-RequestId: {request_id}",
+        "Transfer-Encoding: chunked",
+        "Connection: keep-alive",
+    )
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
 def _xml(error: AwsError, request_id: str, service: str) -> bytes:
     inner = f"<Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message>"
     request_line = f"<RequestId>{request_id}</RequestId>"

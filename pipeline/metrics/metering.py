@@ -1,4 +1,4 @@
-"""Where the wiring hands in what is to be measured: ticks, runs, waves of typed tables, and clients of AWS.
+"""Where the wiring hands in what is to be measured: ticks, runs, and waves of typed tables.
 
     Metering      measures
     NoMetering    hands everything back as it was: metrics are off, which is the default
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
 from headrace.pipeline.duties.fleet.sensor_turn import LastTick, Turn
@@ -21,7 +21,6 @@ from headrace.pipeline.duties.fleet.worker_report import WorkerMemory
 from headrace.pipeline.duties.waves.report import OnStep, WaveReport, WaveStep
 from headrace.pipeline.metrics import kcl_series as kcl
 from headrace.pipeline.metrics import own_series as own
-from headrace.pipeline.metrics.of_calls import count_calls
 from headrace.pipeline.metrics.of_leader import LeaderLeaseWatch, LeaderTickWatch
 from headrace.pipeline.metrics.of_runs import RunLeaseWatch, WaveWatch, watched_reports
 from headrace.pipeline.metrics.of_workers import WorkerLeaseWatch
@@ -83,10 +82,6 @@ class Meters(Protocol):
         """A wave of a typed table has ended."""
         ...
 
-    def client(self, client: Any) -> None:
-        """A client of AWS was made."""
-        ...
-
 
 class NoMetering:
     def leading(self, duty: LeaderDuty) -> AbstractContextManager[LeaderDuty]:
@@ -110,8 +105,6 @@ class NoMetering:
         return workers
 
     def parsed(self, target: str, wave: Wave) -> None: ...
-
-    def client(self, client: Any) -> None: ...
 
 
 @dataclass(slots=True)
@@ -214,6 +207,3 @@ class Metering:
         gathering = self.publishing.gathering
         gathering.add(own.ROWS_PARSED, wave.landed, target)
         gathering.add(own.ROWS_QUARANTINED, wave.aside, target)
-
-    def client(self, client: Any) -> None:
-        count_calls(client, self.publishing.gathering)

@@ -1,24 +1,27 @@
-"""The requests that this process sends to AWS, counted where botocore gets their answers."""
+"""The requests that an application's clients send to AWS, as series: what the clients' meter counted since it was last read."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
 
+from headrace.pipeline.aws.clients.meter import Meter
 from headrace.pipeline.metrics import own_series as own
 from headrace.pipeline.metrics.gathering import Gathering
+from headrace.pipeline.ports.usage import ProcessUsage
 
 
-def count_calls(client: Any, gathering: Gathering) -> None:
+@dataclass(slots=True)
+class CallCounts:
     """Each try counts, also one that is tried again. The requests of Spark's tasks aren't among them."""
-    # Here, because it imports boto3, which few commands need.
-    from headrace.pipeline.aws.clients.clients import THROTTLED
 
-    service = client.meta.service_model.service_name
+    meter: Meter
+    _before: ProcessUsage = field(default_factory=ProcessUsage)
 
-    def note(*, response: Any = None, operation: Any, **_: object) -> None:
-        call = f"{service}:{operation.name}"
-        gathering.add(own.CALLS, 1, call)
-        if response is not None and response[1].get("Error", {}).get("Code") in THROTTLED:
-            gathering.add(own.THROTTLES, 1, call)
-
-    client.meta.events.register(f"needs-retry.{client.meta.service_model.service_id.hyphenize()}", note)
+    def add_to(self, gathering: Gathering) -> None:
+        """Add what was asked since the last call."""
+        now = self.meter.usage()
+        new, self._before = now.since(self._before), now
+        for call, times in new.calls.items():
+            gathering.add(own.CALLS, 1, call, times=times)
+        for call, times in new.throttled.items():
+            gathering.add(own.THROTTLES, 1, call, times=times)

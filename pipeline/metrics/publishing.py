@@ -37,13 +37,16 @@ class Publishing:
         make_sink: Callable[[], MetricsSink],
         *,
         every: timedelta,
+        collect: Callable[[Gathering], None] = lambda _gathering: None,
         tell: Callable[[str], object] = _warn,
         at_the_end: float = _AT_THE_END,
     ) -> None:
-        """`make_sink` is called once in each process, by the thread that sends: making a client takes a tenth of a second."""
+        """`make_sink` is called once in each process, by the thread that sends: making a client takes a tenth of a second.
+        `collect` adds what is counted elsewhere, before each sending."""
         self.gathering = gathering
         self._make_sink = make_sink
         self._every = every
+        self._collect = collect
         self._tell = tell
         self._at_the_end = at_the_end
         self._sink: MetricsSink | None = None
@@ -63,7 +66,7 @@ class Publishing:
                 return
             if self._process is not None:
                 # A fork has the values of the process that it was made of, which sends them itself, and none of its threads.
-                self.gathering.take()
+                self._take()
                 self._sink, self._sending, self._stopped = None, threading.Lock(), threading.Event()
             self._process = os.getpid()
             # Unlike those of `atexit`, it also runs at the end of a process that multiprocessing has forked, as Dagster's runs are.
@@ -74,7 +77,7 @@ class Publishing:
     def flush(self) -> None:
         """Send what was gathered, now. Raises nothing."""
         with self._sending:
-            data = self.gathering.take()
+            data = self._take()
             if not data:
                 return
             refusal = self._send(data)
@@ -113,6 +116,10 @@ class Publishing:
         self._stopped.set()
         if self._at_exit is not None:
             self._at_exit.cancel()
+
+    def _take(self) -> list[Datum]:
+        self._collect(self.gathering)
+        return self.gathering.take()
 
     def _send(self, data: list[Datum]) -> Refusal | None:
         values = sum(datum.statistics.samples for datum in data)

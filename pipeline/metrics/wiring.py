@@ -9,8 +9,10 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.aws.clients.meter import Meter
 from headrace.pipeline.metrics.gathering import Gathering
 from headrace.pipeline.metrics.metering import Metering, Meters, NoMetering
+from headrace.pipeline.metrics.of_calls import CallCounts
 from headrace.pipeline.metrics.ports import MetricsSink
 from headrace.pipeline.metrics.publishing import Publishing
 from headrace.pipeline.metrics.series import Level
@@ -23,15 +25,19 @@ if TYPE_CHECKING:
     from mypy_boto3_cloudwatch import CloudWatchClient
 
 
-def metering_of(settings: Settings, clock: Clock, cloudwatch: Callable[[], CloudWatchClient]) -> Meters:
-    """`cloudwatch`: gives a client with the credentials of the moment."""
+def metering_of(
+    settings: Settings, clock: Clock, cloudwatch: Callable[[], CloudWatchClient], meter: Meter
+) -> Meters:
+    """`cloudwatch`: gives a client with the credentials of the moment. `meter`: of the application's other clients."""
     metrics = settings.metrics
     if not metrics.is_on:
         return NoMetering()
     gathering = Gathering(
         level=Level[metrics.level], dimensions=dimensions_in(metrics.dimensions), most=metrics.most_series
     )
-    publishing = Publishing(gathering, lambda: _sink(settings, cloudwatch), every=metrics.every)
+    publishing = Publishing(
+        gathering, lambda: _sink(settings, cloudwatch), every=metrics.every, collect=CallCounts(meter).add_to
+    )
     return Metering(settings, clock, publishing)
 
 

@@ -1,4 +1,4 @@
-"""The port of the reader that Spark's workers use."""
+"""The port of the reader that Spark's workers use: by GetRecords, or by the events of enhanced fan-out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """One answer of GetRecords, decoded."""
+    """One answer of GetRecords, or one event of a subscription, decoded."""
 
     records: pa.RecordBatch | None
     """With the columns of the lake table; None where the answer had no record."""
@@ -24,7 +24,8 @@ class RecordPage:
     """The number of Kinesis records. Aggregates are still whole."""
     bytes: int
     answered: datetime
-    """The Date of the answer, which is the time by Kinesis's clock."""
+    """The Date of the answer, which is the time by Kinesis's clock. Of an event, which has none, a time that is no
+    earlier than Kinesis's clock when it sent the event: records that may have left the stream by then count as lost."""
     behind: timedelta
     """MillisBehindLatest."""
     last_sequence: int | None
@@ -33,7 +34,9 @@ class RecordPage:
     children: tuple[Child, ...] | None
     """The shard's children on the last page of a closed shard; None on every other page."""
     iterator: str | None = None
-    """The shard iterator just after this page."""
+    """The shard iterator just after this page, or an event's continuation number."""
+    looked: datetime | None = None
+    """A time that is no later than Kinesis's clock when it made this page; None where that is `answered`."""
 
 
 class Pages(Protocol):

@@ -63,7 +63,7 @@ def _may_go_on(recorded: Range) -> bool:
     """Whether a range may come after an END."""
     # A typed table takes a shard for over where the lake table has had no position of it for a day. After a rollback
     # the lake table may land the shard to a later end.
-    return recorded.may_go_back or (recorded.kind is Kind.PARSED and recorded.upto.ended)
+    return recorded.may_go_back or (recorded.kind in _MADE and recorded.upto.ended)
 
 
 def _break(key: ShardKey, before: Step | None, step: Step, story: Story) -> Told:
@@ -124,6 +124,7 @@ def ranges_without_rows(story: Story) -> Iterator[Unproved]:
         yield Unproved(f"{loss.why}{beside}")
 
 
+_MADE = frozenset({Kind.PARSED, Kind.PROCESSED})
 _MEANINGS: Mapping[Kind, str] = {
     # Each gap has a sentence of its own, with its times (`_gap`).
     Kind.SKIPPED: "",

@@ -36,6 +36,14 @@ class SettingChange:
 _RUN, _RELOAD, _BOTH = SettingChange(Takes.RUN), SettingChange(Takes.RELOAD), SettingChange(Takes.BOTH)
 _NEW_TABLES = SettingChange(Takes.LATER, "It counts for tables that are made later.")
 _START = SettingChange(Takes.LATER, "A stream's start is decided once and kept in the lake table.")
+_READING = SettingChange(
+    Takes.BOTH,
+    "Positions are the same for both. A consumer that is no longer needed costs money until it is deregistered.",
+)
+_CONSUMER = SettingChange(
+    Takes.BOTH,
+    "The leader registers the new one; `headrace consumer deregister` ends the former one, and its price.",
+)
 _TARGET = SettingChange(
     Takes.RUN,
     "Rows that were parsed before stay as they are; `headrace window create --replace` parses them again.",
@@ -58,6 +66,8 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "streams.N.initial_position": _START,
     "streams.N.timestamp": _START,
     "streams.N.on_data_loss": _RUN,
+    "streams.N.retrieval": _READING,
+    "streams.N.consumer": _CONSUMER,
     "streams_mode": SettingChange(Takes.REFUSED, "`headrace rekey` gives the lease rows the other form."),
     "discovery.prefix": SettingChange(
         Takes.RELOAD, "Streams that are no longer found become former streams."
@@ -66,6 +76,8 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "discovery.initial_position": _START,
     "discovery.timestamp": _START,
     "discovery.on_data_loss": _RUN,
+    "discovery.retrieval": _READING,
+    "discovery.consumer": _CONSUMER,
     "former_streams": _RELOAD,
     "former_streams_delete.N": _RELOAD,
     "former_streams_wait": _RELOAD,
@@ -163,6 +175,35 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "parse.N.unique.within": _TARGET,
     "parse.N.version": _RUN,
     "parse.N.stop_above": _RUN,
+    "processors.N.name": SettingChange(
+        Takes.BOTH, "The processor's table goes on where it is. Dagster shows an asset of the new name."
+    ),
+    "processors.N.callable": _RUN,
+    "processors.N.command": _RUN,
+    "processors.N.mode": SettingChange(Takes.REFUSED, "There is no other mode than `landed` yet."),
+    "processors.N.table": SettingChange(
+        Takes.RUN,
+        "The new table gets all records that the lake table still has, from an empty state on. The former table stays as it is.",
+    ),
+    "processors.N.schema": SettingChange(
+        Takes.REFUSED,
+        "If a column gets a type into which the table's can't be widened, or NOT NULL where the table has "
+        "rows. New columns and wider types come with the next run.",
+    ),
+    "processors.N.stream": SettingChange(
+        Takes.RUN, "A stream that is added comes from its oldest record in the lake table on."
+    ),
+    "processors.N.parallelism": _RUN,
+    "processors.N.records": _RUN,
+    "processors.N.timeout": _RUN,
+    "processors.N.shutdown_grace": _RUN,
+    "processors.N.limits.memory": _RUN,
+    "processors.N.limits.cpu": _RUN,
+    "processors.N.on_error": _RUN,
+    "processors.N.tries": _RUN,
+    "processors.N.backoff": _RUN,
+    "processors.N.as_amazon_kclpy": _RUN,
+    "processors.N.version": _RUN,
     "upkeep.enabled": _BOTH,
     "upkeep.keep_snapshots": _BOTH,
     "upkeep.keep_for": _BOTH,
@@ -175,6 +216,10 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     ),
     "upkeep.keep_runs": _RELOAD,
     "dagster.group": _RELOAD,
+    "dagster.key_prefix.N": SettingChange(
+        Takes.RELOAD,
+        "Dagster takes the assets for new ones: what it has shown of the former ones stays with their keys.",
+    ),
     "dagster.owners.N": _RELOAD,
     "dagster.tags": _RELOAD,
     "dagster.complete_from": SettingChange(
@@ -189,6 +234,14 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "dagster.checks.quarantined": _RELOAD,
     "dagster.checks.proof": _RELOAD,
     "dagster.checks.blocking.N": _RELOAD,
+    "dagster.backfill.by": SettingChange(
+        Takes.RELOAD, "Dagster forgets which partitions were materialized; no table changes."
+    ),
+    "dagster.backfill.since": _RELOAD,
+    "dagster.backfill.copies": _RELOAD,
+    "dagster.schedules.upkeep": _RELOAD,
+    "dagster.schedules.proof": _RELOAD,
+    "dagster.pools": _RELOAD,
     "private_files": SettingChange(Takes.LATER, "Folders and files that are there keep their rights."),
     "aws.region": SettingChange(
         Takes.REFUSED, "If the lake table has a stream of the same name in another region."

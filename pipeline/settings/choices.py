@@ -55,6 +55,11 @@ class Strategy(StrEnum):
     LEASE_COUNT = "lease-count"
 
 
+class Period(StrEnum):
+    HOUR = "hour"
+    DAY = "day"
+
+
 class Create(StrEnum):
     AUTO = "auto"
     NEVER = "never"
@@ -80,6 +85,13 @@ class WireFormat(StrEnum):
     CBOR = "cbor"
 
 
+class Retrieval(StrEnum):
+    POLLING = "polling"
+    """By GetRecords, whose limits of a shard all readers share."""
+    FANOUT = "fanout"
+    """By enhanced fan-out: a consumer with 2 MiB a second of each shard for itself."""
+
+
 class ParseFormat(StrEnum):
     JSON = "json"
     AVRO = "avro"
@@ -102,6 +114,25 @@ class ColumnsFrom(StrEnum):
     """The payloads of the first wave add columns to those of `schema`; then the columns stay as they are."""
     EVOLVING = "evolving"
     """Each new field of a payload adds a column."""
+
+
+class ProcessorMode(StrEnum):
+    LANDED = "landed"
+    """The processor works on the records in the lake table, and its table has rows, state and position in one commit."""
+    APPLICATION = "application"
+    """The processor reads the stream itself, as an application of KCL with a lease table of its own."""
+
+
+class OnProcessorError(StrEnum):
+    HALT = "halt"
+    """The shard stops before the failed call; the others go on."""
+    RETRY = "retry"
+    """The call is tried again, and then the shard stops."""
+    HALVE = "halve"
+    """Fewer records are handed out at once, until the one is found at which the processor fails. There the shard
+    stops."""
+    QUARANTINE = "quarantine"
+    """That record goes to the quarantine table, and the processor goes on."""
 
 
 class Compression(StrEnum):
@@ -142,3 +173,9 @@ CHECKS: Final = frozenset(
     }
 )
 """The names of the checks on Dagster's assets (`headrace.pipeline.checking`)."""
+
+NEVER: Final = "never"
+"""In the place of a schedule: there is none."""
+
+POOLS: Final = frozenset({"records", "parse", "replay", "upkeep", "proof"})
+"""The kinds of runs that may have a concurrency pool of Dagster."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from headrace.pipeline.settings.choices import Period
 from headrace.pipeline.settings.knob import knob
 
 
@@ -53,10 +54,46 @@ class CheckSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillSettings:
+    by: Period | None = knob(
+        doc="hour or day: each typed table without `unique.by` gets an asset <table>_again with a partition for each "
+        "hour or day (UTC) of arrival. Materializing partitions, or a backfill of them, parses the records that "
+        "arrived then again, by the present code. Needs `backfill.since`. Default: there are no such assets."
+    )
+    since: datetime | None = knob(
+        doc="The first hour or day of these partitions begins at this time or before it, at a whole hour or day (UTC)."
+    )
+    copies: bool = knob(
+        default=False,
+        doc="The lake table gets an asset <application>/copies with the same partitions, too. Materializing some copies "
+        "the records that arrived then into a table of their own.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleSettings:
+    upkeep: str = knob(
+        "23 */6 * * *",
+        doc="When the job <application>_upkeep runs, as cron writes it, in UTC. never: Dagster has no such schedule. "
+        "`upkeep.retention` acts in this job.",
+    )
+    proof: str = knob(
+        "47 2 * * *",
+        doc="When the job <application>_prove runs, as cron writes it, in UTC. It reads what has landed since the last "
+        "proof. never: Dagster has no such schedule.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DagsterSettings:
     group: str | None = knob(
         doc="How the names of the assets' groups begin (<group>_landing, <group>_typed, ...). Default: the "
         "application's name."
+    )
+    key_prefix: tuple[str, ...] = knob(
+        factory=tuple,
+        doc="What the keys of the application's assets begin with: [raw, kinesis] makes `raw/kinesis/<application>/records`. "
+        "Streams keep their key `kinesis/<stream>`, because applications share them.",
     )
     owners: tuple[str, ...] = knob(
         factory=tuple,
@@ -73,4 +110,14 @@ class DagsterSettings:
     )
     checks: CheckSettings = knob(
         factory=CheckSettings, doc="What the checks on the assets tolerate, and which of them block."
+    )
+    backfill: BackfillSettings = knob(
+        factory=BackfillSettings, doc="Assets by which Dagster's backfills read landed records once more."
+    )
+    schedules: ScheduleSettings = knob(factory=ScheduleSettings, doc="When upkeep and proofs run.")
+    pools: Mapping[str, str] = knob(
+        factory=dict,
+        doc="Names of Dagster's concurrency pools, by which Dagster limits how many runs work at once: of records, parse "
+        "(redrives and processors, too), replay (windows and backfills), upkeep and proof. Default: no pool, but <application>_replay, "
+        "of which one run works at a time with the `dagster.yaml` of this repository.",
     )

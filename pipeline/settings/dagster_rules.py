@@ -4,14 +4,19 @@ import re
 from collections.abc import Iterator
 
 from headrace.pipeline.settings.broken import Broken
-from headrace.pipeline.settings.choices import CHECKS
+from headrace.pipeline.settings.choices import CHECKS, NEVER, POOLS
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.values import show
 
 # Dagster's rules for groups, owners and tags.
 _GROUP = re.compile(r"[A-Za-z0-9_]+")
+_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _OWNER = re.compile(r"team:[A-Za-z0-9_.\- ]+|[^@\s]+@[^@\s]+\.[^@\s]+")
 _TAG_NAME = re.compile(r"(?:[A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}")
+# Five fields, each of numbers, names, lists, ranges and steps. Dagster checks the rest.
+_CRON = re.compile(r"(?:[0-9A-Za-z*/,-]+ ){4}[0-9A-Za-z*/,-]+")
+# Dagster's rule for pools.
+_POOL = re.compile(r"[A-Za-z0-9_/]+")
 _TAG_VALUE = re.compile(r"[A-Za-z0-9_.-]{0,63}")
 
 
@@ -19,6 +24,9 @@ def dagster_rules(settings: Settings) -> Iterator[Broken]:
     dagster = settings.dagster
     if dagster.group is not None and not _GROUP.fullmatch(dagster.group):
         yield Broken("dagster.group", f"is {dagster.group!r}; allowed: letters, digits and _")
+    for n, name in enumerate(dagster.key_prefix):
+        if not _KEY.fullmatch(name):
+            yield Broken(f"dagster.key_prefix.{n}", f"is {name!r}; allowed: letters, digits, _ and -")
     for n, owner in enumerate(dagster.owners):
         if not _OWNER.fullmatch(owner):
             yield Broken(
@@ -33,6 +41,8 @@ def dagster_rules(settings: Settings) -> Iterator[Broken]:
             )
     yield from _freshness(settings)
     yield from _checks(settings)
+    yield from _backfill(settings)
+    yield from _schedules(settings)
 
 
 def _freshness(settings: Settings) -> Iterator[Broken]:
@@ -56,3 +66,43 @@ def _checks(settings: Settings) -> Iterator[Broken]:
     for n, name in enumerate(checks.blocking):
         if name not in CHECKS:
             yield Broken(f"dagster.checks.blocking.{n}", f"is {name!r}; allowed: {', '.join(sorted(CHECKS))}")
+
+
+def _backfill(settings: Settings) -> Iterator[Broken]:
+    backfill = settings.dagster.backfill
+    if (backfill.by is None) != (backfill.since is None):
+        yield Broken(
+            "dagster.backfill.by" if backfill.by is None else "dagster.backfill.since",
+            "is missing; allowed: dagster.backfill.by and dagster.backfill.since together, or neither of them",
+            also=("dagster.backfill.by", "dagster.backfill.since"),
+        )
+    if backfill.copies and backfill.by is None:
+        yield Broken(
+            "dagster.backfill.copies",
+            "is true, and dagster.backfill.by is missing; allowed: copies by hour or by day",
+            also=("dagster.backfill.by",),
+        )
+    tables = {name for target in settings.parse for name in (target.table, target.quarantine)}
+    for n, target in enumerate(settings.parse):
+        if backfill.by is not None and f"{target.table}_again" in tables:
+            yield Broken(
+                f"parse.{n}.table",
+                f"is {target.table!r}, whose asset for backfills would have the name of the table "
+                f"{target.table}_again; allowed with dagster.backfill.by: another name for one of both",
+                also=("dagster.backfill.by",),
+            )
+
+
+def _schedules(settings: Settings) -> Iterator[Broken]:
+    schedules = settings.dagster.schedules
+    for name, cron in (("upkeep", schedules.upkeep), ("proof", schedules.proof)):
+        if cron != NEVER and not _CRON.fullmatch(cron):
+            yield Broken(
+                f"dagster.schedules.{name}",
+                f"is {cron!r}; allowed: five fields as cron has them (47 2 * * *), or {NEVER}",
+            )
+    for name, pool in settings.dagster.pools.items():
+        if name not in POOLS:
+            yield Broken(f"dagster.pools.{name}", f"is no kind of run; allowed: {', '.join(sorted(POOLS))}")
+        elif not _POOL.fullmatch(pool):
+            yield Broken(f"dagster.pools.{name}", f"is {pool!r}; allowed: letters, digits, _ and /")

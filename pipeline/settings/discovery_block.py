@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from headrace.pipeline.settings.choices import InitialPosition, OnDataLoss
+from headrace.pipeline.settings.choices import InitialPosition, OnDataLoss, Retrieval
 from headrace.pipeline.settings.knob import knob
 
 
@@ -28,6 +28,11 @@ class DiscoverySettings:
     on_data_loss: OnDataLoss = knob(
         OnDataLoss.STOP, doc="As in `streams`, for all streams that `streams` doesn't name: stop or continue."
     )
+    retrieval: Retrieval = knob(
+        Retrieval.POLLING,
+        doc="As in `streams`, for all streams that `streams` doesn't name: polling or fanout.",
+    )
+    consumer: str | None = knob(doc="As in `streams`, for all streams that `streams` doesn't name.")
 
     @property
     def is_asked_for(self) -> bool:

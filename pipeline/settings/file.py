@@ -12,17 +12,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import yaml
+
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.broken import Broken
+from headrace.pipeline.settings.component_file import SETTINGS_FILE, Component, settings_part
 from headrace.pipeline.settings.ddl import WrongDdl
 from headrace.pipeline.settings.model import LandingSettings, Settings
 from headrace.pipeline.settings.names import PREFIX, complain_of_variable
 from headrace.pipeline.settings.nodes import compose, is_null
 from headrace.pipeline.settings.parse_block import ParseSettings, Written
 from headrace.pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
+from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.reader import Reader
 from headrace.pipeline.settings.rules import broken_rules
-from headrace.pipeline.settings.schema_rules import columns_of_schema
+from headrace.pipeline.settings.schema_rules import columns_of_processor, columns_of_schema
 from headrace.pipeline.settings.secrets import holds_secret, names_secret
 from headrace.pipeline.settings.values import leaves
 
@@ -40,12 +44,30 @@ class Loaded:
     """The name of the settings file, as it was given."""
 
 
-def read_settings(path: Path | str | None, environ: Mapping[str, str]) -> Loaded:
+def read_settings(
+    path: Path | str | None, environ: Mapping[str, str], *, component: Component | None = None
+) -> Loaded:
     """Read the settings file: `path` (from `--config`), else the file that HEADRACE_CONFIG names, else
-    ./headrace.yaml."""
+    ./headrace.yaml. The file may be one of Dagster's with a component; `component` tells which, where Dagster loads it."""
     file = Path(path or environ.get("HEADRACE_CONFIG") or DEFAULT_FILE)
+    part = settings_part(_text_of(file), str(file), component)
+    if isinstance(part, str):
+        named = file.parent / part
+        part = settings_part(_text_of(named), str(named), None)
+        if isinstance(part, str):
+            raise BadSetting(
+                f"{named}: {file} names this file as `{SETTINGS_FILE}`, and it names another one: name the file "
+                "that has the settings"
+            )
+        file = named
+    folder = file.resolve().parent
+    loaded = _parse(part, environ, name=str(file), folder=folder)
+    return replace(loaded, settings=_anchored(loaded.settings, folder))
+
+
+def _text_of(file: Path) -> str:
     try:
-        text = file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise BadSetting(
             f"there is no settings file {file}: name another file with --config or HEADRACE_CONFIG, "
@@ -56,9 +78,6 @@ def read_settings(path: Path | str | None, environ: Mapping[str, str]) -> Loaded
         raise BadSetting(f"{file}:{line}: the settings file isn't UTF-8 text: save it as UTF-8") from None
     except OSError as error:
         raise BadSetting(f"the settings file {file} can't be read: {error.strerror}") from None
-    folder = file.resolve().parent
-    loaded = parse_settings(text, environ, name=str(file), folder=folder)
-    return replace(loaded, settings=_anchored(loaded.settings, folder))
 
 
 def _anchored(settings: Settings, folder: Path) -> Settings:
@@ -74,13 +93,14 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
     parse = tuple(_with_files(target, folder) for target in settings.parse)
     prices = None if settings.prices is None else str(folder / settings.prices)
     landing = replace(landing, home=str(folder / landing.home), state=state)
-    return replace(settings, landing=landing, parse=parse, prices=prices)
+    processors = tuple(_with_schema(processor, folder) for processor in settings.processors)
+    return replace(settings, landing=landing, parse=parse, processors=processors, prices=prices)
 
 
 def _with_files(target: ParseSettings, folder: Path) -> ParseSettings:
     """The target with what is in the files beside the settings that it names."""
     if target.filter is not None and target.filter.endswith(".sql"):
-        _, text = _read(target, "filter", folder / target.filter)
+        _, text = _read(f"the target {target.name}", "filter", folder / target.filter)
         target = replace(target, filter=text)
     if target.schemas is not None:
         # The folder is read for each wave: a schema that comes into it later needs no new start.
@@ -88,7 +108,7 @@ def _with_files(target: ParseSettings, folder: Path) -> ParseSettings:
     if not target.schema.endswith((".ddl", ".avsc", ".desc")):
         return target
     file = folder / target.schema
-    content, text = _read(target, "schema", file)
+    content, text = _read(f"the target {target.name}", "schema", file)
     if file.suffix == ".desc":
         # A compiled schema is no text, and settings hold texts only.
         text = b64encode(content).decode()
@@ -104,14 +124,30 @@ def _with_files(target: ParseSettings, folder: Path) -> ParseSettings:
     return target
 
 
-def _read(target: ParseSettings, setting: str, file: Path) -> tuple[bytes, str]:
-    """The content of a file that a target names; as text too, where the file has to be text."""
+def _with_schema(processor: ProcessorSettings, folder: Path) -> ProcessorSettings:
+    """The processor with the schema that is in a file beside the settings."""
+    if not processor.schema.endswith(".ddl"):
+        return processor
+    file = folder / processor.schema
+    _, text = _read(f"the processor {processor.name}", "schema", file)
+    try:
+        columns_of_processor(text)
+    except WrongDdl as error:
+        line = text[: error.offset].count("\n") + 1
+        raise BadSetting(
+            f"{file}:{line}: the schema of the processor {processor.name} is wrong {error}. Nothing was written"
+        ) from None
+    return replace(processor, schema=text)
+
+
+def _read(owner: str, setting: str, file: Path) -> tuple[bytes, str]:
+    """The content of a file that a target or a processor names (`owner`, in words); as text too, where the file has to be text."""
     try:
         content = file.read_bytes()
         text = "" if file.suffix == ".desc" else content.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(
-            f"the {setting} file {file} of the target {target.name} can't be read ({type(error).__name__}): "
+            f"the {setting} file {file} of {owner} can't be read ({type(error).__name__}): "
             f"write the {setting} there, or into the setting itself"
         ) from None
     if not content.strip():
@@ -121,7 +157,7 @@ def _read(target: ParseSettings, setting: str, file: Path) -> tuple[bytes, str]:
             else "no record could be judged"
         )
         raise BadSetting(
-            f"the {setting} file {file} of the target {target.name} is empty, so that {what}: "
+            f"the {setting} file {file} of {owner} is empty, so that {what}: "
             f"write the {setting} there, or into the setting itself"
         )
     return content, text
@@ -132,7 +168,10 @@ def parse_settings(text: str, environ: Mapping[str, str], *, name: str, folder: 
 
     `folder` is the folder of the file: where it is given, files and folders that the settings name are checked, too.
     """
-    root = compose(text, name)
+    return _parse(compose(text, name), environ, name=name, folder=folder)
+
+
+def _parse(root: yaml.Node | None, environ: Mapping[str, str], *, name: str, folder: Path | None) -> Loaded:
     if root is None or is_null(root):
         raise BadSetting(f"{name}:1: the file is empty; the smallest is: {MINIMAL}")
     problems = Problems(name)
@@ -156,7 +195,11 @@ def parse_settings(text: str, environ: Mapping[str, str], *, name: str, folder: 
         replace(target, written=Written(str(folder or ""), _places(reader, f"parse.{n}.")))
         for n, target in enumerate(settings.parse)
     )
-    settings = replace(settings, parse=parse)
+    processors = tuple(
+        replace(processor, written=Written(str(folder or ""), _places(reader, f"processors.{n}.")))
+        for n, processor in enumerate(settings.processors)
+    )
+    settings = replace(settings, parse=parse, processors=processors)
     origins = {key: reader.origins.get(key, ValueSource()) for key, *_ in leaves(settings)}
     return Loaded(settings, origins, name)
 

@@ -18,6 +18,7 @@ from headrace.pipeline.settings.choices import (
     FormerStreams,
     InitialPosition,
     OnDataLoss,
+    Retrieval,
     StreamsMode,
     WireFormat,
 )
@@ -27,6 +28,7 @@ from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.knob import knob
 from headrace.pipeline.settings.metrics_block import MetricsSettings
 from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
 # After the reading, Spark's answer and the table's commit take a minute at times, however short the wave
@@ -51,6 +53,18 @@ class StreamSettings:
         doc="What happens when records have left the stream before they were read. stop: the shard isn't read until a "
         "person decides (`headrace skip`). continue: the gap is recorded in the table, and reading goes on with "
         "the oldest record that is left.",
+    )
+    retrieval: Retrieval = knob(
+        Retrieval.POLLING,
+        doc="How records are read. polling: by GetRecords, whose limits of a shard all readers share. fanout: by enhanced "
+        "fan-out, with 2 MiB a second of each shard for this application alone, which AWS charges for. KCL's default is "
+        "fan-out.",
+        kcl="retrievalSpecificConfig",
+    )
+    consumer: str | None = knob(
+        doc="With `retrieval: fanout`: the name of the consumer, which the leader registers. By default the application's "
+        "name. Beside a fleet of KCL it must be another one than that fleet's.",
+        kcl="consumerName",
     )
 
 
@@ -352,6 +366,10 @@ class Settings:
         doc="Typed tables that Spark makes of the lake table's records. Each entry is a target with a table of its "
         "own.",
     )
+    processors: tuple[ProcessorSettings, ...] = knob(
+        factory=tuple,
+        doc="Record processors of your own. Each entry works on the lake table's records and has a table of its own.",
+    )
     upkeep: UpkeepSettings = knob(
         factory=UpkeepSettings, doc="How the lake table is kept small: what is expired and deleted, and when."
     )
@@ -409,6 +427,12 @@ class Settings:
     def stream(self, name: str) -> StreamSettings | None:
         """The entry of `streams` for the stream with this name, whether the entry has the name or the ARN."""
         return next((s for s in self.streams if s.name.rpartition("/")[2] == name), None)
+
+    def consumer_of(self, stream: StreamSettings | DiscoverySettings) -> str | None:
+        """The consumer of enhanced fan-out that reads the stream; None where it is polled."""
+        if stream.retrieval is Retrieval.POLLING:
+            return None
+        return stream.consumer or self.application
 
     @property
     def is_shared(self) -> bool:

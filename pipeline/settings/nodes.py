@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import yaml
 
@@ -12,9 +13,22 @@ _PLAIN, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
 
 
 def compose(text: str, name: str) -> yaml.Node | None:
-    """Parse the text's only document. The message of BadSetting never quotes the text, which may hold a secret."""
-    try:
+    """Parse the text's only document."""
+    with _told_mistakes(text, name):
         return yaml.compose(text, Loader=yaml.SafeLoader)
+
+
+def compose_all(text: str, name: str) -> list[yaml.Node]:
+    """Parse all documents of the text."""
+    with _told_mistakes(text, name):
+        return list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+
+
+@contextmanager
+def _told_mistakes(text: str, name: str) -> Iterator[None]:
+    """Turn the parser's errors into BadSetting, whose message never quotes the text, which may hold a secret."""
+    try:
+        yield
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{name}:{mark.line + 1}" if mark else name

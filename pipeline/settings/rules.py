@@ -21,6 +21,7 @@ from headrace.pipeline.settings.model import (
     StreamSettings,
     WorkerSettings,
 )
+from headrace.pipeline.settings.processor_rules import processor_rules
 from headrace.pipeline.settings.target_rules import target_rules
 from headrace.pipeline.settings.values import show
 
@@ -42,6 +43,7 @@ _TAKEN = frozenset({"Leader", "Migration3.0", "TableMigration3.5"})
 def broken_rules(settings: Settings) -> Iterator[Broken]:
     for rule in (
         _streams,
+        _retrieval,
         _discovery,
         _former,
         _workers,
@@ -53,6 +55,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         _landing,
         _upkeep,
         target_rules,
+        processor_rules,
         dagster_rules,
         _times,
         metrics_rules,
@@ -138,6 +141,29 @@ def _stream(stream: StreamSettings, key: str, *, region: str | None) -> Iterator
             also=("aws.region",),
         )
     yield from _start(stream, key)
+
+
+def _retrieval(settings: Settings) -> Iterator[Broken]:
+    entries: list[tuple[str, StreamSettings | DiscoverySettings]] = [
+        (f"streams.{n}", stream) for n, stream in enumerate(settings.streams)
+    ]
+    for key, stream in (*entries, ("discovery", settings.discovery)):
+        name = settings.consumer_of(stream)
+        if name is None and stream.consumer is not None:
+            yield Broken(
+                f"{key}.consumer",
+                "is given, but retrieval is polling: remove it, or read by retrieval: fanout",
+                also=(f"{key}.retrieval",),
+            )
+        elif name is not None and not _PREFIX.fullmatch(name):
+            yield Broken(f"{key}.consumer", f"is {name!r}; allowed: 1 to 128 of A-Z a-z 0-9 _ . -")
+        elif name == settings.application and settings.is_shared:
+            yield Broken(
+                f"{key}.consumer",
+                f"is {name!r}, which is the consumer of the KCL fleet of that name: two readers of one consumer throw each "
+                f"other out every five seconds. Give Headrace a consumer of its own ({name}-headrace)",
+                also=("kcl.failover",),
+            )
 
 
 def _start(stream: StreamSettings | DiscoverySettings, key: str) -> Iterator[Broken]:

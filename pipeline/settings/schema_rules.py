@@ -12,6 +12,8 @@ from headrace.pipeline.settings.parse_block import ParseSettings
 REASON, DATA = "quarantine_reason", "quarantine_data"
 """Columns by which a callable sets a record aside."""
 """The column into which Spark puts a JSON payload that it can't read."""
+ROW_NUMBER = "row_number"
+"""The column of a processor's table that tells the rows apart that the processor gave after the same record."""
 OWN_COLUMNS = frozenset(
     {
         *("stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number", "arrival_ts"),
@@ -40,6 +42,16 @@ def columns_of_schema(target: ParseSettings) -> tuple[DdlColumn, ...]:
             kind != "string" for kind in _kinds_of_keys(column.type)
         ):
             why = "names in JSON are texts, so that the keys of a MAP can only be STRING"
+            raise WrongDdl(why, column.name, column.offset)
+    return columns
+
+
+def columns_of_processor(schema: str) -> tuple[DdlColumn, ...]:
+    """The columns of the rows that a processor gives. Raises WrongDdl."""
+    columns = read_ddl(schema) if schema else ()
+    for column in columns:
+        if column.name.lower() in {*OWN_COLUMNS, ROW_NUMBER}:
+            why = f"Headrace itself gives the table a column {column.name.lower()}; give the column another name"
             raise WrongDdl(why, column.name, column.offset)
     return columns
 

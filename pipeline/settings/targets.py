@@ -1,8 +1,9 @@
-"""The targets of the settings that a person or a run means."""
+"""The targets and the processors of the settings that a person or a run means."""
 
 from headrace.pipeline.errors import Unknown
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.processors_block import ProcessorSettings
 
 
 def targets_of(
@@ -19,3 +20,16 @@ def targets_of(
             else f"the settings name no target under `parse`. {nothing}"
         )
     return targets
+
+
+def processors_of(settings: Settings, name: str | None) -> tuple[ProcessorSettings, ...]:
+    """The processor of this name, or all. Raises Unknown."""
+    processors = tuple(processor for processor in settings.processors if name in (None, processor.name))
+    if not processors:
+        names = ", ".join(processor.name for processor in settings.processors) or "none"
+        raise Unknown(
+            f"the settings have no processor {name!r} under `processors`; they have {names}. Nothing was processed"
+            if name
+            else "the settings name no processor under `processors`. Nothing was processed"
+        )
+    return processors

@@ -24,6 +24,7 @@ from headrace.pipeline.typed.values import PlannedRange, WavePlan
 
 _WITHOUT_COUNT = frozenset({Kind.REPAIR, Kind.REPOSITION})
 """Kinds of ranges of which the ledgers don't tell how many rows the table has there."""
+_MADE = frozenset({Kind.PARSED, Kind.PROCESSED})
 # A day within the limits of datetime, so that adding or subtracting `APPROXIMATE` doesn't overflow.
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 
@@ -115,9 +116,7 @@ class ParsedSoFar:
         yield from self._ranges
         for page in self._pages:
             sequence = 0 if page.looked is None else page.looked.sequence
-            new = [
-                (parsed_range, sequence) for parsed_range in page.ranges if parsed_range.kind is Kind.PARSED
-            ]
+            new = [(made_range, sequence) for made_range in page.ranges if made_range.kind in _MADE]
             self._ranges += new
             yield from new
 

@@ -28,7 +28,7 @@ from headrace.pipeline.errors import ChainBroken, WrongShape
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.typed.check import Differs, ParsedSoFar, differences, excused, ledgers_asked
-from headrace.pipeline.typed.ports import ParsePorts
+from headrace.pipeline.typed.ports import MadePorts
 from headrace.pipeline.typed.values import WavePlan
 
 
@@ -41,11 +41,13 @@ class Changed(Exception):
 class ParseChecking:
     name: str
     """The target's name."""
-    ports: ParsePorts
+    ports: MadePorts
     landings: LineageTable
     """The ledgers of the lake table."""
     retention: timedelta | None
     clock: Clock
+    command: str = "headrace parse"
+    """The command by which a person makes a wave."""
     accepts_difference: bool = False
     """Whether a person has said that the rows which are there are to be parsed, though the ledgers state others."""
 
@@ -111,14 +113,14 @@ class ParseChecking:
                 f"{self.name}: {difference}: {counted(-difference.lacks, 'row')} more, and no commit of another "
                 f"engine tells why. {safe} `headrace prove` names rows that are in the lake table twice, "
                 "and rows that no ledger claims. Of two equal rows remove the second one by another engine, "
-                "and parse again; if the rows are another engine's and are to be parsed, run `headrace parse "
-                f"{self.name} --accept-difference` once"
+                "and parse again; if the rows are another engine's and are to be parsed, run "
+                f"`{self.command} {self.name} --accept-difference` once"
             )
         return (
             f"{self.name}: {difference}: {counted(difference.lacks, 'row')} that landed can't be parsed, "
             "and neither upkeep.retention nor a commit of another engine tells why. "
             f"{safe} `headrace prove` tells what is missing; bring the rows back from a snapshot that has them, or, "
-            f"if they were removed on purpose, run `headrace parse {self.name} --accept-difference` once"
+            f"if they were removed on purpose, run `{self.command} {self.name} --accept-difference` once"
         )
 
 

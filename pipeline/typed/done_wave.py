@@ -21,6 +21,8 @@ class Does(Enum):
     """What a window copies is read from the stream, because the lake table lacks it."""
     REPLACE = auto()
     UNPACK = auto()
+    PROCESS = auto()
+    """The user's own processor works on records of the lake table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class Wave:
     dropped: Mapping[str, int] = field(default_factory=dict)
     removed: int = 0
     """Older rows that left the typed table and its quarantine table."""
+    made: int = 0
+    """The rows that a processor gave for its records."""
     snapshot: int | None = None
     """None where nothing was committed: nothing was left to do, or a person asked for a dry run."""
     settled: int = 0
@@ -68,6 +72,8 @@ class Wave:
                     f"{rows} parsed again: {landed} parsed, {aside} set aside{dropped}, "
                     f"in the place of {counted(self.removed, 'older row')}"
                 )
+            case Does.PROCESS:
+                return f"{counted(self.rows, 'record')} processed into {counted(self.made, 'row')}, {aside} set aside"
             case Does.UNPACK:
                 return (
                     f"{counted(self.rows, 'aggregate')} taken apart: "
@@ -79,6 +85,7 @@ _NOTHING = {
     Does.PARSE: "nothing new to parse",
     Does.COPY: "nothing left to copy",
     Does.REPLACE: "nothing left to replace",
+    Does.PROCESS: "no new record was processed",
     Does.UNPACK: "no aggregate found that is left to take apart",
 }
 

@@ -72,6 +72,19 @@ class ParsedTable(LandingTable, Protocol):
         ...
 
 
+class MadePorts(Protocol):
+    """A table that is made of the lake table, with what it is compared with."""
+
+    @property
+    def source(self) -> SourceTable: ...
+
+    @property
+    def table(self) -> ParsedTable: ...
+
+    @property
+    def lineage(self) -> LineageTable: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """How rows leave the quarantine table in one commit."""

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from headrace.pipeline.typed.wave import Parsing
+from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.upkeep.delete import Deleted
 from headrace.pipeline.upkeep.parts import foreseen
 from headrace.pipeline.upkeep.upkeep import Upkeep, UpkeepReport
 
 
 def run_upkeep_of_target(
-    parsing: Parsing, upkeeps: Iterable[tuple[str, Upkeep]], *, dry_run: bool
+    table: str, settling: Settling, upkeeps: Iterable[tuple[str, Upkeep]], *, dry_run: bool
 ) -> Iterator[tuple[str, UpkeepReport]]:
-    settling = parsing.settling
+    """`table`: the name of the typed table, or of a processor's table."""
     try:
-        if not (parsing.ports.table.exists() and settling.quarantine.exists()):
+        if not (settling.table.exists() and settling.quarantine.exists()):
             return
         # First: a compaction would replace files that the ledgers name, and their rows would have to be looked for.
         if not dry_run:
             settling.settle()
     except Exception as error:  # noqa: BLE001 - the upkeep of other tables goes on, and the report has the error
-        yield parsing.settings.table, failed(parsing.settings.table, error)
+        yield table, failed(table, error)
         return
     for name, upkeep in upkeeps:
         yield name, run_upkeep_of(name, upkeep, dry_run=dry_run)

@@ -19,8 +19,8 @@ from headrace.pipeline.core.ledger.belonging import what_to_do
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Range
 from headrace.pipeline.core.ledger.story import story_of
-from headrace.pipeline.core.shards.position import Positions
-from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.shards.position import TRIM, Origin, Positions
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import HeadraceError, Transient, Unknown, WrongShape, WrongStream
 from headrace.pipeline.typed.account import account
@@ -38,6 +38,7 @@ from headrace.pipeline.windows.copy_plan import (
     wishes_of,
 )
 from headrace.pipeline.windows.days import days_of, within
+from headrace.pipeline.windows.make import origins_of
 from headrace.pipeline.windows.ports import ReplayPorts
 from headrace.pipeline.windows.read_stream import WindowReading, ranges_of
 from headrace.pipeline.windows.waves import WindowWaves
@@ -148,12 +149,22 @@ class Replaying(WindowWaves[WavePlan | _Stretches]):
         """Bring the window's table to where the window begins. Where another run has done so meanwhile, this does
         nothing."""
         target = self.ports.table.load().positions
-        origins = tuple((s, source.origins[s]) for s in window.streams if s not in target.origins)
+        origins = tuple(
+            (s, self._origin(s, window, source)) for s in window.streams if s not in target.origins
+        )
         ranges = beginnings(window, target, run=self.run)
         if origins or ranges:
             # The window's table is a landing table: from this commit on its positions refuse a second run.
             self.ports.table.commit(Proposal(ranges, origins=origins, whole=True))
             self.on_step("begun")
+
+    def _origin(self, stream: StreamId, window: ReplayWindow, source: Positions) -> Origin:
+        """The origin by the lake table's positions; of a former life that a repair has left out by its ledgers."""
+        if stream in source.origins:
+            return source.origins[stream]
+        # Where these are lost, too: the earliest moment from which the stream can have been read.
+        origins = origins_of(self.ports.landed.entries(filter_of(window)))
+        return origins.get(stream, Origin(TRIM, stream.created))
 
     def refusal(self, refused: Sequence[RangeRefused]) -> HeadraceError:
         if strange := next((refusal for refusal in refused if refusal.fatal), None):

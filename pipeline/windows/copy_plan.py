@@ -16,6 +16,7 @@ from headrace.pipeline.core.shards.position import Positions, reaches
 from headrace.pipeline.core.shards.sort_texts import sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.typed.values import Wanted, Wishes
+from headrace.pipeline.windows.former_lives import is_left_out
 from headrace.pipeline.windows.window import ReplayWindow, Stretch, WindowRange
 
 
@@ -71,7 +72,8 @@ def why_not(
     """Why nothing of the window may be copied now: one sentence for each shard that is in the way. `landed`: the
     ledgers of the lake table, which are needed where it has no position of a shard."""
     for stream in window.streams:
-        if stream not in source.origins:
+        # Of a former life that a repair has left out, only the ledgers tell what has landed, as of a shard without a position.
+        if stream not in source.origins and not is_left_out(stream, source):
             yield (
                 f"the lake table knows nothing of the stream {stream}: "
                 "it was rolled back or replaced since the window was made"

@@ -12,11 +12,11 @@ from datetime import date, datetime
 
 from headrace.pipeline.core.ledger.arrivals import Window as Arrivals
 from headrace.pipeline.core.ledger.arrivals import first_day, may_be_dropped
-from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Lost, Range
 from headrace.pipeline.core.ledger.story import Step, Story
-from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.position import Origin, Position
 from headrace.pipeline.core.shards.sort_texts import order_text, order_text_of
-from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.windows.stretches import (
     Reach,
@@ -131,6 +131,12 @@ def _counted(
         # How many rows aggregates have become in a part of the window isn't known.
         is_whole=window_range.is_whole and not any(_cuts(window_range, step, read) for step in inside),
     )
+
+
+def origins_of(entries: Iterable[LedgerEntry | Lost]) -> dict[StreamId, Origin]:
+    """The origins that these ledgers tell."""
+    pages = (entry.page for entry in entries if isinstance(entry, LedgerEntry))
+    return {stream: origin for page in pages for stream, origin in page.origins}
 
 
 def grown(window: ReplayWindow, story: Story) -> ReplayWindow:

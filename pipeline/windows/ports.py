@@ -104,6 +104,10 @@ class WindowPorts(Protocol):
         """`writer`: the name of the duty or run that records, for the lineage table's history."""
         ...
 
+    def table(self, writer: str) -> LandingTable:
+        """The lake table. `writer`: the name of the duty that looks at it."""
+        ...
+
     def windows(self) -> WindowStore: ...
 
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:

@@ -26,7 +26,7 @@ from headrace.pipeline.core.ledger.ledger import DONE_ANEW, Kind, Range
 from headrace.pipeline.core.ledger.story import Story, story_of
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
-from headrace.pipeline.errors import BadSetting, Transient, Unknown, WrongShape
+from headrace.pipeline.errors import BadSetting, Overtaken, Unknown, WrongShape
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.account import account, why_stop
@@ -38,6 +38,7 @@ from headrace.pipeline.typed.values import Parsed, SurveyOrder, WavePlan, Wishes
 from headrace.pipeline.typed.wave_engine import ReadyWave, accounted_ranges
 from headrace.pipeline.windows.copy_plan import wishes_of
 from headrace.pipeline.windows.days import days_of, within
+from headrace.pipeline.windows.former_lives import never_parsed, sentences_of, without
 from headrace.pipeline.windows.make import grown
 from headrace.pipeline.windows.replace_plan import (
     Leaving,
@@ -91,6 +92,12 @@ class Replacing(WindowWaves[_Replacement]):
     settling: Settling
     landings: LineageTable
     """The ledgers of the lake table."""
+    patience: int = 1
+    """Waves in a row that other runs overtake, before the replacement gives up. A backfill may have several runs."""
+
+    @property
+    def tries(self) -> int:
+        return self.patience
 
     def plan(self) -> _Replacement | Wave:
         window, ports = self.window(), self.ports
@@ -106,6 +113,9 @@ class Replacing(WindowWaves[_Replacement]):
         look = ports.source.look()
         # After the look: whatever the looked-at files have, these ledgers tell.
         story = story_of(self.landings.entries(filter_of(window)))
+        window = without(window, never_parsed(window, look.positions, typed_look.positions))
+        if not window.ranges:
+            return Wave(Does.REPLACE)
         # For each wave: a person may move a position back at any time.
         check_once(window, story)
         if reasons := list(why_not_replaced(window, look.positions, typed_look.positions)):
@@ -185,8 +195,15 @@ class Replacing(WindowWaves[_Replacement]):
         if self.ports.table.exists():
             yield from replayed_ranges(self.ports.lineage.entries(RangeFilter(kinds=DONE_ANEW)), self.id)
 
+    def out_of_reach(self, window: ReplayWindow) -> Iterator[str]:
+        """Which ranges can't be replaced any more since the window was made, and why."""
+        if self.ports.source.exists() and self.ports.table.exists():
+            lake, typed = self.ports.source.look().positions, self.ports.table.load().positions
+            yield from sentences_of(never_parsed(window, lake, typed), self.settings.table)
+
     def notes_at_end(self, window: ReplayWindow) -> Iterator[str]:
-        """What other tables still have, and which part of them has to be made anew."""
+        """What is out of reach, what other tables still have, and which part of them has to be made anew."""
+        yield from (f"out of reach: {sentence}" for sentence in self.out_of_reach(window))
         ranges = tuple(self._replaced_ranges())
         oldest = min((replayed.first_arrival for replayed in ranges if replayed.first_arrival), default=None)
         newest = max((replayed.last_arrival for replayed in ranges if replayed.last_arrival), default=None)
@@ -212,6 +229,7 @@ class Replacing(WindowWaves[_Replacement]):
         ports.table.ensure(create=False)
         ports.quarantine.ensure(create=False)
         look, story = self._look_with_ledgers(window)
+        window = without(window, never_parsed(window, look.positions, ports.table.load().positions))
         check_once(window, story)
         # The ledgers state rows for whole landings only, so a cut window is counted with the landings that it cuts.
         window = grown(window, story)
@@ -262,11 +280,11 @@ class Replacing(WindowWaves[_Replacement]):
                 Kind.GENERATION, chain_of(key), before, next_link(before), account=accounting.text()
             )
 
-    def refusal(self, refused: Sequence[RangeRefused]) -> Transient:
+    def refusal(self, refused: Sequence[RangeRefused]) -> Overtaken:
         return self._too_late(refused[0].why)
 
-    def _too_late(self, why: str) -> Transient:
-        return Transient(
+    def _too_late(self, why: str) -> Overtaken:
+        return Overtaken(
             f"another commit has changed rows of {self.settings.table} or its quarantine table meanwhile: {why}. "
             "Nothing of this wave was replaced, and no row is lost or doubled; run the window again, "
             "and it goes on with what is left"

@@ -63,6 +63,10 @@ class WindowWaves(Waves[_Plan]):
         """How many rows of the window were copied or parsed again so far, or how many of its aggregates were taken
         apart, by the ledgers."""
 
+    def out_of_reach(self, window: ReplayWindow) -> Iterable[str]:
+        """What has come out of reach since the window was made, as sentences."""
+        return ()
+
     @abstractmethod
     def notes_at_end(self, window: ReplayWindow) -> Iterable[str]:
         """What people are to know of a window that is done."""

@@ -3,26 +3,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.pipeline.core.ledger.arrivals import first_kept_day
 from headrace.pipeline.core.ledger.filter import RangeFilter
-from headrace.pipeline.core.ledger.ledger import LedgerEntry, Lost
 from headrace.pipeline.core.ledger.story import story_of
-from headrace.pipeline.core.shards.position import Origin
-from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.errors import Unknown, WrongShape
 from headrace.pipeline.ports.base import Clock, Ids
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.windows.make import Asked, Made, Numbers, make_window
+from headrace.pipeline.windows.make import Asked, Made, Numbers, make_window, origins_of
 from headrace.pipeline.windows.ports import WindowStore
 from headrace.pipeline.windows.read_stream import reaches_of
 from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word
 
 _ID_LENGTH = 8
+
+
+class NothingLanded(Unknown):
+    """The lake table has no record of what is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,26 @@ class Windowing:
         unpack: bool = False,
         from_stream: bool = False,
     ) -> ReplayWindow:
-        """`how`: what is asked for, as a sentence without its point. `stream`: only shards of streams with this name.
+        """Make a window, and keep it. The arguments are those of `plan`."""
+        window = self.plan(
+            request, how=how, stream=stream, target=target, unpack=unpack, from_stream=from_stream
+        )
+        self.windows.keep(window)
+        return window
+
+    def plan(
+        self,
+        request: Asked,
+        *,
+        how: str,
+        stream: str | None = None,
+        target: str = "",
+        unpack: bool = False,
+        from_stream: bool = False,
+    ) -> ReplayWindow:
+        """A window that isn't kept yet. Raises NothingLanded where the lake table has no record of it.
+
+        `how`: what is asked for, as a sentence without its point. `stream`: only shards of streams with this name.
         `target`: the target whose rows are to be replaced. `unpack`: whether aggregates are to be taken apart in the
         lake table. `from_stream`: whether the window reads from the stream what the lake table lacks."""
         # A window by numbers is of one shard id, so that the ledgers of the others needn't be read.
@@ -63,10 +83,10 @@ class Windowing:
             request,
             takes=keys.__contains__,
             kept_from=first_kept_day(now, self.settings.upkeep.retention, None),
-            reaches=reaches_of(keys, _origins(entries), self.source()) if from_stream else None,
+            reaches=reaches_of(keys, origins_of(entries), self.source()) if from_stream else None,
         )
         _check_makeable(selection, how, target=target, unpack=unpack)
-        window = ReplayWindow(
+        return ReplayWindow(
             id=self.ids.fresh().replace("-", "")[:_ID_LENGTH].lower(),
             application=self.settings.application,
             made=now,
@@ -78,8 +98,6 @@ class Windowing:
             target=target,
             unpack=unpack,
         )
-        self.windows.keep(window)
-        return window
 
     def find(self, window: str) -> KeptWindow:
         return find_window(self.windows, window)
@@ -92,7 +110,7 @@ class Windowing:
 
 def _check_makeable(selection: Made, how: str, *, target: str, unpack: bool) -> None:
     if not selection.ranges:
-        raise Unknown(
+        raise NothingLanded(
             f"the ledgers of the lake table have no range of records for this: {how}. No window was made; "
             "`headrace lineage` shows all ranges"
         )
@@ -114,8 +132,3 @@ def find_window(windows: WindowStore, window: str, *, nothing: str = "") -> Kept
         if kept_window.window.id == window:
             return kept_window
     raise Unknown(f"there is no window {window!r}{nothing}; `headrace window list` names all windows")
-
-
-def _origins(entries: Iterable[LedgerEntry | Lost]) -> dict[StreamId, Origin]:
-    pages = (entry.page for entry in entries if isinstance(entry, LedgerEntry))
-    return {stream: origin for page in pages for stream, origin in page.origins}

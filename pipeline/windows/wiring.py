@@ -2,6 +2,7 @@
 to be once more.
 
     Wiring.windows ──► windowing    for `headrace window`, and the replay job: makes, finds and cancels windows
+                   ├─► backfilling  for the assets of `dagster.backfill`: the window of some hours or days
                    ├─► redoing      for `headrace window run`, and the replay job: one of the three below
                    │     ├─► replaying    copies the window's records into a table of its own
                    │     ├─► replacing    replaces the window's rows in a typed table
@@ -13,7 +14,7 @@ Importing this module imports neither Dagster nor boto3, pyiceberg or Spark.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.pipeline.core.ledger.batch import BatchLimits
 from headrace.pipeline.errors import Unknown
@@ -21,6 +22,7 @@ from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import WaveLimits
+from headrace.pipeline.windows.backfill import Backfilling
 from headrace.pipeline.windows.copy import Replaying
 from headrace.pipeline.windows.ports import WindowPorts
 from headrace.pipeline.windows.read_stream import WindowReading
@@ -50,11 +52,20 @@ class WindowWiring:
             source=lambda: ports.source("window"),
         )
 
-    def redoing(self, window: ReplayWindow, run_id: str) -> Replaying | Replacing | Unpacking:
-        """What brings the window's records where they are to be once more."""
+    def backfilling(self, by: str) -> Backfilling:
+        """`by`: who asks, for people."""
+        return Backfilling(windowing=self.windowing(by), landed=lambda: self.ports.table("window").load())
+
+    def redoing(
+        self, window: ReplayWindow, run_id: str, *, patience: int = 1
+    ) -> Replaying | Replacing | Unpacking:
+        """What brings the window's records where they are to be once more. `patience`: how often in a row other runs may
+        overtake a replacement."""
         if window.unpack:
             return self.unpacking(window.id, run_id)
-        return self.replacing(window, run_id) if window.target else self.replaying(window.id, run_id)
+        if window.target:
+            return replace(self.replacing(window, run_id), patience=patience)
+        return self.replaying(window.id, run_id)
 
     def replaying(self, window: str, run_id: str) -> Replaying:
         """The copying of one window. `run_id`: the run that copies, for the ledger."""

@@ -9,6 +9,7 @@ import pytest
 
 from headrace.pipeline.app.adapters import Adapters
 from headrace.pipeline.aws.clients import clients
+from headrace.pipeline.aws.clients.meter import Meter
 from headrace.pipeline.settings.model import AwsSettings, LandingSettings, Settings, StreamSettings
 from tests.memory.clock import MemoryClock
 
@@ -87,10 +88,10 @@ def test_threads_that_ask_for_a_client_at_the_same_time_share_one(
     made = 0
     real, start = clients.dynamodb_client, threading.Barrier(8)
 
-    def counted(settings: AwsSettings) -> object:
+    def counted(settings: AwsSettings, meter: Meter) -> object:
         nonlocal made
         made += 1
-        return real(settings)
+        return real(settings, meter)
 
     def ask(_: int) -> object:
         start.wait(10)

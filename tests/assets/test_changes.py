@@ -5,8 +5,9 @@ from dataclasses import replace
 import dagster as dg
 
 from headrace.assets.changes import by_parsing, by_redoing, by_redriving, by_upkeep
-from headrace.assets.names import quarantine_key
+from headrace.assets.names import quarantine_key, upkeep_key
 from headrace.pipeline.core.ledger.live_files import LiveFile
+from headrace.pipeline.errors import Throttled
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from headrace.pipeline.typed.done_wave import Does, Wave
 from headrace.pipeline.upkeep.upkeep import UpkeepReport
@@ -31,7 +32,6 @@ def test_waves_without_a_commit_leave_no_event():
     assert list(by_redriving(APPLICATION, ORDERS, [Wave(Does.REDRIVE, 5, 2)])) == [], "a dry run"
     replaces = replace(WINDOW, target="orders")
     assert list(by_redoing(APPLICATION, replaces, "lake.orders", [Wave(Does.REPLACE)])) == []
-    assert list(by_upkeep(APPLICATION, UpkeepReport())) == []
 
 
 def test_a_redrive_that_mends_nothing_is_an_observation_because_the_typed_table_is_as_before():
@@ -78,7 +78,15 @@ def test_a_window_that_is_copied_into_a_table_of_its_own_leaves_no_event():
 
 def test_an_upkeep_that_drops_days_is_an_observation_with_the_rows():
     report = UpkeepReport(dropped=(LiveFile("a", "2026-01-31", rows=7, size=9),))
-    (event,) = by_upkeep(APPLICATION, report)
+    own, event = by_upkeep(APPLICATION, report)
+    assert isinstance(own, dg.AssetMaterialization)
+    assert own.asset_key == upkeep_key(APPLICATION)
     assert isinstance(event, dg.AssetObservation)
     assert event.asset_key == RECORDS
     assert event.metadata["rows dropped by retention"].value == 7
+
+
+def test_an_upkeep_of_which_a_part_failed_is_an_observation_on_its_own_asset():
+    (own,) = by_upkeep(APPLICATION, UpkeepReport(troubles=(Throttled("the catalog throttles"),)))
+    assert isinstance(own, dg.AssetObservation)
+    assert own.asset_key == upkeep_key(APPLICATION)

@@ -10,12 +10,12 @@ import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.events import DagsterEvent, DagsterEventType
 
-from headrace.assets.reporter import Reporter
+from headrace.assets.reporter import ANNOUNCE_ALL_UP_TO, Reporter
 from headrace.pipeline.core.leases.change import Applied, claim
 from headrace.pipeline.cost.spent import Spent
 from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.errors import Throttled, Unreachable
-from headrace.resources.runs import FAILED_TAG
+from headrace.resources.runs import FAILED_TAG, SHARDS_TAG
 from headrace.resources.spent_events import KEY
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import AN_HOUR, TIMES, DagsterWorld, key, keys, why_failed
@@ -63,6 +63,29 @@ def test_a_run_adds_the_partitions_that_dagster_does_not_know_yet(make_world: Ma
 
     assert sorted(world.known()) == keys(0, 1)
     assert world.statuses() == {"MATERIALIZED": keys(0, 1)}
+
+
+def test_a_runs_tag_names_the_partitions_that_it_has_landed_records_of(make_world: MakeWorld):
+    world = make_world(shards=3)
+    world.settle()
+    world.world.produce(0)
+    world.world.produce(2)
+    run = world.instance.get_run_by_id(world.read().run_id)
+    assert run is not None
+    assert run.tags[SHARDS_TAG] == ",".join(sorted(world.statuses()["MATERIALIZED"]))
+    assert {key(0), key(2)} <= set(run.tags[SHARDS_TAG].split(","))
+
+
+def test_the_tag_of_a_run_of_many_partitions_names_some_of_them(make_world: MakeWorld):
+    world = make_world(shards=ANNOUNCE_ALL_UP_TO + 2)
+    world.settle()
+    for shard in range(ANNOUNCE_ALL_UP_TO + 2):
+        world.world.produce(shard)
+    run = world.instance.get_run_by_id(world.read().run_id)
+    assert run is not None
+    *first, last = run.tags[SHARDS_TAG].split(",")
+    assert len(first) == ANNOUNCE_ALL_UP_TO - 1
+    assert last.endswith(" and more")
 
 
 def test_only_the_failing_shard_fails_and_the_run_names_it(make_world: MakeWorld):

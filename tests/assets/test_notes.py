@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from headrace.pipeline.cli.pipes import PipesJob
 from headrace.pipeline.cli.consume import _Output
 from headrace.pipeline.duties.waves.attempt import Attempt
 from headrace.pipeline.duties.waves.report import WaveReport
@@ -35,7 +36,7 @@ def test_lost_records_are_a_warning_in_the_log_of_the_run(make_world: MakeWorld)
 
 
 def test_headrace_consume_prints_each_note_on_a_line_of_its_own(capsys: pytest.CaptureFixture[str]):
-    _Output().show(WaveReport(notes=(GAP, "another")))
+    _Output(PipesJob(None)).show(WaveReport(notes=(GAP, "another")))
     assert capsys.readouterr().out.splitlines() == [
         "wave: 0 records of 0 shards landed",
         f"  {GAP}",

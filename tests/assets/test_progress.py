@@ -1,5 +1,6 @@
 """A run tells how far it is while it catches up, one line a minute while it keeps up, and its shards at its end."""
 
+from base64 import b64decode
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -115,6 +116,33 @@ def test_a_run_leaves_a_table_of_its_shards(make_world: MakeWorld):
         (key(0), 30, "caught up"),
         (key(1), 10, "caught up"),
     ]
+
+
+def picture_of(run: ARun) -> str:
+    value = run.progress.metadata()["shards and their parents"].value
+    return b64decode(str(value).partition("base64,")[2].removesuffix(")")).decode()
+
+
+def test_a_run_draws_its_shards_with_the_parents_and_children_that_it_did_not_read():
+    run = a_run()
+    landed = _landed(3, TIP, 100)
+    ended = replace(
+        landed, staged=replace(landed.staged, upto=Position(2, ended=True, children=(a_key(4).shard_id,)))
+    )
+    run.progress.waved(
+        WaveReport(landed=(replace(ended, parents=(a_key(1).shard_id,)), _landed(9, TIP, 5)), snapshot=7)
+    )
+    picture = picture_of(run)
+    assert "shard 3</text>" in picture
+    assert "ended, 100 records" in picture
+    assert picture.count("ended before this run") == picture.count("not read by this run") == 1
+    assert picture.count("<path") == 2
+
+
+def test_shards_without_relatives_are_in_the_table_alone():
+    run = a_run()
+    run.wave(10, (0, TIP), (1, TIP))
+    assert "shards and their parents" not in run.progress.metadata()
 
 
 def test_a_run_without_a_record_leaves_none(make_world: MakeWorld):

@@ -8,51 +8,14 @@ import dagster as dg
 import pytest
 
 from headrace.assets.names import parsed_key
-from headrace.pipeline.clock import SystemIds, thread_timer
 from headrace.pipeline.core.ledger.arrivals import ALL
-from headrace.pipeline.ports.described_table import TableDescription
-from headrace.pipeline.ports.lineage import LineageTable
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.typed.ports import ParsePorts
-from headrace.pipeline.windows.ports import ReplayPorts, WindowStore
 from headrace.pipeline.windows.window import ReplayWindow, Word
 from tests.dagster.fixtures import MakeInstance
-from tests.lake.samples import StandingClock
 from tests.typed.parsings import SETTINGS as PARSE
 from tests.typed.parsings import A, B, good
+from tests.windows.deployment import PortsOfBed, as_ports
 from tests.windows.replacements import ReplaceBed
 from tests.windows.windows import SETTINGS
-
-
-@dataclass
-class PortsOfBed:
-    """Only what a window needs: no run here reads Kinesis."""
-
-    bed: ReplaceBed
-    ids = SystemIds()
-    timer = staticmethod(thread_timer)
-
-    @property
-    def clock(self) -> StandingClock:
-        return self.bed.clock
-
-    def windows(self) -> WindowStore:
-        return self.bed.windowing().windows
-
-    def lineage(self, _writer: str) -> LineageTable:
-        return self.bed.windowing().lineage
-
-    def replaying(self, window: str, _run: str) -> ReplayPorts:
-        return self.bed.ports_of(window)
-
-    def parsing(self, _target: ParseSettings, _run: str) -> ParsePorts:
-        return self.bed.ports()
-
-    def table_facts(self, _name: str) -> TableDescription | None:
-        return None
-
-    def close(self) -> None:
-        """Nothing was started."""
 
 
 @dataclass
@@ -78,7 +41,7 @@ def deployment(make_instance: MakeInstance, tmp_path: Path) -> Deployment:
     from headrace.pipeline.building import build_definitions
 
     bed = ReplaceBed(tmp_path / "lake")
-    ports: Any = PortsOfBed(bed)
+    ports = as_ports(PortsOfBed(bed))
     job = build_definitions(replace(SETTINGS, parse=(PARSE,)), ports=ports).resolve_job_def(
         "windows_app_replay"
     )

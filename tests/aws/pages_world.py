@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
-from headrace.pipeline.aws.reading.pages import Host, KinesisPages
+from headrace.pipeline.aws.reading.asking import Host
+from headrace.pipeline.aws.reading.pages import KinesisPages
 from headrace.pipeline.aws.reading.pages_client import tapped
 from headrace.pipeline.core.ledger.batch import Batch
 from headrace.pipeline.core.shards.position import TRIM, Position, Start

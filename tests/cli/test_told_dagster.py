@@ -157,3 +157,23 @@ def test_shards_that_consume_has_read_are_materialized_also_where_dagster_lacks_
     shards = dg.DynamicPartitionsDefinition(name="told_shards")
     assert partition_statuses(instance, shards, RECORDS) == {"MATERIALIZED": ["shardId-000000000000"]}
     assert [made["rows"] for made in events(instance, RECORDS)] == [5]
+
+
+PROOF, UPKEEP = dg.AssetKey(["told", "proof"]), dg.AssetKey(["told", "upkeep"])
+
+
+@pytest.mark.usefixtures("joined_spark")
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_a_proof_and_an_upkeep_are_events_on_their_own_assets(config: Path, instance: dg.DagsterInstance):
+    Bed(config.parent / "home").land(A, {1: good(1), 2: good(2)})
+    assert main(["upkeep", "--dry-run"]) == 0
+    assert events(instance, UPKEEP) == [], "a dry run is no upkeep"
+    assert main(["upkeep"]) == 0
+    (kept,) = events(instance, UPKEEP)
+    assert {"in short", "files compacted"} <= kept.keys()
+
+    assert main(["prove", "--from", "2026-01-01T00:00:00Z"]) == 0
+    assert events(instance, PROOF) == [], "a proof of some hours says nothing of the others"
+    assert main(["prove"]) == 0
+    (proved,) = events(instance, PROOF)
+    assert (proved["records proved"], proved["mistakes"]) == (2, 0)

@@ -6,12 +6,11 @@ that read it. `later` lets time pass as living workers do; a test changes what i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from headrace.pipeline.console.document import Documents
-from headrace.pipeline.console.pace import LookCost
 from headrace.pipeline.console.ports import Lake
 from headrace.pipeline.console.server import Console
 from headrace.pipeline.console.values import Behind, StreamSeen
@@ -25,6 +24,7 @@ from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.inspect.layout import LayoutFacts, OtherRows
 from headrace.pipeline.inspect.observation import TablesRead
 from headrace.pipeline.local.kinesis.sequence import END_ORDINAL, number_at, sequence_base
+from headrace.pipeline.ports.usage import ProcessUsage
 from tests.memory.clock import MemoryClock
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -71,7 +71,12 @@ class Scene:
     """Raised by each read of the tables."""
     trouble: str | None = None
     """Why Kinesis couldn't be asked for lags."""
-    cost_of_look: LookCost = field(default_factory=lambda: LookCost(0.0, units=2.0, scans=3))
+    used_by_look: ProcessUsage = field(
+        default_factory=lambda: ProcessUsage(
+            {"dynamodb:Scan": 3, "kinesis:ListShards": 1, "kinesis:GetRecords": 1}, read_units=2.0
+        )
+    )
+    provisioned: int = 0
     place: str = "eu-west-1 at https://dynamodb.eu-west-1.amazonaws.com"
 
     # -- the ports -------------------------------------------------------------------------------------------------
@@ -81,8 +86,8 @@ class Scene:
             raise self.fails
         return replace(self.tables, read_at=self.clock.now())
 
-    def cost(self) -> LookCost:
-        return self.cost_of_look
+    def spending(self) -> Callable[[], ProcessUsage]:
+        return lambda: self.used_by_look
 
     def of(self, leases: Sequence[Lease]) -> tuple[StreamSeen, ...]:
         return (self.stream,)
@@ -91,9 +96,6 @@ class Scene:
         self, leases: Sequence[Lease], streams: Sequence[StreamSeen], now: datetime
     ) -> Mapping[str, Behind]:
         return {key: Behind(since, now) for key, since in self.unread.items()}
-
-    def requests(self) -> int:
-        return 1
 
     # -- changes ---------------------------------------------------------------------------------------------------
 
@@ -134,6 +136,7 @@ class Scene:
             tables=self,
             streams=self,
             clock=self.clock,
+            spending=self.spending,
             peeking=self if peeking else None,
             cpu=lambda: 0.0,
         )

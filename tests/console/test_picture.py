@@ -1,6 +1,9 @@
 """What a picture says of a fleet: each planted damage is red, and a healthy fleet shows none."""
 
 from dataclasses import replace
+from datetime import timedelta
+
+import pytest
 
 from headrace.pipeline.console.values import Picture, Severity, ShardView
 from headrace.pipeline.core.leases.failure import Failure
@@ -145,3 +148,22 @@ def test_a_backlog_is_told_only_where_lag_and_throughput_are():
     assert shard(picture, SECOND).backlog == (3600 + 180) * kbps * 1024, (
         "an hour, and the looks of three minutes"
     )
+
+
+@pytest.mark.parametrize(("dead", "lag"), [((), timedelta(0)), (("east-2",), timedelta(seconds=190))])
+def test_a_shard_whose_worker_is_dead_is_as_far_behind_as_its_last_wave_is_ago(
+    dead: tuple[str, ...], lag: timedelta
+):
+    scene = a_scene()
+    key = next(lease.key for lease in scene.tables.leases if lease.holder == "east-2" and not lease.has_ended)
+    # The last wave has read it up to its newest record.
+    scene.change(key, behind_ms=0, looked_at=scene.clock.now() - timedelta(seconds=10))
+    console = scene.console(peeking=False)
+    for _ in range(6):
+        console.watch.report()
+        scene.later(30, without=dead)
+
+    last = console.watch.report().picture
+
+    assert last is not None
+    assert shard(last, key).lag.behind == lag

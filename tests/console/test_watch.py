@@ -10,6 +10,7 @@ from headrace.pipeline.console.pace import LookCost, next_look_after
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import SHARD_END
 from headrace.pipeline.errors import Throttled
+from headrace.pipeline.ports.usage import ProcessUsage
 from tests.console.scenes import Scene, a_scene
 
 KEY = "shardId-000000000004"
@@ -64,7 +65,7 @@ def test_looks_take_at_most_a_small_part_of_a_core_and_of_provisioned_units(cost
 
 def test_an_expensive_look_makes_the_next_one_later():
     scene = counted()
-    scene.cost_of_look = LookCost(0.0, units=60, provisioned=10)
+    scene.used_by_look, scene.provisioned = ProcessUsage(read_units=60), 10
     console = scene.console()
     assert console.watch.report().again == timedelta(seconds=60)
     scene.later(59)

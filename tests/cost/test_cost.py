@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from headrace.pipeline.aws.clients.clients import dynamodb_client, kinesis_client
-from headrace.pipeline.aws.clients.meter import METER
+from headrace.pipeline.aws.clients.meter import Meter, _Adding
 from headrace.pipeline.cli import main
 from headrace.pipeline.cost.days import bounds_of, day_of
 from headrace.pipeline.cost.prices import SHIPPED, prices_of
@@ -30,9 +30,9 @@ RUN = Spent({"dynamodb:UpdateItem": 3}, 2.0, 3.0, bytes=10**9, files=2, commits=
 
 def test_requests_and_the_units_that_dynamodb_states_are_counted(aws: LocalAws, dynamodb: "DynamoDBClient"):
     table = a_table(dynamodb, "key")
-    settings = AwsSettings(region=aws.region, endpoint=aws.endpoint)
-    client, kinesis = dynamodb_client(settings), kinesis_client(settings)
-    before = METER.usage()
+    settings, meter = AwsSettings(region=aws.region, endpoint=aws.endpoint), Meter()
+    client, kinesis = dynamodb_client(settings, meter), kinesis_client(settings, meter)
+    spent = meter.spending()
     client.put_item(TableName=table, Item={"key": {"S": "a"}})
     client.get_item(TableName=table, Key={"key": {"S": "a"}})
     with pytest.raises(client.exceptions.ConditionalCheckFailedException):
@@ -41,24 +41,48 @@ def test_requests_and_the_units_that_dynamodb_states_are_counted(aws: LocalAws, 
             ExpressionAttributeNames={"#k": "key"},
         )  # fmt: skip
     kinesis.list_streams()
-    used = METER.usage().since(before)
+    used = spent()
     assert used.calls == {"dynamodb:GetItem": 1, "dynamodb:PutItem": 2, "kinesis:ListStreams": 1}
     assert used.write_units >= 1, "a refused write is charged"
     assert used.read_units > 0
     assert used.cpu_seconds > 0
 
 
+def test_units_are_asked_for_only_where_somebody_tells_a_cost(aws: LocalAws, dynamodb: "DynamoDBClient"):
+    table, meter = a_table(dynamodb, "key"), Meter()
+    client = dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint), meter)
+    assert "ConsumedCapacity" not in client.put_item(TableName=table, Item={"key": {"S": "a"}})
+    assert "ConsumedCapacity" not in client.scan(TableName=table)
+    assert meter.usage().calls == {"dynamodb:PutItem": 1, "dynamodb:Scan": 1}
+    spent = meter.spending()
+    assert client.scan(TableName=table)["ConsumedCapacity"]["CapacityUnits"] == spent().read_units > 0
+    assert spent().calls == {"dynamodb:Scan": 1}
+
+
+def test_a_client_is_counted_by_its_own_meter_alone(aws: LocalAws):
+    mine, other = Meter(), Meter()
+    settings = AwsSettings(region=aws.region, endpoint=aws.endpoint)
+    client, kinesis = dynamodb_client(settings, mine), kinesis_client(settings, mine)
+    dynamodb_client(settings, other).list_tables()
+    client.list_tables()
+    kinesis.list_streams()
+    assert (mine.usage().of("dynamodb"), mine.usage().of("kinesis")) == (1, 1)
+    assert other.usage().calls == {"dynamodb:ListTables": 1}
+
+
 def test_a_fork_counts_on_also_where_its_parent_was_counting_at_that_moment():
-    with METER._adding:
+    with _Adding.lock:
         child = os.fork()
         if child == 0:
-            os._exit(0 if METER.usage().cpu_seconds >= 0 else 1)
+            os._exit(0 if Meter().usage().cpu_seconds >= 0 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_row_is_still_parsed_whole_where_units_are_asked_for(aws: LocalAws, dynamodb: "DynamoDBClient"):
     table = a_table(dynamodb, "key")
-    client = dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
+    meter = Meter()
+    meter.spending()
+    client = dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint), meter)
     client.put_item(TableName=table, Item={"key": {"S": "a"}, "n": {"N": "7"}})
     assert client.scan(TableName=table)["Items"] == [{"key": {"S": "a"}, "n": {"N": "7"}}]
 

@@ -9,7 +9,9 @@ import pytest
 from headrace.assets.names import leases_key, lineage_key
 from headrace.pipeline.building import build_definitions
 from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.settings.dagster_block import DagsterSettings, ScheduleSettings
 from headrace.pipeline.settings.model import Settings, StreamSettings, TimeSettings, WorkerSettings
+from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from headrace.sensors.interval import interval
 from tests.dagster.fixtures import MakeWorld
@@ -70,9 +72,45 @@ def test_the_upkeep_job_runs_by_a_schedule_unless_the_settings_switch_upkeep_off
     for enabled, status in ((True, "RUNNING"), (False, "STOPPED")):
         settings = replace(world.settings, upkeep=UpkeepSettings(enabled=enabled))
         defs = build_definitions(settings, ports=Ports(world.world))
-        (schedule,) = defs.get_repository_def().schedule_defs
-        assert schedule.job_name == f"{app}_upkeep"
-        assert schedule.default_status is dg.DefaultScheduleStatus[status]
+        schedules = {schedule.job_name: schedule for schedule in defs.get_repository_def().schedule_defs}
+        assert schedules[f"{app}_upkeep"].default_status is dg.DefaultScheduleStatus[status]
+
+
+def test_proofs_run_nightly_and_the_settings_change_or_drop_each_schedule(make_world: MakeWorld):
+    world = make_world()
+    app = world.settings.application
+
+    def crons(schedules: ScheduleSettings) -> dict[str, object]:
+        settings = replace(world.settings, dagster=DagsterSettings(schedules=schedules))
+        defs = build_definitions(settings, ports=Ports(world.world)).get_repository_def().schedule_defs
+        running = dg.DefaultScheduleStatus.RUNNING
+        return {made.job_name: made.cron_schedule for made in defs if made.default_status is running}
+
+    assert crons(ScheduleSettings()) == {f"{app}_upkeep": "23 */6 * * *", f"{app}_prove": "47 2 * * *"}
+    assert crons(ScheduleSettings(upkeep="7 * * * *", proof="never")) == {f"{app}_upkeep": "7 * * * *"}
+
+
+def test_each_kind_of_run_has_the_pool_of_the_settings_and_windows_have_one_of_their_own(
+    make_world: MakeWorld,
+):
+    world = make_world()
+    pools = {"records": "reading", "parse": "typed", "upkeep": "nightly", "proof": "nightly"}
+    target = ParseSettings(name="sold", table="lake.sold", schema="id BIGINT")
+    settings = replace(world.settings, parse=(target,), dagster=DagsterSettings(pools=pools))
+    defs = build_definitions(settings, ports=Ports(world.world))
+    app = settings.application
+    found = {
+        name: {node.definition.pool for node in defs.resolve_job_def(f"{app}_{name}").nodes}
+        for name in ("consume", "parse", "redrive_sold", "upkeep", "prove", "replay")
+    }
+    assert found == {
+        "consume": {"reading"},
+        "parse": {"typed"},
+        "redrive_sold": {"typed"},
+        "upkeep": {"nightly"},
+        "prove": {"nightly"},
+        "replay": {f"{app}_replay"},
+    }
 
 
 def test_the_upkeep_job_runs_before_anything_has_landed_and_afterwards(make_world: MakeWorld):

@@ -1,5 +1,6 @@
 """Dagster's graph of an application reads as a person would draw it."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
@@ -9,9 +10,10 @@ from headrace.assets.names import records_key
 from headrace.assets.record_columns import RECORD_COLUMNS
 from headrace.pipeline.building import build_definitions
 from headrace.pipeline.lake.table.schema import RECORDS
-from headrace.pipeline.settings.dagster_block import DagsterSettings, FreshnessSettings
+from headrace.pipeline.settings.choices import Period
+from headrace.pipeline.settings.dagster_block import BackfillSettings, DagsterSettings, FreshnessSettings
 from headrace.pipeline.settings.model import LandingSettings, Settings, StreamSettings
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.parse_block import ParseSettings, UniqueSettings
 
 TARGET = ParseSettings(name="sold", table="lake.sold", schema="id BIGINT", filter="record IS NOT NULL")
 SETTINGS = Settings(
@@ -118,3 +120,21 @@ def test_two_applications_may_read_one_stream_from_different_places():
     two = Settings(application="two", streams=(StreamSettings(name=arn),))
     keys = dg.Definitions.merge(build_definitions(one), build_definitions(two)).resolve_all_asset_keys()
     assert dg.AssetKey(["kinesis", "orders"]) in keys
+
+
+def test_backfills_are_assets_of_their_own_group_for_each_target_whose_rows_can_be_replaced():
+    unique = replace(
+        TARGET, name="once", table="lake.once", unique=UniqueSettings(by="id", within=timedelta(hours=1))
+    )
+    backfill = BackfillSettings(by=Period.DAY, since=datetime(2026, 1, 31, 7, tzinfo=UTC), copies=True)
+    asked = replace(SETTINGS, parse=(TARGET, unique), dagster=DagsterSettings(backfill=backfill))
+    graph = graph_of(asked)
+    own = {key for key in graph.get_all_asset_keys() if graph.get(key).group_name == "shop_backfill"}
+    assert {key.to_user_string() for key in own} == {"shop/lake/sold_again", "shop/copies"}
+    for key in own:
+        partitions = graph.get(key).partitions_def
+        assert isinstance(partitions, dg.TimeWindowPartitionsDefinition)
+        assert partitions.get_first_partition_key() == "2026-01-31"
+    assert graph_of(SETTINGS).get_all_asset_keys() == graph.get_all_asset_keys() - own - {
+        key for key in graph.get_all_asset_keys() if "once" in key.path[-1]
+    } | {dg.AssetKey(["shop", "complete_hours"])}

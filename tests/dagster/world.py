@@ -5,7 +5,7 @@
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -18,6 +18,7 @@ from headrace.pipeline.clock import SystemClock, SystemIds, thread_timer
 from headrace.pipeline.duties.waves.report import OnStep
 from headrace.pipeline.ports.base import Timer
 from headrace.pipeline.ports.described_table import TableDescription
+from headrace.pipeline.ports.usage import ProcessUsage
 from headrace.pipeline.settings.model import Settings, TimeSettings
 from headrace.sensors.results import state_of_cursor
 from tests.dagster.partition_status import partition_statuses
@@ -50,6 +51,9 @@ class Ports:
 
     def close(self) -> None: ...
 
+    def spending(self) -> Callable[[], ProcessUsage]:
+        return ProcessUsage
+
     def leases(self) -> Any:
         return self.world.leases
 
@@ -67,6 +71,9 @@ class Ports:
 
     def pages(self) -> Any:
         return None
+
+    def consumers(self) -> Any:
+        return self.world.consumers
 
     def table(self, _writer: str) -> Any:
         return self.world.table
@@ -101,6 +108,9 @@ class Ports:
 
     def parsing(self, _target: Any, _run: str) -> Any:
         raise AssertionError("no target is parsed here")
+
+    def processing(self, _processor: Any, _run: str) -> Any:
+        raise AssertionError("no processor works here")
 
     def windows(self) -> Any:
         raise AssertionError("no window is kept here")

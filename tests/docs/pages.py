@@ -15,7 +15,7 @@ PAGES = sorted(
 )
 CODE = sorted(
     path
-    for folder in ("pipeline", "assets", "resources", "sensors", "tests", "bench", "bin")
+    for folder in ("pipeline", "assets", "kclpy", "resources", "sensors", "tests", "bench", "bin")
     for path in (ROOT / folder).rglob("*.py")
 )
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from headrace.pipeline.cli import COMMANDS, _parser
-from headrace.pipeline.settings.file import parse_settings
+from headrace.pipeline.settings.component_file import Component
+from headrace.pipeline.settings.file import parse_settings, read_settings
 from tests.docs.pages import PAGES, ROOT, named
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -59,8 +60,14 @@ def test_the_documents_mention_make_demo_and_make_test() -> None:
 
 
 @pytest.mark.parametrize(("page", "text"), blocks("yaml"))
-def test_every_settings_example_in_the_readme_is_valid(page: str, text: str) -> None:
-    if "application:" in text:
+def test_every_settings_example_in_the_readme_is_valid(page: str, text: str, tmp_path: Path) -> None:
+    if text.startswith("type: "):
+        if "application:" in text:
+            file = tmp_path / "defs.yaml"
+            file.write_text(text)
+            filled_in = Component(0, lambda _: "orders")
+            assert read_settings(file, {}, component=filled_in).settings.application
+    elif "application:" in text:
         assert parse_settings(text, {}, name=page).settings.application
 
 

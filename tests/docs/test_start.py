@@ -130,7 +130,7 @@ def test_every_command_of_the_tutorial_that_says_something_has_its_output_on_the
         ("first\n...\nlast", "first\nlast", True),
         ("first\n...\nlast", "first\nsecond\nthird\nlast", True),
         ("first\n...\nlast", "first\nsecond", False),
-        ("1 json of <version>", "1 json of headrace 0.1.0, code 6a1a", True),
+        ("1 json of <version>", "1 json of headrace 0.2.0, code 6a1a", True),
     ],
 )
 def test_an_output_agrees_with_the_page_only_where_each_line_does(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from headrace.pipeline.aws.leases.attributes import Item, text_value
 from headrace.pipeline.aws.leases.lease_item import KEY, OWNER, write_change, write_lease
+from headrace.pipeline.aws.leases.read_costs import is_scan_cheaper
 from headrace.pipeline.core.leases.change import Applied, Change, Refused
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.ports.leases import NO_ROWS, Listing
@@ -25,6 +26,8 @@ class CountedLeases(MemoryLeaseStore):
         self._meter = meter
         self._table = (table,)
         self._sizes: dict[str, tuple[Lease, int]] = {}
+        self._known_rows: int | None = None
+        """As many rows as the last scan has found."""
 
     def get(self, key: str) -> Lease | None:
         found = super().get(key)
@@ -32,6 +35,9 @@ class CountedLeases(MemoryLeaseStore):
         return found
 
     def get_many(self, keys: Sequence[str]) -> Listing:
+        if is_scan_cheaper(len(keys), self._known_rows):
+            self._scan(consistent=True)
+            return super().get_many(keys)
         for some in range(0, len(keys), _BATCH):
             rows = (self._rows.get(key) for key in keys[some : some + _BATCH])
             reads = sum(self._units(row, READ_UNIT) for row in rows)
@@ -39,9 +45,12 @@ class CountedLeases(MemoryLeaseStore):
         return super().get_many(keys)
 
     def scan(self) -> Listing:
-        found = super().scan()
-        self._count_pages("Scan", map(self._size, found.leases))
-        return found
+        self._scan(consistent=False)
+        return super().scan()
+
+    def _scan(self, *, consistent: bool) -> None:
+        self._known_rows = len(self._rows)
+        self._count_pages("Scan", map(self._size, self._rows.values()), consistent=consistent)
 
     def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
         owned = super().held_by(worker_id)
@@ -56,10 +65,11 @@ class CountedLeases(MemoryLeaseStore):
         self._meter.add(_OPERATIONS[operation], self._table, writes=self._units(row, WRITE_UNIT))
         return outcome
 
-    def _count_pages(self, operation: str, sizes: Iterable[int]) -> None:
-        """Pages of a listing, which is eventually consistent and so costs half."""
+    def _count_pages(self, operation: str, sizes: Iterable[int], *, consistent: bool = False) -> None:
+        """Pages of a listing, which costs half where it is eventually consistent."""
         for page in _pages(sizes):
-            self._meter.add(operation, self._table, reads=0.5 * max(1, -(-page // READ_UNIT)))
+            share = 1.0 if consistent else 0.5
+            self._meter.add(operation, self._table, reads=share * max(1, -(-page // READ_UNIT)))
 
     def _units(self, row: Lease | None, unit: int) -> int:
         return 1 if row is None else max(1, -(-self._size(row) // unit))

@@ -10,12 +10,10 @@ from datetime import datetime, timedelta
 from headrace.pipeline.core.leases.change import Applied, assign
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.ledger.ledger import Kind, Range
-from headrace.pipeline.core.order.parents import a_family
-from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON
 from headrace.pipeline.core.shards.position import Position, Positions, Start
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-from headrace.pipeline.core.sharing.sync_plan import is_of_this_life, plan_shard_sync
+from headrace.pipeline.duties.fleet.shard_sync import ShardSync
 from headrace.pipeline.duties.policy.policy import Policy
 from headrace.pipeline.duties.streams.origin import ensure_origin
 from headrace.pipeline.duties.waves.attempt import Attempt
@@ -23,6 +21,7 @@ from headrace.pipeline.duties.waves.report import WaveReport
 from headrace.pipeline.errors import Throttled
 from headrace.pipeline.settings.choices import InitialPosition, OnDataLoss
 from headrace.pipeline.settings.model import Settings, StreamSettings
+from tests.memory.consumers import MemoryConsumers
 from tests.duties.reading import an_attempt, wiring_of
 from tests.duties.world import MadeTables
 from tests.memory.clock import CountingIds, MemoryClock
@@ -114,16 +113,15 @@ class Life:
         state = ensure_origin(
             self.table, self.table.load(), facts, stream=self.settings.streams[0], leases=listing.leases
         )
-        shards = self.source.list_shards(facts.stream, state.positions.origins[facts.stream].start)
-        living = [row for row in listing.leases if is_of_this_life(facts.stream, row)]
-        plan = plan_shard_sync(
-            a_family(facts.stream, shards, leases=living),
-            shards,
-            listing.leases,
-            positions=state.positions,
-            multi=False,
-            sentinel=TRIM_HORIZON,
+        syncing = ShardSync(
+            settings=self.settings,
+            rows=self.policy.rows,
+            leases=self.leases,
+            source=self.source,
+            table=self.table,
+            consumers=MemoryConsumers,
         )
+        plan = syncing.plan(self.settings.streams[0], facts, listing, state=state)
         told = [f"{c.key[-1]}: {c.why}" for c in plan if isinstance(self.leases.apply(c), Applied)]
         for row in self.leases.scan().leases:
             if row.owner is None:

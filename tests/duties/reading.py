@@ -60,6 +60,9 @@ class PortsOf:
     def rewriter(self) -> Any:
         return self.place.rewriter
 
+    def processing(self, _processor: Any, _run: str) -> Any:
+        raise AssertionError("no processor works here")
+
     def parsing(self, _target: Any, _run: str) -> Any:
         raise AssertionError("no target is parsed here")
 

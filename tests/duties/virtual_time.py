@@ -79,8 +79,8 @@ class HalfReal(Adapters):
 
     def __init__(self, settings: Settings, clock: VirtualTime, *, counted: bool) -> None:
         super().__init__(settings)
-        self.meter = Meter(self.dynamodb())
-        self._counted = CountedLeases(self.meter, settings.lease_table) if counted else None
+        self.bills = Meter(self.dynamodb())
+        self._counted = CountedLeases(self.bills, settings.lease_table) if counted else None
         memory: Any = self  # the attributes of Adapters have the types of the real ones
         memory.clock, memory.timer = clock, clock.beating
         memory.ids = CountingIds()
@@ -132,7 +132,7 @@ class Deployment:
     def bill(self, seconds: float) -> tuple[Bill, float]:
         """The bill of at least so many virtual seconds, and how many there were: a run that is at work is waited for."""
         began = self.clock.monotonic()
-        with self.ports.meter.listening() as meter, meter.bill() as bill:
+        with self.ports.bills.listening() as meter, meter.bill() as bill:
             self.let_pass(seconds)
         return bill, self.clock.monotonic() - began
 

@@ -26,6 +26,7 @@ from headrace.pipeline.settings.choices import InitialPosition, StreamsMode
 from headrace.pipeline.settings.model import Settings, StreamSettings, WaveSettings, WorkerSettings
 from tests.duties.reading import an_attempt, wiring_of
 from tests.memory.clock import CountingIds, MemoryClock
+from tests.memory.consumers import MemoryConsumers
 from tests.memory.files import MemoryFiles
 from tests.memory.leader_lock import MemoryLeaderLock
 from tests.memory.leases import MemoryLeaseStore
@@ -93,6 +94,7 @@ class World:
         self.stream: StreamId = self.source.create_stream(STREAM, self.shards)
         for name in self.more_streams:
             self.source.create_stream(name, self.shards)
+        self.consumers = MemoryConsumers()
         self.leases = MemoryLeaseStore()
         self.rows = MemoryWorkerStore(clock=self.clock)
         self.lock = MemoryLeaderLock()
@@ -138,6 +140,7 @@ class World:
             lock=self.lock,
             source=self.source,
             table=self.table,
+            consumers=lambda: self.consumers,
             clock=self.clock,
             ids=self.ids,
         )

@@ -78,7 +78,7 @@ class App:
         self.dagster_home.mkdir()
         (self.dagster_home / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
         self.settings: Settings = read_settings(self.config, {}).settings
-        self.processes = Processes(self.home, self._variables())
+        self.processes = Processes(self.home, self.variables())
 
     def _document(self) -> dict[str, Any]:
         return {
@@ -222,7 +222,8 @@ class App:
 
     # -- Dagster in processes of its own -------------------------------------------------------------------------
 
-    def _variables(self) -> dict[str, str]:
+    def variables(self) -> dict[str, str]:
+        """The environment of a process that works for this application."""
         return {
             "HEADRACE_CONFIG": str(self.config),
             "DAGSTER_HOME": str(self.dagster_home),

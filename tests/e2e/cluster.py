@@ -15,7 +15,9 @@ import pyspark
 from headrace.pipeline.lake.spark.session import environment_of_jvm
 from tests.eventually import eventually
 
-_SPARK_CLASS = Path(pyspark.__file__).with_name("bin") / "spark-class"
+_BIN = Path(pyspark.__file__).with_name("bin")
+_SPARK_CLASS = _BIN / "spark-class"
+SPARK_SUBMIT = _BIN / "spark-submit"
 _DEPLOY = "org.apache.spark.deploy"
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 

@@ -1,14 +1,17 @@
-"""A standalone cluster of Spark, which the settings name by `spark.master`, lands and parses records.
+"""A standalone cluster of Spark, which the settings name by `spark.master`, lands, parses, compacts and proves.
 
-Its executors are killed in the middle of waves, and one of its workers is lost for good. Dagster's daemon starts the runs.
+Its executors are killed in the middle of waves, and one of its workers is lost for good. Dagster's daemon starts the runs. Elsewhere than
+beside Dagster, `headrace consume` reads as a job of Dagster Pipes, which spark-submit brings to the cluster.
 """
 
+import json
 from collections.abc import Iterator
 
+import dagster as dg
 import pytest
 
 from tests.e2e.app import App
-from tests.e2e.cluster import Cluster, cluster
+from tests.e2e.cluster import SPARK_SUBMIT, Cluster, cluster
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually
 
@@ -29,19 +32,19 @@ def _headrace(app: App, *words: str) -> str:
     return log.read_text()
 
 
-def test_a_cluster_whose_executors_and_worker_die_in_mid_wave_lands_and_parses_each_record_once(
+_CONF = {"spark.executor.memory": "600m", "spark.driver.host": "127.0.0.1"}
+
+
+def test_a_cluster_whose_executors_and_worker_die_in_mid_wave_lands_each_record_once(
     make_app: MakeApp, spark_cluster: Cluster
 ) -> None:
     app = make_app(
         shards=4,
         spark={
             "master": spark_cluster.master,
-            "conf": {"spark.executor.memory": "600m", "spark.driver.host": "127.0.0.1"},
+            "conf": _CONF,
         },
         wave={"records": 100},
-        more={
-            "parse": [{"name": "typed", "table": "lake.typed", "schema": "n INT", "stop_above": 1}],
-        },
     )
     app.settle()
     app.start_daemon()
@@ -62,4 +65,64 @@ def test_a_cluster_whose_executors_and_worker_die_in_mid_wave_lands_and_parses_e
     eventually(lambda: set(app.landed()) >= set(app.put), "every record that was put has landed")
     app.check()
 
+
+def test_a_cluster_parses_compacts_and_proves(make_app: MakeApp, spark_cluster: Cluster) -> None:
+    app = make_app(
+        shards=2,
+        spark={"master": spark_cluster.master, "conf": _CONF},
+        more={
+            # The records aren't JSON, so that all of them go to quarantine.
+            "parse": [{"name": "typed", "table": "lake.typed", "schema": "n INT", "stop_above": 1}],
+            "upkeep": {"compact_after": "1s"},
+        },
+    )
+    app.settle()
+    for _ in range(3):
+        app.produce(100)
+        _headrace(app, "consume", "--worker", "w1")
+    app.check()
+
     _headrace(app, "parse")
+    assert "compacted into" in _headrace(app, "upkeep")
+    report = json.loads(_headrace(app, "prove", "--json"))
+    assert report["holds"], report
+    assert report["records"] == len(app.put)
+    assert [table["table"] for table in report["tables"]] == ["lake.typed"]
+
+
+_JOB = """
+import sys
+from headrace.pipeline.cli import main
+sys.exit(main(["consume", *sys.argv[1:]]))
+"""
+
+
+# Dagster's own client asks so.
+@pytest.mark.filterwarnings("ignore:AssetExecutionContext.run_id is deprecated:DeprecationWarning")
+def test_consume_is_a_job_of_dagster_pipes_that_spark_submit_brings_to_the_cluster(
+    make_app: MakeApp, spark_cluster: Cluster
+) -> None:
+    app = make_app(shards=4, spark={"master": spark_cluster.master, "conf": _CONF})
+    app.settle()
+    app.produce(200)
+    job = app.home / "job.py"
+    job.write_text(_JOB)
+    conf = [word for name, value in _CONF.items() for word in ("--conf", f"{name}={value}")]
+
+    @dg.asset
+    def landed(
+        context: dg.AssetExecutionContext, pipes: dg.PipesSubprocessClient
+    ) -> dg.MaterializeResult[None]:
+        command = [str(SPARK_SUBMIT), "--master", spark_cluster.master, *conf, str(job), "--worker", "w1"]
+        return pipes.run(command=command, context=context, env=app.variables()).get_materialize_result()
+
+    done = dg.materialize([landed], resources={"pipes": dg.PipesSubprocessClient()}, instance=app.instance)
+
+    app.check()
+    [event] = done.asset_materializations_for_node("landed")
+    assert event.metadata["records"].value == len(app.put)
+    assert event.metadata["shards"].value == 4
+    assert event.metadata["failed shards"].value == 0
+    said = [log.user_message for log in app.instance.all_logs(done.run_id)]
+    assert any("200 records of 4 shards landed" in sentence for sentence in said), said
+    assert all(row.run_claim is None for row in app.leases.scan().leases), "the job has released its shards"

@@ -62,21 +62,21 @@ class Postgres:
         """The properties of a catalog in a database, with its tables' files in a folder of this machine."""
         warehouse = folder / "warehouse"
         warehouse.mkdir(exist_ok=True)
-        return {"type": "sql", "uri": self._uri(database), "warehouse": str(warehouse)}
+        return {"type": "sql", "uri": self.uri(database), "warehouse": str(warehouse)}
 
     def new_database(self) -> str:
         name = f"d{uuid4().hex[:12]}"
-        engine = create_engine(self._uri("postgres"), isolation_level="AUTOCOMMIT")
+        engine = create_engine(self.uri("postgres"), isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
             connection.execute(text(f"CREATE DATABASE {name}"))
         engine.dispose()
         return name
 
-    def _uri(self, database: str) -> str:
+    def uri(self, database: str) -> str:
         return f"postgresql+psycopg2://postgres@/{database}?host={self.folder}"
 
     def _answers(self) -> bool:
-        engine = create_engine(self._uri("postgres"))
+        engine = create_engine(self.uri("postgres"))
         try:
             with engine.connect():
                 return True

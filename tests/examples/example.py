@@ -36,17 +36,22 @@ class Example:
         """Run a command and return what it prints. The command must be in the README and must succeed. `quickly`:
         watch only briefly."""
         assert command in self.commands
-        typed = re.sub(r"--(for|watch) \S+", r"--\1 1s", command) if quickly else command
+        return self.run(
+            "bash", "-c", re.sub(r"--(for|watch) \S+", r"--\1 1s", command) if quickly else command
+        )
+
+    def run(self, *command: str) -> str:
+        """Run a program in the folder and return what it prints. It must succeed."""
         done = subprocess.run(
-            ["bash", "-c", typed],
+            command,
             cwd=self.folder,
             env=self.variables,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=300,
             check=False,
         )
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
     @contextmanager

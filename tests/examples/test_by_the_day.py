@@ -2,9 +2,11 @@
 
 import importlib
 import json
+import shutil
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,9 +16,12 @@ import pytest
 
 from headrace.pipeline.local.endpoint import LocalAws
 from tests.docs.reading_table import EVENING, LEFT, RIGHT, land, make_table
-from tests.examples.example import Example, copied
+from tests.e2e.processes import Processes
+from tests.eventually import eventually
+from tests.examples.example import ROOT, Example, copied
 
 FEBRUARY = datetime(2026, 2, 1, 0, 5, tzinfo=UTC)
+until = partial(eventually, every=1, within=600)
 HOURS = dg.AssetKey(["orders", "complete_hours"])
 
 
@@ -34,6 +39,21 @@ def project(example: Example, monkeypatch: pytest.MonkeyPatch) -> Iterator[Modul
     monkeypatch.syspath_prepend(str(example.folder))
     yield importlib.import_module("orders_by_day")
     del sys.modules["orders_by_day"]
+
+
+QUIET = """
+import dagster as dg
+import orders_by_day
+
+defs = dg.Definitions(
+    assets=orders_by_day.defs.assets,
+    asset_checks=orders_by_day.defs.asset_checks,
+    jobs=orders_by_day.defs.jobs,
+    sensors=[each for each in orders_by_day.defs.sensors if each.name in {"automation", "orders_watch"}],
+    resources=orders_by_day.defs.resources,
+)
+"""
+"""The project without the sensors that read the stream: in these tests, the test itself lands the records."""
 
 
 class Daemon:
@@ -96,3 +116,52 @@ def _count(project: ModuleType, daemon: Daemon) -> dict[str, int]:
     assert done.success
     counted: dict[str, int] = json.loads(Path("days/2026-01-31.json").read_text())
     return counted
+
+
+@pytest.mark.slow
+def test_the_real_daemon_starts_a_day_once_with_its_latest_record(
+    example: Example, project: ModuleType, tmp_path: Path
+):
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.copy(ROOT / "dagster.yaml", home)
+    (example.folder / "quiet.py").write_text(QUIET)
+    variables = {**example.variables, "DAGSTER_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    processes = Processes(example.folder, variables)
+    table = make_table(example.folder)
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        Daemon(project.defs, instance).tick("orders_leader")
+
+        def days() -> list[dict[str, object]]:
+            wanted = dg.AssetRecordsFilter(dg.AssetKey("orders_by_day"))
+            records = instance.fetch_materializations(wanted, limit=100).records
+            return [
+                {name: value.value for name, value in record.asset_materialization.metadata.items()}
+                for record in records
+                if record.asset_materialization is not None
+            ]
+
+        try:
+            processes.start("run", "-m", "quiet", program="dagster-daemon")
+            until(
+                lambda: len(instance.get_materialized_partitions(HOURS)) == 11, "the hours to noon are told"
+            )
+            assert days() == [], "the day isn't complete"
+            # The evening's record lands in the commit that brings the next day's: nothing is told between them.
+            land(table, {LEFT: [(101, EVENING), (102, FEBRUARY)], RIGHT: [(9, FEBRUARY)]})
+            until(days, "the day is counted")
+            # What lands later belongs to the next day, which isn't complete.
+            land(
+                table,
+                {LEFT: [(103, FEBRUARY + timedelta(hours=2))], RIGHT: [(10, FEBRUARY + timedelta(hours=2))]},
+            )
+            february = "2026-02-01-01:00"
+            until(
+                lambda: february in instance.get_materialized_partitions(HOURS),
+                "the next day's hours are told",
+            )
+            assert days() == [{"orders": 4, "amount": 100}], "once, with the evening's record"
+        finally:
+            processes.close()
+            # pytest shows this of a test that failed.
+            print(processes.logs()[-20_000:])

@@ -76,8 +76,9 @@ class RolesAtWork:
         ports = WithTasksOfTheirOwn(self.settings, self.clock)
         # Nothing is sent by a thread, which would ask as whatever role is at work at that moment.
         metrics = replace(self.settings.metrics, every=timedelta(days=1))
-        metering = metering_of(replace(self.settings, metrics=metrics), self.clock, ports.cloudwatch)
-        ports.on_client = metering.client
+        metering = metering_of(
+            replace(self.settings, metrics=metrics), self.clock, ports.cloudwatch, ports.meter
+        )
         return Wiring(self.settings, ports, metering=metering)
 
     def policy(self, role: Role) -> dict[str, Any]:

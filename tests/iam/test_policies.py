@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.pipeline.app.wiring import NoDagster
+from headrace.pipeline.console.wiring import console_of, of_settings
 from headrace.pipeline.core.landing import expiry_plan
 from headrace.pipeline.duties.waves import expire
 from headrace.pipeline.iam.roles import Role
@@ -35,7 +36,7 @@ metrics: {to: cloudwatch}
 BESIDE_KCL = """
 application: many
 streams_mode: multi
-discovery: {prefix: found-, tags: {team: shop}, initial_position: LATEST}
+discovery: {prefix: found-, tags: {team: shop}, initial_position: LATEST, retrieval: fanout, consumer: many-headrace}
 workers: [{id: w1}, {id: w2}]
 landing: {home: lake}
 coordination: {point_in_time_recovery: true, tags: {team: shop}}
@@ -167,6 +168,18 @@ def _only_looks(work: RolesAtWork, *more: str) -> None:
     if "catalog" in work.yaml:
         work.command(Role.READER, *more)
         work.command(Role.READER, "lineage")
+    _look_at_the_console(work)
+
+
+def _look_at_the_console(work: RolesAtWork) -> None:
+    with work.as_role(Role.READER):
+        console = console_of(of_settings(work.settings))
+        report = console.watch.report(at_once=True)
+        assert report.trouble is None
+        assert report.picture is not None
+        assert not [stream.trouble for stream in report.picture.streams if stream.trouble]
+        for lease in report.leases:
+            assert console.shard(lease.key) is not None
 
 
 def _put(kinesis: Any, stream: str) -> None:

@@ -26,7 +26,12 @@ def a_kinesis():
 
 CASES = [
     ("Fly", {}, "UnknownOperationException"),
-    ("RegisterStreamConsumer", {"StreamARN": ARN, "ConsumerName": "c"}, "UnknownOperationException"),
+    ("RegisterStreamConsumer", {"StreamARN": ARN, "ConsumerName": "sp ace"}, "ValidationException"),
+    ("RegisterStreamConsumer", {"ConsumerName": "c"}, "ValidationException"),
+    ("DescribeStreamConsumer", {"StreamARN": ARN, "ConsumerName": "c"}, "ResourceNotFoundException"),
+    ("DescribeStreamConsumer", {"ConsumerARN": f"{ARN}/consumer/c:1"}, "ResourceNotFoundException"),
+    ("DeregisterStreamConsumer", {"ConsumerARN": ARN}, "InvalidArgumentException"),
+    ("ListStreamConsumers", {"StreamARN": ARN, "NextToken": "made up"}, "InvalidArgumentException"),
     ("DescribeStream", {"StreamName": "unknown"}, "ResourceNotFoundException"),
     ("DescribeStream", {"StreamName": "sp ace"}, "ValidationException"),
     ("DescribeStream", {"StreamName": "x" * 129}, "ValidationException"),

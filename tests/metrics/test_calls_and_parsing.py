@@ -1,4 +1,4 @@
-"""Requests to AWS, and waves of typed tables: counted where botocore and a wave tell of them."""
+"""Requests to AWS, and waves of typed tables: counted by the clients' meter, and where a wave tells of them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from headrace.pipeline.aws.clients.clients import dynamodb_client
+from headrace.pipeline.aws.clients.meter import Meter
 from headrace.pipeline.metrics import own_series as own
 from headrace.pipeline.metrics.gathering import Gathering
-from headrace.pipeline.metrics.of_calls import count_calls
+from headrace.pipeline.metrics.of_calls import CallCounts
 from headrace.pipeline.metrics.series import Level
 from headrace.pipeline.settings.metrics_block import DIMENSIONS
 from headrace.pipeline.settings.model import AwsSettings
@@ -25,14 +26,18 @@ THROTTLED = Answer(400, b'{"__type":"ThrottlingException","message":"slower"}')
 @pytest.mark.usefixtures("no_backoff")
 def test_each_try_of_a_request_counts_and_each_refusal_for_too_many() -> None:
     gathering = Gathering(level=Level.DETAILED, dimensions=DIMENSIONS, most=100)
+    meter = Meter()
+    counts = CallCounts(meter)
     with answering() as server:
         server.answer = lambda number: THROTTLED if number <= 2 else Answer(body=b'{"TableNames": []}')
-        client = dynamodb_client(AwsSettings(region="eu-west-1", endpoint=server.url))
-        count_calls(client, gathering)
+        client = dynamodb_client(AwsSettings(region="eu-west-1", endpoint=server.url), meter)
         assert client.list_tables()["TableNames"] == []
+        counts.add_to(gathering)
     sums = {datum.series: (datum.dimensions[1:], datum.statistics.total) for datum in gathering.take()}
     call = (("Call", "dynamodb:ListTables"),)
     assert sums == {own.CALLS: (call, 3), own.THROTTLES: (call, 2)}
+    counts.add_to(gathering)
+    assert gathering.take() == [], "what was added once isn't added again"
 
 
 def test_a_wave_of_a_typed_table_tells_what_it_parsed_and_set_aside(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from headrace.pipeline.app.wiring import wire
 from headrace.pipeline.errors import WrongSettings
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.metrics import own_series as own
 from headrace.pipeline.metrics.metering import Metering, NoMetering
 from headrace.pipeline.settings import metrics_rules
 from headrace.pipeline.settings.file import read_settings
@@ -38,8 +40,17 @@ def test_metrics_that_are_asked_for_are_wired(tmp_path: Path) -> None:
     assert settings.metrics.every == timedelta(seconds=10)
     wired = wire(settings)
     assert isinstance(wired.metering, Metering)
-    # Clients of AWS are counted.
-    assert wired.ports.on_client == wired.metering.client  # type: ignore[attr-defined]
+
+
+def test_what_the_applications_clients_ask_is_sent_with_its_metrics(tmp_path: Path, aws: LocalAws) -> None:
+    place = f"aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}"
+    wired = wire(settings_with(tmp_path, f"metrics: {{to: cloudwatch, level: DETAILED}}\n{place}"))
+    wired.ports.dynamodb().list_tables()  # type: ignore[attr-defined]
+    wired.ports.kinesis().list_streams()  # type: ignore[attr-defined]
+    assert isinstance(wired.metering, Metering)
+    data = wired.metering.publishing._take()
+    calls = {datum.dimensions[1:]: datum.statistics.total for datum in data if datum.series is own.CALLS}
+    assert calls == {(("Call", "dynamodb:ListTables"),): 1, (("Call", "kinesis:ListStreams"),): 1}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 
+import dagster as dg
 import pytest
 
 from headrace.pipeline.core.leases.sighting import Sighting
@@ -43,9 +44,21 @@ def test_a_cursor_begins_with_the_ticks_sentence_because_dagsters_page_of_a_sens
     assert json.loads(state)
 
 
+def test_the_watch_shows_its_sentence_also_where_it_remembers_nothing(make_world: MakeWorld):
+    world = make_world()
+    world.settle()
+    result = world.tick("watch")
+    said, bar, state = str(result.cursor).partition(" | ")
+    assert (bar, state) == (" | ", "")
+    assert isinstance(result.skip_reason, dg.SkipReason)
+    assert result.skip_reason.skip_message == f"watch: {said}"
+
+
 def test_a_long_sentence_is_cut_in_the_cursor_and_a_lost_state_stays_lost():
     cursor = with_sentence('{"look":1}', f"leader: {'word ' * 100}| and\nmore")
     assert cursor is not None
     assert len(cursor) < 220
     assert state_of_cursor(cursor) == '{"look":1}'
-    assert with_sentence(None, "leader: nothing to do") is None
+    assert with_sentence(None, "leader: nothing to do") == "nothing to do | "
+    assert state_of_cursor("nothing to do | ") is None
+    assert state_of_cursor(None) is None

@@ -11,7 +11,7 @@ from pathlib import Path
 from headrace.pipeline import errors
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("assets", "pipeline", "resources", "sensors")
+ROOMS = ("assets", "kclpy", "pipeline", "resources", "sensors")
 APART = ("pipeline/local/", "pipeline/settings/model.py", "pipeline/settings/changes.py")
 """The stand-in speaks for AWS, and the texts of settings are in docs/reference/settings.md."""
 _ERRORS = {

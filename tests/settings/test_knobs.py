@@ -13,9 +13,9 @@ from headrace.pipeline.settings.values import knobs
 
 ROOT = Path(__file__).parents[2]
 KNOBS = [key for key, *_ in knobs(Settings, index="N")]
-MOST = 126
-"""89, the twelve of Dagster's assets and checks, the six of metrics, and the nineteen of a target of `parse`: each target is a table of its own, with its own schema and rules."""
-SHIPPED = ("pipeline", "assets", "resources", "sensors")
+MOST = 155
+"""89, the four of fan-out, the nineteen of Dagster's assets, checks, schedules and pools, the six of metrics, the nineteen of a target of `parse`, and the eighteen of a processor: each of both is a table of its own, with its own schema and rules."""
+SHIPPED = ("pipeline", "assets", "kclpy", "resources", "sensors")
 VIA_A_PROPERTY = {
     "streams_mode": "multi",
     "parse.N.unique.by": "key_columns",
@@ -62,10 +62,14 @@ HOLDERS = {
     "aws": {"aws", "settings"},
     "upkeep": {"upkeep", "settings"},
     "dagster.freshness": {"asked"},
+    "dagster.backfill": {"backfill"},
+    "dagster.schedules": {"schedules"},
     "dagster.checks": {"checks", "limits"},
     "parse.N": {"target", "settings"},
     "parse.N.inflated": {"inflated"},
     "parse.N.unique": {"unique"},
+    "processors.N": {"processor", "settings"},
+    "processors.N.limits": {"limits"},
     "wave": {"wave", "budget"},
 }
 """The variable names that code uses for a section of the settings. Other sections are only used by their own name."""
@@ -94,5 +98,11 @@ def test_only_the_block_kcl_mentions_kcl() -> None:
         for key, spec, _ in knobs(Settings, index="N")
         if not key.startswith("kcl.") and any(word in spec.metadata["doc"] for word in kcls)
     }
-    # the choice of a strategy, and defaults that differ from KCL's
-    assert set(elsewhere) == {"assignment.strategy", "metrics.level", "streams.N.initial_position"}
+    # The choice of a strategy, defaults that differ from KCL's, and a consumer that must not be a KCL fleet's.
+    assert set(elsewhere) == {
+        "assignment.strategy",
+        "metrics.level",
+        "streams.N.consumer",
+        "streams.N.initial_position",
+        "streams.N.retrieval",
+    }

@@ -125,6 +125,10 @@ _SAMPLES = {
     "dagster.group": "shop",
     "dagster.owners.0": "team:data",
     "dagster.complete_from": "2026-01-31T00:00:00Z",
+    "dagster.backfill.since": "2026-01-31T00:00:00Z",
+    "dagster.schedules.upkeep": "7 * * * *",
+    "dagster.schedules.proof": "never",
+    "dagster.pools": "{proof: nightly}",
     "dagster.checks.blocking.0": "no_gaps",
     "aws.endpoint": "http://127.0.0.1:4567",
     "workers.0.spark.remote": "sc://one:1",
@@ -133,12 +137,18 @@ _SAMPLES = {
     "parse.0.callable": "package.module:function",
     "parse.0.schema": "id BIGINT NOT NULL",
     "parse.0.unique.by": "id",
+    "processors.0.name": "totals",
+    "processors.0.table": "lake.totals",
+    "processors.0.callable": "package.module:function",
+    "processors.0.mode": "landed",
+    "processors.0.schema": "id BIGINT NOT NULL",
+    "processors.0.limits.memory": "67108864",
 }
 
 
 def _sample(key: str, hint: object) -> str:
     if is_mapping(hint):
-        return "{a: b}"
+        return _SAMPLES.get(key, "{a: b}")
     if isinstance(hint, type) and issubclass(hint, StrEnum) and key not in _SAMPLES:
         return list(hint)[-1]
     kinds = {
@@ -155,8 +165,18 @@ _A_TARGET = {
     "HEADRACE__PARSE__0__TABLE": "lake.orders",
     "HEADRACE__PARSE__0__SCHEMA": "id INT",
 }
+_A_PROCESSOR = {
+    "HEADRACE__PROCESSORS__0__NAME": "words",
+    "HEADRACE__PROCESSORS__0__TABLE": "lake.words",
+    "HEADRACE__PROCESSORS__0__CALLABLE": "words:rows",
+}
 _ALSO = {
+    "processors.0.command": {"HEADRACE__PROCESSORS__0__CALLABLE": ""},
     "dagster.freshness.warn": {"HEADRACE__DAGSTER__FRESHNESS__FAIL": "1h"},
+    "dagster.backfill.by": {"HEADRACE__DAGSTER__BACKFILL__SINCE": "2026-01-31T00:00:00Z"},
+    "dagster.backfill.since": {"HEADRACE__DAGSTER__BACKFILL__BY": "day"},
+    "streams.0.consumer": {"HEADRACE__STREAMS__0__RETRIEVAL": "fanout"},
+    "discovery.consumer": {"HEADRACE__DISCOVERY__RETRIEVAL": "fanout"},
     "landing.catalog": {"HEADRACE__LANDING__STATE": "s3://b/state"},
     "parse.0.format": {"HEADRACE__PARSE__0__CALLABLE": "package.module:function"},
     "parse.0.callable": {"HEADRACE__PARSE__0__FORMAT": "callable"},
@@ -196,6 +216,8 @@ def test_every_setting_can_be_set_by_its_variable(key: str, hint: object):
     environ = _ALSO.get(key, {}) | environ
     if key.startswith("parse."):
         environ = _A_TARGET | environ
+    if key.startswith("processors."):
+        environ = _A_PROCESSOR | environ
     if key == "kcl.mode":
         environ["HEADRACE__KCL__HEARTBEAT"] = "lease"
     if key == "kcl.failover":
@@ -205,7 +227,8 @@ def test_every_setting_can_be_set_by_its_variable(key: str, hint: object):
             "HEADRACE__KCL__ALLOW_FOREIGN_CHECKPOINTS": "true",
         }
     loaded = parse(MINIMAL, **environ)
-    at = f"{key}.a" if is_mapping(hint) else key
+    name = _sample(key, hint).strip("{").partition(":")[0]
+    at = f"{key}.{name}" if is_mapping(hint) else key
     assert loaded.origins[at] == ValueSource(variable)
 
 

@@ -12,12 +12,13 @@ import sys
 import sysconfig
 import venv
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from tests.docs.pages import ROOT
 
 SITE_PACKAGES = Path("lib", f"python{sys.version_info.major}.{sys.version_info.minor}", "site-packages")
-PROJECT_PACKAGES = ("pipeline", "assets", "resources", "sensors")
+PROJECT_PACKAGES = ("pipeline", "assets", "kclpy", "resources", "sensors")
 
 _PROJECT = """\
 [build-system]
@@ -29,7 +30,7 @@ name = "mill"
 version = "1.0"
 
 [tool.hatch.build.targets.wheel]
-packages = ["pipeline", "assets", "resources", "sensors"]
+packages = ["pipeline", "assets", "kclpy", "resources", "sensors"]
 """
 
 
@@ -83,6 +84,17 @@ class Environment:
     def install(self, what: str) -> None:
         """pip refuses where a dependency is missing, or has a version that doesn't fit."""
         self.pip("install", "--no-index", "--no-build-isolation", what)
+
+    def add_command(self, name: str) -> None:
+        """A command of a package that this environment has by a link: the package is there, and its command isn't."""
+        (entry,) = entry_points(group="console_scripts", name=name)
+        script = self.root / "bin" / name
+        script.write_text(
+            f"#!{self.root / 'bin' / 'python'}\nfrom {entry.module} import {entry.attr}\n"
+            # A run's steps have processes of their own, which import the script.
+            f"if __name__ == '__main__':\n    {entry.attr}()\n"
+        )
+        script.chmod(0o755)
 
     def python(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         return self.command("python", *arguments, **variables)

@@ -21,7 +21,7 @@ PAGE = (ROOT / "docs" / "start" / "in-your-project.md").read_text(encoding="utf-
 _LOAD = """
 import importlib, json, sys
 import headrace.pipeline.cli, headrace.assets, headrace.resources, headrace.sensors
-names = {name: importlib.import_module(name).NAME for name in ("pipeline", "assets", "resources", "sensors")}
+names = {name: importlib.import_module(name).NAME for name in ("pipeline", "assets", "kclpy", "resources", "sensors")}
 from assets.definitions import defs
 repository = defs.get_repository_def()
 json.dump({

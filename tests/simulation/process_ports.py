@@ -10,7 +10,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.ports.usage import ProcessUsage
 from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.consumers import Consumers
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.ports import ParsePorts
@@ -128,6 +130,9 @@ class ProcessPorts:
     def dice(self) -> float:
         return self._world.ids.dice()
 
+    def spending(self) -> Callable[[], ProcessUsage]:
+        return ProcessUsage
+
     def session(self, worker_id: str) -> Any:
         raise AssertionError("a session of Spark is for code of the user's, and the simulator has none")
 
@@ -205,6 +210,9 @@ class ProcessPorts:
     def proved_tables(self) -> Any:
         raise AssertionError("the simulator's judges prove its tables")
 
+    def processing(self, _processor: Any, _run: str) -> Any:
+        raise AssertionError("no processor works here")
+
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         raise AssertionError("the simulated fleet parses no target")
 
@@ -222,6 +230,9 @@ class ProcessPorts:
 
     def pages(self) -> Pages:
         raise AssertionError("the simulator reads no pages: its stage reads the stream in memory")
+
+    def consumers(self) -> Consumers:
+        raise AssertionError("the simulated fleet polls its streams")
 
     def stage(self, worker_id: str) -> Stage:
         """The wiring asks for the stage last, so the id that was made before belongs to the run's claim."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.settings.model import TimeSettings
@@ -62,7 +62,7 @@ def left_over(world: World) -> Iterator[tuple[str, str]]:
         # A row goes after those of its parents, and these wait for all of their children.
         family = [shard, *_above(world, shard)]
         below = [world.truth.shards[ShardKey(stream, child)] for each in family for child in each.children]
-        began_long_ago = all(child.arrivals and child.arrivals[0] < now - _CLEARED for child in below)
+        began_long_ago = all(_began_before(world, child, now - _CLEARED) for child in below)
         if not world.truth.lives(stream) or not began_long_ago:
             continue
         if row is not None and row.stream_epoch == stream.epoch:
@@ -77,6 +77,13 @@ def left_over(world: World) -> Iterator[tuple[str, str]]:
 def _cleared(world: World, shard: ShardTruth) -> timedelta:
     """Time for the clean-ups of the shard and of the shards above it: an END goes one clean-up after those of its parents."""
     return _CLEARED + len(_above(world, shard)) * TimeSettings().garbage_cleanup
+
+
+def _began_before(world: World, shard: ShardTruth, moment: datetime) -> bool:
+    """Whether a record that is wanted of the shard had arrived at that moment. Until one has, the shard's position is at its start, and
+    the rows of its parents stay."""
+    wanted = shard.arrivals[world.truth.first(shard, world.table.origins.get(shard.key.stream)) :]
+    return bool(wanted) and wanted[0] < moment
 
 
 def _above(world: World, shard: ShardTruth) -> list[ShardTruth]:

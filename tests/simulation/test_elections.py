@@ -17,6 +17,7 @@ from headrace.pipeline.errors import Throttled
 from headrace.pipeline.settings.model import Settings, StreamSettings, WorkerSettings
 from tests.duties.world import MadeTables
 from tests.memory.clock import CountingIds, MemoryClock
+from tests.memory.consumers import MemoryConsumers
 from tests.memory.leader_lock import MemoryLeaderLock
 from tests.memory.leases import MemoryLeaseStore
 from tests.memory.source import MemorySource
@@ -112,6 +113,7 @@ class Election:
             lock=self.lock,
             source=self.source,
             table=self.table,
+            consumers=MemoryConsumers,
             clock=self.clock,
             ids=self.ids,
         )

@@ -58,7 +58,7 @@ def upkeeps(bed: Bed) -> Iterator[tuple[str, Upkeep]]:
 
 
 def run_upkeep(bed: Bed) -> list[tuple[str, UpkeepReport]]:
-    return list(run_upkeep_of_target(bed.parsing(), upkeeps(bed), dry_run=False))
+    return list(run_upkeep_of_target(bed.settings.table, bed.parsing().settling, upkeeps(bed), dry_run=False))
 
 
 def test_compaction_and_expiry_change_no_row_and_parsing_goes_on(bed: Bed):

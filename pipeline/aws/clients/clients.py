@@ -16,8 +16,9 @@ from botocore.loaders import Loader, create_loader
 from botocore.session import Session
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
-from headrace.pipeline.aws.clients.meter import METER
+from headrace.pipeline.aws.clients.meter import Meter
 from headrace.pipeline.aws.clients.plain_answers import with_plain_answers
+from headrace.pipeline.aws.clients.throttling import THROTTLED
 from headrace.pipeline.errors import BadSetting, HeadraceError, Terminal, Throttled, Unreachable
 from headrace.pipeline.settings.model import AwsSettings
 
@@ -34,36 +35,24 @@ _CONNECT: Final = 2.0
 # that is down.
 _READ: Final = 4.0
 
-THROTTLED: Final = frozenset(
-    {
-        "BandwidthLimitExceeded",
-        "KMSThrottlingException",
-        # Kinesis uses it for too many requests such as ListShards, DynamoDB for too many tables that are made
-        # at a time.
-        "LimitExceededException",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "SlowDown",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-    }
-)
 _OF_ROWS: Final = frozenset(
     {"GetItem", "BatchGetItem", "Query", "Scan", "PutItem", "UpdateItem", "DeleteItem"}
 )
 _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
 
 
-def dynamodb_client(settings: AwsSettings) -> DynamoDBClient:
+def dynamodb_client(settings: AwsSettings, meter: Meter | None = None) -> DynamoDBClient:
+    """`meter`: counts what the client asks, where somebody wants to know."""
     client: DynamoDBClient = _client("dynamodb", settings)
-    METER.attach(client)
+    if meter is not None:
+        meter.attach(client)
     return with_plain_answers(client)
 
 
-def kinesis_client(settings: AwsSettings) -> KinesisClient:
+def kinesis_client(settings: AwsSettings, meter: Meter | None = None) -> KinesisClient:
     client: KinesisClient = _client("kinesis", settings)
-    METER.attach(client)
+    if meter is not None:
+        meter.attach(client)
     return client
 
 

@@ -1,7 +1,10 @@
-"""What this process asks of DynamoDB and Kinesis: requests, and the units that DynamoDB says it charges.
+"""What clients ask of DynamoDB and Kinesis: requests, those that AWS refused as too many, and the units that DynamoDB says it charges.
 
-A run is a process of its own, so that what its process has asked since the run began is what the run has cost. Spark's tasks
-are other processes: what they ask isn't in here.
+    an application's adapters    have one meter for their clients: of it are the cost of a run, and the series of its metrics
+    a console                    has one of its own: of it is when to look again
+
+A run is a process of its own, so that what is counted from its begin is what the run has asked. Spark's tasks are other processes:
+what they ask isn't in here.
 """
 
 from __future__ import annotations
@@ -9,62 +12,91 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any, Final
 
+from headrace.pipeline.aws.clients.throttling import THROTTLED
 from headrace.pipeline.ports.usage import ProcessUsage
 
-_ASKED: Final = ("GetItem", "BatchGetItem", "Query", "Scan", "PutItem", "UpdateItem", "DeleteItem")
+_WITH_UNITS: Final = ("GetItem", "BatchGetItem", "Query", "Scan", "PutItem", "UpdateItem", "DeleteItem")
 _WRITES: Final = frozenset({"PutItem", "UpdateItem", "DeleteItem"})
 _REFUSED: Final = "ConditionalCheckFailedException"
 
 
-class Meter:
-    def __init__(self) -> None:
-        # Rows are written by sixteen threads.
-        self._adding = Lock()
-        self._calls: Counter[str] = Counter()
-        self._reads = self._writes = 0.0
+class _Adding:
+    """The lock of all meters: rows are written by sixteen threads."""
 
-    def forked(self) -> None:
+    lock = Lock()
+
+    @classmethod
+    def forked(cls) -> None:
         """A fork may begin while another thread of its parent holds the lock, and nobody would release it there."""
-        self._adding = Lock()
+        cls.lock = Lock()
 
-    def usage(self) -> ProcessUsage:
-        """What the process has used so far."""
-        with self._adding:
-            return ProcessUsage(dict(self._calls), self._reads, self._writes, time.process_time())
+
+os.register_at_fork(after_in_child=_Adding.forked)
+
+
+class Meter:
+    """A fork goes on from its parent's numbers: take differences."""
+
+    def __init__(self) -> None:
+        self._calls: Counter[str] = Counter()
+        self._throttled: Counter[str] = Counter()
+        self._reads = self._writes = 0.0
+        self._is_priced = False
 
     def attach(self, client: Any) -> None:
         """Count the requests of this client."""
-        service, events = client.meta.service_model.service_name, client.meta.events
-        if service == "dynamodb":
-            for operation in _ASKED:
-                events.register(f"provide-client-params.dynamodb.{operation}", _ask_for_units)
-        # Last, so that the answer is complete (`plain_answers`).
-        events.register_last(f"after-call.{service}", self._note)
+        model, events = client.meta.service_model, client.meta.events
+        events.register(f"needs-retry.{model.service_id.hyphenize()}", self._add_request)
+        if model.service_name == "dynamodb":
+            for operation in _WITH_UNITS:
+                events.register(f"provide-client-params.dynamodb.{operation}", self._ask_for_units)
+                # Last, so that the answer is complete (`plain_answers`).
+                events.register_last(f"after-call.dynamodb.{operation}", self._add_units)
 
-    def _note(self, *, model: Any, parsed: Mapping[str, Any], **_: object) -> None:
+    def usage(self) -> ProcessUsage:
+        """What was asked so far, each try of a request for itself. Units are in it since the first call of `spending`."""
+        with _Adding.lock:
+            return ProcessUsage(
+                calls=dict(self._calls),
+                throttled=dict(self._throttled),
+                read_units=self._reads,
+                write_units=self._writes,
+                cpu_seconds=time.process_time(),
+            )
+
+    def spending(self) -> Callable[[], ProcessUsage]:
+        """The function that tells what has been used since this call. From now on DynamoDB is asked for units: nobody who
+        tells no cost has to wait for longer answers."""
+        self._is_priced = True
+        before = self.usage()
+        return lambda: self.usage().since(before)
+
+    def _add_request(self, *, response: Any = None, operation: Any, **_: object) -> None:
+        call = f"{operation.service_model.service_name}:{operation.name}"
+        # Without a response where nobody answered.
+        code = None if response is None else response[1].get("Error", {}).get("Code")
+        with _Adding.lock:
+            self._calls[call] += 1
+            if code in THROTTLED:
+                self._throttled[call] += 1
+
+    def _ask_for_units(self, params: Mapping[str, Any], **_: object) -> Mapping[str, Any]:
+        return {"ReturnConsumedCapacity": "TOTAL", **params} if self._is_priced else params
+
+    def _add_units(self, *, model: Any, parsed: Mapping[str, Any], **_: object) -> None:
         consumed = parsed.get("ConsumedCapacity") or ()
         tables = [consumed] if isinstance(consumed, Mapping) else consumed
         units = float(sum(table.get("CapacityUnits", 0) for table in tables))
         is_write = model.name in _WRITES
-        if is_write and parsed.get("Error", {}).get("Code") == _REFUSED:
+        if is_write and self._is_priced and parsed.get("Error", {}).get("Code") == _REFUSED:
             # DynamoDB charges a write that its condition refused, and doesn't say how much: a row has less than 1 KB.
             units = 1.0
-        with self._adding:
-            self._calls[f"{model.service_model.service_name}:{model.name}"] += 1
+        with _Adding.lock:
             if is_write:
                 self._writes += units
             else:
                 self._reads += units
-
-
-def _ask_for_units(params: Mapping[str, Any], **_: object) -> dict[str, Any]:
-    return {"ReturnConsumedCapacity": "TOTAL", **params}
-
-
-METER: Final = Meter()
-"""Of this process. A fork goes on from its parent's numbers: take differences."""
-os.register_at_fork(after_in_child=METER.forked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,7 @@ from headrace.pipeline.aws.leases.lease_item import (
     read_lease,
     write_change,
 )
+from headrace.pipeline.aws.leases.read_costs import is_scan_cheaper
 from headrace.pipeline.aws.leases.rows import NO_INDEX, ConditionFailed, Rows
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refused
@@ -41,6 +43,16 @@ _SIZE_HOLDS: Final = 2 * 60 * 60.0
 _AT_ONCE: Final = 16
 
 
+@dataclass(frozen=True, slots=True)
+class _TableFacts:
+    """What DynamoDB tells of the table's size, which it counts every six hours."""
+
+    until: float = 0.0
+    """Until when, by the monotonic clock, it isn't asked again."""
+    bytes: int | None = None
+    rows: int | None = None
+
+
 class DynamoLeaseStore:
     """Open the lease table. `entity_type`: whether new rows get the attribute entityType. KCL workers before
     3.5 don't know it."""
@@ -56,8 +68,9 @@ class DynamoLeaseStore:
         self._rows = Rows(client, table, key=KEY)
         self._clock = clock or SystemClock()
         self._entity_type = entity_type
-        self._size: tuple[float, int | None] = (0.0, None)
-        """Monotonic time until which the remembered size counts, and the table's size in bytes."""
+        self._facts = _TableFacts()
+        self._scanned: int | None = None
+        """How many rows the last scan has found."""
         self._is_indexed = False
         """The owner index was ACTIVE when it was last looked up. It counts as ACTIVE until a query fails."""
 
@@ -66,13 +79,13 @@ class DynamoLeaseStore:
         return None if item is None else self._understood(item)
 
     def get_many(self, keys: Sequence[str]) -> Listing:
-        return _listing(self._rows.get_many(keys))
+        return _listing(self._read(keys))
 
     def scan(self) -> Listing:
         """All leases, by eventually consistent reads, which cost half. A stale row does no harm: every write
         that is decided from it has the row's values as its condition.
         """
-        return _listing(self._rows.scan_in_segments(scan_segments(self._bytes())))
+        return _listing(self._scan())
 
     def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
         """The leases of a worker. Once the owner index is ACTIVE, leases that the worker is handing over are
@@ -128,6 +141,23 @@ class DynamoLeaseStore:
         trouble.clear()
         return done
 
+    def _read(self, keys: Sequence[str]) -> list[Item]:
+        """The rows with these keys, consistently, by the requests that cost the fewest units. Both kinds show each
+        write that was answered before they were sent."""
+        if len(keys) < 2 or not is_scan_cheaper(len(keys), self._count()):
+            return self._rows.get_many(keys)
+        wanted = frozenset(keys)
+        return [item for item in self._scan(consistent=True) if item[KEY]["S"] in wanted]
+
+    def _scan(self, *, consistent: bool = False) -> list[Item]:
+        items = self._rows.scan_in_segments(scan_segments(self._bytes()), consistent=consistent)
+        self._scanned = len(items)
+        return items
+
+    def _count(self) -> int | None:
+        """About how many rows the table has; None where nothing tells."""
+        return self._table_facts().rows if self._scanned is None else self._scanned
+
     def _held_by_scan(self, worker_id: str) -> Listing:
         # Consistent, which costs twice as much: a worker must not miss a lease that it has just been given.
         # DynamoDB bills the whole table for a scan, whatever the filter leaves.
@@ -150,7 +180,7 @@ class DynamoLeaseStore:
                 raise
             self._is_indexed = False
             return None
-        listing = _listing(self._rows.get_many([key for key in keys if key not in known]))
+        listing = _listing(self._read([key for key in keys if key not in known]))
         # Checked again, because the index may still name this worker for a lease that another worker has by now.
         read = [lease for lease in listing.leases if worker_id in {lease.owner, lease.checkpoint_owner}]
         return Listing((*(known[key] for key in keys if key in known), *read), listing.skipped)
@@ -166,17 +196,23 @@ class DynamoLeaseStore:
     def _bytes(self) -> int | None:
         """The table's size in bytes; None if it could never be read, in which case the scan runs with a
         default of segments."""
-        until, size = self._size
-        if size is None or self._clock.monotonic() > until:
+        return self._table_facts().bytes
+
+    def _table_facts(self) -> _TableFacts:
+        facts = self._facts
+        if facts.bytes is None or self._clock.monotonic() > facts.until:
             try:
-                size = int(self._rows.describe().get("TableSizeBytes", 0))
+                described = self._rows.describe()
             except TablesMissing:
                 raise
             except HeadraceError:
-                # The size only decides the number of segments: a scan must not fail because the size isn't known.
-                return size
-            self._size = (self._clock.monotonic() + _SIZE_HOLDS, size)
-        return size
+                # The size only decides how rows are read: a read must not fail because the size isn't known.
+                return facts
+            until = self._clock.monotonic() + _SIZE_HOLDS
+            size, rows = int(described.get("TableSizeBytes", 0)), int(described.get("ItemCount", 0))
+            # A new table has no row for DynamoDB until it counts them.
+            self._facts = facts = _TableFacts(until, size, rows or None)
+        return facts
 
     def _has_index(self) -> bool:
         """Whether the owner index is ACTIVE. Looked up until it is: DynamoDB needs minutes to build it for a

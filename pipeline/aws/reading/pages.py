@@ -15,57 +15,39 @@ Spark pickles this object and sends it to its workers with the task. So it says 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    HTTPClientError,
-    NoCredentialsError,
-    ProfileNotFound,
-)
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
+from headrace.pipeline.aws.reading.asking import Asking, Host, check_is_own, code_of, given_up
 from headrace.pipeline.aws.reading.pages_check import Absurd, check_after
 from headrace.pipeline.aws.reading.pages_client import (
     date_of,
-    forget_clients,
     held_body,
-    reader_client,
     request_id_of,
 )
 from headrace.pipeline.aws.reading.pages_decode import PageAnswer, decode_answer, decode_cbor_answer, size_of
 from headrace.pipeline.aws.reading.pages_gate import GATE
-from headrace.pipeline.aws.reading.pages_proof import PROOFS, not_found
 from headrace.pipeline.aws.reading.pages_wire import WireChoice, is_cbor
-from headrace.pipeline.aws.reading.quick_records import EXPIRED, THROTTLES
-from headrace.pipeline.clock import dice
+from headrace.pipeline.aws.reading.quick_records import EXPIRED
 from headrace.pipeline.core.landing.pace import MOST_RECORDS, Pace
 from headrace.pipeline.core.ledger.batch import Batch
-from headrace.pipeline.core.ledger.belonging import why_outside, why_too_early
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.encoding.cbor import NotCborError
 from headrace.pipeline.errors import (
     BadAnswer,
-    BadSetting,
-    DataLoss,
     HeadraceError,
-    Terminal,
     Throttled,
     Transient,
     Unreachable,
-    WrongStream,
 )
 from headrace.pipeline.ports.pages import RecordPage
 from headrace.pipeline.settings.choices import WireFormat
 
-_EXPIRED_TOKEN = "ExpiredTokenException"  # noqa: S105 -- the code of an error
-_KEYS = frozenset({_EXPIRED_TOKEN, "UnrecognizedClientException", "InvalidSignatureException"})
 # Seconds. Kinesis allows five calls a second to a shard.
 _FIRST_WAIT = 0.2
 # Seconds to wait after an error of Kinesis or of the network.
@@ -73,25 +55,15 @@ _LONGEST_WAIT = 5.0
 # Seconds. A large page of another reader keeps this reader waiting for up to 5 s; a longer pause would
 # leave part of this reader's share unused each time.
 _LONGEST_THROTTLED = 0.5
-
-
+_RIGHTS = (
+    "kinesis:DescribeStreamSummary, kinesis:GetShardIterator and kinesis:GetRecords on the stream, "
+    "and kms:Decrypt on its key"
+)
 _T = TypeVar("_T")
 
 
 class _IteratorExpired(Exception):
     """The iterator is older than five minutes. A new one is asked for, after the last record that was read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """Time, random numbers and connection of the reading process. All are module functions, which pickle as
-    their names."""
-
-    connect: Callable[[KinesisAccess], Any] = reader_client
-    """Gives a client with `get_shard_iterator` and `get_records`."""
-    sleep: Callable[[float], None] = time.sleep
-    monotonic: Callable[[], float] = time.monotonic
-    dice: Callable[[], float] = dice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +79,7 @@ class KinesisPages:
     """Records in the first page of a batch at most, while the size of the records isn't known."""
     wire: WireFormat = WireFormat.AUTO
     """The format of requests and answers: the setting `wire`."""
-    host: Host = Host()
+    host: Host = Host()  # noqa: RUF009 (it is frozen)
 
     def pages(self, batch: Batch) -> Iterator[RecordPage]:
         reading = _Reading(self, batch)
@@ -137,10 +109,7 @@ class _Reading:
         self._wire = WireChoice(source.wire)
         self._size: int | None = None
         """The number of bytes of the last answer."""
-        self._access = (source.host.connect, source.access)
-        """How Kinesis is asked, and by whose rights."""
-        self._is_proved = False
-        """Whether the stream is the one that the driver means."""
+        self._asking = Asking(batch.key, source.access, source.host.connect, rights=_RIGHTS)
         self.ended = False
 
     def next_page(self) -> RecordPage:
@@ -172,8 +141,7 @@ class _Reading:
         )
 
     def _ask(self) -> tuple[PageAnswer, datetime]:
-        if not self._is_proved:
-            self._prove()
+        self._asking.prove(self._host.monotonic)
         if self._iterator is None:
             self._iterator = self._new_iterator()
         # Before a retry too: a shard's limits hold over all its readers (I28).
@@ -183,16 +151,6 @@ class _Reading:
             # Within, because a request may have waited for its room.
             self._pace.note_call(self._host.monotonic())
             return self._answer(self._iterator)
-
-    def _prove(self) -> None:
-        stream = self._key.stream
-        PROOFS.require(
-            stream,
-            self._access,
-            lambda: self._call("describe_stream_summary", StreamARN=stream.arn),
-            now=self._host.monotonic,
-        )
-        self._is_proved = True
 
     def _keep_pace(self) -> None:
         if wait := self._pace.wait(self._host.monotonic()):
@@ -218,15 +176,7 @@ class _Reading:
                 f"an answer for {self._key} can't be right and wasn't used: {error} (AWS's request id: "
                 f"{request_id_of(raw)}). Records read before it are safe, and the request is sent again"
             ) from None
-        if why := why_too_early(self._key.stream, answer.earliest) or why_outside(
-            self._batch.numbers, answer.first_sequence, answer.last_sequence
-        ):
-            raise WrongStream(
-                f"an answer for {self._key} has records that can't be its own: "
-                f"{why} (Kinesis in {self._source.access}; AWS's request id: {request_id_of(raw)}). "
-                "Nothing of the answer was used. Look for a proxy or an endpoint that answers for another "
-                "stream"
-            )
+        check_is_own(answer, self._batch, access=self._source.access, request_id=request_id_of(raw))
         if answer.next_iterator is None and not answer.children:
             # An END is never taken back once it is committed. So it counts only if the same answer names the
             # child shards.
@@ -238,20 +188,21 @@ class _Reading:
 
     def _get_records(self, iterator: str) -> Any:
         try:
-            raw = self._call(
+            raw = self._asking.call(
                 "get_records",
                 ShardIterator=iterator,
                 StreamARN=self._key.stream.arn,
                 Limit=self._at_most,
                 **self._wire.arguments,
             )
-        except Transient:
-            raise
         except HeadraceError as error:
-            if self._is_kept:
+            if code_of(error.__cause__) == EXPIRED:
+                raise _IteratorExpired from error
+            trouble = self._wire.softened(error)
+            if self._is_kept and not isinstance(trouble, Transient):
                 # For example, the stream was deleted and created again since. A new iterator shows what is wrong.
                 raise _IteratorExpired from error
-            raise
+            raise trouble from error.__cause__
         self._is_kept = False
         return raw
 
@@ -273,37 +224,8 @@ class _Reading:
             arguments["ShardIteratorType"] = "TRIM_HORIZON"
         else:
             arguments |= {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": start.at}
-        iterator: str = self._call("get_shard_iterator", **arguments)["ShardIterator"]
+        iterator: str = self._asking.call("get_shard_iterator", **arguments)["ShardIterator"]
         return iterator
-
-    def _call(self, operation: str, **arguments: Any) -> Any:
-        try:
-            # Made inside the task, on the executor: a boto3 client can't be pickled.
-            client = self._host.connect(self._source.access)
-            return getattr(client, operation)(**arguments)
-        except ClientError as error:
-            if _is_about_keys(_code_of(error)):
-                forget_clients()
-                # Where only rights are missing, the keys of the other streams stay as they are.
-                PROOFS.forget(self._access, None if _code_of(error) in _KEYS else self._key.stream)
-                self._is_proved = False
-            if operation == "describe_stream_summary" and _code_of(error) == "ResourceNotFoundException":
-                raise WrongStream(not_found(self._key.stream, self._source.access)) from error
-            named = _named(error, self._key)
-            raise (self._wire.softened(named) if operation == "get_records" else named) from error
-        except HTTPClientError as error:
-            raise Unreachable(
-                f"Kinesis could not be reached for {self._key} ({type(error).__name__}). Nothing was lost, "
-                "and the request is sent again"
-            ) from error
-        except ProfileNotFound as error:
-            raise BadSetting(_no_profile(self._source.access.identity.profile, self._key)) from error
-        except NoCredentialsError as error:
-            raise BadSetting(_no_role(self._key)) from error
-        except BotoCoreError as error:
-            raise BadSetting(
-                f"{self._key} can't be read with this worker's AWS configuration: {error}"
-            ) from error
 
     def _with_patience(self, ask: Callable[[], _T]) -> _T:
         deadline = self._host.monotonic() + self._source.patience
@@ -327,68 +249,9 @@ class _Reading:
                 wait = min(wait * 2, _LONGEST_THROTTLED if isinstance(trouble, Throttled) else _LONGEST_WAIT)
 
 
-def _no_profile(profile: str | None, key: ShardKey) -> str:
-    return (
-        f"the host of the Spark task that reads {key} doesn't have the AWS profile that aws.profile in the "
-        f"settings names ({profile!r}); nothing was read, and landed records are safe; "
-        "add the profile to ~/.aws/config there; or remove aws.profile, and give Headrace itself the "
-        "profile by AWS_PROFILE: then its keys go with each task"
-    )
-
-
-def _no_role(key: ShardKey) -> str:
-    return (
-        f"the host of the Spark task that reads {key} has no role, and Headrace itself works by the role of "
-        "its own host, so that there are no keys to hand over; "
-        "nothing was read, and landed records are safe; give that host a role; "
-        "or name a profile by aws.profile, or run Headrace with AWS_PROFILE or keys. "
-        "The environment of the task's host doesn't count"
-    )
-
-
-def _given_up(trouble: Exception, key: ShardKey, patience: float) -> Exception:
+def _given_up(trouble: Transient | _IteratorExpired, key: ShardKey, patience: float) -> Exception:
     if isinstance(trouble, Transient):
-        return type(trouble)(f"{trouble}. This wave stopped trying after {patience:g} s")
+        return given_up(trouble, patience)
     return Unreachable(
         f"shard iterators of {key} expire as soon as Kinesis gives them. This wave stopped trying after {patience:g} s"
-    )
-
-
-def _named(error: ClientError, key: ShardKey) -> Exception:
-    code = _code_of(error)
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    if code == EXPIRED:
-        return _IteratorExpired()
-    if code == "ResourceNotFoundException":
-        return DataLoss(
-            f"{key} is gone from Kinesis before its end was read: its unread records are lost. "
-            "Landed records are safe. Record the gap with `headrace skip` or set on_data_loss: continue"
-        )
-    if code in THROTTLES:
-        return Throttled(f"Kinesis throttles the reading of {key} ({code}). Nothing was lost")
-    if status >= 500 or code in {_EXPIRED_TOKEN, "RequestTimeout"}:
-        return Unreachable(
-            f"Kinesis failed for {key} ({code or status}). Nothing was lost, and the request is sent again"
-        )
-    return _refused(error, key, code)
-
-
-def _code_of(error: ClientError) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))
-
-
-def _is_about_keys(code: str) -> bool:
-    """Whether Kinesis refused a request because of the credentials or their rights."""
-    return "AccessDenied" in code or code in _KEYS
-
-
-def _refused(error: ClientError, key: ShardKey, code: str) -> Terminal:
-    if _is_about_keys(code):
-        return BadSetting(
-            f"AWS doesn't let this worker read {key} ({code}). Nothing was read. "
-            "The worker's role needs kinesis:DescribeStreamSummary, kinesis:GetShardIterator and "
-            "kinesis:GetRecords on the stream, and kms:Decrypt on its key"
-        )
-    return Terminal(
-        f"Kinesis refuses to give records of {key} ({code}: {error.response['Error'].get('Message', '')})"
     )

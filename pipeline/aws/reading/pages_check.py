@@ -56,6 +56,12 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _LONGEST
 
 
+def check_number(text: str, what: str) -> None:
+    """Check one sequence number."""
+    if not _is_number(text):
+        raise Absurd(f"{what} isn't a number")
+
+
 def check_arrivals(arrivals: Any, answered: datetime) -> None:
     """Check arrival times: an array of numpy, in seconds since 1970."""
     # A comparison with NaN is false, so that NaN is refused too.

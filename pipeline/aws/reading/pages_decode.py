@@ -23,6 +23,7 @@ from headrace.pipeline.aws.reading.pages_check import (
     Absurd,
     check_arrivals,
     check_behind,
+    check_number,
     check_numbers,
     check_range,
 )
@@ -78,7 +79,17 @@ class _Answer(msgspec.Struct):
     ChildShards: list[_Child] | None = None
 
 
+class _Event(msgspec.Struct):
+    """What SubscribeToShard sends."""
+
+    MillisBehindLatest: int = 0
+    ContinuationSequenceNumber: str | None = None
+    Records: list[_Record] = []
+    ChildShards: list[_Child] | None = None
+
+
 _DECODER = msgspec.json.Decoder(_Answer)
+_EVENT_DECODER = msgspec.json.Decoder(_Event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +140,24 @@ def decode_answer(body: Body, key: ShardKey, answered: datetime) -> PageAnswer:
     """
     answer = _DECODER.decode(body)
     return _checked(answer, _columns_of(answer.Records), key, answered)
+
+
+def decode_event(payload: Body | memoryview, key: ShardKey, answered: datetime) -> PageAnswer:
+    """Decode and check an event of a subscription, whose continuation number takes the place of the next iterator.
+
+    The number becomes the place from which the next subscription goes on, so it must not be before the records.
+    """
+    event = _EVENT_DECODER.decode(payload)
+    number, children = event.ContinuationSequenceNumber, event.ChildShards or []
+    answer = _Answer(event.MillisBehindLatest, number, event.Records, event.ChildShards)
+    page = _checked(answer, _columns_of(event.Records), key, answered)
+    if number is not None:
+        check_number(number, "the continuation number")
+        if page.last_sequence is not None and int(number) < page.last_sequence:
+            raise Absurd("the continuation number is before the event's last record")
+    if any(key.shard_id not in child.ParentShards for child in children):
+        raise Absurd("a child shard doesn't name this shard as its parent")
+    return page
 
 
 def decode_cbor_answer(body: Body, key: ShardKey, answered: datetime) -> PageAnswer:

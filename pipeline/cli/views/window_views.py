@@ -49,7 +49,9 @@ def shown(kept_window: "KeptWindow", windows: "WindowWiring") -> "Iterator[str]"
     if window.unpack:
         yield f"{counted(rows_done(window, windows), 'aggregate')} taken apart in {windows.table_of(window)}"
     elif window.target:
-        yield f"{counted(rows_done(window, windows), 'row')} parsed again for {windows.table_of(window)}"
+        redoing = windows.redoing(window, "headrace window show")
+        yield f"{counted(redoing.rows_done(), 'row')} parsed again for {windows.table_of(window)}"
+        yield from (f"out of reach: {sentence}" for sentence in redoing.out_of_reach(window))
     else:
         replaying = windows.replaying(window.id, "headrace window show")
         yield f"{counted(replaying.rows_done(), 'row')} copied into {windows.table_of(window)}"
@@ -117,3 +119,11 @@ def _range_json(planned: "WindowRange") -> "dict[str, Any]":
 
 def rows_done(window: "ReplayWindow", windows: "WindowWiring") -> int:
     return windows.redoing(window, "headrace window show").rows_done()
+
+
+def shown_json(kept_window: "KeptWindow", windows: "WindowWiring") -> "dict[str, Any]":
+    """The window for scripts, with what was done of it, and what is out of reach by now."""
+    window = kept_window.window
+    redoing = windows.redoing(window, "headrace window show")
+    out_of_reach = [*window.missing, *redoing.out_of_reach(window)]
+    return {**window_json(kept_window, windows), "out_of_reach": out_of_reach, "done": redoing.rows_done()}

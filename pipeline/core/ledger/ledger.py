@@ -34,6 +34,10 @@ class Kind(StrEnum):
     PARSED = "parsed"
     """In a typed table or its quarantine table: the rows of this range of the lake table were parsed. `account` tells
     what became of each of them (`headrace.pipeline.core.ledger.accounting`)."""
+    PROCESSED = "processed"
+    """In the table of a processor: the user's processor has worked on this range of the lake table. `rows`: how many rows
+    it gave. `account` tells of its records, and the state that it has after them
+    (`headrace.pipeline.processors.account`)."""
     UNPACKED = "unpacked"
     """In the lake table: aggregates of this range, which had landed as one row each, were taken apart
     (`headrace.pipeline.windows.unpack`). `rows`: how many rows the table has more since. It moves no position.
@@ -52,7 +56,9 @@ DONE_ANEW = frozenset({Kind.REPLAY, Kind.UNPACKED})
 """Kinds of ranges that move no position, because their records had landed before."""
 
 
-ACCOUNTED = frozenset({Kind.PARSED, Kind.REDRIVEN, Kind.REPLAY, Kind.GENERATION, Kind.UNPACKED})
+ACCOUNTED = frozenset(
+    {Kind.PARSED, Kind.PROCESSED, Kind.REDRIVEN, Kind.REPLAY, Kind.GENERATION, Kind.UNPACKED}
+)
 """Kinds of ranges that have an account in the place of a reason."""
 
 

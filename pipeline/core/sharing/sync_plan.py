@@ -63,13 +63,16 @@ def is_of_this_life(stream: StreamId, row: Lease) -> bool:
     return row.stream in {None, stream.serialized} and row.stream_epoch in {None, stream.epoch}
 
 
-def ends_lost(stream: StreamId, rows: Iterable[Lease], positions: Positions) -> tuple[str, ...]:
+def ends_lost(
+    stream: StreamId, rows: Iterable[Lease], positions: Positions, *, listed: Iterable[Shard] = ()
+) -> tuple[str, ...]:
     """Shards whose end Headrace once landed, but that don't count as ended in the table: the table was rolled back.
 
-    Their rows have SHARD_END, so no run would ever look at them and notice.
+    Their rows have SHARD_END, so no run would ever look at them and notice. `listed`: all shards that Kinesis lists. Without them a
+    shard is here, too, that counts as ended by a descendant to which no row leads.
     """
     rows = [row for row in rows if is_of_this_life(stream, row)]
-    passed = a_family(stream, (), leases=rows, positions=positions).passed(positions)
+    passed = a_family(stream, (), listed=listed, leases=rows, positions=positions).passed(positions)
     return tuple(
         sorted(
             row.shard_id

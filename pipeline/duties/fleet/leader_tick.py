@@ -32,6 +32,7 @@ from headrace.pipeline.duties.streams.writing import Tally
 from headrace.pipeline.duties.waves.expire import Expiring, look_after
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.ports.base import Clock, Ids
+from headrace.pipeline.ports.consumers import Consumers
 from headrace.pipeline.ports.landing import LakeTable
 from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Listing, Tables, WorkerListing, WorkerStore
 from headrace.pipeline.ports.reading import ShardSource
@@ -75,6 +76,8 @@ class LeaderDuty:
     table: LakeTable
     clock: Clock
     ids: Ids
+    consumers: Callable[[], Consumers]
+    """Made at its first use, because only streams with enhanced fan-out need it."""
     expiring: Expiring | None = None
     """What expires the lake table's snapshots where no run does; None: this leader doesn't."""
     look: TickLook = field(default_factory=TickLook)
@@ -193,6 +196,7 @@ class LeaderDuty:
             leases=self.leases,
             source=self.source,
             table=self.table,
+            consumers=self.consumers,
         )
 
     def _sync_when_due(

@@ -10,25 +10,28 @@ five minutes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.pipeline.core.leases.change import Change
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.order.parents import Family, a_family
 from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON
+from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.core.sharing.sync_plan import ends_lost, is_of_this_life, rows_of_stream, sync_token
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.duties.fleet.cleanup import Cleaning, CleanupDue
 from headrace.pipeline.duties.policy.policy import RowPlan
+from headrace.pipeline.duties.streams.consumers import ensure_consumer
 from headrace.pipeline.duties.streams.lake_table import ensure_table
 from headrace.pipeline.duties.streams.origin import ensure_origin
 from headrace.pipeline.duties.streams.streams import Tracked, Unfinished, is_wanted_life
 from headrace.pipeline.duties.streams.writing import Tally
 from headrace.pipeline.errors import HeadraceError, Transient, Unreachable
 from headrace.pipeline.kcl.coverage import SeenHoles, coverage_warnings
+from headrace.pipeline.ports.consumers import Consumers
 from headrace.pipeline.ports.landing import LandingTable, TableState
 from headrace.pipeline.ports.leases import LeaseStore, Listing
 from headrace.pipeline.ports.reading import ShardSource, StreamFacts
@@ -121,6 +124,7 @@ class ShardSync:
     leases: LeaseStore
     source: ShardSource
     table: LandingTable
+    consumers: Callable[[], Consumers]
 
     def round(
         self,
@@ -168,16 +172,35 @@ class ShardSync:
         self, stream: StreamSettings, facts: StreamFacts, listing: Listing, *, state: TableState
     ) -> tuple[Change, ...]:
         """The changes that a sync would write now. For `headrace plan`."""
-        return self._list(stream, facts.stream, listing, state=state).changes
+        mine = rows_of_stream(facts.stream, listing.leases)
+        _, every = self._ends_lost(facts.stream, mine, state.positions)
+        return self._list(stream, facts.stream, listing, state=state, every=every).changes
+
+    def _ends_lost(
+        self, stream: StreamId, rows: Iterable[Lease], positions: Positions
+    ) -> tuple[tuple[str, ...], tuple[Shard, ...]]:
+        """The shards whose end the table has lost, and all shards of the stream where the rows alone couldn't tell that."""
+        if not ends_lost(stream, rows, positions):
+            return (), ()
+        # A run ends the row of a shard of which a descendant has a position. The way to this descendant may lead over a shard that was
+        # closed before the origin, which has no row and isn't in scope: only the listing of all shards shows it.
+        every = self.source.list_shards(stream)
+        return ends_lost(stream, rows, positions, listed=every), every
 
     def _list(
-        self, settings: StreamSettings, stream: StreamId, listing: Listing, *, state: TableState
+        self,
+        settings: StreamSettings,
+        stream: StreamId,
+        listing: Listing,
+        *,
+        state: TableState,
+        every: tuple[Shard, ...],
     ) -> _Listed:
         rows = rows_of_stream(stream, listing.leases)
         mine = tuple(row for row in rows if is_of_this_life(stream, row))
         scope = self.rows.scope(state.positions.origins[stream].start, listing)
         shards = self.source.list_shards(stream, scope)
-        family = a_family(stream, shards, leases=mine)
+        family = a_family(stream, shards, listed=every, leases=mine)
         plan = self.rows.plan(
             family,
             shards,
@@ -206,11 +229,15 @@ class ShardSync:
             tally.notes.append(f"former stream {tracked.name} {why}")
             done.synced.append(tracked.name)
             return
+        if (name := self.settings.consumer_of(tracked.settings)) is not None:
+            note = ensure_consumer(self.consumers(), facts.stream, name)
+            tally.notes.extend([note] if note else [])
         mine = rows_of_stream(facts.stream, listing.leases)
         # First of all: the origin decides which shards are in scope, and so which rows are made.
         done.state = ensure_origin(self.table, done.state, facts, stream=tracked.settings, leases=mine)
         # Only told here. What a rollback means for the children is a person's to decide.
-        if lost := ends_lost(facts.stream, mine, done.state.positions):
+        lost, every = self._ends_lost(facts.stream, mine, done.state.positions)
+        if lost:
             tally.notes.append(
                 f"the lease rows of {counted(len(lost), 'shard')} say that the shard has ended, and the lake table doesn't "
                 f"({lost[0]}, ...): the table was rolled back or restored; the children of these shards aren't read until "
@@ -219,7 +246,7 @@ class ShardSync:
         before = done.before(tracked)
         token = sync_token(facts.stream, mine, done.state.positions)
         if cleanup or not before.is_unchanged(token):
-            shard_list = self._list(tracked.settings, facts.stream, listing, state=done.state)
+            shard_list = self._list(tracked.settings, facts.stream, listing, state=done.state, every=every)
             holes = self._check_holes(shard_list, before, state=done.state, tally=tally)
             if self._write(tracked, shard_list, tally, is_new=not mine, has_time=has_time):
                 # Some rows are still to be made by the next tick, so that a hole means nothing yet.

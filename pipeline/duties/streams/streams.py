@@ -209,6 +209,8 @@ def unnamed(settings: Settings, name: str) -> StreamSettings:
         initial_position=how.initial_position,
         timestamp=how.timestamp,
         on_data_loss=how.on_data_loss,
+        retrieval=how.retrieval,
+        consumer=how.consumer,
     )
 
 

@@ -160,11 +160,14 @@ class Attempt:
         self.failed.update({p.lease_key: p.why for p in log.problems if p.fatal})
         return log.report(len(claimed))
 
-    def between_waves(self, act: Callable[[], T]) -> T:
-        """Release all rows, and then call `act`. A run that hangs in `act` stops beating, as one that hangs in a wave
-        does. The time that `act` took doesn't count as time of the next wave (I40)."""
+    def between_waves(self, act: Callable[[], T]) -> T | None:
+        """Release all rows, and then call `act`, unless a row couldn't be released: its shard would wait for `act`. A run that hangs
+        in `act` stops beating, as one that hangs in a wave does. The time that `act` took doesn't count as time of the next wave
+        (I40)."""
         self.let_go()
         self.claims.note_progress()
+        if self.claims.held:
+            return None
         try:
             return act()
         finally:

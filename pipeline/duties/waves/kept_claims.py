@@ -95,15 +95,15 @@ class KeptClaims:
         )
 
     def look(self, log: WaveLog) -> None:
-        """Read the kept rows. Release those that another run waits for or that are handed over, and forget those that
-        were lost."""
+        """Read the kept rows. Release those that another run waits for, that are handed over, or whose release has failed, and
+        forget those that were lost."""
         self.claims.note_progress()
         # The time before the reading counts, so that a slow read doesn't put the next look off.
         self._looked_at = self.claims.clock.monotonic()
         if not self.claims.held:
             return
         current = self.claims.read_again()
-        asked_for: list[ShardKey] = []
+        to_release: list[ShardKey] = []
         for key, before in tuple(self.claims.held.items()):
             row = current.get(before.key)
             if row is None or not self._is_mine(row, before):
@@ -111,9 +111,11 @@ class KeptClaims:
                 self._forget(key, row)
                 continue
             self.claims.held[key] = row
-            if row.wanted_by not in {None, self.claims.claim} or row.checkpoint_owner is not None:
-                asked_for.append(key)
-        self._release(log, asked_for)
+            # A run that keeps none still has the rows whose release has failed.
+            is_asked_for = row.wanted_by not in {None, self.claims.claim} or row.checkpoint_owner is not None
+            if not self.keeps or is_asked_for:
+                to_release.append(key)
+        self._release(log, to_release)
         self.write_late()
 
     def release_others(self, log: WaveLog, taken: Iterable[Lease]) -> None:
@@ -209,7 +211,7 @@ class KeptClaims:
 
     def end_wave(self, log: WaveLog, *, keep: Collection[str] = ()) -> None:
         """Keep the rows with these lease keys if the wave read them well, and release all others. A row that can't be
-        released becomes free for other runs once this claim's beat has stood still."""
+        released stays with the claims, and each later look tries again: while this run lives, no other run may take it."""
         # First of all: a claim whose answer was lost may stand in its row (D7), and is released with the others.
         self.claims.hold_unanswered()
         troubled = {p.lease_key for p in log.problems}
@@ -229,10 +231,7 @@ class KeptClaims:
                 if self.keeps and row.key in keep and not row.has_ended and row.failure is None:
                     staying.add(key)
         self._release(log, [key for key in self.claims.held if key not in staying])
-        if not self.keeps:
-            self.claims.held.clear()
-            self._late.clear()
-        else:
+        if self.keeps:
             self.write_late()
 
     # -- releasing -------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _PACKAGE = Path(headrace.__file__).parent
 _EXECUTORS_NEED = (
     "__init__.py",
+    "kclpy",
     "pipeline/__init__.py",
     "pipeline/aws",
     "pipeline/clock.py",
@@ -45,6 +46,7 @@ _EXECUTORS_NEED = (
     "pipeline/lake",
     "pipeline/lineage",
     "pipeline/ports",
+    "pipeline/processors",
     "pipeline/proof",
     "pipeline/settings",
     "pipeline/source",

@@ -53,6 +53,8 @@ _ISOLATION = "spark.sql.artifact.isolation.enabled"
 """Spark's setting: whether a session's files and modules are seen by this session alone."""
 _SHARED = {**_LOCAL, "spark.python.daemon.module": "headrace.pipeline.lake.spark.worker_daemon"}
 
+_MOST_TRIES = 5
+"""So often PySpark asks a server again that doesn't answer. The pauses are 0.05, 0.2, 0.8, 3 and 13 s."""
 
 _made: WeakSet[SparkSession] = WeakSet()
 """The sessions of this process with a local server."""
@@ -218,10 +220,20 @@ def _connect(url: str, conf: Mapping[str, str], *, shared: bool = False) -> Spar
     try:
         # Not an open session of this process, which may have other workers.
         session = builder.create()
-        return _on_shared_workers(session) if shared else session
+        session = _on_shared_workers(session) if shared else session
     except PySparkException as error:
         reason = _reason(str(error)) or type(error).__name__
         raise Unreachable(f"Spark at {url} gave no session: {reason}; nothing was read") from error
+    _give_up_soon(session)
+    return session
+
+
+def _give_up_soon(session: SparkSession) -> None:
+    """Let a job on a server that has died fail after a quarter of a minute. PySpark would try for ten minutes, in which the
+    run beats and nobody else reads its shards; and a server that was started again doesn't know the session."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_MOST_TRIES)])
 
 
 def _without_stacks() -> None:

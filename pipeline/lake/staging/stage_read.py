@@ -10,7 +10,7 @@ page ──> could records have left the stream unread before it? ── no ─�
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -125,6 +125,9 @@ class ShardReading:
             while not self.over and self._staged.records < records and self._staged.bytes < bytes_:
                 if not self._read_page(box):
                     return
+            if self.over:
+                # A reader may hold a connection, which other shards of the task shouldn't wait for.
+                self._pages.close()
         except HeadraceError as error:
             self._stop(str(error), data_loss=isinstance(error, DataLoss))
         except (ImportError, CantWrite):
@@ -149,7 +152,7 @@ class ShardReading:
             error=why,
         )
 
-    def _open(self, pages: Pages) -> Iterator[RecordPage]:
+    def _open(self, pages: Pages) -> Generator[RecordPage]:
         """A generator, so that an error in opening the shard is raised inside read_on, which handles it."""
         yield from pages.pages(self.batch)
 
@@ -197,7 +200,7 @@ class ShardReading:
             self._note_gap(forgotten)
         # Only an empty page tells that the shard had nothing newer and was still open: Kinesis may give a next iterator
         # with the last records of a closed shard, and tell the end in the next answer.
-        self._take(page, rest, seen_at=page.answered if at_tip and was_empty else None)
+        self._take(page, rest, seen_at=(page.looked or page.answered) if at_tip and was_empty else None)
         # Where the page had the record at the position again and nothing else, the next page tells whether there is
         # nothing newer. Else no wave would ever see that of a quiet shard whose last record is an aggregate.
         is_only_again = not was_empty and not page.rows

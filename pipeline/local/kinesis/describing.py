@@ -33,11 +33,12 @@ def describe_stream(region: Region, request: Request) -> dict[str, Any]:
 
 def describe_stream_summary(region: Region, request: Request) -> dict[str, Any]:
     """Describe a stream without its shards."""
-    stream = _counted(region, request, "DescribeStreamSummary", region.clock())
+    now = region.clock()
+    stream = _counted(region, request, "DescribeStreamSummary", now)
     summary = _common(stream) | {
         "StreamId": stream.stream_id,
         "OpenShardCount": len(stream.open_shards),
-        "ConsumerCount": 0,
+        "ConsumerCount": len(stream.settled_consumers(now)),
         "MaxRecordSizeInKiB": stream.max_record_kib,
     }
     return {"StreamDescriptionSummary": summary}

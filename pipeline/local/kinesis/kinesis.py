@@ -12,11 +12,12 @@ from headrace.pipeline.local.clock import Clock
 from headrace.pipeline.local.errors import AwsError
 from headrace.pipeline.local.faults import Call, FaultPlan
 from headrace.pipeline.local.fields import Request
-from headrace.pipeline.local.kinesis import changing, describing
+from headrace.pipeline.local.kinesis import changing, consumers, describing
 from headrace.pipeline.local.kinesis.listing import list_shards
 from headrace.pipeline.local.kinesis.reading import Iterator, get_records, get_shard_iterator
 from headrace.pipeline.local.kinesis.region import Options, Region
 from headrace.pipeline.local.kinesis.scaling import update_shard_count
+from headrace.pipeline.local.kinesis.subscribing import Subscription, subscribe
 from headrace.pipeline.local.kinesis.writing import put_record, put_records
 from headrace.pipeline.local.wires import JSON, Wire
 
@@ -27,18 +28,22 @@ OPERATIONS: dict[str, Callable[[Region, Request], dict[str, Any]]] = {
     "CreateStream": changing.create_stream,
     "DecreaseStreamRetentionPeriod": changing.decrease_retention,
     "DeleteStream": changing.delete_stream,
+    "DeregisterStreamConsumer": consumers.deregister_consumer,
     "DescribeLimits": describing.describe_limits,
     "DescribeStream": describing.describe_stream,
+    "DescribeStreamConsumer": consumers.describe_consumer,
     "DescribeStreamSummary": describing.describe_stream_summary,
     "GetRecords": get_records,
     "GetShardIterator": get_shard_iterator,
     "IncreaseStreamRetentionPeriod": changing.increase_retention,
     "ListShards": list_shards,
+    "ListStreamConsumers": consumers.list_consumers,
     "ListStreams": describing.list_streams,
     "ListTagsForStream": describing.list_tags_for_stream,
     "MergeShards": changing.merge_shards,
     "PutRecord": put_record,
     "PutRecords": put_records,
+    "RegisterStreamConsumer": consumers.register_consumer,
     "RemoveTagsFromStream": changing.remove_tags,
     "SplitShard": changing.split_shard,
     "UpdateMaxRecordSize": changing.update_max_record_size,
@@ -47,7 +52,8 @@ OPERATIONS: dict[str, Callable[[Region, Request], dict[str, Any]]] = {
 }
 # The answers of these operations have no body.
 _SILENT = frozenset({
-    "AddTagsToStream", "CreateStream", "DecreaseStreamRetentionPeriod", "DeleteStream", "IncreaseStreamRetentionPeriod",
+    "AddTagsToStream", "CreateStream", "DecreaseStreamRetentionPeriod", "DeleteStream",
+    "DeregisterStreamConsumer", "IncreaseStreamRetentionPeriod",
     "MergeShards", "RemoveTagsFromStream", "SplitShard", "UpdateMaxRecordSize", "UpdateStreamMode",
 })  # fmt: skip
 
@@ -74,6 +80,10 @@ class Kinesis:
         answered = do(self._region(region), wire.read(body))
         return b"" if operation in _SILENT else wire.written(answered)
 
+    def subscribe(self, body: bytes, region: str = DEFAULT_REGION, *, wire: Wire = JSON) -> Subscription:
+        """Carry out SubscribeToShard, whose answer is a stream of events."""
+        return subscribe(self._region(region), wire.read(body))
+
     def call(self, operation: str, request: Request, region: str = DEFAULT_REGION) -> dict[str, Any]:
         """Carry out an operation with dictionaries as request and answer. Blobs are base64 text in both."""
         return dict(JSON.read(self.answer(operation, JSON.written(request), region)))
@@ -98,7 +108,7 @@ class Kinesis:
             return Call(service="kinesis", operation=operation)
 
     def _call_of(self, operation: str, request: Request) -> Call:
-        arn = request.get("StreamARN")
+        arn = request.get("StreamARN") or str(request.get("ConsumerARN") or "").partition("/consumer/")[0]
         # An ARN ends in the stream's name.
         name = request.get("StreamName") or (str(arn).rpartition("/")[2] if arn else "")
         shard = request.get("ShardId") or request.get("ShardToSplit") or request.get("ShardToMerge") or ""

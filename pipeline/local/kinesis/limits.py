@@ -17,7 +17,12 @@ READ_CALLS = 5
 # Calls a second: for one shard, for one stream or for the account. By AWS's documentation none of these grows
 # with the number of shards.
 _PER_SHARD = {"GetShardIterator": 5}
-_PER_STREAM = {"ListShards": 1000}
+_PER_STREAM = {
+    "ListShards": 1000,
+    "DescribeStreamConsumer": 20,
+    "ListStreamConsumers": 5,
+    "DeregisterStreamConsumer": 5,
+}
 _PER_ACCOUNT = {
     "CreateStream": 5,
     "DeleteStream": 5,
@@ -32,6 +37,7 @@ _PER_ACCOUNT = {
     "AddTagsToStream": 5,
     "RemoveTagsFromStream": 5,
     "ListTagsForStream": 5,
+    "RegisterStreamConsumer": 5,
 }
 MOST_CREATING = 5
 
@@ -111,6 +117,15 @@ class RegionLimits:
         if self.enforced and size:
             bucket = self._bucket(("read", stream, shard), READ_BYTES, now)
             bucket.tokens = -size if size > READ_BYTES else bucket.tokens - size
+
+    def may_push(self, subscriber: tuple[str, str], now: float) -> bool:
+        """Whether a consumer may be given more of a shard. Each has 2 MiB a second of its own."""
+        return not self.enforced or self._bucket(("push", *subscriber), READ_BYTES, now).holds(now, 1)
+
+    def pushed(self, subscriber: tuple[str, str], now: float, *, size: int) -> None:
+        """Count the bytes of an event."""
+        if self.enforced:
+            self._bucket(("push", *subscriber), READ_BYTES, now).tokens -= size
 
     def write(self, stream: str, shard: str, now: float, *, size: int) -> bool:
         """Count a record, or say that the shard has no allowance left for it."""

@@ -51,15 +51,15 @@ class RecordLog:
         """Give the first readable position that arrived at a moment or later."""
         return max(self.first, self._gone + bisect_left(self._arrivals, arrival))
 
-    def page(self, start: int, limit: int) -> tuple[bytes, int, int]:
-        """Give a page as JSON list, the position after it and its size: at most `limit` records and 10 MiB."""
+    def page(self, start: int, limit: int, *, most_bytes: int = MAX_PAGE_BYTES) -> tuple[bytes, int, int]:
+        """Give a page as JSON list, the position after it and its size: at most `limit` records and `most_bytes`."""
         low = max(start, self.first) - self._gone
         high = min(low + limit, len(self._records))
         if low >= high:
             return b"[]", low + self._gone, 0
         before = self._sizes[low - 1] if low else 0
         # One record always fits: none is larger than a page.
-        fitting = bisect_right(self._sizes, before + MAX_PAGE_BYTES, low, high)
+        fitting = bisect_right(self._sizes, before + most_bytes, low, high)
         high = max(fitting, low + 1)
         return b"[%b]" % b",".join(self._records[low:high]), high + self._gone, self._sizes[high - 1] - before
 

@@ -31,7 +31,7 @@ ITERATOR_MS = 300_000
 MOST_RECORDS = 10_000
 _EMPTY = frozenset({"empty"})
 _BY_NUMBER = frozenset({"AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"})
-_TYPES = _BY_NUMBER | {"AT_TIMESTAMP", "LATEST", "TRIM_HORIZON"}
+TYPES = _BY_NUMBER | {"AT_TIMESTAMP", "LATEST", "TRIM_HORIZON"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +63,13 @@ class Iterator:
 def get_shard_iterator(region: Region, request: Request) -> dict[str, Any]:
     """Give an iterator at a place in a shard."""
     now = region.clock()
-    kind = choice(request, "ShardIteratorType", _TYPES)
+    kind = choice(request, "ShardIteratorType", TYPES)
     shard_id = text_field(request, "ShardId", SHARD_ID)
     stream = region.made_stream(request, now)
     shard = stream.shard(shard_id)
     region.limits.iterator(stream.name, shard_id, now)
-    _trim(stream, shard, now)
-    position = _start(request, kind, shard, now)
+    trim(stream, shard, now)
+    position = start_of(request, kind, shard, now)
     return {"ShardIterator": _iterator(stream, shard, position, now)}
 
 
@@ -83,7 +83,7 @@ def get_records(region: Region, request: Request) -> dict[str, Any]:
         raise _expired(iterator, now)
     shard = stream.shard_by_index(iterator.shard, f"shardId-{iterator.shard:012d}")
     region.limits.before_read(stream.name, shard.shard_id, now)
-    _trim(stream, shard, now)
+    trim(stream, shard, now)
     position = max(iterator.position, shard.log.first)
     if region.faults and position < shard.log.end and _shall_be_empty(region, stream, shard):
         return _page(stream, shard, b"[]", position, now=now)
@@ -104,7 +104,8 @@ def _page(stream: Stream, shard: LocalShard, records: bytes, position: int, *, n
     return answer
 
 
-def _start(request: Request, kind: str, shard: LocalShard, now: float) -> int:
+def start_of(request: Request, kind: str, shard: LocalShard, now: float) -> int:
+    """Give the position at which a reading begins."""
     given = maybe_text(request, "StartingSequenceNumber", SEQUENCE_NUMBER)
     if (given is not None) != (kind in _BY_NUMBER):
         raise invalid_argument(
@@ -142,7 +143,8 @@ def _iterator(stream: Stream, shard: LocalShard, position: int, now: float) -> s
     return Iterator(stream.stream_id, stream.name, shard.index, position, int(now * 1000)).sealed()
 
 
-def _trim(stream: Stream, shard: LocalShard, now: float) -> None:
+def trim(stream: Stream, shard: LocalShard, now: float) -> None:
+    """Drop the records that have left the retention."""
     # At each read, as tests move the clock in leaps, and no timer would see them.
     shard.log.trim(int((now - stream.retention_hours * 3600) * 1000))
 

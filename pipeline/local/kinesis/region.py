@@ -26,6 +26,8 @@ class Options:
     throttle: bool = False
     # Open shards a region; AWS's own default is 500 or less.
     shard_limit: int = 20_000
+    # Seconds after which a subscription without new records sends an event all the same.
+    heartbeat: float = 5.0
 
 
 @dataclass(slots=True, eq=False)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+from typing import Any
 
 from headrace.pipeline.local.errors import AwsError, in_use, resource_not_found
 from headrace.pipeline.local.kinesis.shard import MAX_HASH, LocalShard
@@ -32,6 +33,31 @@ class State(StrEnum):
 
 
 @dataclass(slots=True, eq=False)
+class Consumer:
+    """A consumer of enhanced fan-out."""
+
+    name: str
+    arn: str
+    created_at: float
+    due: float
+    """When CREATING or DELETING ends."""
+    state: State = State.CREATING
+    gone: bool = False
+    live: dict[str, Any] = field(default_factory=dict)
+    """The subscription of each shard (`headrace.pipeline.local.kinesis.subscribing.Subscription`)."""
+    asked: dict[str, float] = field(default_factory=dict)
+    """When each shard was last asked for."""
+    subscribed: dict[str, float] = field(default_factory=dict)
+    """When the last subscription of each shard began."""
+
+    def settle(self, now: float) -> None:
+        """End a state that is over by the clock."""
+        if now >= self.due:
+            self.gone = self.gone or self.state is State.DELETING
+            self.state = State.ACTIVE if self.state is State.CREATING else self.state
+
+
+@dataclass(slots=True, eq=False)
 class Stream:
     """A provisioned stream."""
 
@@ -44,6 +70,7 @@ class Stream:
     retention_hours: int = 24
     max_record_kib: int = 1024
     tags: dict[str, str] = field(default_factory=dict)
+    consumers: dict[str, Consumer] = field(default_factory=dict)
     # When UpdateShardCount scaled the stream in the last day; AWS allows ten times.
     scaled_at: list[float] = field(default_factory=list)
     state: State = State.CREATING
@@ -77,6 +104,14 @@ class Stream:
             shard = self._closed.popleft()
             shard.gone = True
             shard.log.clear()
+
+    def settled_consumers(self, now: float) -> dict[str, Consumer]:
+        """Give the consumers by name, in the states that they have by now."""
+        for consumer in list(self.consumers.values()):
+            consumer.settle(now)
+            if consumer.gone:
+                del self.consumers[consumer.name]
+        return self.consumers
 
     def horizon(self, now: float) -> float:
         """Give the start of the retention, but not before the stream was created."""

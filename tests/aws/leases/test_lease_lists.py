@@ -72,6 +72,15 @@ def of_size(table: Table, gib: float) -> None:
     table.on_answer("DescribeTable", report_the_size)
 
 
+def of_many_rows(table: Table, rows: int = 100_000) -> None:
+    """Let DescribeTable report that the table has so many rows."""
+
+    def report_the_rows(parsed: Any, **_: Any) -> None:
+        parsed["Table"]["ItemCount"] = rows
+
+    table.on_answer("DescribeTable", report_the_rows)
+
+
 @pytest.mark.parametrize(("gib", "parts"), [(0.0, 1), (0.2, 1), (0.5, 3), (100, 32)])
 def test_a_scan_has_segments_by_the_size_of_the_table(table: Table, gib: float, parts: int):
     rows = {Lease(f"shardId-{i:012d}") for i in range(40)}
@@ -146,15 +155,54 @@ def test_an_index_that_is_not_active_is_not_used(table: Table, status: str):
     assert (table.calls["Scan"], table.calls["Query"]) == (1, 0)
 
 
-def test_an_active_index_is_used_instead_of_a_scan_and_described_once(table: Table):
+def test_in_a_large_table_a_workers_rows_are_read_by_the_keys_of_the_index(table: Table):
     rows = [Lease(f"shardId-{i:012d}", owner="me") for i in range(120)]
     table.hold(*rows, Lease("c", owner="other"))
     table.make_index()
+    of_many_rows(table)
     for _ in range(3):
         assert set(table.store.held_by("me").leases) == set(rows)
     assert table.calls["Scan"] == 0
-    assert table.calls["DescribeTable"] == 1
+    assert table.calls["DescribeTable"] == 2, "once for the index, once for the number of rows"
     assert table.calls["BatchGetItem"] == 6  # one request holds a hundred keys at most
+
+
+def test_a_worker_with_most_rows_of_a_table_reads_them_by_one_consistent_scan(table: Table):
+    """DynamoDB charges each row of a BatchGetItem as 4 KB, and the rows of a scan by their bytes together."""
+    rows = [Lease(f"shardId-{i:012d}", owner="me") for i in range(20)]
+    table.hold(*rows, Lease("broken"), *(Lease(f"other-{i}", owner="other") for i in range(20)))
+    table.edit("broken", leaseCounter={"S": "five"})
+    table.make_index()
+    asked: list[Any] = []
+    table.client.meta.events.register(
+        "provide-client-params.dynamodb.Scan", lambda params, **_: asked.append(params)
+    )
+    for answer in (table.store.held_by("me"), table.store.get_many([row.key for row in rows])):
+        assert (set(answer.leases), answer.skipped) == (set(rows), ())
+    assert (table.calls["Scan"], table.calls["BatchGetItem"]) == (2, 0)
+    assert [params["ConsistentRead"] for params in asked] == [True, True]
+
+
+def test_a_new_table_of_which_nothing_tells_the_size_is_scanned_for_many_keys_only_and_then_known(
+    table: Table,
+):
+    rows = [Lease(f"shardId-{i:012d}") for i in range(80)]
+    table.hold(*rows)
+    of_many_rows(table, 0)
+    table.store.get_many([row.key for row in rows[:15]])
+    assert (table.calls["Scan"], table.calls["BatchGetItem"]) == (0, 1)
+    table.store.get_many([row.key for row in rows[:16]])
+    assert (table.calls["Scan"], table.calls["BatchGetItem"]) == (1, 1)
+    table.store.get_many([row.key for row in rows[:16]])
+    assert (table.calls["Scan"], table.calls["BatchGetItem"]) == (1, 2), (
+        "80 rows cost at least as much as 16 keys"
+    )
+
+
+def test_one_row_is_never_looked_for_by_a_scan(table: Table):
+    table.hold(CLAIMED)
+    assert table.store.get_many([KEY]).leases == (CLAIMED,)
+    assert (table.calls["Scan"], table.calls["BatchGetItem"], table.calls["DescribeTable"]) == (0, 1, 0)
 
 
 def test_the_index_shows_the_next_owner_of_a_row_that_is_being_handed_over(table: Table):
@@ -229,6 +277,7 @@ def test_unprocessed_keys_are_requested_again(table: Table):
     rows = [Lease(f"k{i}", owner="me") for i in range(4)]
     table.hold(*rows)
     table.make_index()
+    of_many_rows(table)
 
     def answer_one_row(parsed: Any, **_: Any) -> None:
         found = parsed["Responses"][table.name]
@@ -246,6 +295,7 @@ def test_unprocessed_keys_are_requested_again(table: Table):
 def test_rows_of_several_batches_are_read_side_by_side(table: Table):
     rows = [Lease(f"k{i:03}", owner="me") for i in range(250)]
     table.store.apply_all([change.create(row, "given") for row in rows])
+    of_many_rows(table)
     # Each answer waits until all three have come: requests that follow each other would never get past the first one.
     together = Barrier(3, timeout=20)
     table.on_answer("BatchGetItem", lambda **_: together.wait())

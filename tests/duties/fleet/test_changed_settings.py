@@ -40,6 +40,7 @@ from tests.memory.table import MemoryTable
 KEYS = [key for key, _, _ in knobs(Settings, index="N")]
 BASE: Mapping[str, Any] = {"application": "app", "streams": [{"name": STREAM}], "workers": [{"id": "w1"}]}
 TARGET = {"name": "ids", "table": "lake.ids", "schema": "id BIGINT"}
+PROCESSOR = {"name": "ids", "table": "lake.ids", "callable": "ids:rows"}
 MULTI = {"streams_mode": "multi"}
 JOINED = {"kcl": {"failover": "20s", "heartbeat": "lease", "allow_foreign_checkpoints": True}}
 
@@ -48,11 +49,15 @@ CHANGED: Mapping[str, Any] = {
     "streams.0.initial_position": "LATEST",
     "streams.0.timestamp": "2026-01-31T00:00:00Z",
     "streams.0.on_data_loss": "continue",
+    "streams.0.retrieval": "fanout",
+    "streams.0.consumer": "another",
     "discovery.prefix": "ord",
     "discovery.tags": {"team": "shop"},
     "discovery.initial_position": "LATEST",
     "discovery.timestamp": "2026-01-31T00:00:00Z",
     "discovery.on_data_loss": "continue",
+    "discovery.retrieval": "fanout",
+    "discovery.consumer": "another",
     "former_streams": "auto",
     "former_streams_delete.0": RETURNS,
     "workers.0.id": "w2",
@@ -92,6 +97,18 @@ CHANGED: Mapping[str, Any] = {
     "parse.0.unique.within": "1h",
     "parse.0.version": "2",
     "parse.0.stop_above": 0.1,
+    "processors.0.name": "numbers",
+    "processors.0.callable": "ids:Ids",
+    "processors.0.command": "node ids.js",
+    "processors.0.table": "lake.numbers",
+    "processors.0.stream": STREAM,
+    "processors.0.parallelism": 2,
+    "processors.0.records": 100,
+    "processors.0.limits.memory": 1 << 30,
+    "processors.0.limits.cpu": "60s",
+    "processors.0.on_error": "retry",
+    "processors.0.as_amazon_kclpy": True,
+    "processors.0.version": "2",
     "upkeep.retention": "30d",
     "prices": "prices.toml",
     "dagster.group": "shop",
@@ -102,6 +119,12 @@ CHANGED: Mapping[str, Any] = {
     "dagster.freshness.fail": "2h",
     "dagster.checks.proof": "1d",
     "dagster.checks.quarantined": 0.02,
+    "dagster.backfill.by": "day",
+    "dagster.backfill.since": "2026-01-31T00:00:00Z",
+    "dagster.backfill.copies": True,
+    "dagster.schedules.upkeep": "7 * * * *",
+    "dagster.schedules.proof": "never",
+    "dagster.pools": {"proof": "nightly"},
     "dagster.checks.blocking.0": "no_gaps",
     "wire": "json",
     "wave.shard_share": 0.5,
@@ -114,9 +137,14 @@ CHANGED: Mapping[str, Any] = {
 }
 """The new value of a setting. Of others, it is made of the default: twice the number or the time, or the other boolean."""
 WITH: Mapping[str, Mapping[str, Any]] = {
+    "streams.0.consumer": {"streams": [{"name": STREAM, "retrieval": "fanout"}]},
+    "discovery.consumer": {**MULTI, "discovery": {"retrieval": "fanout"}},
     "streams.0.timestamp": {"streams": [{"name": STREAM, "initial_position": "AT_TIMESTAMP"}]},
     "discovery.timestamp": {**MULTI, "discovery": {"initial_position": "AT_TIMESTAMP"}},
     "former_streams_delete.0": {**MULTI, "former_streams": "provided"},
+    "dagster.backfill.by": {"dagster": {"backfill": {"since": "2026-01-01T00:00:00Z"}}},
+    "dagster.backfill.since": {"dagster": {"backfill": {"by": "hour"}}},
+    "dagster.backfill.copies": {"dagster": {"backfill": {"by": "hour", "since": "2026-01-01T00:00:00Z"}}},
     "dagster.freshness.warn": {"dagster": {"freshness": {"fail": "2h"}}},
     "kcl.mode": {"kcl": {"heartbeat": "lease"}},
     "kcl.failover": JOINED,
@@ -142,6 +170,7 @@ WITH: Mapping[str, Mapping[str, Any]] = {
     "parse.0.message": {"parse": [{**TARGET, "format": "protobuf", "schema": "orders.desc"}]},
     "parse.0.unique.by": {"parse": [{**TARGET, "unique": {"within": "1h"}}]},
     "parse.0.unique.within": {"parse": [{**TARGET, "unique": {"by": "id"}}]},
+    "processors.0.command": {"processors": [{**PROCESSOR, "callable": None}]},
 }
 """What the new value needs beside it. It is only in the settings of the second start."""
 
@@ -175,6 +204,8 @@ def around(key: str) -> Any:
     """The settings that the change of this one needs at both starts."""
     if key.startswith("parse."):
         return merged(dict(BASE), {"parse": [TARGET]})
+    if key.startswith("processors."):
+        return merged(dict(BASE), {"processors": [PROCESSOR]})
     if key.startswith(("discovery.", "former_streams")):
         return merged(dict(BASE), MULTI)
     return deepcopy(dict(BASE))
@@ -308,8 +339,8 @@ REFUSED: Mapping[str, tuple[Callable[[World], None], str]] = {
         "Set aws.region, aws.profile, aws.endpoint",
     ),
 }
-ELSEWHERE = {"kcl.layout", "landing.state", "parse.N.schema"}
-"""These are refused by a table's own code, in the tests below."""
+ELSEWHERE = {"kcl.layout", "landing.state", "parse.N.schema", "processors.N.mode", "processors.N.schema"}
+"""These are refused by a table's own code, in the tests below, in `tests/processors` and in `tests/settings`."""
 
 
 def test_each_refused_setting_is_changed_here():

@@ -134,13 +134,17 @@ def test_a_handover_that_was_started_meanwhile_is_completed_with_the_release() -
     assert [change.why for change in place.rows.writes] == ["the wave is over"] * 2 + ["w1 hands over to w2"]
 
 
-def test_a_failed_release_is_reported_and_the_other_rows_are_released() -> None:
+def test_a_failed_release_is_reported_and_tried_again_and_the_other_rows_are_released() -> None:
     place = Place(a_row("s1"), a_row("s2"))
     place.take()
     place.rows.trouble["s1"] = Throttled("later")
     place.kept.end_wave(place.log)
     assert place.log.problems == [Problem("s1", "its row couldn't be released (later)", fatal=False)]
     assert (place.row("s1").run_claim, place.row("s2").run_claim) == (MINE, None)
+    assert place.claims.keys == ("s1",)
+    place.rows.trouble.clear()
+    place.kept.look(WaveLog())
+    assert place.row("s1").run_claim is None
     assert place.claims.held == {}
 
 

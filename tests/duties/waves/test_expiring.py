@@ -9,6 +9,8 @@ from datetime import timedelta
 import pytest
 
 from headrace.pipeline.core.landing.expiry_plan import History, Shape
+from headrace.pipeline.core.leases.change import Applied, Change, Refused
+from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.ledger.recording import Recorded
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.duties.waves.report import WaveReport
@@ -294,6 +296,24 @@ def test_an_expiry_of_a_minute_does_not_make_the_run_or_its_next_wave_count_as_h
         clock.advance(long)
     run.between_waves(lambda: beats.append(run.beat()))
     assert beats[-1]
+
+
+def test_nothing_expires_while_a_row_has_the_claim_of_the_run_because_its_release_failed(place: Place):
+    """I40: the shard of that row would wait for a slow catalog, and no other run may take it."""
+    apply, place.attempt = place.world.leases.apply, an_attempt(place.world, "run")
+
+    def fail_to_release(change: Change) -> Applied | Refused:
+        if change.kind in {ChangeKind.RELEASE, ChangeKind.CHECKPOINT_AND_RELEASE}:
+            raise Unreachable("no answer")
+        return apply(change)
+
+    patch(place.world.leases, "apply", fail_to_release)
+    place.world.produce(0, 1)
+    place.attempt.wave([place.world.shard(0).shard_id])
+    assert place.attempt.between_waves(lambda: "expired") is None
+    patch(place.world.leases, "apply", apply)
+    assert place.attempt.between_waves(lambda: "expired") == "expired"
+    assert [row.run_claim for row in place.world.leases.scan().leases] == [None, None]
 
 
 def test_a_run_that_hangs_in_an_expiry_stops_its_beat(place: Place):

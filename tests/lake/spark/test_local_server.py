@@ -153,6 +153,27 @@ def test_a_server_that_died_is_started_again(folder: Path):
 
 
 @pytest.mark.slow
+def test_a_job_on_a_server_that_was_killed_fails_and_isnt_tried_for_ten_minutes(folder: Path):
+    session = spark_session(SparkSettings(), "test")
+    assert session.range(3).count() == 3
+    failures: list[Exception] = []
+
+    def job() -> None:
+        try:
+            session.range(3).count()
+        except Exception as failure:  # noqa: BLE001 - of PySpark or of gRPC
+            failures.append(failure)
+
+    os.kill(pid_of_the_server(folder), signal.SIGKILL)
+    waiting_job = threading.Thread(target=job, daemon=True)
+    waiting_job.start()
+    waiting_job.join(100)
+
+    assert len(failures) == 1
+    session.stop()
+
+
+@pytest.mark.slow
 def test_a_process_that_wants_to_join_a_server_that_is_being_ended_starts_a_new_one(folder: Path):
     assert count_in_a_session() == 3
     first = pid_of_the_server(folder)

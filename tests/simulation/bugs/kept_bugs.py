@@ -47,8 +47,8 @@ KEPT: Final = (
         "a run that waits for a shard isn't served before the next wave",
         (
             "duties.waves.kept_claims",
-            "            if row.wanted_by not in {None, self.claims.claim} or row",
-            "            if row",
+            "            is_asked_for = row.wanted_by not in {None, self.claims.claim} or row",
+            "            is_asked_for = row",
         ),
         among=_SLOW_WAVES | {"troubles": {"ask": 20.0}},
     ),
@@ -57,8 +57,8 @@ KEPT: Final = (
         "a handover isn't served before the next wave",
         (
             "duties.waves.kept_claims",
-            "self.claims.claim} or row.checkpoint_owner is not None:",
-            "self.claims.claim}:",
+            "self.claims.claim} or row.checkpoint_owner is not None\n",
+            "self.claims.claim}\n",
         ),
         among=_SLOW_WAVES | {"hosts": 3, "shards": 6, "troubles": {"kill_host": 100.0}},
     ),
@@ -139,5 +139,22 @@ KEPT: Final = (
         "a run ends without releasing the rows that it has kept",
         ("duties.waves.run", "            self._tell_of(self.attempt.let_go())", "            pass"),
         among=_ALONE,
+    ),
+    a_bug(
+        "unreleased-and-forgotten",
+        "a run that keeps no claim forgets the rows whose release has failed, and goes on",
+        (
+            "duties.waves.kept_claims",
+            "        if self.keeps:\n            self.write_late()\n",
+            "        if self.keeps:\n            self.write_late()\n        else:\n            self.claims.held.clear()\n",
+        ),
+        among={
+            "heartbeat": "lease",
+            "mode": "own",
+            "quiet": 0.0,
+            "puts_every": 0.5,
+            "mix": {"lost": 0.03},
+            "troubles": {"compact": 5.0},
+        },
     ),
 )

@@ -36,6 +36,16 @@ _DELETION: Final = (
         among=_DELETING,
     ),
     a_bug(
+        "time-counted-twice",
+        "each look at the files counts all of the time since the first one once more",
+        (
+            "upkeep.deletion_plan",
+            "Unnamed(now, since))",
+            "Unnamed(before.looked or now, since))",
+        ),
+        among=_DELETING,
+    ),
+    a_bug(
         "expired-unrecorded",
         "snapshots expire although their ledgers aren't in the lineage table",
         (
@@ -151,6 +161,46 @@ _FLEET: Final = (
     ),
 )
 
+_ROWS: Final = (
+    a_bug(
+        "tombstones-wait-for-ends",
+        "the row of an ended shard stays until all of the shard's children have ended, too",
+        (
+            "core.sharing.cleanup_plan",
+            "        position is not None and (position.sequence is not None or position.ended)\n",
+            "        position is not None and position.ended\n",
+        ),
+        among={
+            "quiet": 30 * 3600.0,
+            "heartbeat": "worker",
+            "retention": 86_400.0,
+            "troubles": {"split": 60.0},
+        },
+    ),
+    a_bug(
+        "ends-without-a-listing",
+        "the leader looks for ways to descendants in lease rows and in the shards in scope only",
+        (
+            "duties.fleet.shard_sync",
+            "        every = self.source.list_shards(stream)\n",
+            "        every: tuple[Shard, ...] = ()\n",
+        ),
+        seeds=120,
+        among={
+            "position": "AT_TIMESTAMP",
+            "starts_at": 150.0,
+            "opens": 0.0,
+            "shards": 1,
+            "quiet": 0.0,
+            "midnight": 0.0,
+            "adopted": False,
+            "retention": 86_400.0,
+            "fault_seconds": 300.0,
+            "troubles": {"split": 15.0},
+        },
+    ),
+)
+
 _LEDGERS: Final = (
     a_bug(
         "arrivals-swapped",
@@ -205,4 +255,4 @@ _PARSING: Final = (
     ),
 )
 
-UNSEEN: Final = (*_DELETION, *_FLEET, *_LEDGERS, *_PARSING)
+UNSEEN: Final = (*_DELETION, *_FLEET, *_ROWS, *_LEDGERS, *_PARSING)

@@ -84,5 +84,22 @@ WINDOWS: Final = (
         seeds=_SEEDS,
         among=_fleet(windows=0.0, copies=15.0),
     ),
+    a_bug(
+        "waits-for-a-life-left-out",
+        "a window waits for ever for records of a former life that a repair of the lake table has left out",
+        ("windows.former_lives", "if planned.key.stream in over and not", "if False and not"),
+        seeds=60,
+        among=_fleet(begins=120.0, every=20.0, targets=2)
+        | {
+            "hosts_off": 0.0,
+            "midnight": 0.0,
+            "adopted": False,
+            "streams": 1,
+            "discovered": False,
+            "removed": False,
+            "added": 0,
+            "troubles": {"expire": 100.0, "recreate": 150.0},
+        },
+    ),
     *UNPACKINGS,
 )

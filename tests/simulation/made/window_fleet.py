@@ -218,12 +218,7 @@ class WindowFleet:
             self._fleet.unpackings.judge_done(made.window, notes, looked)
 
     def _has_left(self, made: _Made, error: HeadraceError) -> bool:
-        """Whether records of the window are out of reach for ever: their stream's life is over or was dropped, or Kinesis has forgotten the shard."""
-        # A repair keeps no former life of a stream, and rows of such a life aren't parsed any more.
-        table = self._world.table
-        lives = next((each.positions.origins for each in table.history(table.head) if each.ours), {})
-        if _NOT_YET in str(error) and any(each.key.stream not in lives for each in made.window.ranges):
-            return True
+        """Whether records of the window can't be read from the stream any more: their stream's life is over, or Kinesis has forgotten the shard."""
         reads = [each.key for each in made.window.ranges if each.stretches]
         if any(not self._world.truth.lives(key.stream) for key in reads) and _LIFE_IS_OVER in str(error):
             return True

@@ -12,7 +12,7 @@ from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.ports import ParsePorts
-from headrace.pipeline.upkeep.deletion_plan import FilesLook, StoredFile
+from headrace.pipeline.upkeep.deletion_plan import FilesLook, StoredFile, Unnamed
 from headrace.pipeline.upkeep.ports import TableFiles
 from headrace.pipeline.windows.ports import WindowStore
 from tests.memory.files import MemoryFiles
@@ -78,6 +78,10 @@ class _Files(Port):
         world.sim.pause(_LISTING * world.rng.random())
         world.files.note(process, found)
         return found
+
+    def remember(self, memory: Unnamed) -> None:
+        world, process = self._calls.world, self._calls.process
+        self._calls.call(LOAD, "files.remember", world.files.remember_for, process, memory)
 
     def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
         world, process = self._calls.world, self._calls.process

@@ -2,7 +2,7 @@
 succeeds, and what goes was allowed to go, by whatever anybody could have seen:
 
     nothing names it        not in the snapshots that a rollback may lead to
-    for long enough         since the look that first found it so, by the clocks of the hosts that looked
+    for long enough         since the look that first found it so, by the clocks of the hosts whose looks were remembered
     behind a fence          the table has moved on between the look that chose it and the last one, so that no commit from before can come
 """
 
@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.core.ledger.batch import Manifest
-from headrace.pipeline.upkeep.deletion_plan import FilesLook, StoredFile
+from headrace.pipeline.upkeep.deletion_plan import FilesLook, StoredFile, Unnamed
 from tests.memory.files import MemoryFiles
 from tests.memory.table import Snapshot
 from tests.simulation.scheduler import Process
@@ -62,8 +62,10 @@ class WatchedFiles(MemoryFiles):
         self._world = world
         self._table = world.table
         self._added = 0
-        self._looked: datetime | None = None
-        """When the last look was, by its host's clock."""
+        self._listed: dict[Process, tuple[datetime, FilesLook]] = {}
+        """By process: its last look, and when that was by its host's clock."""
+        self._remembered: datetime | None = None
+        """When the look was that is remembered, by its host's clock."""
         self._unnamed: dict[str, _Unnamed] = {}
         self._heads: dict[Process, list[int | None]] = {}
         """By process: the table's head at each of its looks."""
@@ -78,14 +80,21 @@ class WatchedFiles(MemoryFiles):
 
     def note(self, process: Process, found: FilesLook) -> None:
         """The process has got all of a listing. It asks its clock next."""
-        now = (process.host if self._world.plan.midnight else self._world.clock).now()
-        passed = timedelta() if self._looked is None else max(now - self._looked, timedelta())
-        self._looked = now
-        for each in found.stored:
-            if each.path in found.named:
+        clock = process.host if self._world.plan.midnight else self._world.clock
+        self._listed[process] = (clock.now(), found)
+
+    def remember_for(self, process: Process, memory: Unnamed) -> None:
+        """The next upkeep goes on from what this process has seen. The look behind a fence is not remembered: it may be of a process that was
+        frozen, and no file's age depends on it."""
+        super().remember(memory)
+        now, look = self._listed[process]
+        passed = timedelta() if self._remembered is None else max(now - self._remembered, timedelta())
+        self._remembered = now
+        for file in look.stored:
+            if file.path in look.named:
                 continue
-            if (known := self._unnamed.get(each.path)) is None:
-                self._unnamed[each.path] = _Unnamed()
+            if (known := self._unnamed.get(file.path)) is None:
+                self._unnamed[file.path] = _Unnamed()
             else:
                 known.looks, known.age = known.looks + 1, known.age + passed
 

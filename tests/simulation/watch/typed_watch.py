@@ -20,6 +20,7 @@ from headrace.pipeline.core.shards.sort_texts import end_of, past
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.landing import Committed
+from headrace.pipeline.windows.window import WindowRange
 from tests.memory.lineage import MemoryLineage
 from tests.memory.parse import MemoryQuarantine, MemoryRows, MemoryTyped, TypedRow
 from tests.memory.table import MemoryTable, Snapshot
@@ -193,7 +194,7 @@ class TypedWatch:
         self.done.update(((key, number), None) for number in dropped)
         self.aside.update(((key, row.number), row) for row in bad)
 
-    def is_in(self, each: Range, row: TypedRow) -> bool:
+    def is_in(self, each: Range | WindowRange, row: TypedRow) -> bool:
         return past(each.after) < self.landed_rows.sort_key(row) < end_of(each.upto)
 
     def note_whole(self, there: dict[int, TypedRow], numbers: Iterable[int]) -> None:
@@ -306,6 +307,14 @@ class TypedWatch:
             for file in self._world.table.files_at(snapshot)
             for _, row in self.landed_rows.by_shard(file.path).get(key, ())
         }
+
+    def is_out_of_reach(self, planned: WindowRange) -> bool:
+        """Whether a repair of the lake table has left out the life of a range's stream before a row of the range was parsed: then none ever is."""
+        table = self._world.table
+        rows = self.rows_at(table.head, planned.key)
+        return planned.key.stream not in table.load().positions.origins and not any(
+            self.is_told(planned.key, number) for number, row in rows.items() if self.is_in(planned, row)
+        )
 
     def landed(self, key: ShardKey) -> set[int]:
         return set(self.rows_at(self._world.table.head, key))

@@ -1,0 +1,1 @@
+"""A Dagster project of one's own."""

@@ -1,0 +1,148 @@
+"""The process of a record processor: it reads one action of the host a line, calls the processor, and answers with a
+status.
+
+An error of the processor is told in the status where the host is Headrace, and the batch counts as failed. Under KCL's
+own daemon it goes to stderr alone, and the daemon goes on with the next batch, as amazon_kclpy does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+from headrace.kclpy import dispatch, messages
+from headrace.kclpy.checkpoint_error import CheckpointError
+from headrace.kclpy.v2.processor import V1toV2Processor
+from headrace.kclpy.v3.processor import V2toV3Processor
+
+__all__ = ["CheckpointError", "Checkpointer", "KCLProcess", "RecordProcessorBase"]
+
+HOST = "HEADRACE_PROCESSOR"
+"""Environment variable of a process whose host is Headrace."""
+_RESPONSES = {
+    messages.InitializeInput: "initialize",
+    messages.ProcessRecordsInput: "processRecords",
+    messages.LeaseLostInput: "leaseLost",
+    messages.ShardEndedInput: "shardEnded",
+    messages.ShutdownRequestedInput: "shutdownRequested",
+}
+
+
+class _IOHandler:
+    """Lines from and to the host. Each line out stands between line ends, so that half a line of a print does no
+    harm."""
+
+    def __init__(self, input_file: TextIO, output_file: TextIO, error_file: TextIO) -> None:
+        self.input_file = input_file
+        self.output_file = output_file
+        self.error_file = error_file
+
+    def write_line(self, line: str) -> None:
+        self.output_file.write(f"\n{line}\n")
+        self.output_file.flush()
+
+    def write_error(self, error_message: str) -> None:
+        self.error_file.write(f"{error_message}\n")
+        self.error_file.flush()
+
+    def read_line(self) -> str:
+        return self.input_file.readline()
+
+    def load_action(self, line: str) -> Any:
+        return dispatch.message_decode(json.loads(line))
+
+    def write_action(self, response: Mapping[str, Any]) -> None:
+        self.write_line(json.dumps(response))
+
+
+class Checkpointer:
+    def __init__(self, io_handler: _IOHandler) -> None:
+        self.io_handler = io_handler
+
+    def checkpoint(
+        self, sequence_number: str | int | None = None, sub_sequence_number: int | None = None
+    ) -> None:
+        """Checkpoint at a record; without arguments at the last one that was handed out. Raises CheckpointError."""
+        number = None if sequence_number is None else str(sequence_number)
+        self.io_handler.write_action(
+            {"action": "checkpoint", "sequenceNumber": number, "subSequenceNumber": sub_sequence_number}
+        )
+        answer = self.io_handler.load_action(self.io_handler.read_line())
+        if not isinstance(answer, messages.CheckpointInput):
+            # The host said something else, as where two threads checkpoint at the same time.
+            raise CheckpointError("InvalidStateException")
+        if answer.error is not None:
+            raise CheckpointError(answer.error)
+
+
+class RecordProcessorBase:
+    """A processor of version 1."""
+
+    version = 1
+
+    def initialize(self, shard_id: str) -> Any:
+        raise NotImplementedError
+
+    def process_records(self, records: list[messages.Record], checkpointer: Checkpointer) -> Any:
+        raise NotImplementedError
+
+    def shutdown(self, checkpointer: Any, reason: str) -> Any:
+        raise NotImplementedError
+
+    def shutdown_requested(self, checkpointer: Checkpointer) -> Any:
+        """Called before the process stops. A processor may leave it out."""
+
+
+class KCLProcess:
+    def __init__(
+        self,
+        record_processor: Any,
+        input_file: TextIO | None = None,
+        output_file: TextIO | None = None,
+        error_file: TextIO | None = None,
+    ) -> None:
+        self.io_handler = _IOHandler(
+            input_file or sys.stdin, output_file or sys.stdout, error_file or sys.stderr
+        )
+        self.checkpointer = Checkpointer(self.io_handler)
+        self.processor = as_version_3(record_processor)
+        self.reports_errors = HOST in os.environ
+        self.answer: Callable[[Any], Mapping[str, Any]] = lambda _: {}
+        """Further members of a status, by what the processor has returned."""
+        self.on_message: Callable[[Mapping[str, Any]], object] = lambda _: None
+        """Called with each message before the processor is."""
+
+    def run(self) -> None:
+        """Serve the host until its input ends."""
+        while line := self.io_handler.read_line():
+            if line.strip():
+                self._handle(line)
+
+    def _handle(self, line: str) -> None:
+        action = self.io_handler.load_action(line)
+        members: Mapping[str, Any] = {}
+        try:
+            self.on_message(json.loads(line))
+            members = self.answer(action.dispatch(self.checkpointer, self.processor))
+        except Exception as error:  # noqa: BLE001 - the processor is the user's code, and the host has to be told
+            trace = traceback.format_exc()
+            self.io_handler.write_error(f"Caught exception from action dispatch: {error}\n{trace}")
+            if self.reports_errors:
+                members = {"error": {"text": f"{type(error).__name__}: {error}", "traceback": trace}}
+        status = {"action": "status", "responseFor": _RESPONSES[type(action)]}
+        self.io_handler.write_action({**status, **members})
+
+
+def as_version_3(record_processor: Any) -> Any:
+    """The processor as one of version 3, by its attribute `version` alone."""
+    match getattr(record_processor, "version", 3):
+        case 1:
+            return V2toV3Processor(V1toV2Processor(record_processor))
+        case 2:
+            return V2toV3Processor(record_processor)
+        case _:
+            return record_processor

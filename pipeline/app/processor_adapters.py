@@ -1,0 +1,41 @@
+"""The ports of record processors on Iceberg and Spark (`headrace.pipeline.processors.ports`)."""
+
+from __future__ import annotations
+
+from headrace.pipeline.app.typed_adapters import TypedAdapters
+from headrace.pipeline.processors.ports import ProcessorPorts
+from headrace.pipeline.settings.processors_block import ProcessorSettings
+
+
+class ProcessorAdapters(TypedAdapters):
+    """Each port works on the Spark of the first worker in the settings, as compaction does."""
+
+    def processing(self, processor: ProcessorSettings, run: str) -> ProcessorPorts:
+        from headrace.pipeline.lineage.table import IcebergLineage
+        from headrace.pipeline.processors.code import ProcessorCode
+        from headrace.pipeline.processors.host import TaskHost
+        from headrace.pipeline.typed.source import IcebergSource
+        from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
+
+        writer = f"processor {processor.name}"
+        lake, code = self.table(writer), ProcessorCode(processor)
+        table = self._table(IcebergTyped, processor.table, writer)
+        quarantine = self._table(IcebergQuarantine, processor.quarantine, writer)
+        return ProcessorPorts(
+            # Kept, because it remembers the manifests that it has read.
+            source=self.made.get(lambda: IcebergSource(lake), "process source", writer),
+            table=table,
+            quarantine=quarantine,
+            host=TaskHost(
+                settings=processor,
+                code=code,
+                tasks=self.tasks,
+                source=lake,
+                table=table,
+                quarantine=quarantine,
+            ),
+            lineage=IcebergLineage(table),
+            code=code.text,
+            check_settings=code.check,
+            kept=self._kept_tables(table, quarantine),
+        )

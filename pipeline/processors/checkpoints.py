@@ -1,0 +1,82 @@
+"""The host's answers to the checkpoints of a processor, by KCL's rules and with its names of errors. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON, Checkpoint
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.kcl.checkpointer import (
+    CheckpointProgress,
+    OutOfBounds,
+    Write,
+    delivered,
+    plan_checkpoint,
+    shard_ended,
+    written,
+)
+
+_WITHOUT_CHECKPOINTER = frozenset({"initialize", "leaseLost"})
+"""Actions in which KCL has no checkpointer."""
+_OUT_OF_RANGE, _NOT_NOW = "IllegalArgumentException", "InvalidStateException"
+
+
+@dataclass(slots=True)
+class Checkpoints:
+    """What one process of a processor has checkpointed."""
+
+    progress: CheckpointProgress
+
+    @classmethod
+    def since(cls, position: tuple[int, int] | None) -> Checkpoints:
+        """Those of a process that begins after the record at this position."""
+        last = TRIM_HORIZON if position is None else Checkpoint(str(position[0]), position[1])
+        return cls(CheckpointProgress(last=last, largest=None if position is None else last))
+
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """The record up to which everything is checkpointed; None before the first one, and at the shard's end."""
+        last = self.progress.last
+        return (int(last.sequence), last.sub) if last is not None and last.is_digits else None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.progress.last is not None and self.progress.last.is_end
+
+    def deliver(self, place: tuple[int, int]) -> None:
+        self.progress = delivered(self.progress, Checkpoint(str(place[0]), place[1]))
+
+    def end(self) -> None:
+        """The shard has no more records."""
+        self.progress = shard_ended(self.progress)
+
+    def answer(self, message: Mapping[str, Any], *, action: str) -> Mapping[str, Any]:
+        """The answer to a checkpoint while this action is under way."""
+        number, sub = message.get("sequenceNumber"), message.get("subSequenceNumber")
+        error = _NOT_NOW if action in _WITHOUT_CHECKPOINTER else self._take(number, sub)
+        return {
+            "action": "checkpoint",
+            "sequenceNumber": number,
+            "subSequenceNumber": sub,
+            "error": error,
+        }
+
+    def _take(self, number: Any, sub: Any) -> str | None:
+        """The error; None where the checkpoint is taken."""
+        requested = None
+        if number is not None:
+            try:
+                requested = Checkpoint(str(number), 0 if sub is None else int(sub))
+            except (WrongShape, ValueError, TypeError):
+                return _OUT_OF_RANGE
+            if not (requested.is_digits or requested.is_end):
+                return _OUT_OF_RANGE
+        # `mended`: a processor that had checkpointed the last record can still end the shard.
+        planned = plan_checkpoint(self.progress, requested, mended=True)
+        if isinstance(planned, OutOfBounds):
+            return _OUT_OF_RANGE
+        if isinstance(planned, Write):
+            self.progress = written(self.progress, planned)
+        return None

@@ -1,0 +1,224 @@
+"""The process of a processor: lines to it and from it, its limits, and its end.
+
+A child is in a process group of its own: a Ctrl-C in a terminal doesn't reach it, and whatever it has started ends with
+it. It ends with the task that has started it, too. What it writes to stderr goes on to the task's stderr, once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+_ACTIONS = frozenset({"status", "checkpoint"})
+_CHUNK = 1 << 16
+_TAIL = 40
+"""Lines of stderr that a message may quote."""
+_MOST_LINE = 64 << 20
+"""The most bytes of one line. A child that writes more without an end of line is at fault."""
+
+_LAUNCHER = """
+import os, resource, sys
+parent, memory, cpu = (int(word) for word in sys.argv[1:4])
+if sys.platform == "linux":
+    import ctypes, signal
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(1)
+if memory:
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+if cpu:
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
+try:
+    os.execvp(sys.argv[4], sys.argv[4:])
+except OSError as error:
+    sys.exit(f"{sys.argv[4]} can't be started: {error.strerror}")
+"""
+"""Sets the limits, and then becomes the processor. In a process of its own: the task may have threads, which allow no
+code of Python between fork and exec."""
+
+
+class ChildFailed(Exception):
+    """The child has died, or hasn't answered in time."""
+
+
+@dataclass(slots=True)
+class ProcessorChild:
+    process: subprocess.Popen[bytes]
+    _in: int
+    _out: int
+    errors: deque[str] = field(default_factory=lambda: deque(maxlen=_TAIL))
+    """The last lines of stderr."""
+    _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    _unsent: bytearray = field(default_factory=bytearray)
+    _unread: bytearray = field(default_factory=bytearray)
+    _error_text: bytearray = field(default_factory=bytearray)
+    _lines: deque[bytes] = field(default_factory=deque)
+    is_silent: bool = False
+    """Whether its standard output is closed."""
+
+    @classmethod
+    def start(
+        cls,
+        command: tuple[str, ...],
+        *,
+        folder: str | None,
+        environ: Mapping[str, str],
+        memory: int,
+        cpu: int,
+    ) -> ProcessorChild:
+        """`memory`, `cpu`: bytes and seconds; 0: no limit."""
+        launcher = (sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(memory), str(cpu))
+        process = subprocess.Popen(  # noqa: S603 - the command is the user's own, from the settings
+            (*launcher, *command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=folder if folder and Path(folder).is_dir() else None,
+            env=dict(environ),
+            bufsize=0,
+            start_new_session=True,
+        )
+        child = cls(process, _number(process.stdin), _number(process.stdout))
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            os.set_blocking(_number(pipe), False)
+        for pipe in (process.stdout, process.stderr):
+            child._selector.register(_number(pipe), selectors.EVENT_READ)
+        return child
+
+    def say(self, message: Mapping[str, Any]) -> None:
+        """Send a message, which goes out while an answer is waited for."""
+        if not self._unsent:
+            self._selector.register(self._in, selectors.EVENT_WRITE)
+        self._unsent += json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+    def hear(self, *, within: float) -> Mapping[str, Any]:
+        """The next message of the child. Other lines are left out, as KCL's daemon does: they are what it prints.
+        Raises ChildFailed."""
+        until = monotonic() + within
+        while True:
+            while self._lines:
+                message = _message(self._lines.popleft())
+                if message is not None:
+                    # What it wrote to stderr before this line is there by now.
+                    self._exchange(0)
+                    return message
+            if self.is_silent:
+                raise ChildFailed(self._how_it_ended())
+            left = until - monotonic()
+            if left <= 0:
+                raise ChildFailed(f"it hasn't answered within {within:g} s")
+            self._exchange(left)
+
+    def _exchange(self, wait: float) -> None:
+        """Read and write what can be read and written, after waiting for it."""
+        for key, _ in self._selector.select(wait):
+            if key.fd == self._in:
+                self._write(key.fd)
+            elif key.fd == self._out:
+                self.is_silent |= self._read(key.fd, self._unread)
+                *lines, rest = self._unread.split(b"\n")
+                self._lines += map(bytes, lines)
+                self._unread = rest
+                if len(rest) > _MOST_LINE:
+                    raise ChildFailed(
+                        f"it has written more than {_MOST_LINE >> 20} MiB without an end of line"
+                    )
+            else:
+                is_closed = self._read(key.fd, self._error_text)
+                self._tell_errors(is_closed=is_closed)
+
+    def _write(self, number: int) -> None:
+        try:
+            sent = os.write(number, self._unsent[:_CHUNK])
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            sent = len(self._unsent)
+        del self._unsent[:sent]
+        if not self._unsent:
+            self._selector.unregister(number)
+
+    def _read(self, number: int, into: bytearray) -> bool:
+        """Whether the pipe is closed."""
+        try:
+            text = os.read(number, _CHUNK)
+        except BlockingIOError:
+            return False
+        into += text
+        if not text:
+            self._selector.unregister(number)
+        return not text
+
+    def _tell_errors(self, *, is_closed: bool) -> None:
+        *lines, rest = self._error_text.split(b"\n")
+        self._error_text = bytearray(rest)
+        if is_closed and rest:
+            lines.append(rest)
+        for line in lines:
+            text = line.decode(errors="replace")
+            self.errors.append(text)
+            print(text, file=sys.stderr, flush=True)  # noqa: T201 - the child's stderr is the task's
+
+    def _how_it_ended(self) -> str:
+        try:
+            code = self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return "it has closed its standard output, and goes on"
+        self._exchange(0)
+        if code == -signal.SIGXCPU:
+            return "it has used more CPU than limits.cpu allows, and was ended"
+        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+        quoted = f"; its last words: {self.errors[-1]}" if self.errors else ""
+        return f"its process has ended {how}{quoted}"
+
+    def close(self, *, grace: float) -> None:
+        """Close its input, by which a processor ends, and end it by force if it doesn't."""
+        if self._unsent:
+            self._unsent.clear()
+            self._selector.unregister(self._in)
+        if self.process.stdin is not None:
+            with suppress(OSError):
+                self.process.stdin.close()
+        until = monotonic() + grace
+        with suppress(ChildFailed):
+            while not self.is_silent and monotonic() < until:
+                self._exchange(max(0.0, until - monotonic()))
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=max(0.0, until - monotonic()))
+        self.kill()
+
+    def kill(self) -> None:
+        """End it with all that it has started, and wait for its end."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self._selector.close()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+
+def _number(pipe: Any) -> int:
+    return int(pipe.fileno())
+
+
+def _message(line: bytes) -> Mapping[str, Any] | None:
+    if not line.lstrip().startswith(b"{"):
+        return None
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) and message.get("action") in _ACTIONS else None

@@ -1,0 +1,86 @@
+"""The dialogue with a processor's process: KCL's MultiLang protocol, one JSON object a line.
+
+    initialize ─► processRecords, 0 or more ─► shutdownRequested ─► leaseLost
+                                            └► shardEnded
+
+Each action is answered by a status; before it, any number of checkpoints are answered by the host. Beyond KCL's members,
+`initialize` has the state that the last wave has left, and a status may have rows, a state, and an error.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headrace.pipeline.processors.checkpoints import Checkpoints
+from headrace.pipeline.processors.child import ChildFailed
+from headrace.pipeline.processors.values import Delivered
+
+SWALLOWED = "Caught exception from action dispatch"
+"""With these words amazon_kclpy tells on stderr of an error after which it reports success."""
+
+
+class CallFailed(Exception):
+    """The processor failed in a call. `trace`: where, if that is known."""
+
+    def __init__(self, why: str, trace: str = "") -> None:
+        super().__init__(why)
+        self.trace = trace
+
+
+class Lines(Protocol):
+    """The part of a child that a dialogue needs."""
+
+    errors: Any
+
+    def say(self, message: Mapping[str, Any]) -> None: ...
+
+    def hear(self, *, within: float) -> Mapping[str, Any]: ...
+
+
+@dataclass(slots=True)
+class Dialogue:
+    child: Lines
+    checkpoints: Checkpoints
+
+    def call(self, action: str, *, within: float, **members: Any) -> Mapping[str, Any]:
+        """Let the processor do this, and return its status. Raises CallFailed."""
+        # Of an earlier call's errors nothing is wanted any more.
+        self.child.errors.clear()
+        try:
+            self.child.say({"action": action, **members})
+            while (message := self.child.hear(within=within))["action"] == "checkpoint":
+                self.child.say(self.checkpoints.answer(message, action=action))
+        except ChildFailed as failed:
+            raise CallFailed(f"in {action} {failed}", "\n".join(self.child.errors)) from failed
+        if message.get("responseFor") != action:
+            raise CallFailed(f"it has answered {message.get('responseFor')!r} to {action}")
+        self._check(message, action)
+        return message
+
+    def _check(self, status: Mapping[str, Any], action: str) -> None:
+        if error := status.get("error"):
+            text = error.get("text", "") if isinstance(error, Mapping) else str(error)
+            trace = error.get("traceback", "") if isinstance(error, Mapping) else ""
+            raise CallFailed(f"{action} raised {text}", trace)
+        if swallowed := next((line for line in self.child.errors if SWALLOWED in line), None):
+            trace = "\n".join(self.child.errors)
+            raise CallFailed(f"{action} raised {swallowed.partition(f'{SWALLOWED}: ')[2]}", trace)
+
+    def process_records(self, records: Iterable[Delivered], *, within: float) -> Mapping[str, Any]:
+        told = [_told(record) for record in records]
+        self.checkpoints.deliver((int(told[-1]["sequenceNumber"]), told[-1]["subSequenceNumber"]))
+        return self.call("processRecords", within=within, records=told, millisBehindLatest=None)
+
+
+def _told(record: Delivered) -> dict[str, Any]:
+    return {
+        "action": "record",
+        "data": base64.b64encode(record.data).decode(),
+        "partitionKey": record.partition_key,
+        "sequenceNumber": str(record.sequence),
+        "subSequenceNumber": record.sub,
+        "approximateArrivalTimestamp": record.arrival_ms,
+    }

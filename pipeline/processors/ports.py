@@ -1,0 +1,56 @@
+"""The ports of processors, as Protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.ports.lineage import LineageTable
+from headrace.pipeline.processors.values import TurnReports
+from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.typed.ports import KeptTable, ParsedTable, QuarantineTable, SourceTable, Surveyor
+from headrace.pipeline.typed.values import SourceFile, WavePlan
+
+
+class ProcessorHost(Surveyor, Protocol):
+    """Lets processors work on the records of a wave."""
+
+    def process(
+        self,
+        plan: WavePlan,
+        states: Mapping[ShardKey, str | None],
+        files: Sequence[SourceFile],
+        streams: Sequence[StreamId],
+    ) -> tuple[TurnReports, int]:
+        """Let a process of the processor work on each shard of the wave, from this state on, and write its rows into
+        files that no commit names yet. Returns what was done, and the number of the table's schema, which has the
+        processor's columns now. `files`: what is known of the lake table's files."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorPorts:
+    """What one processor needs."""
+
+    source: SourceTable
+    table: ParsedTable
+    quarantine: QuarantineTable
+    host: ProcessorHost
+    lineage: LineageTable
+    """The ledgers of the processor's table."""
+    code: Callable[[], str] = str
+    """The processor, with digests of its code and schema, for the ledger."""
+    check_settings: Callable[[], None] = lambda: None
+    """Raises BadSetting for code that no wave could use."""
+    kept: tuple[KeptTable, ...] = ()
+    """The processor's table and its quarantine table, for upkeep."""
+
+
+class ProcessorStores(Protocol):
+    """What hands out the ports of each processor."""
+
+    def processing(self, processor: ProcessorSettings, run: str) -> ProcessorPorts:
+        """`run`: the id of the run that processes, for the table's history."""
+        ...

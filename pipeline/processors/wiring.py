@@ -1,0 +1,64 @@
+"""The duty of processors, put together from settings and ports.
+
+Importing this module imports neither Dagster nor boto3, pyiceberg or Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.pipeline.duties.waves.expire import Expiring
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.lineage import LineageTable
+from headrace.pipeline.processors.ports import ProcessorPorts
+from headrace.pipeline.processors.wave import Processing
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.typed.check_wave import ParseChecking
+from headrace.pipeline.typed.quarantine.settle import Settling
+from headrace.pipeline.typed.values import WaveLimits
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorWiring:
+    settings: Settings
+    clock: Clock
+    ports_of: Callable[[ProcessorSettings, str], ProcessorPorts]
+    """The ports of one processor, for the run with this id."""
+    lineage: Callable[[str], LineageTable]
+    """The ledgers of the lake table, for the duty with this name."""
+
+    def processing(
+        self, processor: ProcessorSettings, run_id: str, *, accepts_difference: bool = False
+    ) -> Processing:
+        """The waves of one processor. `accepts_difference`: whether a person has said that the rows which are there are to
+        be processed, though the ledgers of the lake table state others."""
+        ports, wave = self.ports_of(processor, run_id), self.settings.wave
+        return Processing(
+            settings=processor,
+            ports=ports,
+            settling=Settling(table=ports.table, quarantine=ports.quarantine, run=run_id),
+            checking=ParseChecking(
+                name=processor.name,
+                ports=ports,
+                landings=self.lineage("process"),
+                retention=self.settings.upkeep.retention,
+                clock=self.clock,
+                command="headrace processor run",
+                accepts_difference=accepts_difference,
+            ),
+            limits=WaveLimits(wave.records, wave.bytes),
+            clock=self.clock,
+            expiring=tuple(
+                Expiring(
+                    table=kept.table,
+                    lineage=kept.lineage,
+                    settings=self.settings.upkeep,
+                    clock=self.clock,
+                    what=kept.name,
+                )
+                for kept in ports.kept
+            ),
+            run=run_id,
+        )

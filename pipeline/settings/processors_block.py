@@ -1,0 +1,96 @@
+"""The settings `processors`: the user's own record processors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from headrace.pipeline.settings.choices import OnProcessorError, ProcessorMode
+from headrace.pipeline.settings.knob import knob
+from headrace.pipeline.settings.parse_block import Written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorLimits:
+    memory: int | None = knob(doc="The most memory of a process, in bytes. Default: no limit.", unit="bytes")
+    cpu: timedelta | None = knob(
+        doc="The most CPU time of a process, which works on one shard in one wave. Default: no limit."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorSettings:
+    name: str = field(metadata={"doc": "The processor's name in Dagster and in `headrace processor`."})
+    callable: str | None = knob(
+        doc="A processor in Python, as package.module:Name: a class with the methods of a record processor of amazon_kclpy "
+        "(version 1, 2 or 3), or a function rows(records, state). Its module is beside this file, or installed.",
+    )
+    command: str | None = knob(
+        doc="In the place of callable, a processor in any language: a program and its arguments, which speaks the "
+        "MultiLang protocol on standard input and output. It starts in the folder of this file.",
+    )
+    mode: ProcessorMode = knob(
+        ProcessorMode.LANDED,
+        doc="landed: over the records in the lake table, with rows, state and position in one commit.",
+    )
+    table: str = field(
+        metadata={
+            "doc": "Namespace and name of the processor's table, in the catalog of the lake table: it has the rows, and "
+            "the positions. Its quarantine table has the same name with `_quarantine` at its end."
+        }
+    )
+    schema: str = knob(
+        "",
+        doc="The columns of the rows that the processor gives, as Spark writes them (id BIGINT, seen TIMESTAMP), or the path of a "
+        "file with them that ends in .ddl. A processor that gives no rows needs none.",
+    )
+    stream: str | None = knob(doc="Only records of the stream with this name. Default: of all streams.")
+    parallelism: int | None = knob(
+        doc="How many shards at most are worked on at the same time. Default: as many as Spark has tasks for."
+    )
+    records: int = knob(10_000, doc="The most records of one call.", kcl="maxRecords")
+    timeout: timedelta = knob(
+        timedelta(minutes=5),
+        doc="How long one call may take. A process that takes longer is ended, and the call has failed.",
+        kcl="timeoutInSeconds",
+    )
+    shutdown_grace: timedelta = knob(
+        timedelta(seconds=30),
+        doc="How long shutdown_requested and lease_lost may take, with which each wave ends.",
+        kcl="shutdownGraceMillis",
+    )
+    limits: ProcessorLimits = knob(factory=ProcessorLimits, doc="What a process may use at most.")
+    on_error: OnProcessorError = knob(
+        OnProcessorError.HALT,
+        doc="What happens after a call has failed. halt: the shard stops before it, and the others go on. retry: it is tried "
+        "again, and then the shard stops. halve: fewer records are handed out at once until the one is found at "
+        "which the processor fails, and the shard stops there. quarantine: that record goes to the quarantine "
+        "table, and the shard goes on.",
+    )
+    tries: int = knob(3, doc="With `on_error: retry`: how often a call is tried.")
+    backoff: timedelta = knob(
+        timedelta(seconds=1),
+        doc="With `on_error: retry`: the pause before the second try. Each later one is twice as long.",
+    )
+    as_amazon_kclpy: bool = knob(
+        default=False,
+        doc="Whether `import amazon_kclpy` finds Headrace's own package in the process, where amazon_kclpy isn't installed.",
+    )
+    version: str = knob(
+        "1",
+        doc="The version of your schema and code, which the ledger records with each range. "
+        "Raise it when you change either.",
+    )
+
+    written: Written = field(
+        default_factory=Written, compare=False, repr=False, metadata={"is_setting": False}
+    )
+
+    def called(self, setting: str) -> str:
+        """A setting of this processor in words for a message."""
+        place = self.written.places.get(setting)
+        return f"`{setting}` of the processor {self.name}{f' ({place})' if place else ''}"
+
+    @property
+    def quarantine(self) -> str:
+        return f"{self.table}_quarantine"

@@ -1,0 +1,55 @@
+"""Ranges of a window whose stream was created again since, and of which the lake table doesn't know the former life any more:
+`headrace repair` rebuilds positions of rows and snapshots, and leaves out a former life that neither of them tells of. The rows stay in the
+lake table. Pure functions on values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from headrace.pipeline.core.shards.position import Position, Positions, reaches
+from headrace.pipeline.core.shards.stream import StreamId
+from headrace.pipeline.typed.plan import plan_wishes
+from headrace.pipeline.windows.window import ReplayWindow, WindowRange
+
+
+def is_left_out(stream: StreamId, lake: Positions) -> bool:
+    """Whether nothing lands of this life any more, and the lake table has forgotten where it was."""
+    # Without a later life the table may have been rolled back to before the stream's first commit, and lands it again.
+    return stream not in lake.origins and lake.has_later_life(stream)
+
+
+def never_parsed(window: ReplayWindow, lake: Positions, typed: Positions) -> tuple[WindowRange, ...]:
+    """The ranges of the window that the typed table hasn't parsed, and that no wave will parse."""
+    over = {stream for stream in window.streams if is_left_out(stream, lake)}
+    # Of a life that the typed table knows, waves still parse what is in the lake table.
+    over -= {stream for stream in over if _has_more_to_parse(stream, lake, typed)}
+    return tuple(
+        planned
+        for planned in window.ranges
+        if planned.key.stream in over and not _is_parsed(planned, typed.of(planned.key))
+    )
+
+
+def without(window: ReplayWindow, ranges: Collection[WindowRange]) -> ReplayWindow:
+    return replace(window, ranges=tuple(planned for planned in window.ranges if planned not in ranges))
+
+
+def sentences_of(ranges: Collection[WindowRange], table: str) -> Iterator[str]:
+    """What people are to know of these ranges. `table`: the typed table."""
+    for planned in ranges:
+        after = "the start" if planned.after is None else planned.after
+        yield (
+            f"{planned.key} after {after} up to {planned.upto}: {table} has no row of these records and gets none, because `headrace repair` has "
+            f"left out the life of the stream {planned.key.stream.name} that began at {planned.key.stream.created:%Y-%m-%d %H:%M:%S}Z. Nothing of "
+            "this range is replaced; its records stay in the lake table, and a window without --replace copies them"
+        )
+
+
+def _has_more_to_parse(stream: StreamId, lake: Positions, typed: Positions) -> bool:
+    wishes = plan_wishes(lake, typed, takes=lambda life: life == stream)
+    return wishes.are_due or wishes.has_waiting
+
+
+def _is_parsed(planned: WindowRange, position: Position | None) -> bool:
+    return position is not None and reaches(position, planned.upto)

@@ -1,0 +1,116 @@
+"""What `headrace status`, the console and the checks say while things go wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+
+from headrace.pipeline.console.document import MOVING
+from tests.chaos.deployment import Deployment
+from tests.chaos.truth import Sample, Told
+
+STATUS, CONSOLE, CHECKS = "headrace status --json", "headrace console --once", "the checks"
+LAG_LIMIT = 60.0
+"""The setting `dagster.checks.lag` of the deployment, in seconds."""
+_EVERY = 10.0
+_NEVER_FAILS = ("no_gaps", "no_duplicates", "parents_before_children", "hash_keys_covered")
+_STORED = re.compile(r'<script type="application/json" id="stored">(.*?)</script>', re.DOTALL)
+
+
+@dataclass
+class Sampler:
+    deployment: Deployment
+    records: dg.AssetKey
+    samples: list[Sample] = field(default_factory=list)
+    unanswered: list[str] = field(default_factory=list)
+    """Commands that have failed, and why."""
+    _ends: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def sampling(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._sample)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ends.set()
+            thread.join()
+
+    def _sample(self) -> None:
+        with dg.DagsterInstance.from_config(str(self.deployment.dagster_home)) as instance:
+            while not self._ends.wait(_EVERY):
+                for look in (self._status, self._console, lambda: self._checks(instance)):
+                    self._take(look)
+
+    def _take(self, look: Callable[[], Sample | None]) -> None:
+        try:
+            sample = look()
+        except Exception as failed:  # noqa: BLE001 - whatever it is, a source that doesn't answer is told at the end
+            self.unanswered.append(f"{type(failed).__name__}: {failed}")
+            return
+        if sample is not None:
+            self.samples.append(sample)
+
+    def _status(self) -> Sample:
+        began = time.time()
+        done = self.deployment.headrace("status", "--json")
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        alarms = [
+            *(f"hash keys without a lease: {uncovered}" for uncovered in document["uncovered"]),
+            *(f"a child before its parent: {early}" for early in document["early"]),
+        ]
+        lags = [shard["lag_seconds"] for shard in document["lags"]]
+        return Sample(STATUS, began, time.time(), _most(lags), tuple(alarms))
+
+    def _console(self) -> Sample:
+        began = time.time()
+        page = self.deployment.folder / "console.html"
+        done = self.deployment.headrace("console", "--once", str(page))
+        assert done.returncode == 0, done.stderr
+        stored = _STORED.search(page.read_text())
+        assert stored is not None
+        look = json.loads(stored[1])["look"]
+        return Sample(CONSOLE, began, time.time(), _most(list(_lags_of(look))))
+
+    def _checks(self, instance: dg.DagsterInstance) -> Sample | None:
+        """The newest results, which a minute's tick left, or an earlier one where nothing has changed since."""
+        keys = [dg.AssetCheckKey(self.records, name) for name in (*_NEVER_FAILS, "lag")]
+        newest = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
+        # A planned evaluation, as of a backfill, is none yet.
+        results = {
+            key.name: record.evaluation
+            for key, record in newest.items()
+            if isinstance(record.evaluation, dg.AssetCheckEvaluation)
+        }
+        if "lag" not in results:
+            return None
+        alarms = [
+            f"{name}: {results[name].description}"
+            for name in _NEVER_FAILS
+            if name in results and not results[name].passed
+        ]
+        told = Told.AT_MOST if results["lag"].passed else Told.AT_LEAST
+        now = time.time()
+        return Sample(CHECKS, now, now, LAG_LIMIT, tuple(alarms), told)
+
+
+def _lags_of(look: Mapping[str, Any]) -> Iterator[float | None]:
+    lag, since = (1 + MOVING.index(name) for name in ("lag", "since"))
+    for row in look["moving"]:
+        if look["states"][row[1]]["code"] in {"ended", "before", "waiting", "no-lease"}:
+            continue
+        yield row[lag] if row[since] is None else look["at"] / 1000 - row[since] / 1000
+
+
+def _most(lags: Sequence[float | None]) -> float | None:
+    known = [lag for lag in lags if lag is not None]
+    return max(known, default=0.0) if len(known) == len(lags) else None

@@ -1,0 +1,256 @@
+"""Waves of processors with real processes: what counts, what an error costs, and what it never costs."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from headrace.pipeline.core.ledger.ledger import LedgerEntry, LedgerPage
+from headrace.pipeline.errors import BadSetting, ChainBroken, Overtaken, ProcessorStopped
+from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.processors.states import states_at
+from headrace.pipeline.settings.choices import OnProcessorError
+from headrace.pipeline.settings.processors_block import ProcessorLimits
+from headrace.pipeline.typed.values import WaveLimits
+from tests.lake.samples import NOON
+from tests.processors.beds import ProcessorBed
+from tests.typed.parsings import A, B
+
+CHILD = "shardId-000000000007"
+
+
+def landed(tmp_path: Path, *words: str, **settings) -> ProcessorBed:
+    """Records 1, 2, 3, ... of A with these words, and a record of B."""
+    bed = ProcessorBed(tmp_path, **settings)
+    bed.land(A, {number: word.encode() for number, word in enumerate(words, start=1)})
+    bed.land(B, {10: b"other"})
+    return bed
+
+
+def stopped(bed: ProcessorBed, **how) -> str:
+    with pytest.raises(ProcessorStopped) as raised:
+        bed.catch_up(**how)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("code", ["counting:rows", "counting:Words", "counting:AtShutdown"])
+def test_a_processor_gives_each_record_once_and_goes_on_with_its_state(tmp_path: Path, code: str):
+    bed = landed(tmp_path, "a", "b", "a", callable=code)
+    bed.catch_up()
+    bed.land(A, {4: b"a", 5: b"b"})
+    assert bed.catch_up()[0].startswith("2 records processed into 2 rows")
+    assert bed.words() == [("a", 1), ("b", 1), ("a", 2), ("a", 3), ("b", 2), ("other", 1)]
+    assert bed.state(A) == '{"a":3,"b":2}'
+    assert bed.catch_up() == ["no new record was processed"]
+
+
+def test_a_shards_end_is_checkpointed_once_and_its_children_come_after_it(tmp_path: Path):
+    bed = landed(tmp_path, "a", callable="counting:Words")
+    bed.land(A, {}, ended=[CHILD])
+    child = type(A)(A.stream, CHILD)
+    bed.land(child, {20: b"a"}, parents=[A.shard_id])
+    bed.catch_up()
+    # The child's processor is a new one, with a state of its own.
+    assert [row for row in bed.rows() if row[0] != B.shard_id] == [
+        (A.shard_id, 1, "a", 1),
+        (A.shard_id, 1, "ended", 1),
+        (CHILD, 20, "a", 1),
+    ]
+    assert bed.table().load().positions.has_ended(A)
+
+
+def test_a_forgotten_end_is_asked_for_again_and_then_told_and_the_children_wait(tmp_path: Path):
+    bed = landed(tmp_path, "a", callable="counting:ForgetsTheEnd")
+    bed.land(A, {}, ended=[CHILD])
+    bed.land(type(A)(A.stream, CHILD), {20: b"a"}, parents=[A.shard_id])
+    assert "hasn't checkpointed that in shard_ended, although it was asked 2 times" in stopped(bed)
+    assert bed.words() == [("a", 1), ("other", 1)]
+    bed.settings = replace(bed.settings, callable="counting:Words")
+    bed.catch_up()
+    assert ("a", 1) in bed.words()[1:]
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("bad", "processRecords raised ValueError: no such word"),
+        ("die", "its process has ended with exit code 3"),
+        ("hang", "it hasn't answered within 1 s"),
+    ],
+)
+def test_an_error_stops_its_shard_before_the_failed_call_and_no_other_one(
+    tmp_path: Path, word: str, told: str
+):
+    bed = landed(tmp_path, "a", "b", word, "c", timeout=timedelta(seconds=1), records=2)
+    sentence = stopped(bed)
+    assert told in sentence
+    assert "at one of the records 3/0 to 4/0" in sentence
+    assert bed.words() == [("a", 1), ("b", 1), ("other", 1)]
+    # Nothing is passed over: the next run meets the same record.
+    bed.land(B, {11: b"more"})
+    assert told in stopped(bed)
+    assert bed.words() == [("a", 1), ("b", 1), ("other", 1), ("more", 1)]
+
+
+def test_a_shard_that_has_stopped_takes_no_room_of_a_wave_from_the_others(tmp_path: Path):
+    bed = landed(tmp_path, "bad", "a")
+    assert "no such word" in stopped(bed, limits=WaveLimits(1, 2**30))
+    assert bed.words() == [("other", 1)]
+
+
+def test_a_traceback_tells_the_line_of_the_users_code(tmp_path: Path):
+    assert 'raise ValueError("no such word")' in stopped(landed(tmp_path, "bad"))
+
+
+@pytest.mark.parametrize(
+    ("word", "limits", "told"),
+    [
+        ("spin", ProcessorLimits(cpu=timedelta(seconds=1)), "more CPU than limits.cpu"),
+        ("eat", ProcessorLimits(memory=1 << 30), "MemoryError"),
+    ],
+)
+def test_cpu_and_memory_of_a_process_are_limited(
+    tmp_path: Path, word: str, limits: ProcessorLimits, told: str
+):
+    bed = landed(tmp_path, "a", word, limits=limits, records=1, timeout=timedelta(seconds=20))
+    assert told in stopped(bed)
+    assert bed.words() == [("a", 1), ("other", 1)]
+
+
+def test_a_failed_call_is_tried_again_from_the_last_checkpoint(tmp_path: Path):
+    marker = f"once:{tmp_path}/tried"
+    bed = landed(
+        tmp_path,
+        "a",
+        marker,
+        records=1,
+        on_error=OnProcessorError.RETRY,
+        backoff=timedelta(0),
+    )
+    bed.catch_up()
+    assert bed.words() == [("a", 1), (marker, 1), ("other", 1)]
+
+
+def test_a_call_that_goes_on_failing_stops_the_shard(tmp_path: Path):
+    bed = landed(tmp_path, "bad", on_error=OnProcessorError.RETRY, backoff=timedelta(0))
+    assert "no such word" in stopped(bed)
+
+
+def test_the_record_at_fault_is_found_by_halves_and_all_before_it_count(tmp_path: Path):
+    words = ["a"] * 20
+    words[12] = "bad"
+    bed = landed(tmp_path, *words, on_error=OnProcessorError.HALVE)
+    assert "at the record 13/0" in stopped(bed)
+    assert [row[1] for row in bed.rows() if row[0] == A.shard_id][-1] == 12
+    assert bed.state(A) == '{"a":12}'
+
+
+def test_records_at_fault_go_to_quarantine_and_the_others_count(tmp_path: Path):
+    words = ["a"] * 20
+    words[3] = words[12] = words[19] = "bad"
+    bed = landed(tmp_path, *words, on_error=OnProcessorError.QUARANTINE)
+    assert bed.catch_up()[0] == "21 records processed into 18 rows, 3 set aside"
+    assert bed.aside().keys() == {4, 13, 20}
+    assert "no such word" in bed.aside()[4]
+    assert bed.state(A) == '{"a":17}'
+    assert bed.processing().settling.is_settled()
+
+
+def test_prints_harm_nothing(tmp_path: Path):
+    bed = landed(tmp_path, "print", "a")
+    bed.catch_up()
+    assert bed.words() == [("print", 1), ("a", 1), ("other", 1)]
+
+
+def test_a_processor_that_checkpoints_nothing_is_told_so(tmp_path: Path):
+    bed = landed(tmp_path, "a", callable="counting:NeverCheckpoints")
+    assert "checkpointed none of them" in stopped(bed)
+    assert bed.table().load().positions.of(A) is None
+
+
+def test_only_what_is_checkpointed_counts_and_the_rest_comes_again(tmp_path: Path):
+    bed = landed(tmp_path, *"abcde", callable="counting:UpToTheFirst", records=2)
+    processing = bed.processing()
+    first = next(processing.waves())
+    assert (first.rows, first.is_last) == (3, False)
+    assert bed.words() == [("a", 1), ("b", 1), ("other", 1)]
+    bed.catch_up()
+    assert bed.words() == [("a", 1), ("b", 1), ("c", 1), ("d", 1), ("e", 1), ("other", 1)]
+
+
+def test_a_mark_never_stands_inside_of_a_kinesis_record(tmp_path: Path):
+    bed = ProcessorBed(tmp_path, records=1)
+    word = f"inner:{tmp_path}/tried"
+    bed.land(A, {1: b"a"}, subs=2)
+    bed.land(A, {2: word.encode()}, subs=3)
+    assert "at the record 2/1" in stopped(bed)
+    # The position 2/0 would mean the whole record.
+    assert bed.words() == [("a", 1), ("a", 2)]
+    bed.catch_up()
+    assert bed.words() == [("a", 1), ("a", 2), (word, 1), (word, 2), (word, 3)]
+
+
+def test_rows_that_dont_fit_the_schema_are_an_error_of_the_call(tmp_path: Path):
+    assert "the schema has no column letter (it has word, total)" in stopped(
+        landed(tmp_path, "a", callable="counting:NoRows")
+    )
+
+
+def test_a_wave_that_another_run_has_overtaken_leaves_neither_rows_nor_state(tmp_path: Path):
+    bed = landed(tmp_path, "a", "b")
+
+    def race(arrow: str) -> None:
+        if arrow == "staged":
+            bed.catch_up()
+
+    with pytest.raises(Overtaken):
+        bed.processing(on_step=race).wave()
+    assert bed.words() == [("a", 1), ("b", 1), ("other", 1)]
+    assert bed.state(A) == '{"a":1,"b":1}'
+
+
+def test_small_waves_give_the_same_rows(tmp_path: Path):
+    bed = ProcessorBed(tmp_path)
+    for number in range(1, 7):
+        bed.land(A, {number: b"a"})
+    assert len(bed.catch_up(limits=WaveLimits(2, 2**30))) == 3
+    assert bed.words() == [("a", number) for number in range(1, 7)]
+
+
+def test_a_state_that_no_ledger_tells_is_refused(tmp_path: Path):
+    bed = landed(tmp_path, "a")
+    bed.catch_up()
+    position = bed.table().load().positions.of(A)
+    with pytest.raises(ChainBroken, match="no ledger of the processor's table tells the state"):
+        states_at({A: position}, _cut, lambda _: ())
+    # The lineage table has the ledgers of snapshots that have expired.
+    entries = [LedgerEntry(1, 1, NOON, page) for page in reversed(list(bed.table().pages()))]
+    assert states_at({A: position, B: None}, _cut, lambda _: entries) == {A: '{"a":1}', B: None}
+
+
+def _cut() -> Iterator[LedgerPage]:
+    raise ChainBroken("the history was cut")
+
+
+def test_code_that_isnt_there_makes_no_table(tmp_path: Path):
+    bed = landed(tmp_path, "a", callable="no_such_module:rows")
+    with pytest.raises(BadSetting, match="there is no module no_such_module for the processor words"):
+        bed.catch_up()
+    assert not bed.table().exists()
+
+
+def test_a_processor_in_a_shell_works_by_the_same_lines(tmp_path: Path):
+    script = Path(__file__).parent / "users_code" / "words.sh"
+    bed = landed(tmp_path, "a", "b", callable=None, command=f"sh {script}", schema="count BIGINT")
+    bed.catch_up()
+    assert sorted(row["count"] for row in read.rows(bed.table(), ("count",)).to_pylist()) == [1, 2]
+
+
+def test_an_error_that_amazon_kclpy_swallows_stops_the_shard(tmp_path: Path):
+    script = Path(__file__).parent / "users_code" / "swallowing.py"
+    bed = landed(tmp_path, "a", callable=None, command=f"{sys.executable} {script}", schema="")
+    assert "processRecords raised out of order" in stopped(bed)
+    assert bed.table().load().positions.of(A) is None
