@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace import register_spark_source
+from headrace.pipeline.lake.table.catalog import embedded_catalog
+from headrace.pipeline.lake.table.lake_table import IcebergTable
 from tests.docs.reading_table import HOME, LEFT, land, make_table
-from tests.lake.samples import NOON
+from tests.lake.samples import NOON, StandingClock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,10 +69,6 @@ def test_a_wrong_option_and_columns_of_ones_own_are_told_by_the_query(
 def test_a_stream_query_with_available_now_has_each_record_once_over_two_runs(
     source: "Source", spark: "SparkSession", home: Path, tmp_path: Path
 ):
-    from headrace.pipeline.clock import SystemClock
-    from headrace.pipeline.lake.table.catalog import embedded_catalog
-    from headrace.pipeline.lake.table.lake_table import IcebergTable
-
     def run() -> list[str]:
         query = (
             spark.readStream.format("headrace")
@@ -86,7 +84,7 @@ def test_a_stream_query_with_available_now_has_each_record_once_over_two_runs(
     assert run() == ["98"]
     assert run() == ["98"]
     catalog = embedded_catalog(home / HOME)
-    table = IcebergTable(catalog, "lake.orders", state=str(home / HOME / "state"), clock=SystemClock())
+    table = IcebergTable(catalog, "lake.orders", state=str(home / HOME / "state"), clock=StandingClock())
     later = NOON.replace(hour=14)
     land(
         table,
