@@ -60,7 +60,11 @@ STORY = [
     ("MergeShards", lambda _: {**ORDERS, "ShardToMerge": shard(1), "AdjacentShardToMerge": shard(2)}),
     ("UpdateShardCount", lambda _: {**ORDERS, "TargetShardCount": 2, "ScalingType": "UNIFORM_SCALING"}),
     ("ListShards", lambda _: ORDERS),
-    ("DeleteStream", lambda _: ORDERS),
+    ("RegisterStreamConsumer", lambda _: {"StreamARN": ARN, "ConsumerName": "headrace"}),
+    ("DescribeStreamConsumer", lambda _: {"StreamARN": ARN, "ConsumerName": "headrace"}),
+    ("ListStreamConsumers", lambda _: {"StreamARN": ARN}),
+    ("DeregisterStreamConsumer", lambda _: {"StreamARN": ARN, "ConsumerName": "headrace"}),
+    ("DeleteStream", lambda _: {**ORDERS, "EnforceConsumerDeletion": True}),
 ]  # fmt: skip
 
 
