@@ -14,7 +14,7 @@ from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted, records_in, size_in_words, time_in_words
 from headrace.pipeline.duties.waves.report import Landed, WaveReport
-from headrace.pipeline.lineage.family_svg import DrawnShard, image, name_of, svg
+from headrace.pipeline.lineage.family_svg import DrawnShard, drawn_name, image, svg
 from headrace.pipeline.ports.base import Clock
 
 EVERY = 60.0
@@ -180,7 +180,7 @@ def _family(shards: Mapping[str, _Shard]) -> list[DrawnShard]:
     def node(key: ShardKey, state: str, about: str, parents: Iterable[str] = ()) -> DrawnShard:
         named = tuple(f"{key.stream}/{parent}" for parent in sorted(parents))
         return DrawnShard(
-            f"{key.stream}/{key.shard_id}", name_of(key, with_stream=with_stream), state, about, named
+            f"{key.stream}/{key.shard_id}", drawn_name(key, with_stream=with_stream), state, about, named
         )
 
     children: dict[ShardKey, set[str]] = {}

@@ -91,7 +91,7 @@ def plain(value: Any) -> Any:
             raise TypeError(f"a value of the type {type(value).__name__} can't go into a table or a state")
 
 
-def serve(processor: Any, process: KCLProcess) -> None:
+def answer_host(processor: Any, process: KCLProcess) -> None:
     """Let the process tell rows and state with each status. A class has a state where it has `save_state` and
     `restore_state`."""
     save: Callable[[], Any] = getattr(processor, "save_state", lambda: None)
@@ -125,7 +125,7 @@ def main(arguments: list[str]) -> None:
     if AS_AMAZON_KCLPY in arguments:
         stand_in_for_amazon_kclpy()
     processor = processor_of(arguments[0])
-    serve(processor, KCLProcess(processor, sys.stdin, lines, sys.stderr))
+    answer_host(processor, KCLProcess(processor, sys.stdin, lines, sys.stderr))
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ def _shown(loaded: "Loaded") -> Iterator[tuple[str, Any, str]]:
 
 
 def _document(target: str) -> None:
-    from headrace.pipeline.cli.settings_doc import knob_tables, renewed
+    from headrace.pipeline.cli.views.settings_doc import knob_tables, renewed
     from headrace.pipeline.errors import BadSetting
 
     if target == "-":

@@ -10,7 +10,7 @@ from headrace.pipeline.core.ledger.ledger import ParentIs
 from headrace.pipeline.core.ledger.story import Story
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.lineage.family_svg import DrawnShard, name_of
+from headrace.pipeline.lineage.family_svg import DrawnShard, drawn_name
 
 MOST = 300
 """The most shards in one picture, because nobody can read more. The newest ones are shown."""
@@ -58,7 +58,7 @@ def drawn(story: Story) -> list[DrawnShard]:
     return [
         DrawnShard(
             key=f"{stream}/{shard.key.shard_id}",
-            name=name_of(shard.key, with_stream=len(streams) > 1),
+            name=drawn_name(shard.key, with_stream=len(streams) > 1),
             state=shard.state,
             about=f"{shard.state}, {counted(shard.records, 'record')}",
             parents=tuple(f"{stream}/{parent}" for parent in shard.parents),

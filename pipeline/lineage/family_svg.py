@@ -41,7 +41,7 @@ class DrawnShard:
     parents: tuple[str, ...] = ()
 
 
-def name_of(key: ShardKey, *, with_stream: bool) -> str:
+def drawn_name(key: ShardKey, *, with_stream: bool) -> str:
     """A shard's name in a box: `shard 12`, or with its stream `orders 12`."""
     number = key.shard_id.removeprefix("shardId-").lstrip("0") or "0"
     return f"{key.stream.name} {number}"[-_LONGEST_NAME:] if with_stream else f"shard {number}"

@@ -102,7 +102,7 @@ def accounts(
     return told
 
 
-def ranges_of(
+def processed_ranges(
     plan: WavePlan, told: Mapping[ShardKey, ProcessorAccount], done: TurnReports, *, run: str
 ) -> Iterator[Range]:
     rows = {turn.key: turn.rows for turn in done.turns}

@@ -26,7 +26,7 @@ from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.errors import ChainBroken, Overtaken, ProcessorStopped
 from headrace.pipeline.ports.base import Clock
-from headrace.pipeline.processors.account import ProcessorAccount, accounts, committed_plan, ranges_of
+from headrace.pipeline.processors.account import ProcessorAccount, accounts, committed_plan, processed_ranges
 from headrace.pipeline.processors.ports import ProcessorPorts
 from headrace.pipeline.processors.states import states_at
 from headrace.pipeline.processors.values import TurnReport, TurnReports
@@ -179,7 +179,7 @@ class Processing(Waves[_Basis]):
     def _proposal(
         self, basis: _Basis, counts: WavePlan, done: TurnReports, told: Mapping[ShardKey, ProcessorAccount]
     ) -> Proposal:
-        ranges = tuple(ranges_of(counts, told, done, run=self.run))
+        ranges = tuple(processed_ranges(counts, told, done, run=self.run))
         looked = looked_after(
             self.known.described(basis.files),
             after(counts, basis.target),

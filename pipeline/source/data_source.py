@@ -21,7 +21,7 @@ from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.source.application import SourceApplication
 from headrace.pipeline.source.columns import LOSS_KINDS, RECORD_KINDS, Loss, losses_in_form
 from headrace.pipeline.source.options import RangeOptions, ReadFrom, View, range_options
-from headrace.pipeline.source.partitions import of_files, of_shards, rows_of
+from headrace.pipeline.source.partitions import of_files, of_shards, read_partition
 from headrace.pipeline.source.stream_reader import TimeReader
 
 NAME = "headrace"
@@ -97,7 +97,7 @@ class RecordReader(DataSourceReader):
         return self._plan()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return rows_of(partition)
+        return read_partition(partition)
 
     def __reduce__(self) -> Any:
         # Tasks read, and plan nothing.

@@ -21,7 +21,7 @@ def of_shards(parts: Iterable[ShardPart], pages: Pages) -> list[InputPartition]:
     return [InputPartition((part, pages)) for part in parts]
 
 
-def rows_of(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     match partition.value:
         case FilesPart() as part:
             return read_files(part)

@@ -19,7 +19,7 @@ from headrace.pipeline.core.words.words import moment_of
 from headrace.pipeline.errors import WrongStream
 from headrace.pipeline.ports.reading import StreamFacts
 from headrace.pipeline.source.options import RangeOptions, ReadFrom
-from headrace.pipeline.source.partitions import of_files, of_shards, rows_of
+from headrace.pipeline.source.partitions import of_files, of_shards, read_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,7 +107,7 @@ class TimeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- reading: called in tasks -------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return rows_of(partition)
+        return read_partition(partition)
 
     def __reduce__(self) -> Any:
         # Tasks plan nothing, and the application's settings may have the password of a catalog.

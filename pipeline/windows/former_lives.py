@@ -19,7 +19,7 @@ def is_left_out(stream: StreamId, lake: Positions) -> bool:
     return stream not in lake.origins and lake.has_later_life(stream)
 
 
-def never_parsed(window: ReplayWindow, lake: Positions, typed: Positions) -> tuple[WindowRange, ...]:
+def left_unparsed(window: ReplayWindow, lake: Positions, typed: Positions) -> tuple[WindowRange, ...]:
     """The ranges of the window that the typed table hasn't parsed, and that no wave will parse."""
     over = {stream for stream in window.streams if is_left_out(stream, lake)}
     # Of a life that the typed table knows, waves still parse what is in the lake table.

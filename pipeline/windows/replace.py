@@ -38,7 +38,7 @@ from headrace.pipeline.typed.values import Parsed, SurveyOrder, WavePlan, Wishes
 from headrace.pipeline.typed.wave_engine import ReadyWave, accounted_ranges
 from headrace.pipeline.windows.copy_plan import wishes_of
 from headrace.pipeline.windows.days import days_of, within
-from headrace.pipeline.windows.former_lives import never_parsed, sentences_of, without
+from headrace.pipeline.windows.former_lives import left_unparsed, sentences_of, without
 from headrace.pipeline.windows.make import grown
 from headrace.pipeline.windows.replace_plan import (
     Leaving,
@@ -113,7 +113,7 @@ class Replacing(WindowWaves[_Replacement]):
         look = ports.source.look()
         # After the look: whatever the looked-at files have, these ledgers tell.
         story = story_of(self.landings.entries(filter_of(window)))
-        window = without(window, never_parsed(window, look.positions, typed_look.positions))
+        window = without(window, left_unparsed(window, look.positions, typed_look.positions))
         if not window.ranges:
             return Wave(Does.REPLACE)
         # For each wave: a person may move a position back at any time.
@@ -199,7 +199,7 @@ class Replacing(WindowWaves[_Replacement]):
         """Which ranges can't be replaced any more since the window was made, and why."""
         if self.ports.source.exists() and self.ports.table.exists():
             lake, typed = self.ports.source.look().positions, self.ports.table.load().positions
-            yield from sentences_of(never_parsed(window, lake, typed), self.settings.table)
+            yield from sentences_of(left_unparsed(window, lake, typed), self.settings.table)
 
     def notes_at_end(self, window: ReplayWindow) -> Iterator[str]:
         """What is out of reach, what other tables still have, and which part of them has to be made anew."""
@@ -229,7 +229,7 @@ class Replacing(WindowWaves[_Replacement]):
         ports.table.ensure(create=False)
         ports.quarantine.ensure(create=False)
         look, story = self._look_with_ledgers(window)
-        window = without(window, never_parsed(window, look.positions, ports.table.load().positions))
+        window = without(window, left_unparsed(window, look.positions, ports.table.load().positions))
         check_once(window, story)
         # The ledgers state rows for whole landings only, so a cut window is counted with the landings that it cuts.
         window = grown(window, story)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.cli.settings_doc import knob_tables, renewed
+from headrace.pipeline.cli.views.settings_doc import knob_tables, renewed
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.file import parse_settings
 from headrace.pipeline.settings.model import Settings

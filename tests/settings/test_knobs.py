@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.cli.settings_doc import knob_tables
+from headrace.pipeline.cli.views.settings_doc import knob_tables
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.values import knobs
 

@@ -12,7 +12,7 @@ from headrace.pipeline.core.ledger.ledger import LedgerPage
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.windows.copy_plan import why_not
-from headrace.pipeline.windows.former_lives import never_parsed
+from headrace.pipeline.windows.former_lives import left_unparsed
 from headrace.pipeline.windows.window import ReplayWindow, WindowRange
 from tests.lake.samples import NOON, STREAM
 from tests.typed.parsings import A, B, good
@@ -51,26 +51,26 @@ def bed(tmp_path: Path) -> ReplaceBed:
 def test_a_range_of_a_life_that_a_repair_has_left_out_is_never_parsed_where_the_typed_table_doesnt_know_the_life() -> (
     None
 ):
-    assert never_parsed(WINDOW, LEFT_OUT, Positions({LATER: ORIGIN}, {AGAIN: Position(1)})) == FORMER
-    assert never_parsed(WINDOW, LEFT_OUT, Positions()) == FORMER
+    assert left_unparsed(WINDOW, LEFT_OUT, Positions({LATER: ORIGIN}, {AGAIN: Position(1)})) == FORMER
+    assert left_unparsed(WINDOW, LEFT_OUT, Positions()) == FORMER
 
 
 @pytest.mark.parametrize("position", [Position(5), Position(9), Position(20)])
 def test_a_range_that_a_wave_may_still_parse_or_has_parsed_isnt_out_of_reach(position: Position) -> None:
-    assert never_parsed(WINDOW, LEFT_OUT, Positions({}, {A: position})) == ()
+    assert left_unparsed(WINDOW, LEFT_OUT, Positions({}, {A: position})) == ()
 
 
 def test_a_range_isnt_out_of_reach_where_the_lake_table_knows_the_life_or_no_later_one() -> None:
     known = Positions({STREAM: ORIGIN, LATER: ORIGIN}, {A: Position(9)})
-    assert never_parsed(WINDOW, known, Positions()) == ()
+    assert left_unparsed(WINDOW, known, Positions()) == ()
     # The table was rolled back to before the stream's first commit, and lands the stream again.
-    assert never_parsed(WINDOW, Positions(), Positions()) == ()
+    assert left_unparsed(WINDOW, Positions(), Positions()) == ()
 
 
 def test_a_shard_is_out_of_reach_once_waves_have_parsed_all_that_the_typed_table_knows_of_its_life() -> None:
     window = replace(WINDOW, ranges=(WindowRange(B, None, Position(7)),))
-    assert never_parsed(window, LEFT_OUT, Positions({}, {A: Position(5)})) == ()
-    assert never_parsed(window, LEFT_OUT, Positions({}, {A: Position(5, ended=True)})) == window.ranges
+    assert left_unparsed(window, LEFT_OUT, Positions({}, {A: Position(5)})) == ()
+    assert left_unparsed(window, LEFT_OUT, Positions({}, {A: Position(5, ended=True)})) == window.ranges
 
 
 def test_a_window_is_done_though_the_typed_table_never_gets_a_part_of_it_and_says_so(bed: ReplaceBed) -> None:
