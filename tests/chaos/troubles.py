@@ -29,7 +29,8 @@ class Troubles:
     ui: DagsterUi
     records: dg.AssetKey
     partitions: str
-    replay_job: str
+    application: str
+    """As names of jobs begin with it."""
     dice: random.Random
     has_outage: bool
     done: Counter[str] = field(default_factory=Counter)
@@ -92,7 +93,9 @@ class Troubles:
     def _replay(self) -> bool:
         now = datetime.now(UTC)
         times = {"from": f"{now - _RECENT:%Y-%m-%dT%H:%M:%S}", "to": f"{now - _RECENT / 2:%Y-%m-%dT%H:%M:%S}"}
-        self.ui.launch(self.replay_job, {"ops": {self.replay_job: {"config": times}}})
+        self.ui.launch(
+            f"{self.application}_replay", {"ops": {f"replay_{self.application}": {"config": times}}}
+        )
         return True
 
     def _cancel(self) -> bool:
