@@ -119,5 +119,5 @@ class DagsterSettings:
         factory=dict,
         doc="Names of Dagster's concurrency pools, by which Dagster limits how many runs work at once: of records, parse "
         "(redrives and processors, too), replay (windows and backfills), upkeep and proof. Default: no pool, but <application>_replay, "
-        "of which one run works at a time with the `dagster.yaml` of this repository.",
+        "which Dagster limits only where you say so.",
     )

@@ -412,4 +412,5 @@ def test_a_run_tells_what_it_has_used_and_what_that_costs(make_world: MakeWorld)
     ]
     assert str(used["cost"].value).startswith("about 0.")
     spent = Spent.from_json(cast("Any", used[KEY].value))
-    assert (spent.commits, spent.files, spent.bytes > 0, spent.cpu_seconds > 0) == (1, 1, True, True)
+    # The ports of this world tell no calls and no CPU time.
+    assert (spent.commits, spent.files, spent.bytes > 0) == (1, 1, True)

@@ -13,6 +13,8 @@ from headrace.pipeline.source.options import _FIELDS
 from tests.docs.pages import ROOT
 from tests.docs.reading_table import make_table
 
+pytestmark = pytest.mark.slow
+
 PAGE = (ROOT / "docs" / "use" / "spark-source.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", PAGE, flags=re.MULTILINE | re.DOTALL)
 (SETTINGS,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,8 @@ from headrace.pipeline.app.wiring import Hints, Wiring
 from headrace.pipeline.duties.waves.attempt import Attempt
 from headrace.pipeline.duties.waves.report import OnStep
 from headrace.pipeline.ports.staging import OnWaiting
+from headrace.pipeline.ports.usage import ProcessUsage
+from tests.memory.consumers import MemoryConsumers
 
 if TYPE_CHECKING:
     from tests.duties.life import Life
@@ -25,6 +27,12 @@ class PortsOf:
     @property
     def clock(self) -> Any:
         return self.place.clock
+
+    def spending(self) -> Callable[[], ProcessUsage]:
+        return ProcessUsage
+
+    def consumers(self) -> MemoryConsumers:
+        return MemoryConsumers()
 
     @property
     def ids(self) -> Any:

@@ -94,9 +94,9 @@ _redoing = WindowWiring.redoing
 
 
 def _cut_redoing(
-    wiring: WindowWiring, window: ReplayWindow, run_id: str
+    wiring: WindowWiring, window: ReplayWindow, run_id: str, *, patience: int = 1
 ) -> Replaying | Replacing | Unpacking:
-    duty = _redoing(wiring, window, run_id)
+    duty = _redoing(wiring, window, run_id, patience=patience)
     return replace(duty, windows=_CutStore(duty.windows), on_step=_WindowArrows(duty))
 
 

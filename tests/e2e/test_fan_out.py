@@ -17,6 +17,8 @@ from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.settings.file import read_settings
 from tests.spark import SparkServer
 
+pytestmark = pytest.mark.slow
+
 YAML = """
 application: shop
 streams: [{{name: orders, retrieval: {retrieval}}}]

@@ -9,6 +9,8 @@ from tests.processors.beds import ProcessorBed
 from tests.processors.processor_process import PLACES, bed_of
 from tests.typed.parsings import A, B
 
+pytestmark = pytest.mark.slow
+
 PROCESS = "tests.processors.processor_process"
 
 

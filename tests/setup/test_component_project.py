@@ -19,6 +19,8 @@ from tests.eventually import eventually
 from tests.ports import free_port
 from tests.setup.installed import Environment, build
 
+pytestmark = pytest.mark.slow
+
 PAGE = (ROOT / "docs" / "start" / "as-a-component.md").read_text(encoding="utf-8")
 _PROJECT = """\
 [project]

@@ -46,6 +46,7 @@ JOINED = {"kcl": {"failover": "20s", "heartbeat": "lease", "allow_foreign_checkp
 
 CHANGED: Mapping[str, Any] = {
     "application": "renamed",
+    "dagster.key_prefix.0": "team",
     "streams.0.initial_position": "LATEST",
     "streams.0.timestamp": "2026-01-31T00:00:00Z",
     "streams.0.on_data_loss": "continue",
