@@ -9,7 +9,7 @@ from dagster import DagsterInstance
 from tests.dagster.backfills import WARNINGS_OF_DAGSTER, Backfills, backfills_of
 from tests.dagster.world import DagsterWorld, key, keys
 
-pytestmark = [pytest.mark.filterwarnings(warning) for warning in WARNINGS_OF_DAGSTER]
+pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(warning) for warning in WARNINGS_OF_DAGSTER)]
 
 SHARDS = 500
 
