@@ -25,7 +25,7 @@ from tests.windows.deployment import PortsOfBed, as_ports
 from tests.windows.replacements import ReplaceBed
 from tests.windows.windows import SETTINGS
 
-pytestmark = [pytest.mark.filterwarnings(warning) for warning in WARNINGS_OF_DAGSTER]
+pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(warning) for warning in WARNINGS_OF_DAGSTER)]
 
 MIDNIGHT = datetime(2026, 1, 31, tzinfo=UTC)
 HOURS = BackfillSettings(by=Period.HOUR, since=MIDNIGHT, copies=True)
