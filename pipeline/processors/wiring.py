@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.processors.ports import ProcessorPorts
@@ -18,6 +17,7 @@ from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.check_wave import ParseChecking
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import WaveLimits
+from headrace.pipeline.typed.wiring import expiring_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +50,6 @@ class ProcessorWiring:
             ),
             limits=WaveLimits(wave.records, wave.bytes),
             clock=self.clock,
-            expiring=tuple(
-                Expiring(
-                    table=kept.table,
-                    lineage=kept.lineage,
-                    settings=self.settings.upkeep,
-                    clock=self.clock,
-                    what=kept.name,
-                )
-                for kept in ports.kept
-            ),
+            expiring=expiring_all(ports.kept, self.settings.upkeep, self.clock),
             run=run_id,
         )

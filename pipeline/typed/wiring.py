@@ -10,7 +10,7 @@ Importing this module imports neither Dagster nor boto3, pyiceberg or Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +19,7 @@ from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from headrace.pipeline.typed.check_wave import ParseChecking
 from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.typed.duplicates import Deduplicating
@@ -66,7 +67,7 @@ class TargetWiring:
             deduplicating=_deduplicating(target, parse_ports),
             limits=WaveLimits(wave.records, wave.bytes),
             clock=self.clock,
-            expiring=tuple(map(self.expiring_of, parse_ports.kept)),
+            expiring=expiring_all(parse_ports.kept, self.settings.upkeep, self.clock),
             run=run_id,
             on_wave=partial(self.on_wave, target.name),
         )
@@ -95,15 +96,13 @@ class TargetWiring:
             run=run_id,
         )
 
-    def expiring_of(self, kept_table: KeptTable) -> Expiring:
-        """The expiry of the snapshots of a typed table, or of a quarantine table."""
-        return Expiring(
-            table=kept_table.table,
-            lineage=kept_table.lineage,
-            settings=self.settings.upkeep,
-            clock=self.clock,
-            what=kept_table.name,
-        )
+
+def expiring_all(tables: Iterable[KeptTable], settings: UpkeepSettings, clock: Clock) -> tuple[Expiring, ...]:
+    """The expiry of the snapshots of tables that are made of the lake table, and of their quarantine tables."""
+    return tuple(
+        Expiring(table=kept.table, lineage=kept.lineage, settings=settings, clock=clock, what=kept.name)
+        for kept in tables
+    )
 
 
 def _deduplicating(target: ParseSettings, parse_ports: ParsePorts) -> Deduplicating | None:
