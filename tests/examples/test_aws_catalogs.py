@@ -27,6 +27,11 @@ OPTIONAL = {
     "DescribeContinuousBackups",
     "UpdateContinuousBackups",
     "DeleteTable",
+    "RegisterStreamConsumer",
+    "ListStreamConsumers",
+    "DescribeStreamConsumer",
+    "DeregisterStreamConsumer",
+    "SubscribeToShard",
 }
 """Rights of settings that the example doesn't have, and of the command that deletes the coordination tables."""
 

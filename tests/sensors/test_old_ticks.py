@@ -23,9 +23,6 @@ from headrace.pipeline.clock import SystemClock
 from headrace.resources.old_ticks import KEPT
 from tests.dagster.fixtures import MakeWorld
 
-NOW = datetime.now(UTC)
-OLD, NEW = NOW - KEPT - timedelta(minutes=1), NOW - KEPT + timedelta(minutes=5)
-
 
 class Ahead(SystemClock):
     """The host's clock, of which the monotonic part is moved alone."""
@@ -76,13 +73,15 @@ def test_only_skipped_ticks_of_the_applications_sensors_are_deleted_after_some_h
     names = [f"{world.settings.application}_{sensor}" for sensor in ("leader", "worker_w1", "watch")]
     own = [a_sensor(instance, name) for name in names]
     other = a_sensor(instance, "somebody_elses")
+    limit = datetime.now(UTC) - KEPT
+    old, new = limit - timedelta(minutes=1), limit + timedelta(minutes=5)
     for state in (*own, other):
         for status in (TickStatus.SKIPPED, TickStatus.STARTED, TickStatus.SUCCESS):
-            a_tick(instance, state, status, OLD)
-        a_tick(instance, state, TickStatus.SKIPPED, NEW)
+            a_tick(instance, state, status, old)
+        a_tick(instance, state, TickStatus.SKIPPED, new)
     every = ticks_of(instance, other)
     clock.by += timedelta(minutes=11)
     world.tick("leader", instance=instance)
     for state in own:
-        assert ticks_of(instance, state) == every - {(TickStatus.SKIPPED, OLD.timestamp())}
+        assert ticks_of(instance, state) == every - {(TickStatus.SKIPPED, old.timestamp())}
     assert ticks_of(instance, other) == every
