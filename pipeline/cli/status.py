@@ -2,7 +2,6 @@
 application."""
 
 import argparse
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +39,7 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.settings.model import AwsSettings
+    from headrace.pipeline.settings.aws_block import AwsSettings
 
     if args.watch:
         return _watch(args)
@@ -51,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     return answer(
         args,
         _names(settings, args),
-        replace(settings.aws, **place_arguments(args)),
+        settings.aws.at(**place_arguments(args)),
         judge=partial(_forms, settings),
         lines=[f"local Spark server: {server}" for server in servers],
         facts={"spark_servers": [server.as_json() for server in servers]},
@@ -71,7 +70,7 @@ def _names(settings: "Settings", args: argparse.Namespace) -> "TableNames":
 def _watch(args: argparse.Namespace) -> int:
     from headrace.pipeline.cli.live.watch_status import watch_status
     from headrace.pipeline.errors import BadSetting
-    from headrace.pipeline.settings.model import AwsSettings
+    from headrace.pipeline.settings.aws_block import AwsSettings
 
     if args.json or args.csv or args.strict or args.max_behind is not None:
         raise BadSetting(
@@ -80,9 +79,7 @@ def _watch(args: argparse.Namespace) -> int:
     if args.table is not None:
         return watch_status(args, table_names_in(args), AwsSettings(**place_arguments(args)))
     settings = load(args).settings
-    return watch_status(
-        args, _names(settings, args), replace(settings.aws, **place_arguments(args)), settings
-    )
+    return watch_status(args, _names(settings, args), settings.aws.at(**place_arguments(args)), settings)
 
 
 def _forms(settings: "Settings", observation: "Observation") -> "Iterator[Finding]":

@@ -21,7 +21,7 @@ from headrace.pipeline.inspect.read import TableNames, TableReader
 from headrace.pipeline.lake.spark.server.users import leave, use
 from headrace.pipeline.lake.spark.session import DISCOVERY, own_folder
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.settings.model import AwsSettings
+from headrace.pipeline.settings.aws_block import AwsSettings
 from tests.aws.kcl_reader import read_as_kcl
 from tests.cli.asking_status import Say, json_of
 from tests.cli.kcl_tables import KclTables, a_lease, a_lock, a_worker, leases_of

@@ -18,7 +18,7 @@ from headrace.pipeline.cost.sizing import Units
 from headrace.pipeline.cost.spent import Spent, cost_line, costs_of, spent_together
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.settings.model import AwsSettings
+from headrace.pipeline.settings.aws_block import AwsSettings
 from headrace.resources.spent_events import KEY, spent_in
 from tests.stand_in import a_table
 

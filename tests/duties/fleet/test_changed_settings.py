@@ -315,7 +315,7 @@ def _elsewhere(arn: str) -> Callable[[World], None]:
     return change
 
 
-REFUSED: Mapping[str, tuple[Callable[[World], None], str]] = {
+REFUSED: dict[str, tuple[Callable[[World], None], str]] = {
     "streams.N.name": (
         _with("streams.0.name", RETURNS),
         "the settings name the stream returns, but the lease rows",
@@ -340,6 +340,14 @@ REFUSED: Mapping[str, tuple[Callable[[World], None], str]] = {
         "Set aws.region, aws.profile, aws.endpoint",
     ),
 }
+for key, common in {
+    "aws.kinesis.region": "aws.region",
+    "aws.kinesis.profile": "aws.profile",
+    "aws.kinesis.role": "aws.profile",
+    "aws.kinesis.endpoint": "aws.endpoint",
+    "streams.N.role": "aws.profile",
+}.items():
+    REFUSED[key] = REFUSED[common]
 ELSEWHERE = {"kcl.layout", "landing.state", "parse.N.schema", "processors.N.mode", "processors.N.schema"}
 """These are refused by a table's own code, in the tests below, in `tests/processors` and in `tests/settings`."""
 
