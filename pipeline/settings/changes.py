@@ -261,16 +261,16 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "aws.profile": _OTHER_ACCOUNT,
     "aws.endpoint": _OTHER_PLACE,
     "aws.kinesis.region": _OTHER_REGION,
-    "aws.kinesis.profile": _OTHER_ACCOUNT,
     "aws.kinesis.endpoint": _OTHER_PLACE,
+    "aws.kinesis.profile": _OTHER_ACCOUNT,
     "aws.kinesis.role": _OTHER_ACCOUNT,
     "aws.kinesis.external_id": _BOTH,
     **dict.fromkeys(
-        (f"aws.dynamodb.{name}" for name in ("region", "profile", "endpoint", "role")), _OTHER_TABLE_PLACE
+        (f"aws.dynamodb.{name}" for name in ("region", "endpoint", "profile", "role")), _OTHER_TABLE_PLACE
     ),
     "aws.dynamodb.external_id": _BOTH,
     **dict.fromkeys(
-        (f"aws.cloudwatch.{name}" for name in ("region", "profile", "endpoint", "role", "external_id")), _BOTH
+        (f"aws.cloudwatch.{name}" for name in ("region", "endpoint", "profile", "role", "external_id")), _BOTH
     ),
     "wire": _BOTH,
     "wave.records": _RUN,
