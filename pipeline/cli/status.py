@@ -10,15 +10,16 @@ from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.inspect.command import add_inspect_arguments, answer, place_arguments, table_names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.inspect.finding import Finding
     from headrace.pipeline.inspect.observation import Observation
     from headrace.pipeline.inspect.read import TableNames
     from headrace.pipeline.lake.spark.server.facts import LocalServer
+    from headrace.pipeline.settings.discovery_block import DiscoverySettings
     from headrace.pipeline.settings.file import Loaded
-    from headrace.pipeline.settings.model import Settings
+    from headrace.pipeline.settings.model import Settings, StreamSettings
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -47,14 +48,36 @@ def run(args: argparse.Namespace) -> int:
         return answer(args, table_names_in(args), AwsSettings(**place_arguments(args)))
     loaded = load(args)
     settings, servers = loaded.settings, _spark_servers(loaded)
+    reading = list(_reading(settings))
     return answer(
         args,
         _names(settings, args),
         settings.aws.at(**place_arguments(args)),
         judge=partial(_forms, settings),
-        lines=[f"local Spark server: {server}" for server in servers],
-        facts={"spark_servers": [server.as_json() for server in servers]},
+        lines=[*_told(reading), *(f"local Spark server: {server}" for server in servers)],
+        facts={"reading": reading, "spark_servers": [server.as_json() for server in servers]},
     )
+
+
+def _reading(settings: "Settings") -> "Iterator[dict[str, str | None]]":
+    """How each stream is read, by the settings. The last entry is of the streams that discovery finds."""
+    named: list[tuple[str, StreamSettings | DiscoverySettings]] = [
+        (stream.name.rpartition("/")[2], stream) for stream in settings.streams
+    ]
+    if settings.discovery.is_asked_for:
+        named.append(("others", settings.discovery))
+    for name, stream in named:
+        yield {
+            "stream": name,
+            "retrieval": stream.retrieval.value,
+            "consumer": settings.consumer_of(stream),
+        }
+
+
+def _told(reading: "Iterable[Mapping[str, str | None]]") -> "Iterator[str]":
+    for stream in reading:
+        by = "" if stream["consumer"] is None else f" by the consumer {stream['consumer']}"
+        yield f"stream {stream['stream']}: {stream['retrieval']}{by}"
 
 
 def _names(settings: "Settings", args: argparse.Namespace) -> "TableNames":
