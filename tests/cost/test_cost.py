@@ -157,3 +157,10 @@ def test_without_a_dagster_the_sentence_says_which_folder_is_meant(
     (tmp_path / "headrace.yaml").write_text("{application: shop, streams: [{name: orders}]}")
     assert main(["cost"]) == 2
     assert "set DAGSTER_HOME" in capsys.readouterr().err
+
+
+def test_the_page_tells_what_the_row_of_an_ended_shard_costs() -> None:
+    settings = Settings(application="app")
+    day = scanned(settings, rows=1) * 24 * 3600
+    page = (Path(__file__).parents[2] / "docs/use/kcl.md").read_text(encoding="utf-8")
+    assert f"about {day:,.0f} read units a day" in page
