@@ -28,13 +28,20 @@ _ALARM_PERIODS: Final = 3
 def derived_of(settings: Settings) -> Iterator[Derived]:
     times = settings.times
     yield Derived("worker beat", times.worker_tick, "times.worker_tick", "a worker shows that it lives")
-    yield Derived("run beat", times.lease_duration / 4, "times.lease_duration / 4", "a run shows that it lives")
+    yield Derived(
+        "run beat", times.lease_duration / 4, "times.lease_duration / 4", "a run shows that it lives"
+    )
     yield Derived(
         "lease expiry", times.lease_duration, "times.lease_duration", "a worker without a beat counts as dead"
     )
-    yield Derived("leader lock", times.leader_lock, "4 x times.leader_tick", "the lock of a silent leader is valid")
     yield Derived(
-        "garbage clean-up", times.garbage_cleanup, "6 x times.cleanup", "rows of forgotten shards are looked for"
+        "leader lock", times.leader_lock, "4 x times.leader_tick", "the lock of a silent leader is valid"
+    )
+    yield Derived(
+        "garbage clean-up",
+        times.garbage_cleanup,
+        "6 x times.cleanup",
+        "rows of forgotten shards are looked for",
     )
     yield Derived(
         "hung after",

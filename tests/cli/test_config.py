@@ -101,7 +101,9 @@ def test_derived_periods_follow_the_settings_and_name_their_formulas(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "headrace.yaml"
-    file.write_text("{application: app, streams: [{name: s}], times: {leader_tick: 10s, cleanup: 10m}, wave: {seconds: 3m}}")
+    file.write_text(
+        "{application: app, streams: [{name: s}], times: {leader_tick: 10s, cleanup: 10m}, wave: {seconds: 3m}}"
+    )
     assert main(["config", "--config", str(file), "--derived"]) == 0
     words = {line[:20].strip(): line[20:].split() for line in capsys.readouterr().out.splitlines()}
     assert words["leader lock"][:5] == ["40s", "=", "4", "x", "times.leader_tick"]

@@ -14,11 +14,12 @@ from headrace.pipeline.aws.clients.meter import Meter, _Adding
 from headrace.pipeline.cli import main
 from headrace.pipeline.cost.days import bounds_of, day_of
 from headrace.pipeline.cost.prices import SHIPPED, prices_of
-from headrace.pipeline.cost.sizing import Units
+from headrace.pipeline.cost.sizing import Units, scanned
 from headrace.pipeline.cost.spent import Spent, cost_line, costs_of, spent_together
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.model import Settings
 from headrace.resources.spent_events import KEY, spent_in
 from tests.stand_in import a_table
 

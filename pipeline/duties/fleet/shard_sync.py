@@ -215,9 +215,7 @@ class ShardSync:
         ranges = {shard.shard_id: shard.hash_range for shard in shards if shard.hash_range is not None}
         noted = (
             # A shard keeps its range for life: whoever owns the row, the same value is right.
-            replace(
-                note_hash_range(row, ranges[row.shard_id]), requires={"stream_epoch": row.stream_epoch}
-            )
+            replace(note_hash_range(row, ranges[row.shard_id]), requires={"stream_epoch": row.stream_epoch})
             for row in mine
             if row.hash_range is None and not row.has_ended and row.shard_id in ranges
         )

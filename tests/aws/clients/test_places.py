@@ -180,7 +180,7 @@ def test_shards_of_several_roles_are_asked_each_by_its_own() -> None:
         ShardKey(StreamId(f"arn:aws:kinesis:eu-west-1:123456789012:stream/{name}", 1), f"shardId-{n:012}"): n
         for n, name in enumerate(("first", "second", "third", "first"))
     }
-    sources: Any = SourcesByStream(Source("second"), {"first": Source("first")})  # type: ignore[arg-type]
+    sources: Any = SourcesByStream(Source("second"), {"first": Source("first")})  # type: ignore[arg-type,dict-item]
     assert sources.has_news(keys) == frozenset(keys)
     assert sorted(sources.arrivals(keys).values()) == ["first", "first", "second", "second"]
     assert sources.has_news({}) == frozenset()
