@@ -179,6 +179,9 @@ def _with_processor(plan: Plan, rng: Random) -> Plan:
         typed = replace(
             typed, rows=rng.choice((5, 20, 1_000_000)), cut=rng.choice((0.0, rng.uniform(0.02, 0.2)))
         )
+    if rng.random() < 0.6:
+        # Processors see the ends of shards.
+        plan = _troubled(plan, rng, split=(30.0, 80.0))
     return replace(plan, typed=typed)
 
 

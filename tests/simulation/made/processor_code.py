@@ -34,6 +34,11 @@ class ProcessorCodeRules:
         is_bad = deployed < self.final and (kind == 7 or (kind in (8, 9) and deployed % 2 == 1))
         return f"bad {kind}" if is_bad else ""
 
+    def error_at_end(self, version: str, shard_id: str) -> str:
+        """What the version raises when the shard has ended."""
+        is_bad = int(version) < self.final and crc32(f"{version} {shard_id}".encode()) % 3 == 0
+        return "bad end" if is_bad else ""
+
 
 def counted_on(state: Mapping[str, int], number: int) -> tuple[list[str], dict[str, int]]:
     """The rows that a record gives, and the state after it."""
@@ -74,6 +79,7 @@ class SimulatedProcessor:
     dies: float
     """The share of the calls in which it dies."""
     errors: deque[str] = field(default_factory=deque)
+    _shard_id: str = ""
     _state: dict[str, int] = field(default_factory=dict)
     _answers: deque[dict[str, Any]] = field(default_factory=deque)
     _held_back: list[str] = field(default_factory=list)
@@ -91,11 +97,11 @@ class SimulatedProcessor:
         return answer
 
     def _initialize(self, message: Mapping[str, Any]) -> None:
-        self._state = dict(message["state"] or _START)
+        self._shard_id, self._state = message["shardId"], dict(message["state"] or _START)
         self._holds_back = self.rng.random() < 0.3
         self._answer("initialize")
 
-    def _processRecords(self, message: Mapping[str, Any]) -> None:  # noqa: N802 (a name of the protocol)
+    def _processRecords(self, message: Mapping[str, Any]) -> None:
         records: Sequence[Mapping[str, Any]] = message["records"]
         rows: list[str] = []
         for record in records:
@@ -118,14 +124,17 @@ class SimulatedProcessor:
                 self._ask_for(record["sequenceNumber"], record["subSequenceNumber"])
         self._answer("processRecords", rows)
 
-    def _shutdownRequested(self, _: Mapping[str, Any]) -> None:  # noqa: N802
+    def _shutdownRequested(self, _: Mapping[str, Any]) -> None:
         self._ask_for(None, None)
         self._answer("shutdownRequested", self._held_back)
 
-    def _leaseLost(self, _: Mapping[str, Any]) -> None:  # noqa: N802
+    def _leaseLost(self, _: Mapping[str, Any]) -> None:
         self._answer("leaseLost")
 
-    def _shardEnded(self, _: Mapping[str, Any]) -> None:  # noqa: N802
+    def _shardEnded(self, _: Mapping[str, Any]) -> None:
+        if why := self.rules.error_at_end(self.version, self._shard_id):
+            self._answer("shardEnded", error={"text": why})
+            return
         self._ask_for(None, None)
         self._answer("shardEnded", [*self._held_back, *at_end(self._state)])
 

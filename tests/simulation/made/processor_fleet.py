@@ -4,7 +4,7 @@ simulated processor work on each shard. Processors raise, die, and begin again i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -197,7 +197,10 @@ class ProcessorFleet:
                 yield name, "its tables aren't made"
                 continue
             at = watch.table.load().positions
-            takes: Callable[[StreamId], bool] = lambda _: True
+
+            def takes(_: StreamId) -> bool:
+                return True
+
             wishes = plan_wishes(self._world.table.load().positions, at, takes=takes)
             if wishes.are_due or wishes.has_waiting:
                 yield name, f"it hasn't processed all that has landed: {wishes}"

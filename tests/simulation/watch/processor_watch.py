@@ -65,18 +65,7 @@ class ProcessorWatch(TypedWatch):
             number for number in within if (key, number) in self.done or (key, number) in self.aside
         ]:
             raise self.broken(f"record {twice[0]} of {key} is processed a second time", key)
-        moved = {row.number: row for row in aside}
-        if strange := moved.keys() - set(within):
-            raise self.broken(f"record {min(strange)} of {key} is set aside by another range", key)
-        taken = [number for number in within if number not in moved]
-        for number in taken:
-            if why := self.rules(records.version, TypedRow(key, number)):
-                raise self.broken(
-                    f"record {number} of {key} counts, at which the processor raised {why}", key
-                )
-        for row in aside:
-            if BY_CHANCE not in row.reason and not self.rules(row.version, row):
-                raise self.broken(f"record {row.number} of {key} is set aside without a reason", key)
+        taken = self._judge_aside(each, told, within, aside)
         wanted, state = processed(taken, self._state_before(each), ends=each.upto.ended)
         found = [row.reason.partition(" ")[2] for row in sorted(rows, key=lambda row: row.reason)]
         if found != wanted:
@@ -90,6 +79,24 @@ class ProcessorWatch(TypedWatch):
         self._ends[key, each.upto.token] = state
         self.done.update(((key, number), None) for number in taken)
         self.aside.update(((key, row.number), row) for row in aside)
+
+    def _judge_aside(
+        self, each: Range, told: ProcessorAccount, within: list[int], aside: list[TypedRow]
+    ) -> list[int]:
+        """Returns the records that count: all of the range but those that are set aside."""
+        key, moved = each.key, {row.number for row in aside}
+        if strange := moved - set(within):
+            raise self.broken(f"record {min(strange)} of {key} is set aside by another range", key)
+        taken = [number for number in within if number not in moved]
+        for number in taken:
+            if why := self.rules(told.records.version, TypedRow(key, number)):
+                raise self.broken(
+                    f"record {number} of {key} counts, at which the processor raised {why}", key
+                )
+        for row in aside:
+            if BY_CHANCE not in row.reason and not self.rules(row.version, row):
+                raise self.broken(f"record {row.number} of {key} is set aside without a reason", key)
+        return taken
 
     def _state_before(self, each: Range) -> str | None:
         if each.after is None:
