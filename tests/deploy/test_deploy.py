@@ -93,6 +93,21 @@ def test_terraform_knows_the_five_roles_and_takes_their_policies_from_the_files(
     assert 'file("${path.module}/policies/${each.key}.json")' in (TERRAFORM / "roles.tf").read_text()
 
 
+def test_terraform_makes_the_alarms_of_the_template_and_gives_it_each_parameter_that_has_no_default():
+    stack = (TERRAFORM / "alarms.tf").read_text().partition('resource "aws_cloudformation_stack"')[2]
+    named = re.search(r'template_body += file\("\$\{path.module\}/(.*)"\)', stack)
+    assert named
+    template = (TERRAFORM / named[1]).read_text()
+    assert len(template.encode()) <= 51_200, "CloudFormation takes no longer template in a request"
+    parameters = json.loads(template)["Parameters"]
+    given = set(re.findall(r"([A-Z]\w+) += var\.|\{ ([A-Z]\w+) = var\.", stack)) - {("", "")}
+    names = {first or second for first, second in given}
+    assert names == {name for name, parameter in parameters.items() if "Default" not in parameter}
+    variables = (TERRAFORM / "variables.tf").read_text()
+    others = json.loads("[" + variables.partition("keys(var.alarm_parameters), [")[2].partition("]")[0] + "]")
+    assert set(others) == set(parameters) - {"Stream", "Topic"}
+
+
 def test_both_settings_files_are_accepted_and_only_one_lets_headrace_make_tables():
     found = {name: read_settings(str(DEPLOY / name), {}).settings for name in ("headrace.yaml", "local.yaml")}
     assert [each.coordination.create for each in found.values()] == [Create.NEVER, Create.AUTO]
