@@ -1,10 +1,10 @@
 """Plans the migration from KCL 2.x to 3.x: from workers that take leases to a leader that assigns them.
 
-    no row --start--> UPGRADE_FROM_2X --start--> 3X_WITH_ROLLBACK --finish--> 3X
-                        |        ^                   |
-                        |   roll-forward             |
-                        '--rollback--> 2X <--rollback'
-                                       '--finish--> no row
+no row --start--> UPGRADE_FROM_2X --start--> 3X_WITH_ROLLBACK --finish--> 3X
+                    |        ^                   |
+                    |   roll-forward             |
+                    '--rollback--> 2X <--rollback'
+                                   '--finish--> no row
 """
 
 from __future__ import annotations

@@ -81,7 +81,11 @@ class MemoryMigrationTables:
                     return False
                 self.status = None
             case Complete(lock):
-                if self.status is None or self.status[0] is not TableStatus.PENDING or self.world.lock.read() != lock:
+                if (
+                    self.status is None
+                    or self.status[0] is not TableStatus.PENDING
+                    or self.world.lock.read() != lock
+                ):
                     return False
                 self.status = (TableStatus.COMPLETE, self.world.clock.now())
                 self.status_beside_leases = TableStatus.COMPLETE

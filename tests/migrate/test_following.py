@@ -107,7 +107,11 @@ def test_for_two_minutes_after_a_change_leases_are_neither_taken_nor_assigned(ba
 def test_records_land_once_over_a_migration_and_its_rollback() -> None:
     fleet = Fleet()
     for number, step in enumerate(
-        (Fleet.begun, lambda fleet: fleet.migrate(Action.START, Goal.VERSION), lambda fleet: fleet.migrate(Action.ROLLBACK))
+        (
+            Fleet.begun,
+            lambda fleet: fleet.migrate(Action.START, Goal.VERSION),
+            lambda fleet: fleet.migrate(Action.ROLLBACK),
+        )
     ):
         for shard in range(4):
             fleet.world.produce(shard, 3)
@@ -163,6 +167,8 @@ def test_the_way_of_sharing_counts_from_the_decision_that_changed_it() -> None:
         ClientVersion.ROLLED_BACK,
     )
     assert agreed_version([(upgrade, at[0]), (init, at[0])]) == AgreedVersion(upgrade)
-    assert agreed_version([(assigned, at[1]), (upgrade, at[0]), (init, at[0])]) == AgreedVersion(assigned, at[1])
+    assert agreed_version([(assigned, at[1]), (upgrade, at[0]), (init, at[0])]) == AgreedVersion(
+        assigned, at[1]
+    )
     rolled_forward = [(upgrade, at[3]), (back, at[2]), (assigned, at[1]), (upgrade, at[0]), (init, at[0])]
     assert agreed_version(rolled_forward) == AgreedVersion(upgrade, at[2])

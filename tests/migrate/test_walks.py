@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+import pytest
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -18,9 +19,11 @@ from headrace.pipeline.duties.fleet.worker_report import WorkerMemory
 from headrace.pipeline.duties.fleet.worker_tick import WorkerDuty
 from headrace.pipeline.errors import BadSetting, HeadraceError, Transient
 from headrace.pipeline.kcl.migration import ACTS_AS_2X, ClientVersion
+from headrace.pipeline.kcl.writes import evict
 from headrace.pipeline.migrate.migrating import Migrating
 from headrace.pipeline.migrate.steps import Action, Goal, Request
 from headrace.pipeline.settings.choices import Heartbeat, Mode
+from headrace.pipeline.settings.model import WorkerSettings
 from tests.duties.world import World
 from tests.memory.leases import MemoryLeaseStore
 from tests.memory.migration import MemoryMigrationTables
@@ -30,6 +33,14 @@ KCL_LOOKS = timedelta(seconds=90)
 """KCL's workers look at the row at the latest 90 s after the look before."""
 ABANDONED = timedelta(seconds=60)
 """After this time Dagster ends a tick."""
+BEGINNINGS = [
+    (),
+    (Action.START,),
+    (Action.START, Action.START),
+    (Action.START, Action.START, Action.ROLLBACK),
+]
+"""What the person did before the walk begins."""
+ACTIONS = st.sampled_from([action for action in Action if action is not Action.STATUS])
 TAKES = frozenset({ChangeKind.TAKE})
 ASSIGNS = frozenset({ChangeKind.ASSIGN, ChangeKind.INITIATE})
 
@@ -86,13 +97,14 @@ def a_walk() -> Walk:
 class MigratingFleet(RuleBasedStateMachine):
     """Three deployments of Headrace with one worker each, the command, and a KCL worker."""
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(actions=st.sampled_from(BEGINNINGS))
+    def begin(self, actions: tuple[Action, ...]) -> None:
         self.walk = a_walk()
         self.alive = set(WORKERS)
         self.runs = 0
-        for _ in range(40):
-            self._tick_all()
+        self.go_on(40)
+        for action in actions:
+            self.migrate_later(action)
 
     def _tick_all(self) -> None:
         for worker in sorted(self.alive):
@@ -113,15 +125,8 @@ class MigratingFleet(RuleBasedStateMachine):
 
     def _alone(self, worker: str) -> World:
         world = self.walk.world
-        only = tuple(w for w in self.everybody.workers if w.id == worker)
-        world.settings = replace(self.everybody, workers=only)
+        world.settings = replace(world.settings, workers=(WorkerSettings(id=worker),))
         return world
-
-    @property
-    def everybody(self):
-        if not hasattr(self, "_everybody"):
-            self._everybody = self.walk.world.settings
-        return self._everybody
 
     def _duty(self, worker: str, *, leads: bool) -> WorkerDuty | LeaderDuty:
         world = self._alone(worker)
@@ -156,12 +161,10 @@ class MigratingFleet(RuleBasedStateMachine):
 
     def _judge(self, rules: list[ChangeKind]) -> None:
         """What this tick did by a rule must not fall together with what anybody else may do by the other rule."""
-        walk, now = self.walk, self.walk.world.clock.now()
         for kind in rules:
             takes = kind in TAKES
-            if walk.kcl.acts_as_2x is not takes:
+            if self.walk.kcl.acts_as_2x is not takes:
                 raise AssertionError(f"{kind} while KCL's worker {'assigns' if takes else 'takes'} leases")
-            self.acted = (takes, now)
 
     @rule(worker=st.sampled_from(WORKERS))
     def work(self, worker: str) -> None:
@@ -179,8 +182,8 @@ class MigratingFleet(RuleBasedStateMachine):
     def _lead(self, worker: str) -> None:
         self._do(self._duty(worker, leads=True), worker)
 
-    @rule(worker=st.sampled_from(WORKERS), leads=st.booleans())
-    def begin_a_slow_tick(self, worker: str, leads: bool) -> None:
+    @rule(worker=st.sampled_from(WORKERS), leads=st.sampled_from([False, True]))
+    def begin_a_slow_tick(self, worker: str, *, leads: bool) -> None:
         if worker in self.alive and not any(begun.worker == worker for begun in self.walk.begun):
             until = self.walk.world.clock.now() + ABANDONED
             self.walk.begun.append(Begun(self._duty(worker, leads=leads), worker, until))
@@ -214,10 +217,8 @@ class MigratingFleet(RuleBasedStateMachine):
     def kcl_looks(self) -> None:
         self.walk.kcl.look(self.walk.world.tables.version, self.walk.world.clock.now())
 
-    @rule(action=st.sampled_from([a for a in Action if a is not Action.STATUS]), later=st.booleans())
-    def migrate(self, action: Action, later: bool) -> None:
-        if later:
-            self.go_on(121)  # the workers go on for ten minutes
+    @rule(action=ACTIONS)
+    def migrate(self, action: Action) -> None:
         request = Request(action=action, bake=timedelta(0), follows=True)
         migrating = Migrating(self.walk.tables)
         try:
@@ -225,6 +226,19 @@ class MigratingFleet(RuleBasedStateMachine):
         except (BadSetting, Transient):
             return
         migrating.carry_out(plan)
+
+    @rule(action=ACTIONS)
+    def migrate_later(self, action: Action) -> None:
+        """The workers go on for the ten minutes that the command demands."""
+        self.go_on(121)
+        self.migrate(action)
+
+    @rule(shard=st.integers(0, 3))
+    def lose_an_owner(self, shard: int) -> None:
+        """A lease waits for an owner, so that whoever may share leases does so."""
+        row = self.walk.world.leases.get(self.walk.world.shard(shard).shard_id)
+        if row is not None and row.owner is not None and row.run_claim is None:
+            self.walk.world.leases.apply(evict(row, "lost"))
 
     @rule(worker=st.sampled_from(WORKERS), shard=st.integers(0, 3))
     def read(self, worker: str, shard: int) -> None:
@@ -243,5 +257,9 @@ class MigratingFleet(RuleBasedStateMachine):
             assert len(landed) == len(set(landed))
 
 
-TestMigratingFleet = MigratingFleet.TestCase
-TestMigratingFleet.settings = examples(max_examples=15, stateful_step_count=25, deadline=None)
+@pytest.mark.slow
+class TestMigratingFleet(MigratingFleet.TestCase):
+    """Twenty seconds; `test_following.py` has the quick tests of the same promise."""
+
+
+TestMigratingFleet.settings = examples(max_examples=40, stateful_step_count=20, deadline=None)
