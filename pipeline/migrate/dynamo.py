@@ -25,6 +25,7 @@ from headrace.pipeline.migrate.steps import (
     Complete,
     DeleteIndex,
     ForgetStatus,
+    MoveBack,
     MoveRow,
     RemoveRow,
     SetStatus,
@@ -110,7 +111,9 @@ class DynamoMigrationTables:
                     self._state, TABLE_MIGRATION, "tm = :seen", {":seen": migration_item.state_value(seen)}
                 )
             case MoveRow(key, seen):
-                return self._move(key, seen)
+                return self._move(key, seen, source=self._state, target=self._leases)
+            case MoveBack(key, seen):
+                return self._move(key, seen, source=self._leases, target=self._state)
             case Complete(lock):
                 return self._complete(lock)
             case DeleteIndex():
@@ -205,17 +208,17 @@ class DynamoMigrationTables:
 
     # -- transactions over both tables -----------------------------------------------------------------------------
 
-    def _move(self, key: str, seen: TableStatus) -> bool:
-        item = self._state.get(key)
+    def _move(self, key: str, seen: TableStatus, *, source: Rows, target: Rows) -> bool:
+        item = source.get(key)
         if item is None:
             return True  # a former call has moved it
-        moved = {name: value for name, value in item.items() if name != lock_item.KEY}
-        moved[lease_item.KEY] = av.text_value(key)
+        moved = {name: value for name, value in item.items() if name != source.key}
+        moved[target.key] = av.text_value(key)
         moved.setdefault(lease_item.ENTITY, av.text_value("CLIENT_VERSION_MIGRATION"))
         return self._write_all(
             self._status_is("ConditionCheck", seen),
-            {"Put": self._new(moved)},
-            {"Delete": {"TableName": self.state_table, "Key": self._state.key_of(key)}},
+            {"Put": _new(moved, target)},
+            {"Delete": {"TableName": source.table, "Key": source.key_of(key)}},
         )
 
     def _complete(self, lock: LockRow | None) -> bool:
@@ -232,7 +235,7 @@ class DynamoMigrationTables:
             lease_item.ENTITY: before[lease_item.ENTITY],
             **values,
         }
-        steps: list[dict[str, Any]] = [{"Update": update}, {"Put": self._new(copy)}]
+        steps: list[dict[str, Any]] = [{"Update": update}, {"Put": _new(copy, self._leases)}]
         check: dict[str, Any] = {
             "TableName": self.state_table,
             "Key": self._state.key_of(LOCK),
@@ -244,15 +247,8 @@ class DynamoMigrationTables:
             check["ConditionExpression"] = f"attribute_exists(#key) AND {lock_item.VERSION} = :version"
             check["ExpressionAttributeValues"] = {":version": av.text_value(lock.version)}
             row = lock_item.write_lock(copied_lock(lock), key=lease_item.KEY, entity_type=True)
-            steps.append({"Put": self._new(row)})
+            steps.append({"Put": _new(row, self._leases)})
         return self._write_all(*steps, {"ConditionCheck": check})
-
-    def _new(self, item: Item) -> dict[str, Any]:
-        return {
-            "TableName": self.lease_table,
-            "Item": item,
-            "ConditionExpression": f"attribute_not_exists({lease_item.KEY})",
-        }
 
     def _status_is(self, operation: str, status: TableStatus) -> dict[str, Any]:
         request = {
@@ -273,6 +269,15 @@ class DynamoMigrationTables:
         except ClientError:
             return False
         return True
+
+
+def _new(item: Item, rows: Rows) -> dict[str, Any]:
+    return {
+        "TableName": rows.table,
+        "Item": item,
+        "ConditionExpression": "attribute_not_exists(#key)",
+        "ExpressionAttributeNames": {"#key": rows.key},
+    }
 
 
 def _lease(item: Item) -> Lease | object:

@@ -67,6 +67,14 @@ class MoveRow:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveBack:
+    """Move a row from the lease table back to the state table, in one transaction, while the status is `seen`."""
+
+    key: str
+    seen: TableStatus
+
+
+@dataclass(frozen=True, slots=True)
 class Complete:
     """Write COMPLETE into both tables and the lock into the lease table, in one transaction, while the lock is as `lock`."""
 
@@ -89,7 +97,9 @@ class RemoveRow:
     """For the lock: it is deleted only while it has this version, so that nobody has beaten it since."""
 
 
-Step: TypeAlias = SetVersion | SetStatus | ForgetStatus | MoveRow | Complete | DeleteIndex | RemoveRow
+Step: TypeAlias = (
+    SetVersion | SetStatus | ForgetStatus | MoveRow | MoveBack | Complete | DeleteIndex | RemoveRow
+)
 
 
 @dataclass(frozen=True, slots=True)

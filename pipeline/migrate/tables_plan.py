@@ -10,7 +10,7 @@ takes all of these steps by itself.
 
 from __future__ import annotations
 
-from headrace.pipeline.kcl.layout import TABLE_MIGRATION
+from headrace.pipeline.kcl.layout import CLIENT_VERSION, TABLE_MIGRATION
 from headrace.pipeline.kcl.migration import ClientVersion, TableStatus
 from headrace.pipeline.migrate.facts import MigrationFacts, is_recent
 from headrace.pipeline.migrate.steps import (
@@ -21,10 +21,12 @@ from headrace.pipeline.migrate.steps import (
     Complete,
     ForgetStatus,
     Goal,
+    MoveBack,
     MoveRow,
     NotYet,
     Plan,
     Refusal,
+    RemoveRow,
     Request,
     SetStatus,
     due,
@@ -196,9 +198,25 @@ def _rollback(facts: MigrationFacts) -> Answer:
         case status:
             if facts.kcl_leads:
                 return Refusal(f"a KCL worker leads, and would write {status} again")
-            return Plan(
-                (f"delete {TABLE_MIGRATION}: the application stays in three tables",), (ForgetStatus(status),)
-            )
+            return _forget(facts, status)
+
+
+def _forget(facts: MigrationFacts, status: TableStatus) -> Answer:
+    """Without the row, workers expect nothing but leases in the lease table."""
+    strays = [worker for worker in facts.workers if worker.in_lease_table]
+    if late := sorted(worker.name for worker in strays if facts.reports(worker)):
+        return NotYet(f"{', '.join(late)} wrote a row into table {facts.lease_table} within the last minute")
+    back = facts.version is not None and facts.version.in_lease_table
+    moves = (MoveBack(CLIENT_VERSION, status),) if back else ()
+    removals = tuple(RemoveRow(worker.name, is_worker=True) for worker in strays)
+    return Plan(
+        (
+            *(f"move the row {move.key} back to table {facts.state_table}" for move in moves),
+            *(f"delete the old row of worker {row.key} from table {facts.lease_table}" for row in removals),
+            f"delete {TABLE_MIGRATION}: the application stays in three tables",
+        ),
+        (*moves, *removals, ForgetStatus(status)),
+    )
 
 
 def _finish(request: Request, facts: MigrationFacts) -> Answer:

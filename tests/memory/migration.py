@@ -13,6 +13,7 @@ from headrace.pipeline.migrate.steps import (
     Complete,
     DeleteIndex,
     ForgetStatus,
+    MoveBack,
     MoveRow,
     RemoveRow,
     SetStatus,
@@ -68,7 +69,7 @@ class MemoryMigrationTables:
         version, when = self.decisions[0]
         return version, self.by, when
 
-    def apply(self, step: Step) -> bool:
+    def apply(self, step: Step) -> bool:  # noqa: C901 - a case for each kind of step
         match step:
             case SetVersion(to, seen):
                 return self._set_version(to, seen)
@@ -93,7 +94,7 @@ class MemoryMigrationTables:
                 self.index = None
             case RemoveRow():
                 self._forget_version()
-            case MoveRow():
+            case MoveRow() | MoveBack():
                 pass
         return True
 

@@ -128,7 +128,7 @@ def test_start_goes_on_only_after_ten_minutes_and_names_a_worker_that_isnt_ready
     fleet = Fleet()
     fleet.migrate(Action.START, Goal.VERSION)
     fleet.go(9 * MINUTE)
-    with pytest.raises(Transient, match="60 s|1 min"):
+    with pytest.raises(Transient, match="to go"):
         fleet.migrate(Action.START, Goal.VERSION)
     fleet.lose("w2")
     fleet.world.leases = type(fleet.world.leases)(fleet.world.leases.scan().leases)
