@@ -3,6 +3,7 @@ row once a minute. Headrace never takes leases while anybody may assign them, an
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -82,16 +83,17 @@ class Begun:
 class Walk:
     world: World
     tables: MemoryMigrationTables
+    leases: WatchedLeases
     kcl: KclWorker = field(default_factory=KclWorker)
     begun: list[Begun] = field(default_factory=list)
 
 
 def a_walk() -> Walk:
     world = World(workers=WORKERS, shards=4)
-    world.leases = WatchedLeases()
+    leases = world.leases = WatchedLeases()
     kcl = replace(world.settings.kcl, mode=Mode.MIGRATING, heartbeat=Heartbeat.LEASE)
     world.settings = replace(world.settings, kcl=kcl)
-    return Walk(world, MemoryMigrationTables(world))
+    return Walk(world, MemoryMigrationTables(world), leases)
 
 
 class MigratingFleet(RuleBasedStateMachine):
@@ -146,17 +148,15 @@ class MigratingFleet(RuleBasedStateMachine):
         )
 
     def _do(self, duty: WorkerDuty | LeaderDuty, worker: str) -> None:
-        world, leases = self.walk.world, self.walk.world.leases
+        world, leases = self.walk.world, self.walk.leases
         leases.rules.clear()
-        try:
+        with suppress(HeadraceError):
             if isinstance(duty, LeaderDuty):
-                memory = world.leader_memory.get(worker, LeaderMemory())
-                world.leader_memory[worker] = duty.tick(memory).memory
+                before = world.leader_memory.get(worker, LeaderMemory())
+                world.leader_memory[worker] = duty.tick(before).memory
             else:
-                memory = world.worker_memory.get(worker, WorkerMemory())
-                world.worker_memory[worker] = duty.tick(memory).memory
-        except HeadraceError:
-            pass
+                known = world.worker_memory.get(worker, WorkerMemory())
+                world.worker_memory[worker] = duty.tick(known).memory
         self._judge(leases.rules)
 
     def _judge(self, rules: list[ChangeKind]) -> None:
@@ -258,7 +258,7 @@ class MigratingFleet(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-class TestMigratingFleet(MigratingFleet.TestCase):
+class TestMigratingFleet(MigratingFleet.TestCase):  # type: ignore[misc,valid-type]
     """Twenty seconds; `test_following.py` has the quick tests of the same promise."""
 
 
