@@ -39,6 +39,7 @@ COMMANDS = {
     "iam": "print the AWS policy that a part of Headrace needs, and no more than that",
     "lineage": "show which records of which shard went into which snapshot",
     "local": "run a local stand-in for AWS, for development and tests",
+    "migrate": "drive KCL's migrations: from 2.x to 3.x, and from three tables to one",
     "parse": "bring the typed tables up to the lake table",
     "plan": "show what the leader would change now, without changing it",
     "processor": "let record processors of your own work on what the lake table has",
