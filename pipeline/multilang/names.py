@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import Final
 
 
-class Kind(Enum):
+class JavaType(Enum):
     """How the daemon reads a value."""
 
     TEXT = auto()
@@ -23,7 +23,7 @@ class Kind(Enum):
     """A flag that may be false."""
 
 
-class Form(Enum):
+class Writing(Enum):
     """How a value is written in Headrace's settings."""
 
     AS_IT_IS = auto()
@@ -35,18 +35,24 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    kind: Kind
+class DaemonName:
+    kind: JavaType
     default: str
     """KCL's own, as text; empty where there is none."""
     setting: str = ""
     """The setting of Headrace that means the same; empty where there is none."""
-    form: Form = Form.AS_IT_IS
+    form: Writing = Writing.AS_IT_IS
     why: str = ""
     """Why the value goes nowhere, or what has to be known about it where it goes."""
 
 
-_T, _N, _ON, _F, _OF = Kind.TEXT, Kind.NUMBER, Kind.OBJECT_NUMBER, Kind.FLAG, Kind.OBJECT_FLAG
+_T, _N, _ON, _F, _OF = (
+    JavaType.TEXT,
+    JavaType.NUMBER,
+    JavaType.OBJECT_NUMBER,
+    JavaType.FLAG,
+    JavaType.OBJECT_FLAG,
+)
 _OWN_PACE = "Headrace has a pace of its own"
 _VARIANCE = "counts with `assignment.strategy: variance` only, which is KCL's way to balance; Headrace's own needs none"
 _POLLING = "KCL takes it as a wish for polling"
@@ -55,87 +61,87 @@ _MIGRATION = "only KCL changes the state of a migration; Headrace acts by the st
 _ATTEMPTS = "each tick is an attempt, so that there is nothing to count or to wait for"
 _CONSUMER = "Headrace tries for 20 s in a task, and at each shard sync in the leader"
 
-KNOWN: Final[Mapping[str, Known]] = {
+KNOWN: Final[Mapping[str, DaemonName]] = {
     # -- what is read, by whom
-    "executableName": Known(_T, "", "processors.0.command"),
-    "applicationName": Known(_T, "", "application"),
-    "streamName": Known(_T, "", "streams.0.name"),
-    "streamArn": Known(_T, "", "streams.0.name", why="KCL uses the name in it alone"),
-    "workerId": Known(_T, "a random UUID", "workers.0.id"),
-    "workerIdentifier": Known(_T, "a random UUID", "workers.0.id"),
-    "regionName": Known(_T, "by the environment", "aws.region"),
-    "kinesisEndpoint": Known(_T, ""),
-    "dynamoDBEndpoint": Known(_T, ""),
-    "processingLanguage": Known(_T, "", why="it only stands in the user agent of KCL's requests"),
-    "initialPositionInStream": Known(_T, "LATEST", "streams.0.initial_position"),
-    "initialPositionInStreamExtended": Known(_T, "", "streams.0.timestamp"),
+    "executableName": DaemonName(_T, "", "processors.0.command"),
+    "applicationName": DaemonName(_T, "", "application"),
+    "streamName": DaemonName(_T, "", "streams.0.name"),
+    "streamArn": DaemonName(_T, "", "streams.0.name", why="KCL uses the name in it alone"),
+    "workerId": DaemonName(_T, "a random UUID", "workers.0.id"),
+    "workerIdentifier": DaemonName(_T, "a random UUID", "workers.0.id"),
+    "regionName": DaemonName(_T, "by the environment", "aws.region"),
+    "kinesisEndpoint": DaemonName(_T, ""),
+    "dynamoDBEndpoint": DaemonName(_T, ""),
+    "processingLanguage": DaemonName(_T, "", why="it only stands in the user agent of KCL's requests"),
+    "initialPositionInStream": DaemonName(_T, "LATEST", "streams.0.initial_position"),
+    "initialPositionInStreamExtended": DaemonName(_T, "", "streams.0.timestamp"),
     # -- the processor
-    "timeoutInSeconds": Known(_ON, "", "processors.0.timeout", Form.SECONDS),
-    "shutdownGraceMillis": Known(_N, "0", "processors.0.shutdown_grace", Form.MILLIS),
-    "maxRecords": Known(_N, "10000", "processors.0.records", why=_POLLING),
-    "callProcessRecordsEvenForEmptyRecordList": Known(_F, "false", why="a processor is called with records only"),
-    "maxActiveThreads": Known(_N, "0", why="each shard has a process of its own, and Spark's tasks decide how many work at once"),
-    "taskBackoffTimeMillis": Known(_N, "500", why="a shard that fails is tried again by `processors.N.on_error`, and at the next run"),
-    "logWarningForTaskAfterMillis": Known(_ON, "", why="Dagster shows how long a run takes; `processors.N.timeout` ends a call"),
+    "timeoutInSeconds": DaemonName(_ON, "", "processors.0.timeout", Writing.SECONDS),
+    "shutdownGraceMillis": DaemonName(_N, "0", "processors.0.shutdown_grace", Writing.MILLIS),
+    "maxRecords": DaemonName(_N, "10000", "processors.0.records", why=_POLLING),
+    "callProcessRecordsEvenForEmptyRecordList": DaemonName(_F, "false", why="a processor is called with records only"),
+    "maxActiveThreads": DaemonName(_N, "0", why="each shard has a process of its own, and Spark's tasks decide how many work at once"),
+    "taskBackoffTimeMillis": DaemonName(_N, "500", why="a shard that fails is tried again by `processors.N.on_error`, and at the next run"),
+    "logWarningForTaskAfterMillis": DaemonName(_ON, "", why="Dagster shows how long a run takes; `processors.N.timeout` ends a call"),
     # -- how records are read
-    "retrievalMode": Known(_T, "DEFAULT", "streams.0.retrieval"),
-    "idleTimeBetweenReadsInMillis": Known(_N, "1500", why=f"{_POLLING}; {_OWN_PACE} (`times.probe`, `wave.every`)"),
-    "maxGetRecordsThreadPool": Known(_ON, "", why=f"{_POLLING}; Spark's tasks have `workers.N.spark.threads`"),
-    "retryGetRecordsInSeconds": Known(_ON, "", why=f"{_POLLING}, and then never looks at the number"),
-    "millisBehindLatestThresholdForReducedTps": Known(_N, "0", why=f"{_POLLING}; `wave.every` spaces the waves at the tip"),
-    "fanoutConfig.consumerName": Known(_T, "the application's name", "streams.0.consumer"),
-    "fanoutConfig.consumerArn": Known(_T, "", why="a consumer is looked up by its name; say `streams.N.consumer`"),
-    "fanoutConfig.retryBackoffMillis": Known(_N, "1000", why=_CONSUMER),
-    "fanoutConfig.maxDescribeStreamSummaryRetries": Known(_N, "10", why=_CONSUMER),
-    "fanoutConfig.maxDescribeStreamConsumerRetries": Known(_N, "10", why=_CONSUMER),
-    "fanoutConfig.registerStreamConsumerRetries": Known(_N, "10", why=_CONSUMER),
+    "retrievalMode": DaemonName(_T, "DEFAULT", "streams.0.retrieval"),
+    "idleTimeBetweenReadsInMillis": DaemonName(_N, "1500", why=f"{_POLLING}; {_OWN_PACE} (`times.probe`, `wave.every`)"),
+    "maxGetRecordsThreadPool": DaemonName(_ON, "", why=f"{_POLLING}; Spark's tasks have `workers.N.spark.threads`"),
+    "retryGetRecordsInSeconds": DaemonName(_ON, "", why=f"{_POLLING}, and then never looks at the number"),
+    "millisBehindLatestThresholdForReducedTps": DaemonName(_N, "0", why=f"{_POLLING}; `wave.every` spaces the waves at the tip"),
+    "fanoutConfig.consumerName": DaemonName(_T, "the application's name", "streams.0.consumer"),
+    "fanoutConfig.consumerArn": DaemonName(_T, "", why="a consumer is looked up by its name; say `streams.N.consumer`"),
+    "fanoutConfig.retryBackoffMillis": DaemonName(_N, "1000", why=_CONSUMER),
+    "fanoutConfig.maxDescribeStreamSummaryRetries": DaemonName(_N, "10", why=_CONSUMER),
+    "fanoutConfig.maxDescribeStreamConsumerRetries": DaemonName(_N, "10", why=_CONSUMER),
+    "fanoutConfig.registerStreamConsumerRetries": DaemonName(_N, "10", why=_CONSUMER),
     # -- tables
-    "tableName": Known(_T, "the application's name", "coordination.lease_table"),
-    "workerMetricsTableName": Known(_T, "<application>-WorkerMetricStats", "coordination.worker_table"),
-    "coordinatorStateTableName": Known(_T, "<application>-CoordinatorState", "coordination.state_table"),
-    "initialLeaseTableReadCapacity": Known(_N, "10", why=_CAPACITY),
-    "initialLeaseTableWriteCapacity": Known(_N, "10", why=_CAPACITY),
-    "leaseTableDeletionProtectionEnabled": Known(_OF, "false", "coordination.deletion_protection"),
-    "leaseTablePitrEnabled": Known(_OF, "false", "coordination.point_in_time_recovery"),
-    "leaseTableScanTotalSegments": Known(_N, "0", why="Headrace chooses by the table's size, by KCL's own rule"),
+    "tableName": DaemonName(_T, "the application's name", "coordination.lease_table"),
+    "workerMetricsTableName": DaemonName(_T, "<application>-WorkerMetricStats", "coordination.worker_table"),
+    "coordinatorStateTableName": DaemonName(_T, "<application>-CoordinatorState", "coordination.state_table"),
+    "initialLeaseTableReadCapacity": DaemonName(_N, "10", why=_CAPACITY),
+    "initialLeaseTableWriteCapacity": DaemonName(_N, "10", why=_CAPACITY),
+    "leaseTableDeletionProtectionEnabled": DaemonName(_OF, "false", "coordination.deletion_protection"),
+    "leaseTablePitrEnabled": DaemonName(_OF, "false", "coordination.point_in_time_recovery"),
+    "leaseTableScanTotalSegments": DaemonName(_N, "0", why="Headrace chooses by the table's size, by KCL's own rule"),
     # -- leases
-    "failoverTimeMillis": Known(_N, "10000", why="Headrace's own is `times.lease_duration`. Beside running workers of KCL, say `kcl.failover` with their value"),
-    "leaseAssignmentIntervalMillis": Known(_N, "twice the failover", "times.assignment", Form.MILLIS),
-    "shardSyncIntervalMillis": Known(_N, "60000", why=f"KCL sleeps so long after a sync; {_OWN_PACE} (`times.shard_sync`)"),
-    "cleanupLeasesUponShardCompletion": Known(_F, "true", "coordination.cleanup"),
-    "ignoreUnexpectedChildShards": Known(_F, "false", why="a shard that doesn't fit waits, and the others go on"),
-    "maxLeasesForWorker": Known(_N, "2147483647", "assignment.max_leases"),
-    "maxLeasesToStealAtOneTime": Known(_N, "1", "kcl.steal_at_most", why="counts with `kcl.mode: 2.x` only"),
-    "maxLeaseRenewalThreads": Known(_N, "20", why="one beat counts for all leases of a worker"),
-    "enablePriorityLeaseAssignment": Known(_OF, "true", "kcl.very_old_first", why="counts with `kcl.mode: 2.x` only"),
-    "listShardsBackoffTimeInMillis": Known(_N, "1500", why=_ATTEMPTS),
-    "maxListShardsRetryAttempts": Known(_N, "50", why=_ATTEMPTS),
-    "isGracefulLeaseHandoffEnabled": Known(_OF, "true", "assignment.graceful"),
-    "gracefulLeaseHandoffTimeoutMillis": Known(_N, "30000", why="Headrace's own is `times.handover_deadline`: a wave and its commit take longer than a batch of KCL"),
+    "failoverTimeMillis": DaemonName(_N, "10000", why="Headrace's own is `times.lease_duration`. Beside running workers of KCL, say `kcl.failover` with their value"),
+    "leaseAssignmentIntervalMillis": DaemonName(_N, "twice the failover", "times.assignment", Writing.MILLIS),
+    "shardSyncIntervalMillis": DaemonName(_N, "60000", why=f"KCL sleeps so long after a sync; {_OWN_PACE} (`times.shard_sync`)"),
+    "cleanupLeasesUponShardCompletion": DaemonName(_F, "true", "coordination.cleanup"),
+    "ignoreUnexpectedChildShards": DaemonName(_F, "false", why="a shard that doesn't fit waits, and the others go on"),
+    "maxLeasesForWorker": DaemonName(_N, "2147483647", "assignment.max_leases"),
+    "maxLeasesToStealAtOneTime": DaemonName(_N, "1", "kcl.steal_at_most", why="counts with `kcl.mode: 2.x` only"),
+    "maxLeaseRenewalThreads": DaemonName(_N, "20", why="one beat counts for all leases of a worker"),
+    "enablePriorityLeaseAssignment": DaemonName(_OF, "true", "kcl.very_old_first", why="counts with `kcl.mode: 2.x` only"),
+    "listShardsBackoffTimeInMillis": DaemonName(_N, "1500", why=_ATTEMPTS),
+    "maxListShardsRetryAttempts": DaemonName(_N, "50", why=_ATTEMPTS),
+    "isGracefulLeaseHandoffEnabled": DaemonName(_OF, "true", "assignment.graceful"),
+    "gracefulLeaseHandoffTimeoutMillis": DaemonName(_N, "30000", why="Headrace's own is `times.handover_deadline`: a wave and its commit take longer than a batch of KCL"),
     # -- balancing
-    "disableWorkerMetrics": Known(_OF, "false", "assignment.cpu", Form.OPPOSITE),
-    "maxThroughputPerHostKBps": Known(_N, "no limit", "kcl.max_throughput_kbps", why=_VARIANCE),
-    "dampeningPercentage": Known(_N, "60", "kcl.dampening", Form.PERCENT, why=_VARIANCE),
-    "reBalanceThresholdPercentage": Known(_N, "10", "assignment.tolerance", Form.PERCENT),
-    "allowThroughputOvershoot": Known(_OF, "true", "kcl.overshoot", why=_VARIANCE),
-    "varianceBalancingFrequency": Known(_N, "3", "kcl.balance_every", why=_VARIANCE),
-    "workerMetricsEMAAlpha": Known(_N, "0.5", "kcl.ema_alpha", why=_VARIANCE),
-    "inMemoryWorkerMetricsCaptureFrequencyMillis": Known(_N, "1000", why="each Spark task reads the counters of its host"),
-    "workerMetricsReporterFreqInMillis": Known(_N, "30000", why="fixed at 30 s, as KCL's leaders expect"),
-    "noOfPersistedMetricsPerWorkerMetrics": Known(_N, "10", why="fixed at 10, as KCL's leaders expect"),
-    "staleWorkerMetricsEntryCleanupDuration": Known(_T, "PT24H", why="fixed at a day"),
+    "disableWorkerMetrics": DaemonName(_OF, "false", "assignment.cpu", Writing.OPPOSITE),
+    "maxThroughputPerHostKBps": DaemonName(_N, "no limit", "kcl.max_throughput_kbps", why=_VARIANCE),
+    "dampeningPercentage": DaemonName(_N, "60", "kcl.dampening", Writing.PERCENT, why=_VARIANCE),
+    "reBalanceThresholdPercentage": DaemonName(_N, "10", "assignment.tolerance", Writing.PERCENT),
+    "allowThroughputOvershoot": DaemonName(_OF, "true", "kcl.overshoot", why=_VARIANCE),
+    "varianceBalancingFrequency": DaemonName(_N, "3", "kcl.balance_every", why=_VARIANCE),
+    "workerMetricsEMAAlpha": DaemonName(_N, "0.5", "kcl.ema_alpha", why=_VARIANCE),
+    "inMemoryWorkerMetricsCaptureFrequencyMillis": DaemonName(_N, "1000", why="each Spark task reads the counters of its host"),
+    "workerMetricsReporterFreqInMillis": DaemonName(_N, "30000", why="fixed at 30 s, as KCL's leaders expect"),
+    "noOfPersistedMetricsPerWorkerMetrics": DaemonName(_N, "10", why="fixed at 10, as KCL's leaders expect"),
+    "staleWorkerMetricsEntryCleanupDuration": DaemonName(_T, "PT24H", why="fixed at a day"),
     # -- migrations and start
-    "clientVersionConfig": Known(_T, "CLIENT_VERSION_CONFIG_3X", "kcl.mode"),
-    "migrateAllEntitiesToLeaseTable": Known(_F, "false", why=_MIGRATION),
-    "tableMigrationCompleteBakeTimeSeconds": Known(_N, "86400", why=_MIGRATION),
-    "parentShardPollIntervalMillis": Known(_N, "10000", why="children are due as soon as their parents have ended"),
-    "skipShardSyncAtWorkerInitializationIfLeasesExist": Known(_F, "false", why="no shard sync holds up a start"),
-    "schedulerInitializationBackoffTimeMillis": Known(_N, "1000", why=_ATTEMPTS),
+    "clientVersionConfig": DaemonName(_T, "CLIENT_VERSION_CONFIG_3X", "kcl.mode"),
+    "migrateAllEntitiesToLeaseTable": DaemonName(_F, "false", why=_MIGRATION),
+    "tableMigrationCompleteBakeTimeSeconds": DaemonName(_N, "86400", why=_MIGRATION),
+    "parentShardPollIntervalMillis": DaemonName(_N, "10000", why="children are due as soon as their parents have ended"),
+    "skipShardSyncAtWorkerInitializationIfLeasesExist": DaemonName(_F, "false", why="no shard sync holds up a start"),
+    "schedulerInitializationBackoffTimeMillis": DaemonName(_N, "1000", why=_ATTEMPTS),
     # -- metrics
-    "metricsLevel": Known(_T, "DETAILED", "metrics.level"),
-    "metricsEnabledDimensions": Known(_T, "ALL", "metrics.dimensions"),
-    "metricsBufferTimeMillis": Known(_N, "10000", why="Headrace's own is `metrics.every`: CloudWatch keeps one point a minute"),
-    "metricsMaxQueueSize": Known(_N, "10000", "metrics.most_series"),
+    "metricsLevel": DaemonName(_T, "DETAILED", "metrics.level"),
+    "metricsEnabledDimensions": DaemonName(_T, "ALL", "metrics.dimensions"),
+    "metricsBufferTimeMillis": DaemonName(_N, "10000", why="Headrace's own is `metrics.every`: CloudWatch keeps one point a minute"),
+    "metricsMaxQueueSize": DaemonName(_N, "10000", "metrics.most_series"),
 }  # fmt: skip
 """Without the credentials' names, which have rules of their own."""
 

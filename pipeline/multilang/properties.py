@@ -12,14 +12,14 @@ _UNICODE = re.compile(r"u([0-9A-Fa-f]{4})")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Property:
     name: str
     value: str
     line: int
     """The number of the line on which it begins."""
 
 
-def entries_of(text: str) -> Iterator[Entry]:
+def entries_of(text: str) -> Iterator[Property]:
     """The entries, in the order of the file."""
     for number, line in _logical_lines(text):
         end = _end_of_name(line)
@@ -27,7 +27,7 @@ def entries_of(text: str) -> Iterator[Entry]:
         if value[:1] in ("=", ":"):
             value = value[1:].lstrip(_BLANK)
         # The daemon strips what Java's own reader leaves at the end of a value.
-        yield Entry(_unescaped(line[:end]), _unescaped(value).strip(), number)
+        yield Property(_unescaped(line[:end]), _unescaped(value).strip(), number)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -20,11 +20,11 @@ from headrace.pipeline.multilang.names import (
     KNOWN,
     MEANS_POLLING,
     SIDE_TABLES,
-    Form,
-    Kind,
-    Known,
+    DaemonName,
+    JavaType,
+    Writing,
 )
-from headrace.pipeline.multilang.properties import Entry, entries_of
+from headrace.pipeline.multilang.properties import Property, entries_of
 
 _NEEDED = ("executableName", "applicationName")
 _POSITIONS = ("TRIM_HORIZON", "LATEST")
@@ -33,7 +33,7 @@ _PROFILE = "profilecredentialsprovider"
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class ImportNote:
     """What a person has to know about one name of the file."""
 
     name: str
@@ -50,7 +50,7 @@ class Note:
 class Translation:
     settings: dict[str, str] = field(default_factory=dict)
     """Dotted name of a setting -> its value, as in a settings file."""
-    notes: list[Note] = field(default_factory=list)
+    notes: list[ImportNote] = field(default_factory=list)
 
 
 def translated(text: str, *, file: str) -> Translation:
@@ -76,7 +76,7 @@ def translated(text: str, *, file: str) -> Translation:
     return result
 
 
-def _check_twice(entries: Sequence[Entry], file: str) -> None:
+def _check_twice(entries: Sequence[Property], file: str) -> None:
     lower = {entry.name for entry in entries if entry.name.lower() in CREDENTIALS}
     for name, count in Counter(name.lower() for name in lower).items():
         if count > 1:
@@ -86,7 +86,7 @@ def _check_twice(entries: Sequence[Entry], file: str) -> None:
             )
 
 
-def _check_needed(counts: Mapping[str, Entry], file: str) -> None:
+def _check_needed(counts: Mapping[str, Property], file: str) -> None:
     missing = [name for name in _NEEDED if name not in counts]
     if not counts.keys() & {"streamName", "streamArn"}:
         missing.append("streamName")
@@ -97,7 +97,7 @@ def _check_needed(counts: Mapping[str, Entry], file: str) -> None:
         )
 
 
-def _is_counted(entry: Entry, result: Translation) -> bool:
+def _is_counted(entry: Property, result: Translation) -> bool:
     """Whether the daemon takes the value. Says why where it doesn't."""
     name, value = entry.name, entry.value
     known = KNOWN.get(name)
@@ -105,15 +105,15 @@ def _is_counted(entry: Entry, result: Translation) -> bool:
         _take_credentials(entry, result)
         return False
     if known is None:
-        result.notes.append(Note(name, entry.line, _why_unknown(name)))
+        result.notes.append(ImportNote(name, entry.line, _why_unknown(name)))
         return False
     if not value:
-        result.notes.append(Note(name, entry.line, "it has no value, and counts as not set"))
+        result.notes.append(ImportNote(name, entry.line, "it has no value, and counts as not set"))
         return False
     why = _why_not_set(known, value)
     if why:
         default = f", so that its default ({known.default}) holds" if known.default else ""
-        result.notes.append(Note(name, entry.line, f"{why}{default}, and it was left out"))
+        result.notes.append(ImportNote(name, entry.line, f"{why}{default}, and it was left out"))
     return not why
 
 
@@ -133,48 +133,50 @@ def _why_unknown(name: str) -> str:
     return f"KCL's daemon has no such name, and ignores it{f'; was {near[0]} meant?' if near else ''}"
 
 
-def _why_not_set(known: Known, value: str) -> str:
+def _why_not_set(known: DaemonName, value: str) -> str:
     match known.kind:
-        case Kind.NUMBER | Kind.OBJECT_NUMBER:
+        case JavaType.NUMBER | JavaType.OBJECT_NUMBER:
             if not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value):
                 return f"KCL can't read {value[:40]!r} as a number, and doesn't say so"
-            if known.kind is Kind.NUMBER and float(value) == 0:
+            if known.kind is JavaType.NUMBER and float(value) == 0:
                 return "KCL's daemon takes 0 for not set"
-        case Kind.FLAG if value.lower() != "true":
+        case JavaType.FLAG if value.lower() != "true":
             return "KCL's daemon takes false for not set"
         case _:
             pass
     return ""
 
 
-def _take(entry: Entry, known: Known, result: Translation) -> None:
+def _take(entry: Property, known: DaemonName, result: Translation) -> None:
     if known.setting:
         result.settings[known.setting] = _written(entry.value, known.form)
         if known.why:
-            result.notes.append(Note(entry.name, entry.line, f"it became `{known.setting}`; {known.why}"))
+            result.notes.append(
+                ImportNote(entry.name, entry.line, f"it became `{known.setting}`; {known.why}")
+            )
     elif known.why and entry.value != known.default:
-        result.notes.append(Note(entry.name, entry.line, f"it was left out: {known.why}"))
+        result.notes.append(ImportNote(entry.name, entry.line, f"it was left out: {known.why}"))
 
 
-def _written(value: str, form: Form) -> str:
+def _written(value: str, form: Writing) -> str:
     match form:
-        case Form.MILLIS:
+        case Writing.MILLIS:
             number = int(float(value))
             return f"{number // 1000}s" if number % 1000 == 0 else f"{number}ms"
-        case Form.SECONDS:
+        case Writing.SECONDS:
             return f"{value}s"
-        case Form.PERCENT:
+        case Writing.PERCENT:
             return f"{float(value) / 100:g}"
-        case Form.OPPOSITE:
+        case Writing.OPPOSITE:
             return "false" if value.lower() == "true" else "true"
-        case Form.AS_IT_IS:
+        case Writing.AS_IT_IS:
             return value.lower() if value.lower() in ("true", "false") else value
 
 
 # --- names that belong together ---------------------------------------------------------------------------------------
 
 
-def _take_credentials(entry: Entry, result: Translation) -> None:
+def _take_credentials(entry: Property, result: Translation) -> None:
     provider, _, argument = entry.value.partition("|")
     if provider.rpartition(".")[2].lower() == _PROFILE and argument:
         result.settings["aws.profile"] = argument
@@ -182,7 +184,7 @@ def _take_credentials(entry: Entry, result: Translation) -> None:
     # Without the arguments, which may be keys.
     kind = provider.rpartition(".")[2].partition(",")[0]
     result.notes.append(
-        Note(
+        ImportNote(
             entry.name,
             entry.line,
             f"Headrace has AWS's own chain of credentials, in the place of {kind}; keys and roles come from the "
@@ -191,16 +193,16 @@ def _take_credentials(entry: Entry, result: Translation) -> None:
     )
 
 
-def _take_stream(counts: Mapping[str, Entry], result: Translation) -> None:
+def _take_stream(counts: Mapping[str, Property], result: Translation) -> None:
     if arn := counts.get("streamArn"):
         result.settings["streams.0.name"] = arn.value
         if counts.get("streamName"):
             result.notes.append(
-                Note("streamName", counts["streamName"].line, "streamArn is there too, and wins")
+                ImportNote("streamName", counts["streamName"].line, "streamArn is there too, and wins")
             )
 
 
-def _take_position(counts: Mapping[str, Entry], result: Translation, file: str) -> None:
+def _take_position(counts: Mapping[str, Property], result: Translation, file: str) -> None:
     """KCL's default is LATEST, and Headrace's is not, so that the position is always written."""
     extended, named = counts.get("initialPositionInStreamExtended"), counts.get("initialPositionInStream")
     position = "LATEST" if named is None else named.value.upper()
@@ -215,7 +217,7 @@ def _take_position(counts: Mapping[str, Entry], result: Translation, file: str) 
     result.settings["streams.0.initial_position"] = position
 
 
-def _moment(entry: Entry, file: str) -> str:
+def _moment(entry: Property, file: str) -> str:
     try:
         return datetime.fromtimestamp(float(entry.value), UTC).isoformat()
     except (ValueError, OverflowError, OSError) as error:
@@ -225,7 +227,7 @@ def _moment(entry: Entry, file: str) -> str:
         ) from error
 
 
-def _take_retrieval(counts: Mapping[str, Entry], result: Translation) -> None:
+def _take_retrieval(counts: Mapping[str, Property], result: Translation) -> None:
     mode = counts["retrievalMode"].value.upper() if "retrievalMode" in counts else "DEFAULT"
     polls = [name for name in MEANS_POLLING if name in counts]
     polling = mode == "POLLING" or (mode == "DEFAULT" and bool(polls))
@@ -236,11 +238,11 @@ def _take_retrieval(counts: Mapping[str, Entry], result: Translation) -> None:
             sentence = (
                 "with it KCL polls, although retrievalMode isn't set; so does `streams.0.retrieval: polling`"
             )
-            result.notes.append(Note(polls[0], counts[polls[0]].line, sentence))
+            result.notes.append(ImportNote(polls[0], counts[polls[0]].line, sentence))
         return
     line = counts["retrievalMode"].line if "retrievalMode" in counts else 0
     result.notes.append(
-        Note(
+        ImportNote(
             "retrievalMode",
             line,
             "KCL reads by enhanced fan-out unless it is told to poll, and AWS charges for it; `polling` costs nothing. "
@@ -249,17 +251,17 @@ def _take_retrieval(counts: Mapping[str, Entry], result: Translation) -> None:
     )
 
 
-def _take_endpoints(counts: Mapping[str, Entry], result: Translation) -> None:
+def _take_endpoints(counts: Mapping[str, Property], result: Translation) -> None:
     endpoints = [counts[name] for name in ("kinesisEndpoint", "dynamoDBEndpoint") if name in counts]
     if len({entry.value for entry in endpoints}) == 1:
         result.settings["aws.endpoint"] = endpoints[0].value
         if len(endpoints) == 1:
             sentence = "it became `aws.endpoint`, which counts for all services"
-            result.notes.append(Note(endpoints[0].name, endpoints[0].line, sentence))
+            result.notes.append(ImportNote(endpoints[0].name, endpoints[0].line, sentence))
     else:
         for entry in endpoints:
             sentence = "it was left out: `aws.endpoint` is one for all services, and these two differ"
-            result.notes.append(Note(entry.name, entry.line, sentence))
+            result.notes.append(ImportNote(entry.name, entry.line, sentence))
 
 
 def _take_metrics(result: Translation) -> None:
@@ -274,10 +276,10 @@ def _take_metrics(result: Translation) -> None:
         sentence = (
             "KCL sends all its metrics to CloudWatch, which AWS charges for; `metrics.to: cloudwatch` does so"
         )
-        result.notes.append(Note("metricsLevel", 0, sentence))
+        result.notes.append(ImportNote("metricsLevel", 0, sentence))
 
 
-def _take_mode(counts: Mapping[str, Entry], result: Translation) -> None:
+def _take_mode(counts: Mapping[str, Property], result: Translation) -> None:
     config = counts.get("clientVersionConfig")
     if config is None:
         return

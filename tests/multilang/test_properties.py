@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.pipeline.multilang.properties import Entry, entries_of
+from headrace.pipeline.multilang.properties import Property, entries_of
 
 
 @pytest.mark.parametrize(
@@ -25,4 +25,4 @@ def test_an_entry_has_the_name_and_the_value_that_java_reads(text: str, name: st
 
 def test_comments_and_empty_lines_are_no_entries_and_count_as_lines() -> None:
     text = "# one\n\n! two\\\nstreamName=words\nb=\\\n\n#x=1\n"
-    assert list(entries_of(text)) == [Entry("streamName", "words", 4), Entry("b", "", 5)]
+    assert list(entries_of(text)) == [Property("streamName", "words", 4), Property("b", "", 5)]

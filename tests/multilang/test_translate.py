@@ -4,7 +4,7 @@ import pytest
 
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.multilang.as_yaml import yaml_of
-from headrace.pipeline.multilang.names import IGNORED, KNOWN, Kind
+from headrace.pipeline.multilang.names import IGNORED, KNOWN, DaemonName, JavaType
 from headrace.pipeline.multilang.translate import Translation, translated
 from headrace.pipeline.settings.file import parse_settings
 from headrace.pipeline.settings.model import Settings
@@ -67,7 +67,12 @@ def test_no_name_of_the_daemon_is_left_out() -> None:
 def test_each_name_becomes_a_setting_that_is_allowed_or_is_told(name: str) -> None:
     kind = KNOWN[name].kind
     value = A_VALUE.get(
-        name, "true" if kind in (Kind.FLAG, Kind.OBJECT_FLAG) else "17" if kind is not Kind.TEXT else "abc"
+        name,
+        "true"
+        if kind in (JavaType.FLAG, JavaType.OBJECT_FLAG)
+        else "17"
+        if kind is not JavaType.TEXT
+        else "abc",
     )
     translation, plain = translate(f"{name} = {value}"), translate()
     parse_settings(yaml_of(translation.settings), {}, name="headrace.yaml")
@@ -78,7 +83,7 @@ def test_each_name_becomes_a_setting_that_is_allowed_or_is_told(name: str) -> No
 @pytest.mark.parametrize(
     "known", [known for known in KNOWN.values() if known.setting], ids=lambda known: known.setting
 )
-def test_each_setting_that_a_name_becomes_exists(known) -> None:  # type: ignore[no-untyped-def]
+def test_each_setting_that_a_name_becomes_exists(known: DaemonName) -> None:
     assert known.setting in {key for key, *_ in knobs(Settings)}
 
 
