@@ -18,11 +18,13 @@ from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.ports.usage import ProcessUsage
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.stream_names import is_dynamodb, name_in
 from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudwatch import CloudWatchClient
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
     from mypy_boto3_kinesis import KinesisClient
 
     from headrace.pipeline.aws.leases.table_layout import KnownPlaces
@@ -102,9 +104,13 @@ class AwsAdapters:
     # -- Kinesis ---------------------------------------------------------------------------------------------------
 
     def source(self, user: str) -> ShardSource:
+        from headrace.pipeline.aws.dynamodb_streams.by_kind import SourceByKind
         from headrace.pipeline.aws.reading.kinesis import KinesisSource
 
-        return self.made.get(lambda: KinesisSource(self.kinesis()), "source", user)
+        def make() -> ShardSource:
+            return SourceByKind(KinesisSource(self.kinesis()), self.dynamodb_streams)
+
+        return self.made.get(make, "source", user)
 
     def consumers(self) -> Consumers:
         from headrace.pipeline.aws.reading.consumers import KinesisConsumers
@@ -115,10 +121,24 @@ class AwsAdapters:
         polling = self._pages(self.settings.wave.shard_share)
         consumers = self._consumer_names()
         if consumers is None:
-            return polling
+            return self._also_of_tables(polling)
         from headrace.pipeline.aws.reading.fan_out import FanOutPages, PagesByStream
 
-        return PagesByStream(polling=polling, fan_out=FanOutPages(access=polling.access, consumers=consumers))
+        fan_out = FanOutPages(access=polling.access, consumers=consumers)
+        return self._also_of_tables(PagesByStream(polling=polling, fan_out=fan_out))
+
+    def _also_of_tables(self, kinesis: Pages) -> Pages:
+        """The reader of Kinesis's streams, and that of tables' streams where the settings name one."""
+        if not any(is_dynamodb(stream.name) for stream in self.settings.streams):
+            return kinesis
+        from headrace.pipeline.aws.clients.clients import kinesis_access
+        from headrace.pipeline.aws.dynamodb_streams.pages import DynamoDbPages, PagesByKind
+
+        access = self.made.get(
+            lambda: kinesis_access(self.settings.aws, "dynamodbstreams"), "dynamodb streams access"
+        )
+        tables = DynamoDbPages(access=replace(access, identity=self.identity()))
+        return PagesByKind(kinesis=kinesis, dynamodb=tables)
 
     def _consumer_names(self) -> ConsumerNames | None:
         """The consumers by which streams are read; None where all streams are polled."""
@@ -126,14 +146,14 @@ class AwsAdapters:
 
         settings = self.settings
         others = settings.consumer_of(settings.discovery)
-        named = {stream.name.rpartition("/")[2]: settings.consumer_of(stream) for stream in settings.streams}
+        named = {name_in(stream.name): settings.consumer_of(stream) for stream in settings.streams}
         return None if others is None and not any(named.values()) else ConsumerNames(named, others)
 
     def pages_of_windows(self) -> Pages:
         """How a window reads the stream: with a smaller share of shards' limits than runs. A window polls always: by the
         runs' consumer it would throw them out."""
         share = window_share(self.settings.wave.shard_share)
-        return self._pages(share, first_page=FIRST_PAGE_OF_A_WINDOW)
+        return self._also_of_tables(self._pages(share, first_page=FIRST_PAGE_OF_A_WINDOW))
 
     def _pages(self, share: float, first_page: int = MOST_RECORDS) -> KinesisPages:
         from headrace.pipeline.aws.clients.clients import kinesis_access
@@ -163,6 +183,13 @@ class AwsAdapters:
         from headrace.pipeline.aws.clients.clients import kinesis_client
 
         return self.made.get(lambda: kinesis_client(self.settings.aws, self.meter), "kinesis")
+
+    def dynamodb_streams(self) -> DynamoDBStreamsClient:
+        from headrace.pipeline.aws.clients.clients import dynamodb_streams_client
+
+        return self.made.get(
+            lambda: dynamodb_streams_client(self.settings.aws, self.meter), "dynamodb streams"
+        )
 
     def cloudwatch(self) -> CloudWatchClient:
         from headrace.pipeline.aws.clients.clients import cloudwatch_client

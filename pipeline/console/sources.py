@@ -16,6 +16,7 @@ from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.inspect.observation import TablesRead
 from headrace.pipeline.inspect.read import TableNames, TableReader
 from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.settings.stream_names import name_in
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -81,7 +82,7 @@ class KinesisStreams:
 
     def _asked(self, label: str, keys: frozenset[str], before: StreamSeen | None) -> StreamSeen:
         name = label or self._name or ""
-        short = name_of_serialized(label) if label else name.rpartition("/")[2]
+        short = name_of_serialized(label) if label else name_in(name)
         try:
             facts = self._source.describe(name)
             epoch = epoch_of_serialized(label)

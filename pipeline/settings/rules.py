@@ -11,6 +11,7 @@ from headrace.pipeline.settings.choices import (
     Heartbeat,
     InitialPosition,
     Mode,
+    Retrieval,
 )
 from headrace.pipeline.settings.dagster_rules import dagster_rules
 from headrace.pipeline.settings.discovery_block import DiscoverySettings
@@ -22,6 +23,7 @@ from headrace.pipeline.settings.model import (
     WorkerSettings,
 )
 from headrace.pipeline.settings.processor_rules import processor_rules
+from headrace.pipeline.settings.stream_names import DYNAMODB_ARN, is_dynamodb, name_in
 from headrace.pipeline.settings.target_rules import target_rules
 from headrace.pipeline.settings.values import show
 
@@ -44,6 +46,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     for rule in (
         _streams,
         _retrieval,
+        _of_tables,
         _discovery,
         _former,
         _workers,
@@ -77,7 +80,7 @@ def _streams(settings: Settings) -> Iterator[Broken]:
             "application of its own, or begin a new application with streams_mode: multi",
             also=("streams_mode",),
         )
-    names = [_bare_name(stream.name) for stream in settings.streams]
+    names = [name_in(stream.name) for stream in settings.streams]
     for n, stream in enumerate(settings.streams):
         yield from _stream(stream, f"streams.{n}", region=settings.aws.region)
         if names[n] in names[:n]:
@@ -88,10 +91,6 @@ def _streams(settings: Settings) -> Iterator[Broken]:
                 "different accounts, because rows of the lake table tell streams apart by their names",
                 also=(f"{first}.name",),
             )
-
-
-def _bare_name(name_or_arn: str) -> str:
-    return name_or_arn.rpartition("/")[2]
 
 
 def _discovery(settings: Settings) -> Iterator[Broken]:
@@ -105,6 +104,26 @@ def _discovery(settings: Settings) -> Iterator[Broken]:
     if discovery.prefix is not None and not _PREFIX.fullmatch(discovery.prefix):
         yield Broken("discovery.prefix", f"is {discovery.prefix!r}; allowed: 1 to 128 of A-Z a-z 0-9 _ . -")
     yield from _start(discovery, "discovery")
+
+
+def _of_tables(settings: Settings) -> Iterator[Broken]:
+    """What the streams of DynamoDB tables don't have."""
+    for n, stream in enumerate(settings.streams):
+        if not is_dynamodb(stream.name):
+            continue
+        if stream.retrieval is Retrieval.FANOUT:
+            yield Broken(
+                f"streams.{n}.retrieval",
+                "is fanout, and the stream of a DynamoDB table has no enhanced fan-out: remove it",
+                also=(f"streams.{n}.name",),
+            )
+        if settings.is_shared:
+            yield Broken(
+                f"streams.{n}.name",
+                "is the stream of a DynamoDB table, and kcl.failover is given: Headrace doesn't share a table's stream with "
+                "workers of KCL. Stop them and remove kcl.failover, or give the stream an application of its own",
+                also=("kcl.failover",),
+            )
 
 
 def _former(settings: Settings) -> Iterator[Broken]:
@@ -127,12 +146,20 @@ def _former(settings: Settings) -> Iterator[Broken]:
 
 
 def _stream(stream: StreamSettings, key: str, *, region: str | None) -> Iterator[Broken]:
-    match = _STREAM.fullmatch(stream.name)
-    if not match:
+    match = _STREAM.fullmatch(stream.name) or DYNAMODB_ARN.fullmatch(stream.name)
+    if not match and ":dynamodb:" in stream.name:
+        yield Broken(
+            f"{key}.name",
+            f"is {stream.name!r}; allowed: the ARN of the table's stream "
+            "(arn:aws:dynamodb:<region>:<account>:table/<table>/stream/<label>), which `aws dynamodb describe-table` tells as "
+            "LatestStreamArn. A table's own ARN doesn't tell which of its streams is meant: it gets another one each time that "
+            "its stream is switched on",
+        )
+    elif not match:
         yield Broken(
             f"{key}.name",
             f"is {stream.name!r}; allowed: 1 to 128 of A-Z a-z 0-9 _ . - or a stream's ARN "
-            "(arn:aws:kinesis:<region>:<account>:stream/<name>)",
+            "(arn:aws:kinesis:<region>:<account>:stream/<name>, or that of a DynamoDB table's stream)",
         )
     elif match["region"] and region and match["region"] != region:
         yield Broken(

@@ -25,6 +25,7 @@ from headrace.pipeline.settings.model import AwsSettings
 if TYPE_CHECKING:
     from mypy_boto3_cloudwatch import CloudWatchClient
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
     from mypy_boto3_kinesis import KinesisClient
 
 # Attempts of one request with the first one: botocore counts `total_max_attempts` so, and `max_attempts`
@@ -64,12 +65,20 @@ def cloudwatch_client(settings: AwsSettings) -> CloudWatchClient:
     return client
 
 
-def kinesis_access(settings: AwsSettings) -> KinesisAccess:
-    """Where this process's Kinesis client asks, for tasks that ask there too. Their identity isn't in it."""
-    client = kinesis_client(settings)
+def dynamodb_streams_client(settings: AwsSettings, meter: Meter | None = None) -> DynamoDBStreamsClient:
+    client: DynamoDBStreamsClient = _client("dynamodbstreams", settings)
+    if meter is not None:
+        meter.attach(client)
+    return client
+
+
+def kinesis_access(settings: AwsSettings, service: str = "kinesis") -> KinesisAccess:
+    """Where this process's client of Kinesis (or of DynamoDB Streams: `service`) asks, for tasks that ask there too. Their
+    identity isn't in it."""
+    client = _client(service, settings)
     session = Session(profile=settings.profile)
     endpoint = settings.endpoint
-    if endpoint is None and client.meta.endpoint_url != _endpoint_of_aws(settings):
+    if endpoint is None and client.meta.endpoint_url != _endpoint_of_aws(settings, service):
         # From the environment or from a profile: AWS_ENDPOINT_URL_KINESIS, AWS_ENDPOINT_URL, endpoint_url.
         endpoint = client.meta.endpoint_url
     # AWS's own endpoint isn't handed over: botocore uses one for each account, by the ARN of the stream.
@@ -82,8 +91,8 @@ def kinesis_access(settings: AwsSettings) -> KinesisAccess:
     )
 
 
-def _endpoint_of_aws(settings: AwsSettings) -> str:
-    own = _client("kinesis", settings, ignore_configured_endpoint_urls=True)
+def _endpoint_of_aws(settings: AwsSettings, service: str) -> str:
+    own = _client(service, settings, ignore_configured_endpoint_urls=True)
     return str(own.meta.endpoint_url)
 
 
