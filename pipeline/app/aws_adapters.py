@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.app.made_once import MadeOnce
 from headrace.pipeline.aws.clients.meter import Meter
@@ -24,7 +24,6 @@ from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
 if TYPE_CHECKING:
     from mypy_boto3_cloudwatch import CloudWatchClient
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
     from mypy_boto3_kinesis import KinesisClient
 
     from headrace.pipeline.aws.leases.table_layout import KnownPlaces
@@ -128,8 +127,9 @@ class AwsAdapters:
         return self._also_of_tables(PagesByStream(polling=polling, fan_out=fan_out))
 
     def _also_of_tables(self, kinesis: Pages) -> Pages:
-        """The reader of Kinesis's streams, and that of tables' streams where the settings name one."""
-        if not any(is_dynamodb(stream.name) for stream in self.settings.streams):
+        """The reader of Kinesis's streams, and with it that of tables' streams where there may be one."""
+        # With several streams, a former one that the settings don't name any more may be a table's.
+        if not self.settings.multi and not any(is_dynamodb(s.name) for s in self.settings.streams):
             return kinesis
         from headrace.pipeline.aws.clients.clients import kinesis_access
         from headrace.pipeline.aws.dynamodb_streams.pages import DynamoDbPages, PagesByKind
@@ -184,7 +184,7 @@ class AwsAdapters:
 
         return self.made.get(lambda: kinesis_client(self.settings.aws, self.meter), "kinesis")
 
-    def dynamodb_streams(self) -> DynamoDBStreamsClient:
+    def dynamodb_streams(self) -> Any:
         from headrace.pipeline.aws.clients.clients import dynamodb_streams_client
 
         return self.made.get(

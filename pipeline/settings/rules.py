@@ -11,7 +11,6 @@ from headrace.pipeline.settings.choices import (
     Heartbeat,
     InitialPosition,
     Mode,
-    Retrieval,
 )
 from headrace.pipeline.settings.dagster_rules import dagster_rules
 from headrace.pipeline.settings.discovery_block import DiscoverySettings
@@ -23,7 +22,8 @@ from headrace.pipeline.settings.model import (
     WorkerSettings,
 )
 from headrace.pipeline.settings.processor_rules import processor_rules
-from headrace.pipeline.settings.stream_names import DYNAMODB_ARN, is_dynamodb, name_in
+from headrace.pipeline.settings.stream_names import DYNAMODB_ARN, name_in
+from headrace.pipeline.settings.table_stream_rules import no_table_stream, table_stream_rules
 from headrace.pipeline.settings.target_rules import target_rules
 from headrace.pipeline.settings.values import show
 
@@ -46,7 +46,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     for rule in (
         _streams,
         _retrieval,
-        _of_tables,
+        table_stream_rules,
         _discovery,
         _former,
         _workers,
@@ -106,26 +106,6 @@ def _discovery(settings: Settings) -> Iterator[Broken]:
     yield from _start(discovery, "discovery")
 
 
-def _of_tables(settings: Settings) -> Iterator[Broken]:
-    """What the streams of DynamoDB tables don't have."""
-    for n, stream in enumerate(settings.streams):
-        if not is_dynamodb(stream.name):
-            continue
-        if stream.retrieval is Retrieval.FANOUT:
-            yield Broken(
-                f"streams.{n}.retrieval",
-                "is fanout, and the stream of a DynamoDB table has no enhanced fan-out: remove it",
-                also=(f"streams.{n}.name",),
-            )
-        if settings.is_shared:
-            yield Broken(
-                f"streams.{n}.name",
-                "is the stream of a DynamoDB table, and kcl.failover is given: Headrace doesn't share a table's stream with "
-                "workers of KCL. Stop them and remove kcl.failover, or give the stream an application of its own",
-                also=("kcl.failover",),
-            )
-
-
 def _former(settings: Settings) -> Iterator[Broken]:
     how, names = settings.former_streams, settings.former_streams_delete
     if how is not FormerStreams.KEEP and not settings.multi:
@@ -148,13 +128,7 @@ def _former(settings: Settings) -> Iterator[Broken]:
 def _stream(stream: StreamSettings, key: str, *, region: str | None) -> Iterator[Broken]:
     match = _STREAM.fullmatch(stream.name) or DYNAMODB_ARN.fullmatch(stream.name)
     if not match and ":dynamodb:" in stream.name:
-        yield Broken(
-            f"{key}.name",
-            f"is {stream.name!r}; allowed: the ARN of the table's stream "
-            "(arn:aws:dynamodb:<region>:<account>:table/<table>/stream/<label>), which `aws dynamodb describe-table` tells as "
-            "LatestStreamArn. A table's own ARN doesn't tell which of its streams is meant: it gets another one each time that "
-            "its stream is switched on",
-        )
+        yield no_table_stream(stream, key)
     elif not match:
         yield Broken(
             f"{key}.name",

@@ -25,7 +25,6 @@ from headrace.pipeline.settings.model import AwsSettings
 if TYPE_CHECKING:
     from mypy_boto3_cloudwatch import CloudWatchClient
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
     from mypy_boto3_kinesis import KinesisClient
 
 # Attempts of one request with the first one: botocore counts `total_max_attempts` so, and `max_attempts`
@@ -65,8 +64,8 @@ def cloudwatch_client(settings: AwsSettings) -> CloudWatchClient:
     return client
 
 
-def dynamodb_streams_client(settings: AwsSettings, meter: Meter | None = None) -> DynamoDBStreamsClient:
-    client: DynamoDBStreamsClient = _client("dynamodbstreams", settings)
+def dynamodb_streams_client(settings: AwsSettings, meter: Meter | None = None) -> Any:
+    client = _client("dynamodbstreams", settings)
     if meter is not None:
         meter.attach(client)
     return client

@@ -32,9 +32,7 @@ _RIGHTS: Final = "dynamodb:DescribeStream, dynamodb:GetShardIterator and dynamod
 class Asking:
     """Asks DynamoDB Streams for the reading of one shard."""
 
-    def __init__(
-        self, key: ShardKey, access: KinesisAccess, connect: Callable[[KinesisAccess], Any]
-    ) -> None:
+    def __init__(self, key: ShardKey, access: KinesisAccess, connect: Callable[[KinesisAccess], Any]) -> None:
         self._key = key
         self._access = access
         self._connect = connect
@@ -91,7 +89,9 @@ class Asking:
         if "AccessDenied" in code or code in _KEYS:
             forget_clients()
         if code in THROTTLED:
-            return Throttled(f"DynamoDB Streams throttles the reading of {self._key} ({code}). Nothing was lost")
+            return Throttled(
+                f"DynamoDB Streams throttles the reading of {self._key} ({code}). Nothing was lost"
+            )
         if status >= _SERVER_ERROR or code in {_EXPIRED_TOKEN, "RequestTimeout"}:
             return Unreachable(
                 f"DynamoDB Streams failed for {self._key} ({code or status}). Nothing was lost, and the request is sent again"

@@ -63,4 +63,3 @@ class SourceByKind:
 
     def _of(self, stream: StreamId) -> ShardSource:
         return self._dynamodb if stream.is_dynamodb else self._kinesis
-

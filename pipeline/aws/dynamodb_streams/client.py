@@ -61,6 +61,4 @@ def forget_clients() -> None:
 
 def knows_filter(client: Any) -> bool:
     """Whether this version of botocore knows DescribeStream's filter, which AWS added in 2025."""
-    return (
-        "ShardFilter" in client.meta.service_model.operation_model("DescribeStream").input_shape.members
-    )
+    return "ShardFilter" in client.meta.service_model.operation_model("DescribeStream").input_shape.members

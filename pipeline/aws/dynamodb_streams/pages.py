@@ -141,7 +141,7 @@ class _Reading:
 
     def _without_earlier(self, page: PageAnswer) -> PageAnswer:
         start = self._batch.start.at
-        if start is None or self._batch.after is not None and self._batch.after.sequence is not None:
+        if start is None or (self._batch.after is not None and self._batch.after.sequence is not None):
             return page
         # DynamoDB tells whole seconds.
         return since_moment(page, start.replace(microsecond=0))
@@ -228,7 +228,11 @@ class _Reading:
     def _lost_or_gone(self) -> HeadraceError:
         """The error where DynamoDB has nothing of a shard any more, although its end wasn't read."""
         listed = self._asking.listed()
-        what = "is gone from DynamoDB" if listed is None else "is still listed, and DynamoDB has dropped its records"
+        what = (
+            "is gone from DynamoDB"
+            if listed is None
+            else "is still listed, and DynamoDB has dropped its records"
+        )
         return DataLoss(
             f"{self._key} {what} before its end was read: its unread records are lost. Landed records are safe. Record the "
             f"gap with `headrace skip --shard {self._key.shard_id}` or set on_data_loss: continue"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -150,9 +150,7 @@ class DynamoDbSource:
         if isinstance(position, int):
             place = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": in_request(position)}
         with asking_aws(str(key)):
-            answer = self._client.get_shard_iterator(
-                StreamArn=key.stream.arn, ShardId=key.shard_id, **place
-            )
+            answer = self._client.get_shard_iterator(StreamArn=key.stream.arn, ShardId=key.shard_id, **place)
         iterator: str = answer["ShardIterator"]
         return iterator
 
@@ -213,5 +211,3 @@ def life_of(arn: str) -> StreamId:
 def _arrival(record: Mapping[str, Any]) -> datetime:
     when: datetime = record["dynamodb"]["ApproximateCreationDateTime"]
     return when.astimezone(UTC)
-
-
