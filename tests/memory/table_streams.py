@@ -1,3 +1,4 @@
+# ruff: noqa: N803 -- operations and arguments have AWS's names
 """Streams of DynamoDB tables in this process, behind boto3's own client: shards that roll over, listings that lag, records
 that are trimmed. The contract suite holds it to AWS's DynamoDB Local."""
 
@@ -171,7 +172,7 @@ class MemoryTableStreams:
         StreamArn: str,
         ShardId: str,
         ShardIteratorType: str,
-        SequenceNumber: str = "0",  # noqa: N803
+        SequenceNumber: str = "0",
     ) -> Any:
         number = next((n for n, shard in enumerate(self.shards) if shard.shard_id == ShardId), None)
         if StreamArn != self.arn or number is None:
@@ -181,7 +182,7 @@ class MemoryTableStreams:
             raise _Refused("TrimmedDataAccessException")
         return {"ShardIterator": f"{number}/{after}/{self.now.timestamp()}"}
 
-    def GetRecords(self, ShardIterator: str, Limit: int = 1000) -> Any:  # noqa: N803 -- AWS's names
+    def GetRecords(self, ShardIterator: str, Limit: int = 1000) -> Any:
         number, after, given = ShardIterator.split("/")
         if self.now.timestamp() - float(given) > 900:
             raise _Refused("ExpiredIteratorException")
