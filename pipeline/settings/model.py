@@ -39,7 +39,13 @@ _LEAST_HUNG = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSettings:
-    name: str = field(metadata={"doc": "The stream's name or ARN.", "kcl": "streamName / streamArn"})
+    name: str = field(
+        metadata={
+            "doc": "The stream's name or ARN, or the ARN of a DynamoDB table's stream "
+            "(arn:aws:dynamodb:...:table/<table>/stream/<label>).",
+            "kcl": "streamName / streamArn",
+        }
+    )
     initial_position: InitialPosition = knob(
         InitialPosition.TRIM_HORIZON,
         doc="Where Headrace starts in a stream that it has never read: TRIM_HORIZON, LATEST or AT_TIMESTAMP. KCL's "

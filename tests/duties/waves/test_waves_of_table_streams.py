@@ -17,7 +17,7 @@ from headrace.pipeline.aws.dynamodb_streams.source import DynamoDbSource
 from headrace.pipeline.aws.reading.asking import Host
 from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.shards.stream import ShardKey
-from headrace.pipeline.settings.choices import OnDataLoss
+from headrace.pipeline.settings.choices import InitialPosition, OnDataLoss
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from tests.duties.life import Life
 from tests.duties.waves.test_data_loss_on_kinesis import HostStage
@@ -203,3 +203,16 @@ def test_a_stream_that_was_switched_off_is_read_to_its_end(life: TableLife) -> N
     assert all(
         life.positions.has_ended(ShardKey(life.stream, shard.shard_id)) for shard in life.double.shards
     )
+
+
+def test_a_start_at_the_newest_change_leaves_earlier_ones_out(tmp_path: Path) -> None:
+    life = TableLife(folder=tmp_path, position=InitialPosition.LATEST)
+    life.change()
+    life.double.roll_over()
+    life.pass_time(timedelta(hours=1))
+    life.sync()
+    life.change()
+    for _ in range(3):
+        assert life.wave_after_sync() == []
+
+    assert life.landed_values() == [3, 4, 5]
