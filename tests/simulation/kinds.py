@@ -164,6 +164,27 @@ def _deleted_files(plan: Plan, rng: Random) -> Plan:
     return replace(plan, mix=mix, shards=shards, puts_every=max(plan.puts_every, rng.uniform(4.0, 10.0)))
 
 
+def _with_processor(plan: Plan, rng: Random) -> Plan:
+    on_error = rng.choice(("halt", "retry", "halve", "quarantine", "quarantine"))
+    typed = replace(
+        plan.typed,
+        processor=on_error,
+        call_records=rng.choice((1, 2, 3, 10_000)),
+        dies=rng.choice((0.0, rng.uniform(0.02, 0.15))),
+        every=min(plan.typed.every, rng.uniform(5.0, 25.0)),
+        deploys=plan.typed.deploys or rng.uniform(20.0, 120.0),
+    )
+    if not plan.typed.targets:
+        # Small waves leave work for many runs, which meet and die between two steps.
+        typed = replace(
+            typed, rows=rng.choice((5, 20, 1_000_000)), cut=rng.choice((0.0, rng.uniform(0.02, 0.2)))
+        )
+    if rng.random() < 0.6:
+        # Processors see the ends of shards.
+        plan = _troubled(plan, rng, split=(30.0, 80.0))
+    return replace(plan, typed=typed)
+
+
 def _made_a_day_late(plan: Plan, rng: Random) -> Plan:
     plan = _troubled(_parsed(plan, rng), rng, split=(30.0, 80.0), merge=(60.0, 150.0))
     # Kinesis has forgotten the shards of the first minutes, and the lake table has dropped them, before the first run looks.
@@ -298,6 +319,13 @@ KINDS: Final = (
     ),
     Kind(
         "several files a wave", lambda p: p.files > 1, lambda p, rng: replace(p, files=rng.choice((2, 3, 5)))
+    ),
+    Kind(
+        "a processor in mode landed",
+        lambda p: bool(p.typed.processor),
+        _with_processor,
+        lambda p: _may_be_parsed(p) and not p.keeps and not p.quiet,
+        0.14,
     ),
     Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.6),
 )

@@ -8,6 +8,7 @@ from tests.simulation.bugs.aggregate_bugs import AGGREGATES
 from tests.simulation.bugs.kept_bugs import KEPT
 from tests.simulation.bugs.once_unseen import ONCE_UNSEEN
 from tests.simulation.bugs.past_bugs import PAST
+from tests.simulation.bugs.processor_bugs import PROCESSORS
 from tests.simulation.bugs.rewriting_bugs import REWRITING
 from tests.simulation.bugs.row_bugs import ROWS
 from tests.simulation.bugs.shared_table_bugs import SHARED_TABLE
@@ -32,5 +33,6 @@ BUGS: Final = {
         *TYPED,
         *WINDOWS,
         *UNSEEN,
+        *PROCESSORS,
     )
 }

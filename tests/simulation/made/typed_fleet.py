@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
@@ -23,6 +23,7 @@ from headrace.pipeline.typed.quarantine.settle_plan import is_settled
 from headrace.pipeline.upkeep.compact import Compacting
 from tests.memory.parse import MemoryRows, TypedRow
 from tests.simulation.kinesis import StreamOfWindows
+from tests.simulation.made.processor_fleet import Processor, ProcessorFleet
 from tests.simulation.made.typed_commits import TypedCommits
 from tests.simulation.made.typed_job import FINAL, Job
 from tests.simulation.made.window_fleet import WindowFleet
@@ -95,6 +96,7 @@ class TypedFleet:
         self.windows = WindowFleet(self)
         self.unpackings = UnpackWatch(self)
         self.targets = [self._target(number) for number in range(plan.typed.targets)]
+        self.processing = ProcessorFleet(self)
         self._ids = 0
         self.is_over = False
 
@@ -120,7 +122,8 @@ class TypedFleet:
             self.now_and_then(self.plan.redrives, partial(self._redrive_some, target))
             self.now_and_then(self.plan.upkeep, partial(self._upkeep, target))
             self.windows.start(target)
-        self.faults.are_on = bool(self.targets)
+        self.processing.start()
+        self.faults.are_on = bool(self.targets or self.processing.processors)
 
     def now_and_then(self, mean: float, act: Callable[[], None]) -> None:
         def happen() -> None:
@@ -137,6 +140,7 @@ class TypedFleet:
         for target in self.targets:
             target.version = FINAL
             self._redrive_again(target)
+        self.processing.end_faults()
         self.windows.end_faults()
 
     def _redrive_again(self, target: Target) -> None:
@@ -206,10 +210,11 @@ class TypedFleet:
     def run(
         self,
         kind: str,
-        target: Target,
-        work: Callable[[Job], Iterator[object]],
+        target: Target | Processor,
+        work: Callable[[Any], Iterator[object]],
         *,
         may_refuse: Callable[[WrongShape], bool] = lambda _: False,
+        job_of: Callable[..., Job] = Job,
     ) -> None:
         """`may_refuse`: whether an error that tells of tables out of shape has a cause in what happened."""
         hosts = [host for host in self.world.hosts if host.alive]
@@ -219,7 +224,7 @@ class TypedFleet:
         host = self.rng.choice(hosts)
         process = self.world.a_process(f"{kind}{self._ids}", host)
         self.processes.add(process)
-        job = Job(self, target, process)
+        job = job_of(self, target, process)
         # A list, because each wave that ends well begins a new time in which somebody else may be faster.
         since = [self.world.sim.now]
 
@@ -260,11 +265,12 @@ class TypedFleet:
                 yield name, "its quarantine table hasn't followed"
             if left := list(self._mendable(target)):
                 yield name, f"{min(left)} could be parsed, and no redrive did so"
+        yield from self.processing.unsettled()
         yield from self.windows.unsettled()
 
     def require_told(self, key: ShardKey, number: int, by: str) -> None:
         """A row that leaves the lake table for good was parsed by each target that takes it."""
-        for target in self.targets:
+        for target in (*self.targets, *self.processing.processors):
             if target.takes(key) and not target.watch.is_told(key, number):
                 raise Violation(
                     "I38",
@@ -278,6 +284,7 @@ class TypedFleet:
     def require_accounted(self) -> None:
         for target in self.targets:
             target.watch.require_accounted(target.takes)
+        self.processing.require_accounted()
         self.windows.require_done()
         if self.plan.unpacks:
             self.unpackings.require_proved()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.processors.ports import ProcessorPorts
+from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.duplicates_plan import Comparison
 from headrace.pipeline.typed.ports import KeptTable, ParsePorts, SourceLook, Thinned
@@ -46,10 +48,18 @@ class Job:
         world = self.fleet.world
         self.settings = replace(self.target.settings, version=str(self.target.version))
         settings = replace(world.settings(()), parse=(self.settings,))
+        self.wiring = Wiring(self.limited(settings), self.ports(world))
+
+    def limited(self, settings: Settings) -> Settings:
         # After the faults a wave takes all that is left: small waves with small pauses between them would never catch up with the traffic.
         rows = _ALL_ROWS if self.target.version == FINAL else self.fleet.plan.rows
-        settings = replace(settings, wave=replace(settings.wave, records=rows))
-        self.wiring = Wiring(settings, _JobPorts(world, self))
+        return replace(settings, wave=replace(settings.wave, records=rows))
+
+    def ports(self, world: World) -> _JobPorts:
+        return _JobPorts(world, self)
+
+    def processing(self, world: World, calls: ServiceCalls) -> ProcessorPorts:
+        raise AssertionError(f"{self.process} works on a typed table, not for a processor")
 
     def on_step(self, arrow: str) -> None:
         faults, world = self.fleet.faults, self.fleet.world
@@ -66,6 +76,7 @@ class _JobPorts(ProcessPorts):
         self.clock = job.process.host
         self._job = job
         self._parts: ParsePorts | None = None
+        self._processed: ProcessorPorts | None = None
         self._its_calls = ServiceCalls(world, job.process)
         self._its_calls.call_faults, self._its_calls.random = job.fleet.faults, job.fleet.rng.random
 
@@ -73,7 +84,7 @@ class _JobPorts(ProcessPorts):
         return self._job.fleet.windows.a_name()
 
     def lineage(self, writer: str) -> Any:
-        return _LakePort(self._its_calls, self._world.lineage)
+        return LakePort(self._its_calls, self._world.lineage)
 
     def source(self, user: str) -> Any:
         return _StreamPort(self._its_calls, self._job.fleet.stream)
@@ -83,18 +94,23 @@ class _JobPorts(ProcessPorts):
             self._parts = _parts_of(self._world, self._job, self._its_calls)
         return self._parts
 
+    def processing(self, _processor: Any, _run: str) -> ProcessorPorts:
+        if self._processed is None:
+            self._processed = self._job.processing(self._world, self._its_calls)
+        return self._processed
+
     def windows(self) -> WindowStore:
-        port: Any = _LakePort(self._its_calls, self._job.fleet.windows.store)
+        port: Any = LakePort(self._its_calls, self._job.fleet.windows.store)
         windows: WindowStore = port
         return windows
 
     def replaying(self, window: str, run: str) -> ReplayPorts:
         job, watch = self._job, self._job.fleet.windows.copy_of(window)
         landed = job.target.watch.landed_rows
-        source: Any = _LakePort(self._its_calls, _LakeLook(job))
-        table: Any = _LakePort(self._its_calls, watch.table)
-        stage: Any = _Spark(job, watch.stage)
-        copier: Any = _Spark(
+        source: Any = LakePort(self._its_calls, LakeLook(job))
+        table: Any = LakePort(self._its_calls, watch.table)
+        stage: Any = SparkAtWork(job, watch.stage)
+        copier: Any = SparkAtWork(
             job, MemoryCopier(source=landed, copies=watch.rows, table=watch.table, piece=_PIECE)
         )
         return ReplayPorts(
@@ -108,11 +124,11 @@ class _JobPorts(ProcessPorts):
 
     def unpacking(self, window: str) -> UnpackPorts:
         job, table = self._job, self._world.table
-        source: Any = _LakePort(self._its_calls, _LakeLook(job))
-        port: Any = _LakePort(self._its_calls, table)
-        unpacker: Any = _Spark(job, MemoryUnpacker(source=job.fleet.landed, table=table, piece=_PIECE))
+        source: Any = LakePort(self._its_calls, LakeLook(job))
+        port: Any = LakePort(self._its_calls, table)
+        unpacker: Any = SparkAtWork(job, MemoryUnpacker(source=job.fleet.landed, table=table, piece=_PIECE))
         typed: dict[str, Any] = {
-            each.settings.name: _LakePort(self._its_calls, each.watch.table) for each in job.fleet.targets
+            each.settings.name: LakePort(self._its_calls, each.watch.table) for each in job.fleet.targets
         }
         return UnpackPorts(
             source=source, table=port, unpacker=unpacker, lineage=self.lineage("window"), typed=typed
@@ -131,34 +147,34 @@ def _parts_of(world: World, job: Job, calls: ServiceCalls) -> ParsePorts:
         version=job.settings.version,
         piece=_PIECE,
     )
-    table: Any = _LakePort(calls, watch.table)
-    quarantine: Any = _LakePort(calls, watch.quarantine)
-    source: Any = _LakePort(calls, _LakeLook(job))
-    set_aside: Any = _LakePort(calls, MemorySourceTable(watch.quarantine, watch.aside_rows))
-    typed: Any = _LakePort(calls, MemorySourceTable(watch.table, watch.typed_rows))
+    table: Any = LakePort(calls, watch.table)
+    quarantine: Any = LakePort(calls, watch.quarantine)
+    source: Any = LakePort(calls, LakeLook(job))
+    set_aside: Any = LakePort(calls, MemorySourceTable(watch.quarantine, watch.aside_rows))
+    typed: Any = LakePort(calls, MemorySourceTable(watch.table, watch.typed_rows))
     return ParsePorts(
         source=source,
         table=table,
         quarantine=quarantine,
-        parser=_Spark(job, parser),
+        parser=SparkAtWork(job, parser),
         dropped_as="",
         set_aside=set_aside,
-        redriver=_Spark(job, replace(parser, source=watch.aside_rows)),
-        typed=Thinned(table=typed, leaver=_Spark(job, replace(parser, source=watch.typed_rows))),
+        redriver=SparkAtWork(job, replace(parser, source=watch.aside_rows)),
+        typed=Thinned(table=typed, leaver=SparkAtWork(job, replace(parser, source=watch.typed_rows))),
         lineage=watch.lineage,
         kept=(
-            _kept(job, calls, watch.table, watch.typed_rows, watch.lineage),
-            _kept(job, calls, watch.quarantine, watch.aside_rows, watch.aside_lineage),
+            kept_table(job, calls, watch.table, watch.typed_rows, watch.lineage),
+            kept_table(job, calls, watch.quarantine, watch.aside_rows, watch.aside_lineage),
         ),
     )
 
 
-def _kept(
+def kept_table(
     job: Job, calls: ServiceCalls, table: MemoryTyped, rows: MemoryRows, lineage: MemoryLineage
 ) -> KeptTable:
-    port: Any = _LakePort(calls, table)
-    live: Any = _LakePort(calls, MemoryLive(table))
-    rewriter: Any = _Spark(job, MemoryRewriter(rows.rows, rows.clock))
+    port: Any = LakePort(calls, table)
+    live: Any = LakePort(calls, MemoryLive(table))
+    rewriter: Any = SparkAtWork(job, MemoryRewriter(rows.rows, rows.clock))
     return KeptTable(
         name=job.settings.table,
         table=port,
@@ -169,7 +185,7 @@ def _kept(
     )
 
 
-class _LakePort(Port):
+class LakePort(Port):
     service, name = "lake", "typed"
 
 
@@ -177,7 +193,7 @@ class _StreamPort(Port):
     service, name = "kinesis", "typed"
 
 
-class _LakeLook(MemorySourceTable):
+class LakeLook(MemorySourceTable):
     """The lake table as the process reads it. The fleet remembers which snapshot the process looked at last."""
 
     def __init__(self, job: Job) -> None:
@@ -190,7 +206,7 @@ class _LakeLook(MemorySourceTable):
         return found
 
 
-class _Spark:
+class SparkAtWork:
     """Spark works for a while, in which the fleet lands, and other runs commit. Sometimes it hangs or fails."""
 
     def __init__(self, job: Job, server: Any) -> None:
@@ -205,6 +221,9 @@ class _Spark:
     ) -> tuple[Parsed, int]:
         parsed: tuple[Parsed, int] = self._after(5.0, self._server.parse, plan, wishes, comparison)
         return parsed
+
+    def process(self, *wave: Any) -> Any:
+        return self._after(5.0, self._server.process, *wave)
 
     def copy(self, plan: WavePlan) -> Parsed:
         copied: Parsed = self._after(5.0, self._server.copy, plan)

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.processors.ports import ProcessorPorts
 from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.ports import ParsePorts
 from headrace.pipeline.upkeep.deletion_plan import FilesLook, StoredFile, Unnamed
 from headrace.pipeline.upkeep.ports import TableFiles
 from headrace.pipeline.windows.ports import WindowStore
 from tests.memory.files import MemoryFiles
+from tests.simulation.made.processor_fleet import ProcessorJob
 from tests.simulation.made.typed_job import Job
 from tests.simulation.ports import Port, ServiceCalls
 from tests.simulation.process_ports import ProcessPorts
@@ -41,11 +44,16 @@ def tidy(world: World) -> None:
     host = world.rng.choice(hosts)
     process = world.a_process(f"tidy@{host.name}", host)
     targets = tuple(replace(each.settings, version=str(each.version)) for each in world.typed.targets)
+    processors = tuple(
+        replace(each.settings, version=str(each.version)) for each in world.typed.processing.processors
+    )
     settings = world.settings(())
     upkeep = replace(
         settings.upkeep, orphans_after=ORPHANS_AFTER, retention=_KEEPS if world.plan.midnight else None
     )
-    wiring = Wiring(replace(settings, parse=targets, upkeep=upkeep), _TidyPorts(world, process))
+    wiring = Wiring(
+        replace(settings, parse=targets, processors=processors, upkeep=upkeep), _TidyPorts(world, process)
+    )
 
     def work() -> None:
         try:
@@ -98,6 +106,7 @@ class _TidyPorts(ProcessPorts):
         # which a clock's error is nothing.
         self.clock = process.host if world.plan.midnight else world.clock
         self._made: dict[str, ParsePorts] = {}
+        self._processed: dict[str, ProcessorPorts] = {}
 
     def files(self, user: str) -> TableFiles:
         port: Any = _Files(self._world, self._calls.process)
@@ -115,6 +124,14 @@ class _TidyPorts(ProcessPorts):
             job = Job(fleet, its, self._calls.process)
             self._made[target.name] = job.wiring.ports.parsing(target, run)
         return self._made[target.name]
+
+    def processing(self, processor: ProcessorSettings, run: str) -> ProcessorPorts:
+        if processor.name not in self._processed:
+            fleet = self._world.typed
+            its = next(each for each in fleet.processing.processors if each.settings.name == processor.name)
+            job = ProcessorJob(fleet, its, self._calls.process)
+            self._processed[processor.name] = job.wiring.ports.processing(processor, run)
+        return self._processed[processor.name]
 
     def windows(self) -> WindowStore:
         return self._world.typed.windows.store

@@ -73,6 +73,10 @@ class ShardTruth:
         no landing ends after the first of several user records."""
         return bisect_right(self.sequences, number + self.users.get(number, 1) - 1)
 
+    def arrival(self, number: int) -> datetime:
+        """When the user record with this number arrived, or the aggregate at the beginning of which it is."""
+        return self.arrivals[bisect_left(self.sequences, number)]
+
     def goes_back(self) -> None:
         if self.was is None or (self.token is not None and _order(self.token) > _order(self.was)):
             self.was = self.token

@@ -118,26 +118,26 @@ class TypedWatch:
     def sub(self, key: ShardKey, number: int) -> int:
         return self._world.truth.shards[key].subs.get(number, 0)
 
-    def _broken(self, why: str, key: ShardKey | None = None) -> Violation:
+    def broken(self, why: str, key: ShardKey | None = None) -> Violation:
         return Violation("I38", f"{self.name}: {why}", "" if key is None else key.shard_id)
 
     # -- the typed table -----------------------------------------------------------------------------------------
 
     def judge_typed(self, made: Snapshot, by: str, looked: int | None) -> None:
         """`looked`: the snapshot of the lake table at which the process has looked."""
-        self._judge_positions(self.table, made)
+        self.judge_positions(self.table, made)
         if made.replaced and not made.page.ranges:
-            self._judge_rewrite(self.typed_rows, made)
+            self.judge_rewrite(self.typed_rows, made)
             return
         if any(each.kind is Kind.REPLAY for each in made.page.ranges):
             self.replacements.judge(made, looked)
             self.judge_stop(read_accounting(each.account) for each in made.page.ranges if not each.moves)
-            self._note_state(made, by)
+            self.note_state(made, by)
             return
-        good = _by_key(row for file in made.files for row in self.typed_rows.of(file.path))
+        good = by_key(row for file in made.files for row in self.typed_rows.of(file.path))
         told = {each.key: read_accounting(each.account) for each in made.page.ranges}
         names = sorted({name for each in told.values() for name in each.aside})
-        bad = _by_key(row for name in names for row in self.aside_rows.of(self.aside_path(name)))
+        bad = by_key(row for name in names for row in self.aside_rows.of(self.aside_path(name)))
         parsed = [each for each in made.page.ranges if each.kind is Kind.PARSED]
         for each in parsed:
             there = self.rows_at(looked, each.key)
@@ -146,13 +146,14 @@ class TypedWatch:
             self._judge_redriven(list(told.values()), good, bad)
             good, bad = {}, {}
         if lost := sorted({*good, *bad}):
-            raise self._broken(f"{by} has written rows of {lost[0]} without a range", lost[0])
+            raise self.broken(f"{by} has written rows of {lost[0]} without a range", lost[0])
         for each in parsed:
-            self._judge_parents(each)
+            if each.after is None and each.rows and not is_chain(each.key):
+                self.judge_parents(each.key)
         self.judge_stop(told.values())
-        self._note_state(made, by)
+        self.note_state(made, by)
 
-    def _note_state(self, made: Snapshot, by: str) -> None:
+    def note_state(self, made: Snapshot, by: str) -> None:
         tokens = _tokens(made.positions)
         if tokens not in self._states:
             self._states[tokens] = len(self._states), Counter(self.aside.values())
@@ -173,22 +174,22 @@ class TypedWatch:
         key, found = each.key, {row.number for row in chain(good, bad)}
         within = {number for number in there if self.is_in(each, TypedRow(key, number))}
         if len(found) < len(good) + len(bad):
-            raise self._broken(f"a row of {key} is twice in one commit", key)
+            raise self.broken(f"a row of {key} is twice in one commit", key)
         if strange := sorted(found - within):
-            raise self._broken(
+            raise self.broken(
                 f"row {strange[0]} of {key} doesn't belong to the range {each.after} - {each.upto}", key
             )
         if twice := sorted(n for n in found if (key, n) in self.done or (key, n) in self.aside):
-            raise self._broken(f"row {twice[0]} of {key} was decided about before", key)
+            raise self.broken(f"row {twice[0]} of {key} was decided about before", key)
         dropped = [n for n in within - found if self.rules(told.version, TypedRow(key, n)) is None]
         if lost := sorted(within - found - set(dropped)):
-            raise self._broken(f"row {lost[0]} of {key} was passed over", key)
+            raise self.broken(f"row {lost[0]} of {key} was passed over", key)
         counts = (told.parsed, told.quarantined, sum(told.dropped.values()))
         if counts != (len(good), len(bad), len(dropped)) or not told.is_complete:
-            raise self._broken(f"the accounting of {key} is wrong: {told.text()}", key)
+            raise self.broken(f"the accounting of {key} is wrong: {told.text()}", key)
         for row in chain(good, bad):
             if row.version != told.version or self.rules(row.version, row) != row.reason:
-                raise self._broken(f"version {told.version} decides otherwise about {row}", key)
+                raise self.broken(f"version {told.version} decides otherwise about {row}", key)
         self.note_whole(there, within)
         self.done.update(((key, row.number), row) for row in good)
         self.done.update(((key, number), None) for number in dropped)
@@ -212,42 +213,38 @@ class TypedWatch:
         names = sorted({name for each in told for name in each.taken})
         taken = [row[:2] for name in names for row in self.aside_rows.of(self.aside_path(name))]
         if gone := sorted(set(taken) - self.aside.keys()):
-            raise self._broken(f"a redrive decides about {gone[0]}, which isn't in quarantine", gone[0][0])
+            raise self.broken(f"a redrive decides about {gone[0]}, which isn't in quarantine", gone[0][0])
         rows = [*chain(*good.values()), *chain(*bad.values())]
         if differs := sorted(
             ((c := Counter(row[:2] for row in rows)) - Counter(taken)) + (Counter(taken) - c)
         ):
-            raise self._broken(f"a redrive loses or doubles {differs[0]}", differs[0][0])
+            raise self.broken(f"a redrive loses or doubles {differs[0]}", differs[0][0])
         for row in chain(*bad.values()):
             if row != self.aside[row[:2]] and self.rules(row.version, row) != row.reason:
-                raise self._broken(f"version {row.version} decides otherwise about {row}", row.key)
+                raise self.broken(f"version {row.version} decides otherwise about {row}", row.key)
             self.aside[row[:2]] = row
         for row in chain(*good.values()):
             if self.rules(row.version, row) != "":
-                raise self._broken(f"version {row.version} doesn't mend {row}", row.key)
+                raise self.broken(f"version {row.version} doesn't mend {row}", row.key)
             del self.aside[row[:2]]
             self.done[row[:2]] = row
 
-    def _judge_parents(self, each: Range) -> None:
+    def judge_parents(self, key: ShardKey) -> None:
         """I3: no row of a shard comes before one of its parents."""
-        if each.after is not None or not each.rows or is_chain(each.key):
-            return
-        for name in self._world.truth.shards[each.key].parents:
-            parent = ShardKey(each.key.stream, name)
+        for name in self._world.truth.shards[key].parents:
+            parent = ShardKey(key.stream, name)
             if left := sorted(n for n in self.landed(parent) if not self.is_told(parent, n)):
-                raise Violation(
-                    "I3", f"{self.name}: {each.key} comes before row {left[0]} of its parent", name
-                )
+                raise Violation("I3", f"{self.name}: {key} comes before row {left[0]} of its parent", name)
 
     def judge_stop(self, told: Iterable[Accounting]) -> None:
         told = [each for each in told if not each.taken]
         aside, parsed = sum(each.quarantined for each in told), sum(each.parsed for each in told)
         if aside + parsed >= _LEAST_JUDGED and aside > self._stop_above * (aside + parsed):
-            raise self._broken(
+            raise self.broken(
                 f"{aside} of {aside + parsed} rows were set aside in one commit, in spite of stop_above"
             )
 
-    def _judge_positions(self, table: MemoryTable, made: Snapshot) -> None:
+    def judge_positions(self, table: MemoryTable, made: Snapshot) -> None:
         """I4: the ranges lead from the positions below to those of the commit, and no position goes back."""
         below = Positions() if made.parent is None else table.snapshots[made.parent].positions
         moved = {each.key: each for each in made.page.ranges if each.moves}
@@ -262,7 +259,7 @@ class TypedWatch:
             ):
                 raise Violation("I4", f"{self.name}: {key} goes from {was} to {now}", key.shard_id)
 
-    def _judge_rewrite(self, rows: MemoryRows, made: Snapshot) -> None:
+    def judge_rewrite(self, rows: MemoryRows, made: Snapshot) -> None:
         before = Counter(row for path in made.replaced for row in rows.of(path))
         if before != Counter(row for file in made.files for row in rows.of(file.path)):
             raise Violation("I35", f"{self.name}: a compaction changes rows")
@@ -270,25 +267,23 @@ class TypedWatch:
     # -- the quarantine table ------------------------------------------------------------------------------------
 
     def judge_quarantine(self, made: Snapshot, by: str, _looked: int | None) -> None:
-        self._judge_positions(self.quarantine, made)
+        self.judge_positions(self.quarantine, made)
         number, wanted = self._states.get(_tokens(made.positions), (-1, Counter()))
         if number < 0:
-            raise self._broken(f"{by}: the quarantine table has positions that the typed table never had")
+            raise self.broken(f"{by}: the quarantine table has positions that the typed table never had")
         if number < self._settled:
-            raise self._broken(
-                f"{by}: the quarantine table goes back to an earlier commit of the typed table"
-            )
+            raise self.broken(f"{by}: the quarantine table goes back to an earlier commit of the typed table")
         self._settled = number
         self._compare(wanted, by)
 
     def _compare(self, wanted: Counter[TypedRow], by: str) -> None:
-        found = Counter(_rows(self.quarantine, self.aside_rows))
+        found = Counter(rows_in(self.quarantine, self.aside_rows))
         if dict.__eq__(found, wanted):
             return
         for differs, how in ((wanted - found, "lacks"), (found - wanted, "has")):
             if differs:
                 row = min(differs)
-                raise self._broken(
+                raise self.broken(
                     f"{by}: the quarantine table {how} {row} against the typed table's decision", row.key
                 )
 
@@ -338,27 +333,27 @@ class TypedWatch:
         for file in table.files_at(table.head):
             for key, number, *_ in self._world.stage.rows[file.path]:
                 if takes(key) and key.stream in lives and not self.is_told(key, number):
-                    raise self._broken(f"row {number} of {key} is in neither table", key)
+                    raise self.broken(f"row {number} of {key} is in neither table", key)
         self.require_typed()
         self._compare(Counter(self.aside.values()), "at the end")
 
     def require_typed(self) -> None:
         """The typed table has each row once, as the commit that decided last has written it."""
-        found, told = Counter(_rows(self.table, self.typed_rows)), Counter(filter(None, self.done.values()))
+        found, told = Counter(rows_in(self.table, self.typed_rows)), Counter(filter(None, self.done.values()))
         if differs := sorted((found - told) + (told - found)):
-            raise self._broken(
+            raise self.broken(
                 f"{differs[0]} isn't once in the typed table as the last decision has it", differs[0].key
             )
 
 
-def _by_key(rows: Iterable[TypedRow]) -> dict[ShardKey, list[TypedRow]]:
+def by_key(rows: Iterable[TypedRow]) -> dict[ShardKey, list[TypedRow]]:
     found: dict[ShardKey, list[TypedRow]] = {}
     for row in rows:
         found.setdefault(row.key, []).append(row)
     return found
 
 
-def _rows(table: MemoryTable, rows: MemoryRows) -> list[TypedRow]:
+def rows_in(table: MemoryTable, rows: MemoryRows) -> list[TypedRow]:
     return [row for file in table.files_at(table.head) for row in rows.of(file.path)]
 
 

@@ -1,0 +1,44 @@
+"""Planted bugs of record processors: rows, states and positions that don't belong together (I38)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.simulation.bugs.planted import a_bug
+from tests.simulation.bugs.typed_bugs import typed_fleet
+
+
+def _fleet(**typed: Any) -> dict[str, Any]:
+    """Fleets in which a processor fails often, in small calls."""
+    often = {"processor": "retry", "call_records": 2, "dies": 0.1, "every": 8.0, "targets": 0}
+    return typed_fleet(**often | typed)
+
+
+PROCESSORS: Final = (
+    a_bug(
+        "mark-before-the-checkpoint",
+        "calls of a processor count before it has checkpointed all of their records",
+        ("processors.turn", "if whole is None or calls[whole].end > reached:", "if whole is None:"),
+        among=_fleet(),
+    ),
+    a_bug(
+        "retried-with-the-first-state",
+        "a process that begins again in the middle of a wave gets the state of the wave's beginning",
+        (
+            "processors.turn",
+            "state=None if self.state is None else json.loads(self.state)",
+            "state=None if self.work.state is None else json.loads(self.work.state)",
+        ),
+        among=_fleet(),
+    ),
+    a_bug(
+        "ended-by-its-last-record",
+        "a shard counts as ended once its last record is processed, though the processor hasn't checkpointed its end",
+        (
+            "processors.account",
+            "turn.taken == planned.rows and (turn.ended or not planned.upto.ended)",
+            "turn.taken == planned.rows",
+        ),
+        among=_fleet(processor="halt"),
+    ),
+)
