@@ -5,6 +5,9 @@
     a role of the driver's host (EC2, ECS, EKS)              the role of the task's host     that host
     anything else: environment, AWS_PROFILE, files, SSO ...  the keys themselves             the driver, for each job anew
 
+A role that the settings name for Kinesis or a stream is assumed by the task itself, with whichever of these it has, and
+is assumed anew before it expires: a task may read for longer than a role's credentials last.
+
 EKS gives a role by web identity: two variables name the role and a token's file. A profile may do the same (a CI's, for
 example), and that is no role of the host: a task reads no profile, so it gets the keys. A role of a host isn't handed
 over as keys, although it could be: keys last for ten minutes or an hour, and a compaction may take longer; and Spark's
@@ -18,15 +21,18 @@ project's stream.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.pipeline.errors import Unreachable
 
 if TYPE_CHECKING:
+    from botocore.config import Config
     from botocore.session import Session
+
 
 _FILES: Final = {"config_file": "AWS_CONFIG_FILE", "credentials_file": "AWS_SHARED_CREDENTIALS_FILE"}
 """botocore's name of a file with profiles -> the environment variable that names another place for it."""
@@ -51,6 +57,54 @@ class AwsKeys:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AssumedRole:
+    """A role that is assumed with other credentials."""
+
+    arn: str
+    external_id: str | None = None
+    region: str | None = None
+    endpoint: str | None = None
+    """The endpoint of STS; None: as the environment and the files say, and else AWS's own."""
+
+
+class _ByRole:
+    """What botocore asks for a session's credentials: those of the role. botocore itself has them refreshed."""
+
+    def __init__(
+        self, role: AssumedRole, source: Callable[[], Any], create_client: Callable[..., Any]
+    ) -> None:
+        self._role = role
+        self._source = source
+        self._create_client = create_client
+
+    def load_credentials(self) -> Any:
+        from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+
+        source = self._source()
+        if source is None:
+            return None
+        known = {"ExternalId": self._role.external_id} if self._role.external_id else {}
+        fetcher = AssumeRoleCredentialFetcher(
+            self._create_sts, source, self._role.arn, extra_args={"RoleSessionName": "headrace", **known}
+        )
+        # Deferred: whoever makes a client asks STS nothing yet.
+        return DeferredRefreshableCredentials(refresh_using=fetcher.fetch_credentials, method="assume-role")
+
+    def _create_sts(self, service: str, **keys: Any) -> Any:
+        place = {"region_name": self._role.region, "endpoint_url": self._role.endpoint}
+        return self._create_client(service, **{name: value for name, value in place.items() if value}, **keys)
+
+
+def assuming(session: Session, role: AssumedRole) -> Session:
+    """The session that was given, whose requests are signed by the role from now on."""
+    by_itself: Any = session.get_component("credential_provider")
+    session.register_component(
+        "credential_provider", _ByRole(role, by_itself.load_credentials, session.create_client)
+    )
+    return session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskIdentity:
     """Without profile and keys: the role of the host on which the task runs."""
 
@@ -59,11 +113,28 @@ class TaskIdentity:
     """For a profile: where the driver's environment says that the AWS files are. A host that has no such file uses its
     own ones."""
     endpoints: tuple[tuple[str, str], ...] = ()
-    """For a profile: what the driver's environment says of the endpoints of the services that give credentials."""
+    """For a profile and for a role: what the driver's environment says of the endpoints of the services that give
+    credentials."""
     keys: AwsKeys | None = None
+    role: AssumedRole | None = None
+    """The role that the task assumes with the rest of this identity."""
 
     def session(self) -> Session:
         """A session of botocore with this identity, whatever the environment of this process says."""
+        if self.role is None:
+            return self._session()
+        from botocore.session import Session
+
+        own = replace(self, role=None).session()
+        role = replace(self.role, endpoint=self.role.endpoint or self._endpoint_of(own, "sts"))
+        # Of the class itself: a profile's session would put the endpoint of its own role in the place of this one.
+        create_client = partial(Session.create_client, own, config=_not_as_the_host_says())
+        # Another session, because one that has been given keys never asks for others.
+        signed = replace(self, keys=None, role=None).session()
+        signed.register_component("credential_provider", _ByRole(role, own.get_credentials, create_client))
+        return signed
+
+    def _session(self) -> Session:
         from botocore.configprovider import ConstantProvider
         from botocore.session import Session
 
@@ -89,10 +160,9 @@ class TaskIdentity:
         return session
 
     def _session_of_profile(self) -> Session:
-        from botocore.config import Config
         from botocore.session import Session
 
-        own = Config(ignore_configured_endpoint_urls=True)  # type: ignore[call-arg] # the stubs lack it
+        own = _not_as_the_host_says()
         endpoint_of = self._endpoint_of
 
         class SessionOfProfile(Session):
@@ -126,24 +196,41 @@ class TaskIdentity:
 ROLE_OF_THE_HOST: Final = TaskIdentity()
 
 
+def _not_as_the_host_says() -> Config:
+    from botocore.config import Config
+
+    return Config(ignore_configured_endpoint_urls=True)  # type: ignore[call-arg] # the stubs lack it
+
+
 def named(profile: str, environ: Mapping[str, str] = os.environ) -> TaskIdentity:
     """The identity of a profile that the settings name."""
     files = tuple((name, environ[variable]) for name, variable in _FILES.items() if variable in environ)
+    return TaskIdentity(profile=profile, files=files, endpoints=_endpoints_in(environ))
+
+
+def _endpoints_in(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     names = (_ENDPOINT, *(f"{_ENDPOINT}_{service.replace('-', '_').upper()}" for service in _GIVING_KEYS))
-    endpoints = tuple((name, environ[name]) for name in names if environ.get(name))
-    return TaskIdentity(profile=profile, files=files, endpoints=endpoints)
+    return tuple((name, environ[name]) for name in names if environ.get(name))
 
 
 class DriverIdentity:
     """The identity of this process, to be handed over. Its credentials refresh themselves."""
 
-    def __init__(self, profile: str | None = None) -> None:
-        """The identity by which a driver with these settings asks AWS. `profile`: the setting aws.profile."""
+    def __init__(self, profile: str | None = None, role: AssumedRole | None = None) -> None:
+        """The identity by which a driver with these settings asks AWS. `profile`: the setting aws.profile. `role`: the role
+        that is assumed with it."""
         self._profile = profile
+        self._role = role
         self._credentials: Any = None
 
     def now(self) -> TaskIdentity:
         """What a job gets that begins now. Keys that expire have ten minutes left or more."""
+        own = self._own()
+        if self._role is None:
+            return own
+        return replace(own, role=self._role, endpoints=own.endpoints or _endpoints_in(os.environ))
+
+    def _own(self) -> TaskIdentity:
         if self._profile is not None:
             return named(self._profile)
         from botocore.exceptions import BotoCoreError, ClientError

@@ -86,7 +86,7 @@ class LeaseTablesResource(AwsResource):
 
 def _stated(settings: Settings) -> dict[str, Any]:
     return {
-        **aws_fields(settings.aws),
+        **aws_fields(settings.aws.of("dynamodb")),
         "application": settings.application,
         "lease_table": settings.lease_table,
         "worker_table": settings.worker_table,

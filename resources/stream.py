@@ -26,4 +26,4 @@ class StreamResource(AwsResource):
 
 
 def _stated(settings: Settings) -> dict[str, Any]:
-    return {**aws_fields(settings.aws), "streams": [stream.name for stream in settings.streams]}
+    return {**aws_fields(settings.aws.of("kinesis")), "streams": [stream.name for stream in settings.streams]}

@@ -23,3 +23,17 @@ resource "aws_cloudwatch_metric_alarm" "throttled" {
   alarm_actions       = [var.alarm_topic]
   tags                = var.tags
 }
+
+# The alarms of Headrace's own metrics (metrics.to: cloudwatch). Their table is the template, which also works without Terraform.
+resource "aws_cloudformation_stack" "metrics" {
+  count = var.alarm_topic == null || var.metrics_stream == null ? 0 : 1
+
+  name          = "headrace-${var.application}-alarms"
+  template_body = file("${path.module}/../cloudwatch/alarms.json")
+  tags          = var.tags
+
+  parameters = merge({ Application = var.application }, var.alarm_parameters, {
+    Stream = var.metrics_stream
+    Topic  = var.alarm_topic
+  })
+}

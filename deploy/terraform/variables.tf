@@ -16,9 +16,26 @@ variable "trusted" {
 }
 
 variable "alarm_topic" {
-  description = "The ARN of the SNS topic that is told when DynamoDB refuses requests; null: no alarm. The alarms of Headrace's own metrics are in deploy/cloudwatch."
+  description = "The ARN of the SNS topic that alarms tell; null: no alarm. Without metrics_stream the only alarms are those of requests that DynamoDB refuses."
   type        = string
   default     = null
+}
+
+variable "metrics_stream" {
+  description = "The name of the stream of which Headrace's own metrics tell (metrics.to: cloudwatch in the settings); null: no alarm on these metrics."
+  type        = string
+  default     = null
+}
+
+variable "alarm_parameters" {
+  description = "Other parameters of deploy/cloudwatch/alarms.json than its defaults, such as Worker and MostLagSeconds; Application, if metrics.namespace isn't the application's name."
+  type        = map(string)
+  default     = {}
+
+  validation {
+    condition     = length(setsubtract(keys(var.alarm_parameters), ["Application", "Worker", "MostLagSeconds", "LeastRetentionSeconds", "MostSnapshots"])) == 0
+    error_message = "The parameters are Application, Worker, MostLagSeconds, LeastRetentionSeconds and MostSnapshots. Stream and Topic are variables of their own."
+  }
 }
 
 variable "tags" {

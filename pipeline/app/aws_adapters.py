@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.app.made_once import MadeOnce
+from headrace.pipeline.aws.clients.access import role_at
 from headrace.pipeline.aws.clients.meter import Meter
 from headrace.pipeline.clock import SystemClock, SystemIds, thread_timer
 from headrace.pipeline.core.landing.pace import FIRST_PAGE_OF_A_WINDOW, MOST_RECORDS, window_share
@@ -17,6 +18,7 @@ from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, Worke
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.ports.usage import ProcessUsage
+from headrace.pipeline.settings.aws_block import Place
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
 
@@ -102,17 +104,49 @@ class AwsAdapters:
     # -- Kinesis ---------------------------------------------------------------------------------------------------
 
     def source(self, user: str) -> ShardSource:
+        from headrace.pipeline.aws.reading.by_stream import SourcesByStream
         from headrace.pipeline.aws.reading.kinesis import KinesisSource
 
-        return self.made.get(lambda: KinesisSource(self.kinesis()), "source", user)
+        def make() -> ShardSource:
+            others = KinesisSource(self.kinesis())
+            named = {name: KinesisSource(self._kinesis_at(place)) for name, place in self._apart().items()}
+            return SourcesByStream(others, named) if named else others
+
+        return self.made.get(make, "source", user)
 
     def consumers(self) -> Consumers:
+        from headrace.pipeline.aws.reading.by_stream import ConsumersByStream
         from headrace.pipeline.aws.reading.consumers import KinesisConsumers
 
-        return self.made.get(lambda: KinesisConsumers(self.kinesis()), "consumers")
+        def make() -> Consumers:
+            others = KinesisConsumers(self.kinesis())
+            named = {name: KinesisConsumers(self._kinesis_at(place)) for name, place in self._apart().items()}
+            return ConsumersByStream(others, named) if named else others
+
+        return self.made.get(make, "consumers")
+
+    def _apart(self) -> Mapping[str, Place]:
+        """Where the streams are that have a role of their own, by the stream's name."""
+        kinesis = self.settings.aws.of("kinesis")
+        return {
+            stream.name.rpartition("/")[2]: kinesis.by(stream.role, stream.external_id)
+            for stream in self.settings.streams
+            if stream.role is not None
+        }
 
     def pages(self) -> Pages:
-        polling = self._pages(self.settings.wave.shard_share)
+        return self._by_role(self._pages_as_settings_say)
+
+    def _by_role(self, make: Callable[[Place], Pages]) -> Pages:
+        """The reader of all streams, with another identity for each stream that has a role of its own."""
+        from headrace.pipeline.aws.reading.by_stream import PagesOfRoles
+
+        others = make(self.settings.aws.of("kinesis"))
+        named = {name: make(place) for name, place in self._apart().items()}
+        return PagesOfRoles(others, named) if named else others
+
+    def _pages_as_settings_say(self, place: Place) -> Pages:
+        polling = self._pages(place, self.settings.wave.shard_share)
         consumers = self._consumer_names()
         if consumers is None:
             return polling
@@ -133,23 +167,30 @@ class AwsAdapters:
         """How a window reads the stream: with a smaller share of shards' limits than runs. A window polls always: by the
         runs' consumer it would throw them out."""
         share = window_share(self.settings.wave.shard_share)
-        return self._pages(share, first_page=FIRST_PAGE_OF_A_WINDOW)
+        return self._by_role(lambda place: self._pages(place, share, first_page=FIRST_PAGE_OF_A_WINDOW))
 
-    def _pages(self, share: float, first_page: int = MOST_RECORDS) -> KinesisPages:
+    def _pages(self, place: Place, share: float, first_page: int = MOST_RECORDS) -> KinesisPages:
         from headrace.pipeline.aws.clients.clients import kinesis_access
         from headrace.pipeline.aws.reading.pages import KinesisPages
 
         access = self.made.get(lambda: kinesis_access(self.settings.aws), "kinesis access")
         # Not kept: it is pickled to Spark's executors, with the keys of this moment.
         return KinesisPages(
-            access=replace(access, identity=self.identity()),
+            access=replace(access, identity=self._reader(place, access.region)),
             share=share,
             first_page=first_page,
             wire=self.settings.wire,
         )
 
+    def _reader(self, place: Place, region: str) -> TaskIdentity:
+        """Who a Spark task is to Kinesis that begins now."""
+        who = f"{place.profile or ''} {place.role or ''} {place.external_id or ''}"
+        return self.made.get(
+            lambda: DriverIdentity(place.profile, role_at(place, region)), "reader", who
+        ).now()
+
     def identity(self) -> TaskIdentity:
-        """Who a Spark task is to AWS that begins now."""
+        """Who a Spark task is to S3 that begins now."""
         return self.made.get(lambda: DriverIdentity(self.settings.aws.profile), "identity").now()
 
     # -- clients ---------------------------------------------------------------------------------------------------
@@ -163,6 +204,12 @@ class AwsAdapters:
         from headrace.pipeline.aws.clients.clients import kinesis_client
 
         return self.made.get(lambda: kinesis_client(self.settings.aws, self.meter), "kinesis")
+
+    def _kinesis_at(self, place: Place) -> KinesisClient:
+        from headrace.pipeline.aws.clients.clients import kinesis_client_at
+
+        who = f"{place.role} {place.external_id or ''}"
+        return self.made.get(lambda: kinesis_client_at(place, self.meter), "kinesis", who)
 
     def cloudwatch(self) -> CloudWatchClient:
         from headrace.pipeline.aws.clients.clients import cloudwatch_client

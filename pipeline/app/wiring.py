@@ -39,7 +39,7 @@ from headrace.pipeline.duties.policy.own_form import OwnForm
 from headrace.pipeline.duties.policy.policy import Policy
 from headrace.pipeline.duties.streams.due_rows import DueRows
 from headrace.pipeline.duties.streams.stream_facts import KnownStreams
-from headrace.pipeline.duties.streams.streams import asked_by
+from headrace.pipeline.duties.streams.streams import stream_as_written
 from headrace.pipeline.duties.waves.attempt import Attempt
 from headrace.pipeline.duties.waves.claims import Claims
 from headrace.pipeline.duties.waves.expire import Expiring
@@ -199,7 +199,7 @@ class Wiring:
             clock=ports.clock,
             times=settings.times,
             policy=self.policy(leases),
-            stream=lambda row: streams.facts(asked_by(settings, row)),
+            stream=lambda row: streams.facts(stream_as_written(settings, row)),
         )
 
     def _streams_of(self, worker_id: str, source: ShardSource) -> KnownStreams:

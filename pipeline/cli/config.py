@@ -25,6 +25,11 @@ def add(subparsers: "Subparsers") -> None:
     form = parser.add_mutually_exclusive_group()
     add_json(form)
     form.add_argument(
+        "--derived",
+        action="store_true",
+        help="print the periods that follow from the settings instead, each with its formula",
+    )
+    form.add_argument(
         "--doc",
         nargs="?",
         const="-",
@@ -39,7 +44,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     loaded = load(args)
     _check_schemas(loaded)
-    if args.json:
+    if args.derived:
+        tell(*_derived_lines(loaded))
+    elif args.json:
         print(json.dumps(settings_json(loaded), indent=2))
     else:
         tell(*as_lines(loaded))
@@ -66,6 +73,14 @@ def as_lines(loaded: "Loaded") -> Iterator[str]:
     for key, text, source in rows:
         # A single long value must not push the places of all others to the right.
         yield f"{key:{width}}  {text:{min(room, 40)}}  {source}"
+
+
+def _derived_lines(loaded: "Loaded") -> Iterator[str]:
+    from headrace.pipeline.settings.derived import derived_of
+    from headrace.pipeline.settings.values import show
+
+    for period in derived_of(loaded.settings):
+        yield f"{period.name:20} {show(period.value):8} = {period.formula:30} {period.meaning}"
 
 
 def settings_json(loaded: "Loaded") -> dict[str, Any]:

@@ -123,7 +123,7 @@ def _first_look(console: "Console") -> None:
 
 def _shown(args: argparse.Namespace) -> "ShownApplication":
     from headrace.pipeline.console.wiring import ShownApplication, of_settings
-    from headrace.pipeline.settings.model import AwsSettings
+    from headrace.pipeline.settings.aws_block import AwsSettings
 
     looks = {
         "peek": args.peek,
@@ -140,7 +140,7 @@ def _shown(args: argparse.Namespace) -> "ShownApplication":
             **looks,
         )
     shown = of_settings(load(args).settings)
-    return replace(shown, aws=replace(shown.aws, **place_arguments(args)), **looks)
+    return replace(shown, aws=shown.aws.at(**place_arguments(args)), **looks)
 
 
 def _refuse_unused(args: argparse.Namespace) -> None:

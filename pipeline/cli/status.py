@@ -2,7 +2,6 @@
 application."""
 
 import argparse
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,15 +10,16 @@ from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.inspect.command import add_inspect_arguments, answer, place_arguments, table_names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.inspect.finding import Finding
     from headrace.pipeline.inspect.observation import Observation
     from headrace.pipeline.inspect.read import TableNames
     from headrace.pipeline.lake.spark.server.facts import LocalServer
+    from headrace.pipeline.settings.discovery_block import DiscoverySettings
     from headrace.pipeline.settings.file import Loaded
-    from headrace.pipeline.settings.model import Settings
+    from headrace.pipeline.settings.model import Settings, StreamSettings
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -40,7 +40,7 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.settings.model import AwsSettings
+    from headrace.pipeline.settings.aws_block import AwsSettings
 
     if args.watch:
         return _watch(args)
@@ -48,14 +48,36 @@ def run(args: argparse.Namespace) -> int:
         return answer(args, table_names_in(args), AwsSettings(**place_arguments(args)))
     loaded = load(args)
     settings, servers = loaded.settings, _spark_servers(loaded)
+    reading = list(_reading(settings))
     return answer(
         args,
         _names(settings, args),
-        replace(settings.aws, **place_arguments(args)),
+        settings.aws.at(**place_arguments(args)),
         judge=partial(_forms, settings),
-        lines=[f"local Spark server: {server}" for server in servers],
-        facts={"spark_servers": [server.as_json() for server in servers]},
+        lines=[*_told(reading), *(f"local Spark server: {server}" for server in servers)],
+        facts={"reading": reading, "spark_servers": [server.as_json() for server in servers]},
     )
+
+
+def _reading(settings: "Settings") -> "Iterator[dict[str, str | None]]":
+    """How each stream is read, by the settings. The last entry is of the streams that discovery finds."""
+    named: list[tuple[str, StreamSettings | DiscoverySettings]] = [
+        (stream.name.rpartition("/")[2], stream) for stream in settings.streams
+    ]
+    if settings.discovery.is_asked_for:
+        named.append(("others", settings.discovery))
+    for name, stream in named:
+        yield {
+            "stream": name,
+            "retrieval": stream.retrieval.value,
+            "consumer": settings.consumer_of(stream),
+        }
+
+
+def _told(reading: "Iterable[Mapping[str, str | None]]") -> "Iterator[str]":
+    for stream in reading:
+        by = "" if stream["consumer"] is None else f" by the consumer {stream['consumer']}"
+        yield f"stream {stream['stream']}: {stream['retrieval']}{by}"
 
 
 def _names(settings: "Settings", args: argparse.Namespace) -> "TableNames":
@@ -71,7 +93,7 @@ def _names(settings: "Settings", args: argparse.Namespace) -> "TableNames":
 def _watch(args: argparse.Namespace) -> int:
     from headrace.pipeline.cli.live.watch_status import watch_status
     from headrace.pipeline.errors import BadSetting
-    from headrace.pipeline.settings.model import AwsSettings
+    from headrace.pipeline.settings.aws_block import AwsSettings
 
     if args.json or args.csv or args.strict or args.max_behind is not None:
         raise BadSetting(
@@ -80,9 +102,7 @@ def _watch(args: argparse.Namespace) -> int:
     if args.table is not None:
         return watch_status(args, table_names_in(args), AwsSettings(**place_arguments(args)))
     settings = load(args).settings
-    return watch_status(
-        args, _names(settings, args), replace(settings.aws, **place_arguments(args)), settings
-    )
+    return watch_status(args, _names(settings, args), settings.aws.at(**place_arguments(args)), settings)
 
 
 def _forms(settings: "Settings", observation: "Observation") -> "Iterator[Finding]":

@@ -18,7 +18,8 @@ from headrace.pipeline.console.watch import ConsoleWatch
 
 if TYPE_CHECKING:
     from headrace.pipeline.inspect.read import TableNames
-    from headrace.pipeline.settings.model import AwsSettings, Settings
+    from headrace.pipeline.settings.aws_block import AwsSettings
+    from headrace.pipeline.settings.model import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

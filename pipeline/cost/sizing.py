@@ -52,18 +52,24 @@ def at_rest(settings: Settings, *, shards: int, workers: int, deployments: int) 
     """The sensors' ticks while nothing flows. `workers`: of all deployments."""
     times = settings.times
     worker_ticks, leader_ticks = _a_second(times.worker_tick), _a_second(times.leader_tick)
-    passes, syncs = _a_second(times.assignment), _a_second(times.shard_sync)
+    passes = _a_second(times.assignment)
     reads = (
         # Its own row and the index at each tick, and the leader's row and lock at each fourth.
         workers * worker_ticks * (1.5 + 2 / 4)
         + deployments * leader_ticks * 2
         # A worker's leases at each third tick; the leader's scans, of which each second sync is one with an assignment.
         + _looking(shards, workers) * worker_ticks / 3
-        + shards * (passes + syncs / 2) * _ROW / _READ_UNIT / 2
+        + scanned(settings, rows=shards)
     )
     beats = shards * worker_ticks if settings.kcl.heartbeat is Heartbeat.LEASE else 0.0
     # A beat of each worker, one of the lock, and a number for each assignment.
     return Units(reads, workers * worker_ticks + leader_ticks + passes + beats)
+
+
+def scanned(settings: Settings, *, rows: int) -> float:
+    """Read units a second of the leader's scans, which go through the rows of ended shards too."""
+    passes, syncs = _a_second(settings.times.assignment), _a_second(settings.times.shard_sync)
+    return rows * (passes + syncs / 2) * _ROW / _READ_UNIT / 2
 
 
 def flowing(settings: Settings, *, shards: int, workers: int) -> Units:

@@ -7,6 +7,7 @@ from typing import Final
 
 from headrace.pipeline.doctor.case import Case, LiveCase
 from headrace.pipeline.doctor.clock import aws_answers
+from headrace.pipeline.doctor.consumers import consumers_are_active
 from headrace.pipeline.doctor.coordination import tables_are_there
 from headrace.pipeline.doctor.dagster_home import dagster_is_set_up
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
@@ -36,6 +37,7 @@ CHECKS: Final[tuple[Check, ...]] = (
 LIVE_CHECKS: Final[tuple[LiveCheck, ...]] = (
     rights_are_there,
     tables_are_there,
+    consumers_are_active,
     what_status_finds,
     leases_and_shards,
     neighbours,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from headrace.pipeline.aws.clients.clients import dynamodb_client, kinesis_client
+from headrace.pipeline.aws.clients.clients import dynamodb_client, kinesis_client, kinesis_client_at
 from headrace.pipeline.aws.leases import lease_item
 from headrace.pipeline.aws.leases.tables import names_of
 from headrace.pipeline.settings.model import Settings
@@ -75,8 +75,9 @@ def _of_table(client: Any, table: str, key: str) -> Iterator[DryCall]:
 
 
 def _of_kinesis(settings: Settings) -> Iterator[DryCall]:
-    client: Any = kinesis_client(settings.aws)
+    kinesis = settings.aws.of("kinesis")
     for stream in settings.streams:
+        client: Any = kinesis_client_at(kinesis.by(stream.role, stream.external_id))
         is_arn = stream.name.startswith("arn:")
         named = {"StreamARN" if is_arn else "StreamName": stream.name}
         name = stream.name.rpartition("/")[2]
@@ -86,7 +87,8 @@ def _of_kinesis(settings: Settings) -> Iterator[DryCall]:
         yield DryCall("kinesis:GetShardIterator", name, reading.iterator)
         yield DryCall("kinesis:GetRecords", name, reading.records)
     if settings.discovery.is_asked_for:
-        yield DryCall("kinesis:ListStreams", "*", partial(client.list_streams, Limit=1))
+        whole: Any = kinesis_client(settings.aws)
+        yield DryCall("kinesis:ListStreams", "*", partial(whole.list_streams, Limit=1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,10 @@
-"""One look at an application's tables: the lease rows, the leader's lock and the lake table. It changes nothing."""
+"""One look at an application's tables: the rows of leases and workers, the leader's lock and the lake table. It changes nothing.
+
+Whether a worker reads its shards is judged as the console and `headrace status` judge it, by the inspector."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,6 +20,11 @@ from headrace.pipeline.health.verdict import (
     check_leader,
     check_shards,
 )
+from headrace.pipeline.inspect.balance import BEFORE_THE_FIRST_DASH
+from headrace.pipeline.inspect.compare import observation_of
+from headrace.pipeline.inspect.layout import LayoutFacts
+from headrace.pipeline.inspect.observation import Observation, TablesRead
+from headrace.pipeline.inspect.progress import progress_of
 from headrace.pipeline.settings.choices import Mode
 
 _LOOK = 1.0
@@ -32,6 +40,8 @@ class Examining:
     """The lock as last seen."""
     _beat_at: float | None = None
     """When the lock was last seen to have changed, by the monotonic clock."""
+    _before: tuple[TablesRead, float] | None = None
+    """The rows of leases and workers at the last look, and when that was by the monotonic clock."""
 
     def look(self, *, patient: bool) -> HealthVerdict:
         """`patient`: whether to wait for the leader's next beat, which takes a few seconds. Where looks follow each other, each goes by
@@ -70,11 +80,28 @@ class Examining:
 
     def _shards(self) -> Iterator[HealthCheck]:
         try:
-            listing = self.wiring.leases().scan()
+            observation = self._observed()
         except HeadraceError as error:
             yield HealthCheck("shards", HealthCode.UNKNOWN, str(error))
         else:
-            yield from check_shards(listing.leases, self.wiring.ports.clock.now(), most=self.most)
+            yield from check_shards(progress_of(observation), most=self.most)
+
+    def _observed(self) -> Observation:
+        """The rows of leases and workers, compared with those of the look before: what has moved between them is alive."""
+        ports, settings = self.wiring.ports, self.wiring.settings
+        rows = TablesRead(
+            read_at=ports.clock.now(),
+            tables=LayoutFacts(lease_table=settings.lease_table, state_table=settings.state_table),
+            leases=tuple(self.wiring.leases().scan().leases),
+            workers=tuple(ports.workers().listing().workers),
+        )
+        read_at, before = ports.clock.monotonic(), self._before
+        self._before = rows, read_at
+        cluster_by = re.compile(BEFORE_THE_FIRST_DASH)
+        if before is None:
+            return observation_of(rows, cluster_by=cluster_by)
+        watched = timedelta(seconds=read_at - before[1])
+        return observation_of(before[0], rows, watched=watched, cluster_by=cluster_by)
 
     def _lake_table(self) -> Iterator[HealthCheck]:
         table = self.wiring.settings.landing.table

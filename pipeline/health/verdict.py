@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import IntEnum
 
-from headrace.pipeline.core.leases.lag import lag_of
-from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.inspect.progress import ShardProgress
 from headrace.pipeline.settings.values import show
 
 
@@ -75,30 +73,27 @@ def check_leader(state: LeaderState) -> HealthCheck:
     return HealthCheck("leader", HealthCode.WELL, f"{state.owner} leads")
 
 
-def check_shards(rows: Iterable[Lease], now: datetime, *, most: timedelta) -> Iterator[HealthCheck]:
-    """`most`: the longest lag that is well."""
-    open_rows = [row for row in rows if not row.has_ended]
-    failing = [row for row in open_rows if row.failure is not None]
+def check_shards(shards: Sequence[ShardProgress], *, most: timedelta) -> Iterator[HealthCheck]:
+    """`shards`: the open ones, as the inspector judges them. `most`: the longest lag that is well."""
+    failing = sorted((shard for shard in shards if shard.why is not None), key=lambda shard: shard.lease)
     if failing:
-        names = partition_of(failing[0].key) + (", ..." if len(failing) > 1 else "")
+        names = failing[0].name + (", ..." if len(failing) > 1 else "")
         fails = "fails" if len(failing) == 1 else "fail"
         yield HealthCheck("shards", HealthCode.ILL, f"{counted(len(failing), 'shard')} {fails} ({names})")
     else:
-        yield HealthCheck("shards", HealthCode.WELL, f"none of {counted(len(open_rows), 'open shard')} fails")
-    lag, row = max(
-        ((lag_of(row, now) or timedelta(0), row) for row in open_rows),
-        key=lambda pair: pair[0],
-        default=(None, None),
-    )
-    if lag is None or row is None:
+        yield HealthCheck("shards", HealthCode.WELL, f"none of {counted(len(shards), 'open shard')} fails")
+    if not shards:
         yield HealthCheck("lag", HealthCode.WELL, "no shard is open")
         return
+    # KCL's workers don't write into the row how far behind the shard is.
+    last = max(shards, key=lambda shard: shard.lag or timedelta(0))
+    lag = last.lag or timedelta(0)
     seconds = show(timedelta(seconds=round(lag.total_seconds())))
     if lag > most:
         yield HealthCheck(
             "lag",
             HealthCode.ILL,
-            f"{partition_of(row.key)} is up to {seconds} behind, which is more than {show(most)}",
+            f"{last.name} is up to {seconds} behind, which is more than {show(most)}",
         )
     else:
         yield HealthCheck("lag", HealthCode.WELL, f"the lag is {seconds} at most")

@@ -62,12 +62,14 @@ class ApplicationArns:
     @property
     def streams(self) -> tuple[str, ...]:
         named = [
-            stream.name if _STREAM in stream.name else self.account.arn("kinesis", f"stream/{stream.name}")
+            stream.name
+            if _STREAM in stream.name
+            else self._account_of("kinesis", stream.role).arn("kinesis", f"stream/{stream.name}")
             for stream in self.settings.streams
         ]
         discovery = self.settings.discovery
         if discovery.is_asked_for:
-            named.append(self.account.arn("kinesis", f"stream/{discovery.prefix or ''}*"))
+            named.append(self._account_of("kinesis").arn("kinesis", f"stream/{discovery.prefix or ''}*"))
         return tuple(named)
 
     @property
@@ -102,7 +104,21 @@ class ApplicationArns:
         return f"{self.lease_table}/index/{lease_item.OWNER_INDEX}"
 
     def _table(self, name: str) -> str:
-        return self.account.arn("dynamodb", f"table/{name}")
+        return self._account_of("dynamodb").arn("dynamodb", f"table/{name}")
+
+    def _account_of(self, service: str, role: str | None = None) -> Account:
+        """The account and region of a service: those of its block in the settings, and of the role that is assumed."""
+        place = self.settings.aws.of(service)
+        region, role = place.region or self.account.region, role or place.role
+        number = role.split(":")[4] if role else self.account.number
+        return Account(_partition(region), region, number)
+
+    def roles_of(self, *services: str) -> tuple[str, ...]:
+        """The roles that have to be assumed to ask these services."""
+        aws, named = self.settings.aws, self.settings.streams
+        roles = [aws.of(service).role for service in services]
+        roles += [stream.role for stream in named] if "kinesis" in services else []
+        return tuple(dict.fromkeys(role for role in roles if role is not None))
 
     # -- the lake --------------------------------------------------------------------------------------------------
 

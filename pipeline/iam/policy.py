@@ -6,13 +6,21 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.pipeline.iam.places import ApplicationArns
-from headrace.pipeline.iam.rights import Statement
+from headrace.pipeline.iam.rights import Statement, statement
 from headrace.pipeline.iam.roles import Role, statements_of
+from headrace.pipeline.settings.aws_block import SERVICES
 
 
 def role_policy(roles: Iterable[Role], places: ApplicationArns) -> dict[str, Any]:
     """A process that has the duties of several roles, such as one that runs sensors and runs, needs all of them."""
-    statements = [statement for role in dict.fromkeys(roles) for statement in statements_of(role, places)]
+    statements = [allowed for role in dict.fromkeys(roles) for allowed in statements_of(role, places)]
+    asked = {action.partition(":")[0] for one in statements for action in one.actions}
+    statements += statement(
+        "AssumeRoles",
+        "sts",
+        "AssumeRole",
+        places.roles_of(*(service for service in SERVICES if service in asked)),
+    )
     return {
         "Version": "2012-10-17",
         "Statement": [_document(statement) for statement in _together(statements)],
@@ -22,21 +30,19 @@ def role_policy(roles: Iterable[Role], places: ApplicationArns) -> dict[str, Any
 def _together(statements: Iterable[Statement]) -> list[Statement]:
     """Statements about the same resources become one, under the name of the first."""
     merged: dict[tuple[str, ...], Statement] = {}
-    for statement in statements:
-        first = merged.get(statement.resources)
+    for allowed in statements:
+        first = merged.get(allowed.resources)
         actions = (
-            statement.actions if first is None else tuple(dict.fromkeys((*first.actions, *statement.actions)))
+            allowed.actions if first is None else tuple(dict.fromkeys((*first.actions, *allowed.actions)))
         )
-        merged[statement.resources] = Statement(
-            first.sid if first else statement.sid, actions, statement.resources
-        )
+        merged[allowed.resources] = Statement(first.sid if first else allowed.sid, actions, allowed.resources)
     # A statement's name may stand once in a document.
     names: dict[str, int] = {}
     numbered = []
-    for statement in merged.values():
-        names[statement.sid] = names.get(statement.sid, 0) + 1
-        suffix = str(names[statement.sid]) if names[statement.sid] > 1 else ""
-        numbered.append(Statement(f"{statement.sid}{suffix}", statement.actions, statement.resources))
+    for allowed in merged.values():
+        names[allowed.sid] = names.get(allowed.sid, 0) + 1
+        suffix = str(names[allowed.sid]) if names[allowed.sid] > 1 else ""
+        numbered.append(Statement(f"{allowed.sid}{suffix}", allowed.actions, allowed.resources))
     return numbered
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.processors.values import TurnReports
 from headrace.pipeline.settings.processors_block import ProcessorSettings
-from headrace.pipeline.typed.ports import KeptTable, ParsedTable, QuarantineTable, SourceTable, Surveyor
+from headrace.pipeline.typed.ports import MadePorts, Surveyor
 from headrace.pipeline.typed.values import SourceFile, WavePlan
 
 
@@ -31,21 +30,10 @@ class ProcessorHost(Surveyor, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessorPorts:
+class ProcessorPorts(MadePorts):
     """What one processor needs."""
 
-    source: SourceTable
-    table: ParsedTable
-    quarantine: QuarantineTable
     host: ProcessorHost
-    lineage: LineageTable
-    """The ledgers of the processor's table."""
-    code: Callable[[], str] = str
-    """The processor, with digests of its code and schema, for the ledger."""
-    check_settings: Callable[[], None] = lambda: None
-    """Raises BadSetting for code that no wave could use."""
-    kept: tuple[KeptTable, ...] = ()
-    """The processor's table and its quarantine table, for upkeep."""
 
 
 class ProcessorStores(Protocol):

@@ -68,7 +68,7 @@ class Compared:
         return tuple(statement for _, statement in self.numbers)
 
 
-def together(rounds: Iterable[Compared]) -> Compared:
+def all_rounds(rounds: Iterable[Compared]) -> Compared:
     """What all rounds of a proof say, in the order in which the ranges sort."""
     rounds = tuple(rounds)
     redriven: dict[ShardKey, RedrivenRows] = {}

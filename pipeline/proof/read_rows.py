@@ -16,7 +16,7 @@ from headrace.pipeline.core.ledger.live_files import LiveFiles
 from headrace.pipeline.core.ledger.story import Story, story_of
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.proof.counts import changed_days
-from headrace.pipeline.proof.evidence import Compared, together
+from headrace.pipeline.proof.evidence import Compared, all_rounds
 from headrace.pipeline.proof.memory import files_of_days
 from headrace.pipeline.proof.rounds import (
     Open,
@@ -79,7 +79,7 @@ def _compared(subject: Subject, plan: CountPlan, sides: Sides) -> ProofReading:
     counts = (*source, *(side.look.counts for side in sides))
     return ProofReading(
         sides=sides,
-        compared=together([subject.compared(sides, plan, counts)]),
+        compared=all_rounds([subject.compared(sides, plan, counts)]),
         source=tuple(_without_parts(source)),
     )
 
@@ -125,7 +125,7 @@ class _Rounds:
         plans = plans_of_rounds(
             first.ports.lineage, first.sequence, first.look.story, days, subject.kept_from, view
         )
-        compared = together([self._round(planned) for planned in plans])
+        compared = all_rounds([self._round(planned) for planned in plans])
         read_sides = tuple(
             side.counted(_in_order(side.look.live, counts))
             for side, counts in zip(self._sides, self._counts, strict=True)

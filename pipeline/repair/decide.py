@@ -25,7 +25,7 @@ from headrace.pipeline.core.sharing.sync_plan import is_of_this_life
 from headrace.pipeline.duties.policy.policy import Policy
 from headrace.pipeline.duties.streams.family import SinceOrigin, family_of
 from headrace.pipeline.duties.streams.named_shard import lease_key_meant
-from headrace.pipeline.duties.streams.streams import asked_by
+from headrace.pipeline.duties.streams.streams import stream_as_written
 from headrace.pipeline.duties.waves.gaps import children_in
 from headrace.pipeline.errors import HeadraceError, PositionsDisagree, Unknown
 from headrace.pipeline.ports.base import Clock
@@ -118,7 +118,7 @@ class Recovery:
 
     def situation(self, row: Lease) -> ShardSituation:
         """What the row, the lake table and Kinesis tell about the shard, for a plan."""
-        facts = self.source.describe(asked_by(self.settings, row))
+        facts = self.source.describe(stream_as_written(self.settings, row))
         if not is_of_this_life(facts.stream, row):
             raise PositionsDisagree(
                 f"the row {partition_of(row.key)} is of another life of stream {facts.stream.name}: "

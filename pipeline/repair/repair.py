@@ -13,7 +13,7 @@ from headrace.pipeline.core.shards.position import Origin, Start
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.sharing.sync_plan import rows_of_stream
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.duties.streams.streams import asked_by
+from headrace.pipeline.duties.streams.streams import stream_as_written
 from headrace.pipeline.errors import ChainBroken, Unknown
 from headrace.pipeline.ports.landing import LakeTable
 from headrace.pipeline.ports.leases import LeaseStore
@@ -63,7 +63,7 @@ class Repairing:
     def _streams(self) -> list[StreamFacts]:
         """The streams that the settings or lease rows name, and that still exist."""
         names = {stream.name for stream in self.settings.streams}
-        names |= {asked_by(self.settings, row) for row in self.leases.scan().leases if row.stream}
+        names |= {stream_as_written(self.settings, row) for row in self.leases.scan().leases if row.stream}
         facts_by_stream: dict[StreamId, StreamFacts] = {}
         for name in sorted(names):
             with suppress(Unknown):

@@ -53,6 +53,18 @@ _OTHER_TABLES = (
     "the former tables stay. Stop the former application first: while both run, each names the other one."
 )
 
+_OTHER_REGION = SettingChange(
+    Takes.REFUSED, "If the lake table has a stream of the same name in another region."
+)
+_OTHER_ACCOUNT = SettingChange(
+    Takes.REFUSED, "If the lake table has a stream of the same name in another account."
+)
+_OTHER_PLACE = SettingChange(
+    Takes.REFUSED,
+    "As `aws.profile`. A stream of the same name and account counts as one that was deleted and created again.",
+)
+_OTHER_TABLE_PLACE = SettingChange(Takes.BOTH, _OTHER_TABLES)
+
 CHANGES: Final[Mapping[str, SettingChange]] = {
     "application": SettingChange(
         Takes.BOTH,
@@ -68,6 +80,8 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "streams.N.on_data_loss": _RUN,
     "streams.N.retrieval": _READING,
     "streams.N.consumer": _CONSUMER,
+    "streams.N.role": _OTHER_ACCOUNT,
+    "streams.N.external_id": _BOTH,
     "streams_mode": SettingChange(Takes.REFUSED, "`headrace rekey` gives the lease rows the other form."),
     "discovery.prefix": SettingChange(
         Takes.RELOAD, "Streams that are no longer found become former streams."
@@ -243,15 +257,20 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "dagster.schedules.proof": _RELOAD,
     "dagster.pools": _RELOAD,
     "private_files": SettingChange(Takes.LATER, "Folders and files that are there keep their rights."),
-    "aws.region": SettingChange(
-        Takes.REFUSED, "If the lake table has a stream of the same name in another region."
+    "aws.region": _OTHER_REGION,
+    "aws.profile": _OTHER_ACCOUNT,
+    "aws.endpoint": _OTHER_PLACE,
+    "aws.kinesis.region": _OTHER_REGION,
+    "aws.kinesis.endpoint": _OTHER_PLACE,
+    "aws.kinesis.profile": _OTHER_ACCOUNT,
+    "aws.kinesis.role": _OTHER_ACCOUNT,
+    "aws.kinesis.external_id": _BOTH,
+    **dict.fromkeys(
+        (f"aws.dynamodb.{name}" for name in ("region", "endpoint", "profile", "role")), _OTHER_TABLE_PLACE
     ),
-    "aws.profile": SettingChange(
-        Takes.REFUSED, "If the lake table has a stream of the same name in another account."
-    ),
-    "aws.endpoint": SettingChange(
-        Takes.REFUSED,
-        "As `aws.profile`. A stream of the same name and account counts as one that was deleted and created again.",
+    "aws.dynamodb.external_id": _BOTH,
+    **dict.fromkeys(
+        (f"aws.cloudwatch.{name}" for name in ("region", "endpoint", "profile", "role", "external_id")), _BOTH
     ),
     "wire": _BOTH,
     "wave.records": _RUN,

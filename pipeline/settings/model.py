@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from headrace.pipeline.settings.assignment_block import AssignmentSettings
+from headrace.pipeline.settings.aws_block import AwsSettings
 from headrace.pipeline.settings.choices import (
     Aggregates,
     Billing,
@@ -66,6 +67,11 @@ class StreamSettings:
         "name. Beside a fleet of KCL it must be another one than that fleet's.",
         kcl="consumerName",
     )
+    role: str | None = knob(
+        doc="The ARN of a role that is assumed to read this stream, in the place of `aws.kinesis.role`. It is assumed anew "
+        "before it expires, in Spark's tasks too. A stream of another account is found by its ARN or by such a role."
+    )
+    external_id: str | None = knob(doc="With `role`: the external id that its trust policy asks for.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,23 +184,6 @@ class LandingSettings:
         doc="What becomes of aggregates of the Kinesis Producer Library: `unpack` lands a row for each user record, "
         "`keep` one row for the whole aggregate. `auto` unpacks, except in a table that was made with `keep`, "
         "until `unpack` is set. Each range of the lineage table says which of the two it was.",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AwsSettings:
-    region: str | None = knob(
-        doc="AWS region of all services. Default: the region of the environment or of the profile. For a bucket in "
-        "another region set `s3.region` in `landing.catalog`."
-    )
-    profile: str | None = knob(
-        doc="Name of a profile in AWS's own configuration files, by which Headrace calls DynamoDB, Kinesis, Glue and "
-        "S3, and Spark's tasks call Kinesis and S3: each of these hosts needs it. Access keys are never settings."
-    )
-    endpoint: str | None = knob(
-        doc="Endpoint of all AWS services, for `headrace local` and other local replacements of AWS. It counts for "
-        "Glue and S3 too, unless `landing.catalog` has `glue.endpoint` or `s3.endpoint` (empty: AWS's own). A "
-        "table on local files asks neither."
     )
 
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from posixpath import normpath
 
+from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.aws_rules import aws_rules
 from headrace.pipeline.settings.broken import Broken, is_table_name
 from headrace.pipeline.settings.choices import (
     FormerStreams,
@@ -48,7 +50,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         _former,
         _workers,
         _tables,
-        _aws,
+        aws_rules,
         _mode,
         _fractions,
         _shared,
@@ -79,7 +81,7 @@ def _streams(settings: Settings) -> Iterator[Broken]:
         )
     names = [_bare_name(stream.name) for stream in settings.streams]
     for n, stream in enumerate(settings.streams):
-        yield from _stream(stream, f"streams.{n}", region=settings.aws.region)
+        yield from _stream(stream, f"streams.{n}", aws=settings.aws)
         if names[n] in names[:n]:
             first = f"streams.{names.index(names[n])}"
             yield Broken(
@@ -126,7 +128,9 @@ def _former(settings: Settings) -> Iterator[Broken]:
             yield Broken(f"former_streams_delete.{n}", f"is {name!r}; allowed: the name of a stream")
 
 
-def _stream(stream: StreamSettings, key: str, *, region: str | None) -> Iterator[Broken]:
+def _stream(stream: StreamSettings, key: str, *, aws: AwsSettings) -> Iterator[Broken]:
+    region = aws.of("kinesis").region
+    region_key = "aws.region" if aws.kinesis.region is None else "aws.kinesis.region"
     match = _STREAM.fullmatch(stream.name)
     if not match:
         yield Broken(
@@ -137,8 +141,8 @@ def _stream(stream: StreamSettings, key: str, *, region: str | None) -> Iterator
     elif match["region"] and region and match["region"] != region:
         yield Broken(
             f"{key}.name",
-            f"is in {match['region']} by its ARN, but aws.region is {region}: make them agree",
-            also=("aws.region",),
+            f"is in {match['region']} by its ARN, but {region_key} is {region}: make them agree",
+            also=(region_key,),
         )
     yield from _start(stream, key)
 
@@ -244,12 +248,6 @@ def _tables(settings: Settings) -> Iterator[Broken]:
                 f"is {name!r}, and so is coordination.{twins[0]}; allowed: a different table for each",
                 also=(f"coordination.{twins[0]}", "application"),
             )
-
-
-def _aws(settings: Settings) -> Iterator[Broken]:
-    endpoint = settings.aws.endpoint
-    if endpoint and not re.match(r"https?://[^/]", endpoint):
-        yield Broken("aws.endpoint", f"is {endpoint!r}; allowed: http://host:port or https://host:port")
 
 
 def _mode(settings: Settings) -> Iterator[Broken]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.pipeline.aws.clients.access import KinesisAccess
+from headrace.pipeline.aws.clients.access import KinesisAccess, role_at
 from headrace.pipeline.core.landing.pace import FIRST_PAGE_OF_A_WINDOW, window_share
 from headrace.pipeline.errors import BadSetting, HeadraceError, Unknown
 from headrace.pipeline.ports.pages import Pages
@@ -33,6 +33,9 @@ class SourceApplication:
     access: KinesisAccess | str
     """A text says why this process can't ask Kinesis. The lake table may be readable all the same."""
     identity: TaskIdentity | str
+    """Who asks the catalog and S3."""
+    reader: TaskIdentity | str
+    """Who asks Kinesis."""
     """A text says why this process has no credentials."""
 
     def pages(self) -> Pages:
@@ -84,7 +87,9 @@ class SourceApplication:
     def _kinesis(self) -> KinesisAccess:
         if isinstance(self.access, str):
             raise BadSetting(self.access)
-        return replace(self.access, identity=self._identity())
+        if isinstance(self.reader, str):
+            raise BadSetting(self.reader)
+        return replace(self.access, identity=self.reader)
 
     def _identity(self) -> TaskIdentity:
         if isinstance(self.identity, str):
@@ -123,10 +128,16 @@ def application_of(settings: Settings) -> SourceApplication:
     """What this process knows of the application."""
     from headrace.pipeline.aws.clients.clients import kinesis_access
 
+    access, kinesis = _or_why(lambda: kinesis_access(settings.aws)), settings.aws.of("kinesis")
+    # A data frame of Kinesis is of one stream, whose settings may name a role.
+    roles = {stream.role: kinesis.by(stream.role, stream.external_id) for stream in settings.streams}
+    place = next(iter(roles.values())) if len(roles) == 1 else kinesis
+    role = role_at(place, None if isinstance(access, str) else access.region)
     return SourceApplication(
         settings=settings,
-        access=_or_why(lambda: kinesis_access(settings.aws)),
+        access=access,
         identity=_or_why(DriverIdentity(settings.aws.profile).now),
+        reader=_or_why(DriverIdentity(place.profile, role).now),
     )
 
 

@@ -72,19 +72,6 @@ class ParsedTable(LandingTable, Protocol):
         ...
 
 
-class MadePorts(Protocol):
-    """A table that is made of the lake table, with what it is compared with."""
-
-    @property
-    def source(self) -> SourceTable: ...
-
-    @property
-    def table(self) -> ParsedTable: ...
-
-    @property
-    def lineage(self) -> LineageTable: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """How rows leave the quarantine table in one commit."""
@@ -160,12 +147,27 @@ class KeptTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParsePorts:
-    """What the parsing of one target needs."""
+class MadePorts:
+    """What a table that is made of the lake table needs."""
 
     source: SourceTable
     table: ParsedTable
     quarantine: QuarantineTable
+    lineage: LineageTable
+    """The ledgers of the made table."""
+    code: Callable[[], str] = str
+    """What makes the rows, with digests of the code and of the schema, for the ledger."""
+    check_settings: Callable[[], None] = lambda: None
+    """Raises BadSetting for a schema, a function or files that no wave could use. It needs neither Spark nor a
+    table."""
+    kept: tuple[KeptTable, ...] = ()
+    """The made table and its quarantine table, for upkeep."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsePorts(MadePorts):
+    """What the parsing of one target needs."""
+
     parser: Parser
     dropped_as: str
     """Why rows may not come back from the parser; empty where each comes back."""
@@ -174,15 +176,6 @@ class ParsePorts:
     redriver: Parser
     typed: Thinned
     """The typed table, as a replacement reads it, and as the rows of a wave are compared with its rows."""
-    lineage: LineageTable
-    """The ledgers of the typed table."""
     infer: Callable[[WavePlan], Struct] | None = None
     """The columns that the table would have if the payloads of this wave added theirs. Nothing is written. None where
     payloads don't tell their columns."""
-    code: Callable[[], str] = str
-    """What parses the rows, with digests of the code and of the schema, for the ledger."""
-    check_settings: Callable[[], None] = lambda: None
-    """Raises BadSetting for a schema, a function or files that no wave could use. It needs neither Spark nor a
-    table."""
-    kept: tuple[KeptTable, ...] = ()
-    """The typed table and its quarantine table, for upkeep."""

@@ -10,7 +10,8 @@ import pytest
 from headrace.pipeline.app.adapters import Adapters
 from headrace.pipeline.aws.clients import clients
 from headrace.pipeline.aws.clients.meter import Meter
-from headrace.pipeline.settings.model import AwsSettings, LandingSettings, Settings, StreamSettings
+from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.model import LandingSettings, Settings, StreamSettings
 from tests.memory.clock import MemoryClock
 
 CREDENTIALS_FILE = "[default]\naws_access_key_id = {0}\naws_secret_access_key = secret\n"

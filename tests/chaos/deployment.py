@@ -15,6 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 from uuid import uuid4
 
+import dagster as dg
+
 import headrace
 from headrace.pipeline.cli.beside.services import environment
 from headrace.pipeline.lake.spark.session import DISCOVERY
@@ -79,6 +81,9 @@ class Deployment:
         (self.folder / "workspace.yaml").write_text(
             f"load_from: [{{grpc_server: {{host: 127.0.0.1, port: {self._code_port}, location_name: headrace}}}}]"
         )
+        # The instance makes Dagster's tables: of several processes that make them at once, each writes the version of the tables.
+        with dg.DagsterInstance.from_config(str(self.dagster_home)):
+            pass
         watch = threading.Thread(target=self._keep_alive, daemon=True)
         try:
             watch.start()

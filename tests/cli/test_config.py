@@ -95,3 +95,19 @@ def test_the_settings_document_is_updated_in_place(tmp_path: Path, capsys: pytes
     assert "an older table" not in text
     assert main(["config", "--doc"]) == 0
     assert capsys.readouterr().out.strip() in text
+
+
+def test_derived_periods_follow_the_settings_and_name_their_formulas(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "headrace.yaml"
+    file.write_text(
+        "{application: app, streams: [{name: s}], times: {leader_tick: 10s, cleanup: 10m}, wave: {seconds: 3m}}"
+    )
+    assert main(["config", "--config", str(file), "--derived"]) == 0
+    words = {line[:20].strip(): line[20:].split() for line in capsys.readouterr().out.splitlines()}
+    assert words["leader lock"][:5] == ["40s", "=", "4", "x", "times.leader_tick"]
+    assert words["garbage clean-up"][0] == "1h"
+    assert words["hung after"][0] == "6m"
+    assert words["run beat"][0] == "5s"
+    assert "taking" not in words

@@ -21,7 +21,7 @@ from headrace.pipeline.inspect.read import TableNames, TableReader
 from headrace.pipeline.lake.spark.server.users import leave, use
 from headrace.pipeline.lake.spark.session import DISCOVERY, own_folder
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.settings.model import AwsSettings
+from headrace.pipeline.settings.aws_block import AwsSettings
 from tests.aws.kcl_reader import read_as_kcl
 from tests.cli.asking_status import Say, json_of
 from tests.cli.kcl_tables import KclTables, a_lease, a_lock, a_worker, leases_of
@@ -423,3 +423,24 @@ def test_watch_refuses_what_ends_with_one_answer(say: Say, more: str, capsys: py
     code, _, err = say("--watch", more)
     assert code == 2
     assert "--watch goes on until Ctrl-C" in err
+
+
+def test_status_names_how_each_stream_is_read_and_by_which_consumer(
+    kcl: KclTables, aws: LocalAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    kcl.put(leases_of("a-1"))
+    file = tmp_path / "headrace.yaml"
+    file.write_text(
+        f"{{application: orders, streams_mode: multi, coordination: {{lease_table: {kcl.lease_table}}}, "
+        "streams: [{name: clicks}, {name: orders, retrieval: fanout, consumer: shop}], "
+        f"discovery: {{prefix: x, retrieval: fanout}}, aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}}}",
+        encoding="utf-8",
+    )
+    main(["status", "--config", str(file)])
+    lines = capsys.readouterr().out.splitlines()
+    assert "stream clicks: polling" in lines
+    assert "stream orders: fanout by the consumer shop" in lines
+    assert "stream others: fanout by the consumer orders" in lines
+    main(["status", "--config", str(file), "--json"])
+    reading = json.loads(capsys.readouterr().out)["reading"]
+    assert reading[1] == {"stream": "orders", "retrieval": "fanout", "consumer": "shop"}

@@ -14,11 +14,12 @@ from headrace.pipeline.aws.clients.meter import Meter, _Adding
 from headrace.pipeline.cli import main
 from headrace.pipeline.cost.days import bounds_of, day_of
 from headrace.pipeline.cost.prices import SHIPPED, prices_of
-from headrace.pipeline.cost.sizing import Units
+from headrace.pipeline.cost.sizing import Units, scanned
 from headrace.pipeline.cost.spent import Spent, cost_line, costs_of, spent_together
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.settings.model import AwsSettings
+from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.model import Settings
 from headrace.resources.spent_events import KEY, spent_in
 from tests.stand_in import a_table
 
@@ -157,3 +158,10 @@ def test_without_a_dagster_the_sentence_says_which_folder_is_meant(
     (tmp_path / "headrace.yaml").write_text("{application: shop, streams: [{name: orders}]}")
     assert main(["cost"]) == 2
     assert "set DAGSTER_HOME" in capsys.readouterr().err
+
+
+def test_the_page_tells_what_the_row_of_an_ended_shard_costs() -> None:
+    settings = Settings(application="app")
+    day = scanned(settings, rows=1) * 24 * 3600
+    page = (Path(__file__).parents[2] / "docs/use/kcl.md").read_text(encoding="utf-8")
+    assert f"about {day:,.0f} read units a day" in page

@@ -125,6 +125,8 @@ def backfills_of(definitions: dg.Definitions, folder: Path) -> Iterator[Backfill
         "run_launcher": ("dagster._core.launcher.sync_in_memory_run_launcher", "SyncInMemoryRunLauncher"),
         # Without a queue: a run is executed where it is submitted.
         "run_coordinator": ("dagster._core.run_coordinator", "DefaultRunCoordinator"),
+        # Dagster's own copies what a step prints by a `tail` for each run, for which it doesn't wait at the end.
+        "compute_logs": ("dagster._core.storage.noop_compute_log_manager", "NoOpComputeLogManager"),
     }
     overrides = {part: {"module": module, "class": name} for part, (module, name) in parts.items()}
     with (

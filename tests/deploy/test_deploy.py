@@ -18,9 +18,10 @@ from headrace.pipeline.iam.places import ApplicationArns, account_of
 from headrace.pipeline.iam.policy import role_policy
 from headrace.pipeline.iam.roles import Role
 from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.settings.aws_block import AwsSettings
 from headrace.pipeline.settings.choices import Create
 from headrace.pipeline.settings.file import read_settings
-from headrace.pipeline.settings.model import AwsSettings, Settings
+from headrace.pipeline.settings.model import Settings
 from tests.stand_in import a_table
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +91,21 @@ def test_terraform_knows_the_five_roles_and_takes_their_policies_from_the_files(
         Role
     )
     assert 'file("${path.module}/policies/${each.key}.json")' in (TERRAFORM / "roles.tf").read_text()
+
+
+def test_terraform_makes_the_alarms_of_the_template_and_gives_it_each_parameter_that_has_no_default():
+    stack = (TERRAFORM / "alarms.tf").read_text().partition('resource "aws_cloudformation_stack"')[2]
+    named = re.search(r'template_body += file\("\$\{path.module\}/(.*)"\)', stack)
+    assert named
+    template = (TERRAFORM / named[1]).read_text()
+    assert len(template.encode()) <= 51_200, "CloudFormation takes no longer template in a request"
+    parameters = json.loads(template)["Parameters"]
+    given = set(re.findall(r"([A-Z]\w+) += var\.|\{ ([A-Z]\w+) = var\.", stack)) - {("", "")}
+    names = {first or second for first, second in given}
+    assert names == {name for name, parameter in parameters.items() if "Default" not in parameter}
+    variables = (TERRAFORM / "variables.tf").read_text()
+    others = json.loads("[" + variables.partition("keys(var.alarm_parameters), [")[2].partition("]")[0] + "]")
+    assert set(others) == set(parameters) - {"Stream", "Topic"}
 
 
 def test_both_settings_files_are_accepted_and_only_one_lets_headrace_make_tables():

@@ -101,8 +101,14 @@ taskBackoffTimeMillis taskExecutionListener timeoutInSeconds usePollingConfigIdl
 validateSequenceNumberBeforeCheckpointing varianceBalancingFrequency workerIdentifier
 workerMetricList workerMetricsEMAAlpha workerMetricsReporterFreqInMillis workerMetricsTableConfig
 workerStateChangeListener workerUtilizationAwareAssignmentConfig writeCapacity
+dataFetcherProvider streamIdentifier streamConfigList streamArn formerStreamsLeasesDeletionStrategy
+waitPeriodToDeleteFormerStreams orphanedStreamInitialPositionInStream
+executableName processingLanguage maxActiveThreads retrievalMode workerId regionName kinesisEndpoint
+dynamoDBEndpoint AWSCredentialsProvider AWSCredentialsProviderDynamoDB AWSCredentialsProviderCloudWatch
+workerMetricsTableName coordinatorStateTableName workerMetricsBillingMode coordinatorStateBillingMode
+workerMetricsTags coordinatorStateTags shardSyncStrategyType
 """
-"""The fields of KCL 3.5.1's configuration classes."""
+"""The fields of KCL 3.5.1's configuration classes, the further names of the MultiLangDaemon's .properties, and one of 1.x."""
 
 
 def test_no_setting_of_kcl_is_left_out() -> None:

@@ -12,11 +12,13 @@ from headrace.pipeline.core.landing.applications import LandedBy
 from headrace.pipeline.core.landing.expiry_plan import Shape
 from headrace.pipeline.doctor.case import Case, LiveCase
 from headrace.pipeline.doctor.checks import live_diagnoses_of
+from headrace.pipeline.doctor.consumers import consumers_are_active
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
 from headrace.pipeline.doctor.invariants import commit_findings
 from headrace.pipeline.doctor.upkeep import upkeep_findings
 from headrace.pipeline.iam.roles import Role
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
+from headrace.pipeline.settings.file import parse_settings
 from headrace.pipeline.settings.model import Settings
 from tests.iam.roles_at_work import RolesAtWork
 
@@ -156,3 +158,21 @@ def test_a_second_application_on_the_lake_table_is_told():
     found_one = commit_findings(commits, Settings(application="shop"))
     assert (found_one.health, "other (orders; last at" in found_one.sentence) == (Health.ILL, True)
     assert commit_findings(commits[:1], Settings(application="shop")).health is Health.WELL
+
+
+def test_a_consumer_that_isnt_registered_is_told_and_one_that_is_active_is_well(work: RolesAtWork):
+    with_fan_out = YAML.replace("{name: orders}", "{name: orders, retrieval: fanout, consumer: own}")
+    (work.folder / "headrace.yaml").write_text(with_fan_out)
+    settings = parse_settings(with_fan_out, {}, name="headrace.yaml").settings
+    live = LiveCase(
+        Case.of(str(work.folder / "headrace.yaml"), {}), settings, work.wirings[Role.LEADER].ports
+    )
+    [missing] = consumers_are_active(live)
+    assert missing.health is Health.ILL
+    assert "the consumer own of orders isn't registered" in missing.sentence
+    stream = live.ports.source("doctor").describe("orders").stream
+    live.ports.consumers().register(stream, "own")
+    [active] = consumers_are_active(live)
+    live.ports.consumers().deregister(live.ports.consumers().of(stream)[0])
+    assert active.health is Health.WELL
+    assert list(consumers_are_active(replace(live, settings=work.settings))) == []

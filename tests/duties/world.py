@@ -18,7 +18,7 @@ from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
 from headrace.pipeline.duties.fleet.worker_report import WorkerMemory, WorkerReport
 from headrace.pipeline.duties.fleet.worker_tick import WorkerDuty
 from headrace.pipeline.duties.policy.policy import Policy
-from headrace.pipeline.duties.streams.streams import asked_by
+from headrace.pipeline.duties.streams.streams import stream_as_written
 from headrace.pipeline.duties.waves.attempt import Attempt
 from headrace.pipeline.duties.waves.report import WaveReport, WaveStep
 from headrace.pipeline.kcl.migration import ClientVersion
@@ -178,7 +178,7 @@ class World:
     def _stream_of(self, row: Lease) -> tuple[StreamId, timedelta]:
         if row.stream is None:
             return self.stream, timedelta(hours=24)
-        facts = self.source.describe(asked_by(self.settings, row))
+        facts = self.source.describe(stream_as_written(self.settings, row))
         return facts.stream, facts.retention
 
     def tick(self, times: int = 1) -> None:

@@ -2,6 +2,11 @@
 stopped and started again."""
 
 import json
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -20,8 +25,34 @@ pytestmark = pytest.mark.slow
 PATIENCE = 280.0
 
 
-def _on_postgres(app: App, postgres: Postgres) -> None:
+@pytest.fixture
+def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder with Dagster's storage on Postgres, in the version of this Dagster. Headrace itself doesn't need it."""
+    folder = tmp_path / "storage"
+    packages = (f"dagster-postgres=={version('dagster-aws')}", "psycopg2-binary")
+    install = (
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(folder),
+        *packages,
+    )
+    done = subprocess.run(install, capture_output=True, text=True, check=False)
+    if done.returncode:
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        pytest.skip(f"dagster-postgres can't be installed: {errors[-1] if errors else 'pip failed'}")
+    monkeypatch.syspath_prepend(str(folder))
+    return folder
+
+
+def _on_postgres(app: App, postgres: Postgres, storage: Path) -> None:
     """Let this application's Dagster keep everything in a database of its own."""
+    paths = (app.processes.variables["PYTHONPATH"], str(storage))
+    app.processes.variables["PYTHONPATH"] = os.pathsep.join(paths)
     url = json.dumps(postgres.uri(postgres.new_database()))
     file = app.dagster_home / "dagster.yaml"
     file.write_text(f"{file.read_text()}\nstorage: {{postgres: {{postgres_url: {url}}}}}\n")
@@ -34,17 +65,13 @@ def _await_landed(app: App) -> None:
 
 
 def test_on_postgres_no_record_is_lost_or_doubled_by_a_killed_run_and_a_postgres_that_was_away(
-    make_app: MakeApp, postgres: Postgres
+    make_app: MakeApp, postgres: Postgres, storage: Path
 ):
-    pytest.importorskip(
-        "dagster_postgres",
-        reason="Dagster's storage on Postgres isn't installed (pip install dagster-postgres)",
-    )
     app = make_app(
         shards=3,
         times={"worker_tick": "5s", "leader_tick": "5s", "lease_duration": "15s", "launch_grace": "60s"},
     )
-    _on_postgres(app, postgres)
+    _on_postgres(app, postgres, storage)
     assert "Postgres" in type(app.instance.event_log_storage).__name__
     app.cuts.kill(WaveStep.COMMITTED)
     app.produce(30)

@@ -30,7 +30,8 @@ def address(aws: LocalAws, _environment: None, tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture
-def pages(browser: Browser, address: str) -> Iterator[DagsterPages]:
+def pages(address: str, browser: Browser) -> Iterator[DagsterPages]:
+    # The address comes first: Playwright's loop works in this thread, and Dagster can't end its own loops of a run beside it.
     with opened(browser, address) as pages:
         yield pages
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -11,9 +12,14 @@ from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.leases.election import LockRow
 from headrace.pipeline.core.leases.failure import failed_again
 from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.health.examining import Examining
 from headrace.pipeline.health.verdict import HealthCheck, HealthCode, HealthVerdict, check_shards
+from headrace.pipeline.inspect.compare import observation_of
+from headrace.pipeline.inspect.layout import LayoutFacts
+from headrace.pipeline.inspect.observation import TablesRead
+from headrace.pipeline.inspect.progress import progress_of
 from tests.duties.world import World
 from tests.memory.clock import MemoryClock
 from tests.metrics.metered_world import TimedPorts
@@ -99,8 +105,22 @@ def test_what_cannot_be_read_is_unknown_and_what_is_known_to_be_wrong_counts_mor
     assert looks.look(patient=False).health is HealthCode.ILL
 
 
+def test_shards_of_a_dead_worker_are_behind_though_they_were_at_their_tips_when_it_died(world: World) -> None:
+    """Nobody looks for new records in them."""
+    looks = examining(world)
+    assert healths(looks.look(patient=False))["lag"] is HealthCode.WELL
+    world.clock.advance(timedelta(minutes=11))
+    assert healths(looks.look(patient=False))["lag"] is HealthCode.ILL
+    assert healths(examining(world).look(patient=False))["lag"] is HealthCode.ILL, "at the first look, too"
+    world.tick()
+    assert healths(looks.look(patient=False))["lag"] is HealthCode.WELL, "another worker, or the same, lives"
+
+
+TABLES = LayoutFacts(lease_table="app", state_table="app-CoordinatorState")
+
+
 def a_row(number: int, **fields: Any) -> Lease:
-    return Lease(f"shardId-{number:012d}", **fields)
+    return Lease(f"shardId-{number:012d}", owner="w1", **fields)
 
 
 def test_a_shard_that_fails_or_is_too_far_behind_is_named() -> None:
@@ -110,7 +130,10 @@ def test_a_shard_that_fails_or_is_too_far_behind_is_named() -> None:
     quiet = a_row(2, looked_at=now - timedelta(hours=3), behind_ms=0)
 
     def said(*rows: Lease) -> dict[str, HealthCheck]:
-        return {check.name: check for check in check_shards(rows, now, most=TEN_MINUTES)}
+        reader = Worker("w1", last_update=now, beat=1)
+        look = TablesRead(read_at=now, tables=TABLES, leases=rows, workers=(reader,))
+        shards = progress_of(observation_of(look, cluster_by=re.compile("")))
+        return {check.name: check for check in check_shards(shards, most=TEN_MINUTES)}
 
     assert said(quiet)["lag"].health is said(quiet)["shards"].health is HealthCode.WELL
     assert said(failing, quiet)["shards"].sentence == "1 shard fails (shardId-000000000000)"

@@ -78,3 +78,22 @@ def test_without_an_account_or_a_region_no_policy_is_made(
     assert main(["iam", "--config", str(tmp_path / "headrace.yaml"), "--role", "spark", *words]) == 2
     answer = capsys.readouterr()
     assert (answer.out, told in answer.err) == ("", True)
+
+
+def test_roles_of_services_may_be_assumed_and_tables_are_where_their_block_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    tables, reader = "arn:aws:iam::222222222222:role/tables", "arn:aws:iam::333333333333:role/reader"
+    yaml = (
+        f"{{application: shop, streams: [{{name: s, role: '{reader}'}}], aws: {{region: eu-west-1, "
+        f"dynamodb: {{region: eu-central-1, role: '{tables}'}}}}}}"
+    )
+    rights = {
+        role: printed(capsys, tmp_path, yaml, "--role", role, "--account", "1" * 12)
+        for role in ("leader", "spark", "upkeep")
+    }
+    assert set(rights["leader"]["sts:AssumeRole"]) == {reader, tables}
+    assert rights["spark"]["sts:AssumeRole"] == [reader]
+    assert "sts:AssumeRole" not in rights["upkeep"]
+    assert rights["leader"]["kinesis:ListShards"] == ["arn:aws:kinesis:eu-west-1:333333333333:stream/s"]
+    assert rights["leader"]["dynamodb:Scan"][0] == "arn:aws:dynamodb:eu-central-1:222222222222:table/shop"

@@ -13,13 +13,19 @@ from headrace.pipeline.settings.values import knobs
 
 ROOT = Path(__file__).parents[2]
 KNOBS = [key for key, *_ in knobs(Settings, index="N")]
-MOST = 155
-"""89, the four of fan-out, the nineteen of Dagster's assets, checks, schedules and pools, the six of metrics, the nineteen of a target of `parse`, and the eighteen of a processor: each of both is a table of its own, with its own schema and rules."""
+MOST = 172
+"""89, the four of fan-out, the nineteen of Dagster's assets, checks, schedules and pools, the six of metrics, the nineteen of a target of `parse`, the eighteen of a processor (each of both is a table of its own, with its own schema and rules), and the
+seventeen by which Kinesis, DynamoDB, CloudWatch and a stream are asked elsewhere, or by a role."""
 SHIPPED = ("pipeline", "assets", "kclpy", "resources", "sensors")
 VIA_A_PROPERTY = {
     "streams_mode": "multi",
     "parse.N.unique.by": "key_columns",
     "kcl.failover": "is_shared",
+    **{
+        f"aws.{service}.{name}": "of"
+        for service in ("kinesis", "dynamodb", "cloudwatch")
+        for name in ("region", "endpoint", "profile", "role", "external_id")
+    },
     "coordination.lease_table": "lease_table",
     "coordination.worker_table": "worker_table",
     "coordination.state_table": "state_table",

@@ -107,7 +107,12 @@ def test_settings_are_frozen():
 
 # --- the environment ----------------------------------------------------------------------------------------
 
+_ROLE = "arn:aws:iam::123456789012:role/reader"
+_SERVICES = ("kinesis", "dynamodb", "cloudwatch")
 _SAMPLES = {
+    "streams.0.role": _ROLE,
+    **{f"aws.{service}.role": _ROLE for service in _SERVICES},
+    **{f"aws.{service}.endpoint": "http://127.0.0.1:1" for service in _SERVICES},
     "streams.0.name": "other",
     "streams.0.initial_position": "LATEST",
     "streams_mode": "multi",
@@ -171,6 +176,11 @@ _A_PROCESSOR = {
     "HEADRACE__PROCESSORS__0__CALLABLE": "words:rows",
 }
 _ALSO = {
+    "streams.0.external_id": {"HEADRACE__STREAMS__0__ROLE": _ROLE},
+    **{
+        f"aws.{service}.external_id": {f"HEADRACE__AWS__{service.upper()}__ROLE": _ROLE}
+        for service in _SERVICES
+    },
     "processors.0.command": {"HEADRACE__PROCESSORS__0__CALLABLE": ""},
     "dagster.freshness.warn": {"HEADRACE__DAGSTER__FRESHNESS__FAIL": "1h"},
     "dagster.backfill.by": {"HEADRACE__DAGSTER__BACKFILL__SINCE": "2026-01-31T00:00:00Z"},

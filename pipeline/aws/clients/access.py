@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.pipeline.task_identity import ROLE_OF_THE_HOST, TaskIdentity
+from headrace.pipeline.settings.aws_block import Place
+from headrace.pipeline.task_identity import ROLE_OF_THE_HOST, AssumedRole, TaskIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +25,12 @@ class KinesisAccess:
 
     def __str__(self) -> str:
         return f"{self.region} at {self.endpoint or 'AWS'}"
+
+
+def role_at(place: Place, region: str | None) -> AssumedRole | None:
+    """The role by which a service is asked, where the settings name one."""
+    if place.role is None:
+        return None
+    return AssumedRole(
+        arn=place.role, external_id=place.external_id, region=region, endpoint=place.all_services_at
+    )

@@ -15,12 +15,13 @@ from botocore.config import Config
 from botocore.loaders import Loader, create_loader
 from botocore.session import Session
 
-from headrace.pipeline.aws.clients.access import KinesisAccess
+from headrace.pipeline.aws.clients.access import KinesisAccess, role_at
 from headrace.pipeline.aws.clients.meter import Meter
 from headrace.pipeline.aws.clients.plain_answers import with_plain_answers
 from headrace.pipeline.aws.clients.throttling import THROTTLED
 from headrace.pipeline.errors import BadSetting, HeadraceError, Terminal, Throttled, Unreachable
-from headrace.pipeline.settings.model import AwsSettings
+from headrace.pipeline.settings.aws_block import AwsSettings, Place
+from headrace.pipeline.task_identity import AssumedRole, assuming
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudwatch import CloudWatchClient
@@ -43,14 +44,19 @@ _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestEx
 
 def dynamodb_client(settings: AwsSettings, meter: Meter | None = None) -> DynamoDBClient:
     """`meter`: counts what the client asks, where somebody wants to know."""
-    client: DynamoDBClient = _client("dynamodb", settings)
+    client: DynamoDBClient = _client(settings.of("dynamodb"))
     if meter is not None:
         meter.attach(client)
     return with_plain_answers(client)
 
 
 def kinesis_client(settings: AwsSettings, meter: Meter | None = None) -> KinesisClient:
-    client: KinesisClient = _client("kinesis", settings)
+    return kinesis_client_at(settings.of("kinesis"), meter)
+
+
+def kinesis_client_at(place: Place, meter: Meter | None = None) -> KinesisClient:
+    """A client for the streams that a role of their own reads."""
+    client: KinesisClient = _client(place)
     if meter is not None:
         meter.attach(client)
     return client
@@ -59,17 +65,20 @@ def kinesis_client(settings: AwsSettings, meter: Meter | None = None) -> Kinesis
 def cloudwatch_client(settings: AwsSettings) -> CloudWatchClient:
     """Its requests are tried once more at most: metrics that come late are worth little, and a run that ends waits for them."""
     client: CloudWatchClient = _client(
-        "cloudwatch", settings, retries={"mode": "standard", "total_max_attempts": 2}, max_pool_connections=1
+        settings.of("cloudwatch"),
+        retries={"mode": "standard", "total_max_attempts": 2},
+        max_pool_connections=1,
     )
     return client
 
 
 def kinesis_access(settings: AwsSettings) -> KinesisAccess:
     """Where this process's Kinesis client asks, for tasks that ask there too. Their identity isn't in it."""
-    client = kinesis_client(settings)
-    session = Session(profile=settings.profile)
-    endpoint = settings.endpoint
-    if endpoint is None and client.meta.endpoint_url != _endpoint_of_aws(settings):
+    place = settings.of("kinesis")
+    client = kinesis_client_at(place)
+    session = Session(profile=place.profile)
+    endpoint = place.endpoint
+    if endpoint is None and client.meta.endpoint_url != _endpoint_of_aws(place):
         # From the environment or from a profile: AWS_ENDPOINT_URL_KINESIS, AWS_ENDPOINT_URL, endpoint_url.
         endpoint = client.meta.endpoint_url
     # AWS's own endpoint isn't handed over: botocore uses one for each account, by the ARN of the stream.
@@ -82,16 +91,16 @@ def kinesis_access(settings: AwsSettings) -> KinesisAccess:
     )
 
 
-def _endpoint_of_aws(settings: AwsSettings) -> str:
-    own = _client("kinesis", settings, ignore_configured_endpoint_urls=True)
+def _endpoint_of_aws(place: Place) -> str:
+    own = _client(place, ignore_configured_endpoint_urls=True)
     return str(own.meta.endpoint_url)
 
 
-def _client(service: str, settings: AwsSettings, **more: Any) -> Any:
+def _client(place: Place, **more: Any) -> Any:
     """A client. It has no parameter for credentials on purpose: they come from the environment or a role only."""
-    if settings.endpoint is not None and "@" in urlsplit(settings.endpoint).netloc:
+    if place.endpoint is not None and "@" in urlsplit(place.endpoint).netloc:
         raise BadSetting(
-            "aws.endpoint holds a user or a password. Leave them out of the address: credentials come from the "
+            f"{place.endpoint_key} holds a user or a password. Leave them out of the address: credentials come from the "
             "environment or a role, never from settings"
         )
     options: dict[str, Any] = {
@@ -105,12 +114,12 @@ def _client(service: str, settings: AwsSettings, **more: Any) -> Any:
     config = Config(**options | more)
     try:
         # boto3 itself only reads AWS_DEFAULT_REGION.
-        region = settings.region or os.environ.get("AWS_REGION")
-        return _session(settings.profile, region).client(
-            service, endpoint_url=settings.endpoint, config=config
+        region = place.region or os.environ.get("AWS_REGION")
+        return _session(place.profile, region, role_at(place, region)).client(
+            place.service, endpoint_url=place.endpoint, config=config
         )  # type: ignore[call-overload]
     except boto.ProfileNotFound as error:
-        raise BadSetting(_no_profile(settings)) from error
+        raise BadSetting(_no_profile(place)) from error
     except boto.NoRegionError as error:
         raise BadSetting(
             "no AWS region is known: set aws.region, AWS_REGION or a profile that has one"
@@ -118,16 +127,18 @@ def _client(service: str, settings: AwsSettings, **more: Any) -> Any:
     except ValueError as error:
         # botocore raises it for an endpoint that isn't a URL.
         raise BadSetting(
-            f"aws.endpoint {settings.endpoint!r} isn't the address of a service ({error})"
+            f"{place.endpoint_key} {place.endpoint!r} isn't the address of a service ({error})"
         ) from error
 
 
-def _session(profile: str | None, region: str | None) -> boto3.Session:
+def _session(profile: str | None, region: str | None, role: AssumedRole | None) -> boto3.Session:
     """A session with credentials of its own. All sessions of the process share what botocore knows about
     AWS's services."""
     own = Session(profile=profile)
     shared = _descriptions(own.get_config_variable("data_path"))
     own.register_component("data_loader", shared)
+    if role is not None:
+        assuming(own, role)
     session = boto3.Session(region_name=region, botocore_session=own)
     # Each of boto3's sessions adds boto3's own folder to the shared list once more.
     shared.search_paths[:] = dict.fromkeys(shared.search_paths)
@@ -141,16 +152,16 @@ def _descriptions(data_path: str | None) -> Loader:
     return create_loader(data_path)
 
 
-def _no_profile(settings: AwsSettings) -> str:
+def _no_profile(place: Place) -> str:
     """A sentence with the missing profile and the setting or variable that names it, in the order in which
     boto3 looks."""
-    profiles = {"aws.profile in the settings": settings.profile} | {
+    profiles = {f"{place.profile_key} in the settings": place.profile} | {
         f"{variable} in the environment": os.environ.get(variable)
         for variable in ("AWS_DEFAULT_PROFILE", "AWS_PROFILE")
     }
-    place, name = next((place, name) for place, name in profiles.items() if name is not None)
+    where, name = next((where, name) for where, name in profiles.items() if name is not None)
     return (
-        f"{place} is {name!r}, and none of AWS's configuration files (~/.aws/config, ~/.aws/credentials, "
+        f"{where} is {name!r}, and none of AWS's configuration files (~/.aws/config, ~/.aws/credentials, "
         "or those that AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE name) has such a profile. "
         "Nothing was read or written; name an existing profile, or none where credentials come from "
         "elsewhere"

@@ -136,23 +136,12 @@ class _Reading:
         self.ended = False
 
     def next_page(self) -> RecordPage:
-        answer, answered, looked = self._with_patience(self._next_event)
+        event: tuple[PageAnswer, datetime, datetime] = self._with_patience(self._next_event)
+        answer, answered, looked = event
         self._continuation = answer.next_iterator
         self._last = answer.last_sequence if answer.last_sequence is not None else self._last
         self.ended = bool(answer.children)
-        return RecordPage(
-            records=answer.records,
-            rows=answer.rows,
-            bytes=answer.bytes,
-            answered=answered,
-            behind=answer.behind,
-            last_sequence=answer.last_sequence,
-            first_arrival=answer.first_arrival,
-            last_arrival=answer.last_arrival,
-            children=answer.children if self.ended else None,
-            iterator=answer.next_iterator,
-            looked=looked,
-        )
+        return answer.page(answered, ended=self.ended, looked=looked)
 
     def close(self) -> None:
         if self._open is not None:

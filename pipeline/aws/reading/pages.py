@@ -126,19 +126,7 @@ class _Reading:
         # Kinesis may answer with an empty page in the middle of a shard: the last record stays the one before it.
         self._last = answer.last_sequence if answer.last_sequence is not None else self._last
         self.ended = answer.next_iterator is None
-        return RecordPage(
-            records=answer.records,
-            rows=answer.rows,
-            bytes=answer.bytes,
-            answered=answered,
-            behind=answer.behind,
-            last_sequence=answer.last_sequence,
-            first_arrival=answer.first_arrival,
-            last_arrival=answer.last_arrival,
-            # Child shards come with the shard's last page.
-            children=answer.children if self.ended else None,
-            iterator=answer.next_iterator,
-        )
+        return answer.page(answered, ended=self.ended)
 
     def _ask(self) -> tuple[PageAnswer, datetime]:
         self._asking.prove(self._host.monotonic)

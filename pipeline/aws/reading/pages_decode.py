@@ -31,6 +31,7 @@ from headrace.pipeline.core.shards.shard import Child
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.encoding.cbor import LIST, MAP, Body, CborReader, NotCborError, Tagged
 from headrace.pipeline.encoding.plain_arrow import bytes_of, of_numpy, same_text
+from headrace.pipeline.ports.pages import RecordPage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,6 +110,23 @@ class PageAnswer:
     last_arrival: datetime | None
     earliest: datetime | None = None
     """The earliest arrival, which needn't be the first record's."""
+
+    def page(self, answered: datetime, *, ended: bool, looked: datetime | None = None) -> RecordPage:
+        """What the reader hands out of this answer. `ended`: whether the shard ends with it."""
+        return RecordPage(
+            records=self.records,
+            rows=self.rows,
+            bytes=self.bytes,
+            answered=answered,
+            behind=self.behind,
+            last_sequence=self.last_sequence,
+            first_arrival=self.first_arrival,
+            last_arrival=self.last_arrival,
+            # Child shards come with the shard's last page.
+            children=self.children if ended else None,
+            iterator=self.next_iterator,
+            looked=looked,
+        )
 
 
 @lru_cache(maxsize=1)

@@ -86,7 +86,7 @@ def why_other_stream(stream: StreamId, leases: Iterable[Lease], streams: Iterabl
             f"the lake table has the stream {twins[0]}, and the settings now reach {stream.arn}: "
             "the table's rows tell streams apart by their "
             "names only. Nothing was read. Set aws.region, aws.profile, "
-            "aws.endpoint and the stream's ARN as they were, or land this stream "
+            "aws.endpoint, the block aws.kinesis, and the stream's role and ARN as they were, or land this stream "
             "in a table of its own (landing.table)"
         )
     for row in sorted(leases, key=lambda row: row.key):

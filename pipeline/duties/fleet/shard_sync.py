@@ -31,6 +31,7 @@ from headrace.pipeline.duties.streams.streams import Tracked, Unfinished, is_wan
 from headrace.pipeline.duties.streams.writing import Tally
 from headrace.pipeline.errors import HeadraceError, Transient, Unreachable
 from headrace.pipeline.kcl.coverage import SeenHoles, coverage_warnings
+from headrace.pipeline.kcl.writes import note_hash_range
 from headrace.pipeline.ports.consumers import Consumers
 from headrace.pipeline.ports.landing import LandingTable, TableState
 from headrace.pipeline.ports.leases import LeaseStore, Listing
@@ -211,7 +212,14 @@ class ShardSync:
         )
         # A row that isn't understood takes the place of the row that would be made, and is never changed (I23).
         not_understood = {row.key for row in listing.skipped}
-        changes = tuple(change for change in plan if change.key not in not_understood)
+        ranges = {shard.shard_id: shard.hash_range for shard in shards if shard.hash_range is not None}
+        noted = (
+            # A shard keeps its range for life: whoever owns the row, the same value is right.
+            replace(note_hash_range(row, ranges[row.shard_id]), requires={"stream_epoch": row.stream_epoch})
+            for row in mine
+            if row.hash_range is None and not row.has_ended and row.shard_id in ranges
+        )
+        changes = tuple(change for change in (*plan, *noted) if change.key not in not_understood)
         return _Listed(shards, family, mine, changes)
 
     def _sync(

@@ -218,7 +218,7 @@ def how_to_read(settings: Settings, stream: StreamId) -> StreamSettings:
     return settings.stream(stream.name) or unnamed(settings, stream.arn)
 
 
-def asked_by(settings: Settings, row: Lease) -> str:
+def stream_as_written(settings: Settings, row: Lease) -> str:
     """The name or ARN by which to ask Kinesis for the row's stream: as in the settings, or else as in the row."""
     if row.stream is None:
         return settings.streams[0].name

@@ -16,7 +16,7 @@ from headrace.pipeline.core.ledger.batch import Manifest
 from headrace.pipeline.core.order.start_of_reading import Read
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.duties.streams.due_rows import Streams
-from headrace.pipeline.duties.streams.streams import asked_by
+from headrace.pipeline.duties.streams.streams import stream_as_written
 from headrace.pipeline.duties.waves.claims import Claims
 from headrace.pipeline.duties.waves.report import Problem, WaveLog
 from headrace.pipeline.errors import HeadraceError, Terminal, Throttled
@@ -54,7 +54,7 @@ class WaveStreams:
 
     def _describe(self, row: Lease, settings: Settings) -> StreamFacts:
         try:
-            return self.source.describe(asked_by(settings, row))
+            return self.source.describe(stream_as_written(settings, row))
         except HeadraceError as error:
             self.failed[row.stream] = error
             raise

@@ -44,7 +44,22 @@ PROCESSOR = {"name": "ids", "table": "lake.ids", "callable": "ids:rows"}
 MULTI = {"streams_mode": "multi"}
 JOINED = {"kcl": {"failover": "20s", "heartbeat": "lease", "allow_foreign_checkpoints": True}}
 
+ROLE = "arn:aws:iam::123456789012:role/reader"
+
 CHANGED: Mapping[str, Any] = {
+    "streams.0.external_id": "shop",
+    "aws.kinesis.external_id": "shop",
+    **{
+        f"aws.{service}.{name}": value
+        for service in ("dynamodb", "cloudwatch")
+        for name, value in {
+            "region": "us-west-2",
+            "endpoint": "http://127.0.0.1:1",
+            "profile": "tables",
+            "role": ROLE,
+            "external_id": "shop",
+        }.items()
+    },
     "application": "renamed",
     "dagster.key_prefix.0": "team",
     "streams.0.initial_position": "LATEST",
@@ -138,6 +153,11 @@ CHANGED: Mapping[str, Any] = {
 }
 """The new value of a setting. Of others, it is made of the default: twice the number or the time, or the other boolean."""
 WITH: Mapping[str, Mapping[str, Any]] = {
+    "streams.0.external_id": {"streams": [{"name": STREAM, "role": ROLE}]},
+    **{
+        f"aws.{service}.external_id": {"aws": {service: {"role": ROLE}}}
+        for service in ("kinesis", "dynamodb", "cloudwatch")
+    },
     "streams.0.consumer": {"streams": [{"name": STREAM, "retrieval": "fanout"}]},
     "discovery.consumer": {**MULTI, "discovery": {"retrieval": "fanout"}},
     "streams.0.timestamp": {"streams": [{"name": STREAM, "initial_position": "AT_TIMESTAMP"}]},
@@ -315,7 +335,7 @@ def _elsewhere(arn: str) -> Callable[[World], None]:
     return change
 
 
-REFUSED: Mapping[str, tuple[Callable[[World], None], str]] = {
+REFUSED: dict[str, tuple[Callable[[World], None], str]] = {
     "streams.N.name": (
         _with("streams.0.name", RETURNS),
         "the settings name the stream returns, but the lease rows",
@@ -340,6 +360,14 @@ REFUSED: Mapping[str, tuple[Callable[[World], None], str]] = {
         "Set aws.region, aws.profile, aws.endpoint",
     ),
 }
+for key, common in {
+    "aws.kinesis.region": "aws.region",
+    "aws.kinesis.profile": "aws.profile",
+    "aws.kinesis.role": "aws.profile",
+    "aws.kinesis.endpoint": "aws.endpoint",
+    "streams.N.role": "aws.profile",
+}.items():
+    REFUSED[key] = REFUSED[common]
 ELSEWHERE = {"kcl.layout", "landing.state", "parse.N.schema", "processors.N.mode", "processors.N.schema"}
 """These are refused by a table's own code, in the tests below, in `tests/processors` and in `tests/settings`."""
 

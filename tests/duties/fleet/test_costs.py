@@ -28,9 +28,10 @@ from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.cost.sizing import at_rest
 from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
 from headrace.pipeline.duties.waves.run import Run
+from headrace.pipeline.settings.aws_block import AwsSettings
 from headrace.pipeline.settings.choices import Heartbeat, Layout
 from headrace.pipeline.settings.kcl_block import KclSettings
-from headrace.pipeline.settings.model import AwsSettings, WorkerSettings
+from headrace.pipeline.settings.model import WorkerSettings
 from tests.duties.bill import Bill, Meter
 from tests.duties.world import TICK, World
 

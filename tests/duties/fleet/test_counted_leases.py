@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.pipeline.settings.aws_block import AwsSettings
 from headrace.pipeline.settings.choices import InitialPosition
-from headrace.pipeline.settings.model import AwsSettings, Settings, StreamSettings, WorkerSettings
+from headrace.pipeline.settings.model import Settings, StreamSettings, WorkerSettings
 from tests.duties.bill import Bill
 from tests.duties.virtual_time import Deployment
 

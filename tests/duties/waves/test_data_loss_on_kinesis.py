@@ -22,8 +22,8 @@ from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
 from headrace.pipeline.repair.decide import Held, Recovery
 from headrace.pipeline.repair.decision_plan import Decision, Person, WhatIsLeft, plan_skip
+from headrace.pipeline.settings.aws_block import AwsSettings
 from headrace.pipeline.settings.choices import OnDataLoss
-from headrace.pipeline.settings.model import AwsSettings
 from tests.duties.life import STREAM, Life
 from tests.memory.table import MemoryTable
 from tests.stand_in import access_to

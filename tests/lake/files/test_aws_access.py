@@ -18,7 +18,8 @@ from headrace.pipeline.lake.files.file_io import with_own_io
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.staging import StagingSpec
-from headrace.pipeline.settings.model import AwsSettings, LandingSettings, Settings
+from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.model import LandingSettings, Settings
 from headrace.pipeline.task_identity import AwsKeys, DriverIdentity, TaskIdentity, named
 from tests.lake.samples import NOON, ORIGIN, StandingClock, a_key, a_landing, at, numbers_in
 from tests.lake.stage_script import a_page, a_spec

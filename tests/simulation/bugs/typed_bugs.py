@@ -27,9 +27,9 @@ TYPED: Final = (
         "set-aside-first",
         "the rows of the quarantine table are committed before the typed table's commit, and a killed run's successor decides anew",
         (
-            "typed.wave",
+            "typed.lake_wave",
             "        # All or nothing: the files of the quarantine table have rows of several shards, too.\n",
-            "        self.settling.quarantine.commit(Proposal(ranges, parsed.aside, basis.wishes.origins, whole=True))\n",
+            "        self.settling.quarantine.commit(Proposal(tuple(ranges), tuple(aside), basis.wishes.origins, whole=True))\n",
         ),
         among=typed_fleet(),
     ),
@@ -41,20 +41,20 @@ TYPED: Final = (
             "                before = _token(recorded.after)\n",
             "                before = ends[recorded.key]\n",
         ),
-        ("typed.wave", "        settled = self.settling.settle()\n", "        settled = 0\n"),
+        ("typed.lake_wave", "        settled = self.settling.settle()\n", "        settled = 0\n"),
         among=typed_fleet(),
     ),
     a_bug(
         "newer-positions",
         "a wave goes up to positions of a later look than the files that it reads",
         (
-            "typed.wave",
-            "        wishes = plan_wishes(look.positions, target, takes=self._takes)\n",
-            "        wishes = plan_wishes(self.ports.source.look().positions, target, takes=self._takes)\n",
+            "typed.lake_wave",
+            "        wishes = self.wishes(look.positions, target)\n",
+            "        wishes = self.wishes(self.ports.source.look().positions, target)\n",
         ),
         # What is found is compared with the ledgers, and fewer rows are refused: the bug needs both mistakes.
         (
-            "typed.wave",
+            "typed.lake_wave",
             "            if self.checking is None or not basis.plan.ranges:\n",
             "            if True:\n",
         ),

@@ -69,7 +69,7 @@ _DELETION: Final = (
         "retention-forgets-the-unknown",
         "a retention doesn't wait for shards of which a typed table has no position yet",
         (
-            "typed.wave",
+            "typed.lake_wave",
             "            position is None or position.arrival is None or (position.arrival - APPROXIMATE).date() < day\n",
             (
                 "            position is not None\n"
@@ -237,9 +237,9 @@ _PARSING: Final = (
         "typed-in-part",
         "a part of a wave of a typed table lands, though the files of its quarantine table have rows of the other shards",
         (
-            "typed.wave",
-            "            whole=True,\n            also=parsed.aside,\n",
-            "            also=parsed.aside,\n",
+            "typed.lake_wave",
+            "            whole=True,\n            also=tuple(aside),\n",
+            "            also=tuple(aside),\n",
         ),
         among=typed_fleet(every=5.0, redrives=0.0, begins=60.0) | {"shards": 4, "troubles": {"split": 50.0}},
     ),

@@ -1,0 +1,113 @@
+"""Streams that are asked by roles of their own, behind the same ports as all others: each call goes to the part that belongs to
+its stream.
+
+    SourcesByStream      for ticks and runs
+    ConsumersByStream    for the leader
+    PagesOfRoles         for Spark's workers
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from headrace.pipeline.core.ledger.batch import Batch
+from headrace.pipeline.core.shards.position import Start
+from headrace.pipeline.core.shards.shard import Shard
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.ports.consumers import Consumer, Consumers
+from headrace.pipeline.ports.pages import Pages, RecordPage
+from headrace.pipeline.ports.reading import ShardSource, StreamFacts
+
+_T = TypeVar("_T")
+_V = TypeVar("_V")
+
+
+@dataclass(frozen=True, slots=True)
+class _ByName(Generic[_T]):
+    others: _T
+    """The part for each stream that has none of its own."""
+    named: Mapping[str, _T]
+    """Name of a stream -> its part."""
+
+    def of(self, name: str) -> _T:
+        """`name`: a stream's name, its ARN or KCL's `account:name:epoch`."""
+        for text in (name, name.rpartition("/")[2], name.split(":")[1] if name.count(":") == 2 else ""):
+            if text in self.named:
+                return self.named[text]
+        return self.others
+
+    def sorted_out(self, keys: Mapping[ShardKey, _V]) -> list[tuple[_T, dict[ShardKey, _V]]]:
+        """The shards of each part."""
+        by_part: dict[int, dict[ShardKey, _V]] = defaultdict(dict)
+        parts = {id(part): part for part in (self.others, *self.named.values())}
+        for key, value in keys.items():
+            by_part[id(self.of(key.stream.name))][key] = value
+        return [(parts[name], shards) for name, shards in by_part.items()]
+
+
+class SourcesByStream:
+    def __init__(self, others: ShardSource, named: Mapping[str, ShardSource]) -> None:
+        self._sources = _ByName(others, named)
+
+    def aws_now(self) -> datetime | None:
+        # Kinesis's clock is one: any of its answers tells the time.
+        known = (source.aws_now() for source in (self._sources.others, *self._sources.named.values()))
+        return next((moment for moment in known if moment is not None), None)
+
+    def describe(self, name: str) -> StreamFacts:
+        return self._sources.of(name).describe(name)
+
+    def find_streams(self, prefix: str | None, tags: Mapping[str, str]) -> tuple[StreamId, ...]:
+        # Discovery looks at one account, that of `aws.kinesis`.
+        return self._sources.others.find_streams(prefix, tags)
+
+    def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
+        return self._sources.of(stream.name).list_shards(stream, since)
+
+    def is_gone(self, key: ShardKey) -> bool:
+        return self._sources.of(key.stream.name).is_gone(key)
+
+    def ended_before(self, key: ShardKey, at: datetime) -> bool:
+        return self._sources.of(key.stream.name).ended_before(key, at)
+
+    def has_news(self, keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
+        parts = self._sources.sorted_out(keys)
+        return frozenset().union(*(source.has_news(shards) for source, shards in parts))
+
+    def arrivals(self, at: Mapping[ShardKey, int]) -> Mapping[ShardKey, datetime]:
+        arrivals: dict[ShardKey, datetime] = {}
+        for source, shards in self._sources.sorted_out(at):
+            arrivals |= source.arrivals(shards)
+        return arrivals
+
+
+class ConsumersByStream:
+    def __init__(self, others: Consumers, named: Mapping[str, Consumers]) -> None:
+        self._consumers = _ByName(others, named)
+
+    def find(self, stream: StreamId, name: str) -> Consumer | None:
+        return self._consumers.of(stream.name).find(stream, name)
+
+    def of(self, stream: StreamId) -> tuple[Consumer, ...]:
+        return self._consumers.of(stream.name).of(stream)
+
+    def register(self, stream: StreamId, name: str) -> Consumer:
+        return self._consumers.of(stream.name).register(stream, name)
+
+    def deregister(self, consumer: Consumer) -> None:
+        # arn:aws:kinesis:<region>:<account>:stream/<name>/consumer/<consumer>:<second>
+        self._consumers.of(consumer.arn.split("/")[1]).deregister(consumer)
+
+
+class PagesOfRoles:
+    """It is pickled into the Spark task, with the identities of this moment."""
+
+    def __init__(self, others: Pages, named: Mapping[str, Pages]) -> None:
+        self._pages = _ByName(others, named)
+
+    def pages(self, batch: Batch) -> Iterator[RecordPage]:
+        return self._pages.of(batch.key.stream.name).pages(batch)

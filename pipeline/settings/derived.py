@@ -1,0 +1,64 @@
+"""Periods that no setting names: each follows from settings by a formula. `headrace config --derived` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from headrace.pipeline.settings.choices import Mode
+from headrace.pipeline.settings.model import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    name: str
+    value: timedelta
+    formula: str
+    meaning: str
+
+
+_TAKING_PERIODS: Final = 2
+"""In mode 2.x a worker scans the leases each second lease duration."""
+_ALARM_PERIODS: Final = 3
+"""An assignment that is late by one period is no trouble yet."""
+
+
+def derived_of(settings: Settings) -> Iterator[Derived]:
+    times = settings.times
+    yield Derived("worker beat", times.worker_tick, "times.worker_tick", "a worker shows that it lives")
+    yield Derived(
+        "run beat", times.lease_duration / 4, "times.lease_duration / 4", "a run shows that it lives"
+    )
+    yield Derived(
+        "lease expiry", times.lease_duration, "times.lease_duration", "a worker without a beat counts as dead"
+    )
+    yield Derived(
+        "leader lock", times.leader_lock, "4 x times.leader_tick", "the lock of a silent leader is valid"
+    )
+    yield Derived(
+        "garbage clean-up",
+        times.garbage_cleanup,
+        "6 x times.cleanup",
+        "rows of forgotten shards are looked for",
+    )
+    yield Derived(
+        "hung after",
+        settings.hung_after,
+        "2 x wave.seconds, at least 2m",
+        "a run whose wave makes no progress stops its beat",
+    )
+    yield Derived(
+        "no-assignment alarm",
+        _ALARM_PERIODS * times.assignment,
+        "3 x times.assignment",
+        "workers say that the leader assigns nothing",
+    )
+    if settings.kcl.mode is Mode.KCL_2:
+        yield Derived(
+            "taking",
+            _TAKING_PERIODS * times.lease_duration,
+            "2 x times.lease_duration",
+            "a worker looks for leases to take",
+        )

@@ -1,0 +1,232 @@
+"""Waves over what the lake table has and another table lacks: parsing, and processors in mode `landed`.
+
+    settle ─► look ─► survey ─► compare ─► stage ─► account ─► commit of the made table ─► settle
+                                                              (decides)            (quarantine.settle carries it out)
+
+A wave looks only into files that may have something for the made table (`headrace.pipeline.typed.files.looked`). The
+made table has the position of each shard of the lake table in its own commits, and a commit is refused where another run
+was faster. So each record counts once.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import date
+from itertools import count
+from typing import ClassVar
+
+from headrace.pipeline.core.landing.landing import Proposal, RangeRefused
+from headrace.pipeline.core.ledger.arrivals import APPROXIMATE
+from headrace.pipeline.core.ledger.batch import StagedFile
+from headrace.pipeline.core.ledger.ledger import FilesDone, Range
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.shards.stream import StreamId
+from headrace.pipeline.duties.waves.expire import Expiring
+from headrace.pipeline.errors import ChainBroken, Overtaken
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.typed.check_wave import Changed, ParseChecking
+from headrace.pipeline.typed.done_wave import Does, Wave
+from headrace.pipeline.typed.files.looked import after, covers, looked_after, looked_in
+from headrace.pipeline.typed.known_files import KnownFiles
+from headrace.pipeline.typed.next_wave import plan_next
+from headrace.pipeline.typed.plan import plan_wishes
+from headrace.pipeline.typed.ports import MadePorts, SourceLook, Surveyor
+from headrace.pipeline.typed.quarantine.settle import Settling
+from headrace.pipeline.typed.values import SourceFile, WaveLimits, WavePlan, Wishes
+from headrace.pipeline.typed.wave_engine import Waves
+
+_NO_LAKE_TABLE = "there is no lake table yet; `headrace dev`, or another deployment, makes it before the first records land"
+_LOOKS = 3
+"""Looks at the lake table in one wave, where its ledgers state other rows than were found."""
+_TRIES = 5
+"""Waves in a row that other runs overtake, before a run gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a wave is built on: one look at the lake table, and what the wave takes of it."""
+
+    look: SourceLook
+    target: Positions
+    """The positions of the made table."""
+    looked: FilesDone | None
+    files: tuple[SourceFile, ...]
+    """The files of the lake table that may have rows left for the made table."""
+    wishes: Wishes
+    plan: WavePlan
+    notes: tuple[str, ...]
+    """Sentences for people."""
+    settled: int = 0
+    """Rows that went into the quarantine table for a commit of an earlier wave."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeWaves(Waves[Basis]):
+    """The waves of one made table. A subclass says what is staged of a wave."""
+
+    does: ClassVar[Does]
+    past: ClassVar[str]
+    """What the operation has done with records, as a participle."""
+
+    settings: ParseSettings | ProcessorSettings
+    ports: MadePorts
+    settling: Settling
+    limits: WaveLimits
+    clock: Clock
+    run: str
+    checking: ParseChecking | None = None
+    """Compares what is found with what the ledgers of the lake table state."""
+    expiring: tuple[Expiring, ...] = ()
+    """What expires rows of the made table, and of its quarantine table."""
+    known: KnownFiles = field(default_factory=KnownFiles)
+    """What earlier waves of this process have found in files of the lake table."""
+    on_step: Callable[[str], None] = lambda _: None
+    """For tests: called between the steps of a wave."""
+
+    @property
+    @abstractmethod
+    def surveyor(self) -> Surveyor: ...
+
+    def is_behind(self) -> bool:
+        """Whether a wave would have something to do. It needs no Spark."""
+        if not self.ports.source.exists():
+            return False
+        if not (self.ports.table.exists() and self.settling.quarantine.exists()):
+            return True
+        return self._wishes_now().are_due or not self.settling.is_settled()
+
+    def needs_before(self, day: date) -> bool:
+        """Whether records that arrived before this day (UTC) may still be wanted."""
+        if not self.ports.table.exists():
+            return True
+        after = [lack.after for lack in self._wishes_now().wanted]
+        # A record may have arrived a little before the one that comes before it in the shard.
+        return any(
+            position is None or position.arrival is None or (position.arrival - APPROXIMATE).date() < day
+            for position in after
+        )
+
+    @property
+    def tries(self) -> int:
+        return _TRIES
+
+    def end(self, wave: Wave) -> Wave:
+        # Once at the end, and not after each wave: an expiry is a commit, too.
+        return replace(wave, notes=(*wave.notes, *self._expire()))
+
+    def _expire(self) -> Iterator[str]:
+        """Expire snapshots of both tables, where there are too many. What a run has decided has been carried out by
+        now."""
+        # Without a lake table no wave has made them.
+        if not self.ports.table.exists():
+            return
+        for table, expiring in zip((self.ports.table, self.settling.quarantine), self.expiring, strict=False):
+            shape = table.load().shape
+            if expiring.is_due(shape) and (sentence := expiring.step(shape)):
+                yield sentence
+
+    def plan(self) -> Basis | Wave:
+        # First: settings that can't be used make no table, and are told of also where there is nothing to do.
+        self.ports.check_settings()
+        if not self.ports.source.exists():
+            return Wave(self.does, notes=(_NO_LAKE_TABLE,))
+        # Made wherever it is missing: a table that was dropped is made anew.
+        self.ports.table.ensure(create=not self.ports.table.exists())
+        self.settling.quarantine.ensure(create=not self.settling.quarantine.exists())
+        # Also what a killed run, or an older version of the code, has decided and not carried out.
+        settled = self.settling.settle()
+        basis = replace(self._basis(), settled=settled)
+        if not basis.plan.ranges:
+            return Wave(self.does, settled=settled, notes=basis.notes)
+        self.known.look_through_some(basis.files, self.surveyor)
+        return basis
+
+    def proposal(
+        self,
+        basis: Basis,
+        plan: WavePlan,
+        ranges: Sequence[Range],
+        files: Sequence[StagedFile],
+        *,
+        aside: Sequence[StagedFile],
+        compared: Positions | None = None,
+    ) -> Proposal:
+        """What is committed of this part of the wave's plan. `compared`: the positions of the rows that the wave's rows
+        were compared with."""
+        looked = looked_after(
+            self.known.described(basis.files),
+            after(plan, basis.target),
+            snapshot=basis.look.snapshot,
+            sequence=basis.look.sequence,
+            stream=self.settings.stream,
+            before=basis.looked,
+        )
+        # All or nothing: the files of the quarantine table have rows of several shards, too.
+        return Proposal(
+            tuple(ranges),
+            tuple(files),
+            basis.wishes.origins,
+            whole=True,
+            also=tuple(aside),
+            # Rows that were compared with the table land only where no other rows have come since: they may be the
+            # same events.
+            compared=compared,
+            looked=looked,
+            # Which files are done was found by these positions: a table that is behind them mustn't say so.
+            rests_on=basis.target,
+        )
+
+    def refusal(self, refused: Sequence[RangeRefused]) -> Overtaken:
+        return Overtaken(
+            f"another run has {self.past} records for {self.settings.table} meanwhile: {refused[0].range.key}: "
+            f"{refused[0].why}. Nothing of this wave was committed; "
+            "the next wave goes on after the other run's records"
+        )
+
+    def _basis(self) -> Basis:
+        """What the wave takes up. Where the ledgers of the lake table state other rows than were found, the wave looks
+        once more: another commit may have come between the look and the reading of the ledgers."""
+        for looks in count(1):
+            basis = self._look()
+            if self.checking is None or not basis.plan.ranges:
+                return basis
+            with suppress(Changed):
+                notes = self.checking.check(basis.plan, is_last=looks == _LOOKS)
+                return replace(basis, notes=(*basis.notes, *notes))
+        raise AssertionError("the last look ends in a plan or in an error")
+
+    def _look(self) -> Basis:
+        look = self.ports.source.look()
+        state = self.ports.table.load()
+        target = state.positions
+        wishes = self.wishes(look.positions, target)
+        looked = self._looked(look)
+        if self.ports.table.load().snapshot != state.snapshot:
+            # What the ledgers say may rest on other positions.
+            looked = None
+        files = tuple(file for file in look.files if looked is None or not covers(looked, file))
+        plan = plan_next(wishes, files, surveyor=self.surveyor, limits=self.limits, known=self.known)
+        return Basis(look, target, looked, files, wishes, plan, wishes.notes)
+
+    def _wishes_now(self) -> Wishes:
+        return self.wishes(self.ports.source.look().positions, self.ports.table.load().positions)
+
+    def wishes(self, source: Positions, target: Positions) -> Wishes:
+        """What the made table lacks of the lake table, and a wave may take."""
+        return plan_wishes(source, target, takes=self._takes)
+
+    def _looked(self, look: SourceLook) -> FilesDone | None:
+        """Which files of the lake table have nothing left for the made table."""
+        try:
+            return looked_in(self.ports.table.pages(), stream=self.settings.stream, leads_to=look.leads_to)
+        except ChainBroken:
+            # Another engine has cut the made table's history. Then each file is looked into once more.
+            return None
+
+    def _takes(self, stream: StreamId) -> bool:
+        return self.settings.stream in (None, stream.name)
