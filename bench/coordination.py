@@ -64,12 +64,12 @@ class Prices:
 
     @classmethod
     def of_file(cls, path: Path) -> Prices:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-        of = found["per_million"]
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        of = document["per_million"]
         return cls(
-            found["region"],
-            found["written"],
-            found["currency"],
+            document["region"],
+            document["written"],
+            document["currency"],
             of["write_units"] / 1e6,
             of["read_units"] / 1e6,
         )
@@ -111,15 +111,15 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="200 shards, flowing")
     parser.add_argument("--shards", type=int, nargs="+", default=SHARDS, help="how many shards")
     parser.add_argument("--prices", type=Path, default=Path(__file__).with_name("prices.toml"))
-    asked = parser.parse_args()
-    prices = Prices.of_file(asked.prices)
+    arguments = parser.parse_args()
+    prices = Prices.of_file(arguments.prices)
     print(f"prices of {prices.region} in {prices.currency}, written on {prices.written}")
     fine = True
     with local_aws("--transition", "0") as aws:
         os.environ |= aws.environment
-        for shards in (GOAL_AT,) if asked.quick else asked.shards:
+        for shards in (GOAL_AT,) if arguments.quick else arguments.shards:
             began = time.monotonic()
-            if not asked.quick:
+            if not arguments.quick:
                 report("at rest", at_rest(aws, shards), prices, KCL_AT_REST)
             flows = flowing(aws, shards)
             report("flowing", flows, prices, KCL_FLOWING)
@@ -134,28 +134,28 @@ def main() -> int:
 
 def at_rest(aws: LocalAws, shards: int) -> Hour:
     """Five minutes in which no shard is read, and the share of an hour in a run that looks at all quiet shards."""
-    made = a_deployment(aws, "rest", shards)
-    still, seconds = made.bill(FIVE_MINUTES)
-    runs = made.runs_made
-    made.clock.advance(timedelta(seconds=QUIET_LOOK))
-    looked, took = made.bill(A_MINUTE)
-    if made.runs_made == runs:
+    deployment = a_deployment(aws, "rest", shards)
+    still, seconds = deployment.bill(FIVE_MINUTES)
+    runs = deployment.runs_made
+    deployment.clock.advance(timedelta(seconds=QUIET_LOOK))
+    looked, took = deployment.bill(A_MINUTE)
+    if deployment.runs_made == runs:
         raise AssertionError("no run has looked at the quiet shards")
     bill = looked.times(HOUR / QUIET_LOOK)
     bill.add(still.times((HOUR - took * HOUR / QUIET_LOOK) / seconds))
-    return Hour(shards, bill, made.settings.lease_table)
+    return Hour(shards, bill, deployment.settings.lease_table)
 
 
 def flowing(aws: LocalAws, shards: int) -> Hour:
     """A run that reads on for `times.linger`, from its beginning to its end. An earlier run has made the first landing of all,
     after which a run gives its shards away once, to record the ledger."""
-    made = a_deployment(aws, "flow", shards)
-    made.flows = True
-    made.let_pass(A_MINUTE)
+    deployment = a_deployment(aws, "flow", shards)
+    deployment.flows = True
+    deployment.let_pass(A_MINUTE)
     for _ in range(SNAPSHOTS):
-        made.ports.lake.carry()
-    bill, seconds = made.bill(FIVE_MINUTES)
-    return Hour(shards, bill.times(HOUR / seconds), made.settings.lease_table)
+        deployment.ports.lake.carry()
+    bill, seconds = deployment.bill(FIVE_MINUTES)
+    return Hour(shards, bill.times(HOUR / seconds), deployment.settings.lease_table)
 
 
 def a_deployment(aws: LocalAws, name: str, shards: int) -> Deployment:
@@ -166,11 +166,11 @@ def a_deployment(aws: LocalAws, name: str, shards: int) -> Deployment:
         workers=(WorkerSettings(id="w1"),),
         aws=AwsSettings(region=aws.region, endpoint=aws.endpoint),
     )
-    made = Deployment(settings, shards)
-    made.let_pass(2 * A_MINUTE)
-    if made.runs_made == 0:
+    deployment = Deployment(settings, shards)
+    deployment.let_pass(2 * A_MINUTE)
+    if deployment.runs_made == 0:
         raise AssertionError("no run has looked at the new shards")
-    return made
+    return deployment
 
 
 def report(what: str, hour: Hour, prices: Prices, kcl: float) -> None:

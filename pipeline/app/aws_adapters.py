@@ -74,6 +74,8 @@ class AwsAdapters:
                 self.dynamodb(),
                 lambda: places().workers,
                 clock=self.clock,
+                # In a table of their own, too: KCL moves the rows to one table only once every worker tells that it can.
+                as_in_35=True,
                 also=lambda: places().also_workers,
             )
 

@@ -6,8 +6,9 @@
     kcl.failover                   | the holder of the lock   | JoinedFleet    | KCL's       | the leader assigns them
     kcl.mode: 2.x                  | the first in the shuffle | KclNotJoined   | Headrace's  | it takes them itself
     kcl.mode: 2.x, kcl.failover    | the first in the shuffle | JoinedFleet    | KCL's       | it takes them itself
+    kcl.mode: migrating            | as one of the four, by what the row `Migration3.0` says (`following.py`)
 
-Runs keep claims from wave to wave only with the first of these four, and then with `kcl.heartbeat: worker` and without
+Runs keep claims from wave to wave only with the first of these, and then with `kcl.heartbeat: worker` and without
 `kcl.allow_foreign_checkpoints`.
 
 Where `kcl.failover` isn't set, KCL workers can still be started at any time, so `KclNotJoined` looks for them
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from headrace.pipeline.beside_kcl.adoption_check import AdoptionCheck
+from headrace.pipeline.beside_kcl.following import AssignsNothing, as_followed, followed
 from headrace.pipeline.beside_kcl.join_3x import JoinedWork, KclRows
 from headrace.pipeline.beside_kcl.kcl_workers import JoinedFleet, KclNotJoined
 from headrace.pipeline.beside_kcl.kept_claims import KeepsUntilKclIsSeen, keeps_nothing
@@ -52,6 +54,12 @@ class PolicyPorts:
 
 
 def policy_of(settings: Settings, ports: PolicyPorts) -> Policy:
+    now = followed(settings, ports.tables, ports.clock)
+    return _policy(as_followed(settings, now.mode), ports, now.settling)
+
+
+def _policy(settings: Settings, ports: PolicyPorts, settling: str) -> Policy:
+    """`settling`: why leases are neither assigned nor taken yet; empty where they may be."""
     life = _life(settings)
     helps_itself = settings.kcl.mode is Mode.KCL_2
     policy = replace(
@@ -65,6 +73,8 @@ def policy_of(settings: Settings, ports: PolicyPorts) -> Policy:
     if settings.is_shared:
         work = JoinedWork(lock=ports.lock, workers=ports.workers, leases=ports.leases, settings=settings)
         policy = replace(policy, rows=KclRows(), own_leases=work)
+    if settling:
+        policy = replace(policy, other_workers=AssignsNothing(policy.other_workers, settling))
     # After the parts of a joined fleet, whose `own_leases` this mode replaces.
     if helps_itself:
         own_workers = frozenset(worker.id for worker in settings.workers)
@@ -79,6 +89,7 @@ def policy_of(settings: Settings, ports: PolicyPorts) -> Policy:
                 settings=settings,
                 tables=ports.tables,
                 workers=ports.workers,
+                why_not=settling,
             ),
         )
     return policy

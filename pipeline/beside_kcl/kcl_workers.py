@@ -167,7 +167,7 @@ def why_mode_differs(settings: Settings, tables: Tables) -> str | None:
         return None
     mode = Mode.KCL_2 if version in ACTS_AS_2X else Mode.OWN
     return (
-        f"KCL's workers are at CLIENT_VERSION_{version}, which needs kcl.mode: {mode}, "
+        f"KCL's workers are at CLIENT_VERSION_{version}, which needs kcl.mode: {mode} or migrating, "
         f"but kcl.mode is {settings.kcl.mode}. Until that is changed, Headrace neither assigns nor takes "
         "leases; it goes on reading those that it has"
     )

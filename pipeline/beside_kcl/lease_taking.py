@@ -143,8 +143,10 @@ class LeaseTaking:
     def _why_not(self, rows: Iterable[Lease], sightings: Sightings, headrace_workers: frozenset[str]) -> str:
         """Why no lease may be taken: KCL's workers share leases in the other mode, or KCL workers may be
         running though the settings join none."""
+        if why := why_mode_differs(self.settings, self.tables):
+            return why
         if self.settings.is_shared:
-            return why_mode_differs(self.settings, self.tables) or ""
+            return ""
         still = expired(sightings, self.settings.times.lease_duration)
         # A holder counts as running as long as one of its leases hasn't stood still for the lease duration.
         running = {row.holder for row in rows if row.holder is not None and row.key not in still}

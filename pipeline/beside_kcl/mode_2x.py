@@ -52,6 +52,8 @@ class TakesLeases:
     settings: Settings
     tables: Tables
     workers: WorkerStore
+    why_not: str = ""
+    """Why no lease is taken now; empty where leases may be."""
 
     def watch_leader(self, seen: LeaderWatchMemory, memory: PartMemory, now: datetime) -> LeaderLook:
         """There is no leader that assigns leases, so there is nothing to watch."""
@@ -67,6 +69,8 @@ class TakesLeases:
         return (*own, *held_of(self.leases, me, children))
 
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
+        if self.why_not:
+            return TakenLeases(memory, sentence=self.why_not)
         taking = LeaseTaking(
             me=me,
             leases=self.leases,

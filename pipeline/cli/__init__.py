@@ -18,6 +18,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 
 import headrace
@@ -37,8 +38,10 @@ COMMANDS = {
     "give-back": "hand the leases to KCL's workers, at the positions of the lake table",
     "health": "tell whether the application is well, for scripts and probes",
     "iam": "print the AWS policy that a part of Headrace needs, and no more than that",
+    "import": "write settings from the .properties file of KCL's MultiLangDaemon",
     "lineage": "show which records of which shard went into which snapshot",
     "local": "run a local stand-in for AWS, for development and tests",
+    "migrate": "drive KCL's migrations: from 2.x to 3.x, and from three tables to one",
     "parse": "bring the typed tables up to the lake table",
     "plan": "show what the leader would change now, without changing it",
     "processor": "let record processors of your own work on what the lake table has",
@@ -55,7 +58,8 @@ COMMANDS = {
     "upkeep": "compact the lake table's files, expire old snapshots, and delete files that nothing names",
     "window": "choose records that have landed, and copy them from the lake table into a table of their own",
 }
-"""Name of a command -> its line in the help. The module of `give-back` is `headrace.pipeline.cli.give_back`."""
+"""Name of a command -> its line in the help. The module of `give-back` is `headrace.pipeline.cli.give_back`, and that of
+`import`, a word of Python's own, is `headrace.pipeline.cli.import_`."""
 
 DOCUMENTS = Path(headrace.__file__).parent / "docs"
 """The folder of the documents, which an installed Headrace has, too."""
@@ -145,4 +149,4 @@ class _Version(argparse.Action):
 
 
 def _module(command: str) -> str:
-    return command.replace("-", "_")
+    return f"{command.replace('-', '_')}{'_' if iskeyword(command) else ''}"

@@ -61,8 +61,8 @@ def _show(args: argparse.Namespace) -> int:
     from headrace.pipeline.cli.beside.own_spark import spark_of_its_own
     from headrace.pipeline.cli.beside.services import HOST, is_port_free, stopped_by_signals
     from headrace.pipeline.cli.holding import Holder, home_held, require_free
+    from headrace.pipeline.cli.live.show import Show, say
     from headrace.pipeline.cli.live.watching import until_a_process_dies
-    from headrace.pipeline.cli.show import Show, say
     from headrace.pipeline.demo.home import Home, emptied
     from headrace.pipeline.lake.files.private_files import umask
 

@@ -26,7 +26,7 @@ def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "status",
         description="Show which worker reads which shard, from the coordination tables: "
-        "those of the application in the settings or, with --table, those of any KCL application (2.x "
+        "those of the application in the settings or, with --table, those of any KCL application (1.x "
         "to 3.5), for which no settings are needed. The command writes nothing.",
     )
     add_config(parser)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from headrace.pipeline.app.wiring import Wiring
+from headrace.pipeline.beside_kcl.following import followed
 from headrace.pipeline.core.leases.election import LockRow
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.health.verdict import (
@@ -50,7 +51,8 @@ class Examining:
         return HealthVerdict(self.wiring.settings.application, checks)
 
     def _leader(self, *, patient: bool) -> Iterator[HealthCheck]:
-        if self.wiring.settings.kcl.mode is Mode.KCL_2:
+        ports = self.wiring.ports
+        if followed(self.wiring.settings, ports.tables(), ports.clock).mode is Mode.KCL_2:
             return  # workers take leases for themselves, and the lock isn't used
         try:
             yield check_leader(self._state(patient=patient))

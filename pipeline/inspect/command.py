@@ -28,6 +28,19 @@ _PLACE: Final = ("region", "profile", "endpoint")
 
 def add_table_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -> None:
     """The arguments that say which application is looked at, and where."""
+    add_table_names(parser, table_is_required=table_is_required)
+    parser.add_argument(
+        "--cluster-by",
+        metavar="REGEX",
+        type=_pattern,
+        default="^[^-]*",
+        help="regular expression whose first group, else whole match, is the name of a worker's cluster "
+        "within its id (default: the part before the first -)",
+    )
+
+
+def add_table_names(parser: argparse.ArgumentParser, *, table_is_required: bool) -> None:
+    """The names of an application's tables, and where they are."""
     parser.add_argument(
         "--table",
         metavar="NAME",
@@ -50,14 +63,6 @@ def add_table_arguments(parser: argparse.ArgumentParser, *, table_is_required: b
     default = "AWS's own environment" if table_is_required else "the settings, else AWS's own environment"
     for name in _PLACE:
         parser.add_argument(f"--{name}", help=f"AWS {name} (default: from {default})")
-    parser.add_argument(
-        "--cluster-by",
-        metavar="REGEX",
-        type=_pattern,
-        default="^[^-]*",
-        help="regular expression whose first group, else whole match, is the name of a worker's cluster "
-        "within its id (default: the part before the first -)",
-    )
 
 
 def add_inspect_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -> None:

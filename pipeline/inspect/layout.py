@@ -1,6 +1,6 @@
 """Which of KCL's layouts an application's tables have, found from their rows.
 
-    leases only   KCL 2.x: one table, which holds only leases
+    leases only   KCL 1.x and 2.x: one table, which holds only leases
     M             KCL 3.0-3.4: the leader's lock and the workers' rows in two tables of their own
     S             KCL 3.5+: everything in the lease table
     moving        from M to S: the workers' rows have moved to the lease table, the lock hasn't
@@ -106,7 +106,7 @@ def _without_state_table(tables: LayoutFacts) -> LayoutSeen:
             "only leases, written by KCL 3.5 or newer: it runs beside KCL 2.x workers, "
             "or no worker has been leader yet",
         )
-    return LayoutSeen(LayoutKind.LEASES_ONLY, "only leases, as KCL 2.x")
+    return LayoutSeen(LayoutKind.LEASES_ONLY, "only leases, as KCL 1.x and 2.x")
 
 
 def _both(tables: LayoutFacts, state: OtherRows) -> LayoutSeen:

@@ -8,6 +8,9 @@ TABLE_MIGRATION  INIT -> DEPLOYED -> PENDING -> COMPLETE                (three t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from headrace.pipeline.errors import BadSetting
@@ -34,6 +37,30 @@ class TableStatus(StrEnum):
 
 ACTS_AS_2X = frozenset({ClientVersion.INIT, ClientVersion.UPGRADE_FROM_2X, ClientVersion.ROLLED_BACK})
 """In these states each KCL worker takes leases for itself; in the others a leader assigns the leases."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgreedVersion:
+    """The client version on which the workers of an application have agreed."""
+
+    version: ClientVersion
+    since: datetime | None = None
+    """When leases began to be shared in the way of this version; None where they always were."""
+
+    @property
+    def acts_as_2x(self) -> bool:
+        return self.version in ACTS_AS_2X
+
+
+def agreed_version(decisions: Sequence[tuple[ClientVersion, datetime]]) -> AgreedVersion:
+    """By all decisions that the row tells, newest first. A decision that leaves the way of sharing leases as it was doesn't
+    count: `since` is the moment of the last one that changed it."""
+    version, since = decisions[0]
+    for earlier, moment in decisions[1:]:
+        if (earlier in ACTS_AS_2X) is not (version in ACTS_AS_2X):
+            return AgreedVersion(version, since)
+        since = moment
+    return AgreedVersion(version)
 
 
 def table_status(stored: TableStatus | None, *, legacy_table: bool, migrate: bool) -> TableStatus:

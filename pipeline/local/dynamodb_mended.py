@@ -5,6 +5,7 @@
 | returns a number as it was written: `9.0E-5`, `1.50` | returns plain decimals: `0.00009`, `1.5` |
 | leaves the old item out of the answer when an `Expected` fails | returns the old item |
 | fails internally on the creation of an existing index | refuses it |
+| takes the `Value` of an `Expected` for equal, whatever its `ComparisonOperator` says | compares as it says |
 | stores bytes and booleans of an `AttributeUpdates` as text | stores them with their types |
 """
 
@@ -27,6 +28,7 @@ _NUMBER = re.compile(rb'("N"\s*:\s*")([^"]*)"')
 _INDEX_IS_THERE = "Global Secondary Index already exists"
 _FAILED = b"ConditionalCheckFailedException"
 _UPDATES = b'"AttributeUpdates"'
+_COMPARES = b'"ComparisonOperator"'
 _KEPT_AS_TEXT = frozenset({"B", "BS", "BOOL"})
 _VERBS = {"PUT": ("SET", " = "), "ADD": ("ADD", " "), "DELETE": ("DELETE", " ")}
 # Places before or after the point. AWS's numbers reach from 1E-130 to 1E+126 with 38 digits.
@@ -40,6 +42,8 @@ def mended(request: HttpRequest, ask: Callable[[HttpRequest], HttpAnswer]) -> Ht
     request = replace(request, body=_NUMBER.sub(_plain, request.body))
     if _UPDATES in request.body:
         request = replace(request, body=_by_expression(request.body))
+    if _COMPARES in request.body and b'"Expected"' in request.body:
+        request = replace(request, body=_with_value_lists(request.body))
     try:
         answer = ask(request)
     except ValueError as error:
@@ -64,6 +68,15 @@ def plain_number(text: str) -> str:
 
 def _plain(match: re.Match[bytes]) -> bytes:
     return match[1] + plain_number(match[2].decode("utf-8", "replace")).encode() + b'"'
+
+
+def _with_value_lists(body: bytes) -> bytes:
+    """Write each compared `Value` of an `Expected` as a list of one, as KCL 1.x's checkpoint doesn't."""
+    write = orjson.loads(body)
+    for expected in write["Expected"].values():
+        if "ComparisonOperator" in expected and "Value" in expected:
+            expected["AttributeValueList"] = [expected.pop("Value")]
+    return orjson.dumps(write)
 
 
 def _by_expression(body: bytes) -> bytes:

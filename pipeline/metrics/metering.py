@@ -156,7 +156,7 @@ class Metering:
         watch = WorkerLeaseWatch(
             gathering=self.publishing.gathering,
             worker_id=worker_id,
-            takes=self.settings.kcl.mode is Mode.KCL_2,
+            takes=self.settings.kcl.mode is not Mode.OWN,
         )
         tick = WorkerTick(lambda leases: watched_leases(leases, watch, self.clock.monotonic))
         try:

@@ -12,7 +12,7 @@ from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refus
 from headrace.pipeline.core.leases.election import LockRow
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Metrics, Worker
-from headrace.pipeline.kcl.migration import ClientVersion
+from headrace.pipeline.kcl.migration import AgreedVersion, ClientVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,5 +166,9 @@ class Tables(Protocol):
         ...
 
     def client_version(self) -> ClientVersion | None:
-        """The version of KCL that KCL's workers have agreed to behave as; None where no KCL worker has written one."""
+        """The version of KCL that the workers have agreed to behave as; None where nobody has written one."""
+        ...
+
+    def agreed_version(self) -> AgreedVersion | None:
+        """The same, with the time since when leases are shared in its way."""
         ...

@@ -47,6 +47,8 @@ class Mode(StrEnum):
     """A leader assigns the leases to workers."""
     KCL_2 = "2.x"
     """Each worker takes and steals leases for itself, as in KCL 2.x."""
+    MIGRATING = "migrating"
+    """As `2.x`, until the row `Migration3.0` says that leases are assigned; then as `own`."""
 
 
 class Strategy(StrEnum):

@@ -14,8 +14,10 @@ from headrace.pipeline.settings.knob import knob
 class KclSettings:
     mode: Mode = knob(
         Mode.OWN,
-        doc="own: a leader assigns the leases. 2.x: each worker takes and steals leases for itself, as in KCL 2.x.",
-        kcl="clientVersionConfig (2.x: CLIENT_VERSION_CONFIG_COMPATIBLE_WITH_2X_PHASE1)",
+        doc="own: a leader assigns the leases. 2.x: each worker takes and steals leases for itself, as in KCL 2.x. "
+        "migrating: as 2.x, until `headrace migrate` or KCL's leader takes the application over to 3.x; then as own.",
+        kcl="clientVersionConfig (2.x: CLIENT_VERSION_CONFIG_COMPATIBLE_WITH_2X_PHASE1; "
+        "migrating: CLIENT_VERSION_CONFIG_COMPATIBLE_WITH_2X)",
     )
     failover: timedelta | None = knob(
         doc="Set this to work beside running KCL workers, in their tables: "

@@ -28,6 +28,7 @@ class ProcessorSettings:
     command: str | None = knob(
         doc="In the place of callable, a processor in any language: a program and its arguments, which speaks the "
         "MultiLang protocol on standard input and output. It starts in the folder of this file.",
+        kcl="executableName",
     )
     mode: ProcessorMode = knob(
         ProcessorMode.LANDED,

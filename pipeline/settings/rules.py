@@ -252,10 +252,10 @@ def _tables(settings: Settings) -> Iterator[Broken]:
 
 def _mode(settings: Settings) -> Iterator[Broken]:
     kcl = settings.kcl
-    if kcl.mode is Mode.KCL_2 and kcl.heartbeat is not Heartbeat.LEASE:
+    if kcl.mode is not Mode.OWN and kcl.heartbeat is not Heartbeat.LEASE:
         yield Broken(
             "kcl.heartbeat",
-            f"is {kcl.heartbeat}; allowed with kcl.mode: 2.x: "
+            f"is {kcl.heartbeat}; allowed with kcl.mode: {kcl.mode}: "
             "lease, else workers believe each other dead and take each other's leases",
             also=("kcl.mode",),
         )

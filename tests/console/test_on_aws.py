@@ -133,7 +133,7 @@ def test_rows_of_kcl_1_without_hash_keys_are_shown(app: App):
     assert all(shard.kin.hashes is not None for shard in picture.shards), "by Kinesis's list"
     alone = app.picture(tables=TableNames.of(old.lease_table), stream=None)
     assert all(shard.kin.hashes is None for shard in alone.shards)
-    assert alone.layout == "only leases, as KCL 2.x"
+    assert alone.layout == "only leases, as KCL 1.x and 2.x"
 
 
 def test_a_checkpoint_at_the_tip_has_no_lag(app: App):

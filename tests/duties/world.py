@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.ledger.ledger import Kind
@@ -21,7 +21,7 @@ from headrace.pipeline.duties.policy.policy import Policy
 from headrace.pipeline.duties.streams.streams import stream_as_written
 from headrace.pipeline.duties.waves.attempt import Attempt
 from headrace.pipeline.duties.waves.report import WaveReport, WaveStep
-from headrace.pipeline.kcl.migration import ClientVersion
+from headrace.pipeline.kcl.migration import AgreedVersion, ClientVersion
 from headrace.pipeline.settings.choices import InitialPosition, StreamsMode
 from headrace.pipeline.settings.model import Settings, StreamSettings, WaveSettings, WorkerSettings
 from tests.duties.reading import an_attempt, wiring_of
@@ -54,6 +54,7 @@ class MadeTables:
     missing: bool = False
     version: ClientVersion | None = None
     """The client version that KCL's workers have written."""
+    version_since: datetime | None = None
 
     def ensure(self) -> bool:
         was, self.missing = self.missing, False
@@ -61,6 +62,9 @@ class MadeTables:
 
     def client_version(self) -> ClientVersion | None:
         return self.version
+
+    def agreed_version(self) -> AgreedVersion | None:
+        return None if self.version is None else AgreedVersion(self.version, self.version_since)
 
 
 @dataclass

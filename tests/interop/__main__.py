@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.interop.scene import Stage
 
 _FOLDER = Path(__file__).parents[2] / "artifacts" / "interop"
-_VERSIONS = ("3.5.1", "3.4.2", "2.7.2")
+_VERSIONS = ("3.5.1", "3.4.2", "2.7.2", "1.15.0", "1.14.10")
 
 
 def main() -> int:

@@ -20,7 +20,8 @@ class NotAtHand(Exception):
 
 def class_path(kcl: str) -> str:
     """The class path of the Java worker with a version of KCL."""
-    return _class_path(f"KCL {kcl}", _HERE / "java", _BUILT / kcl, f"-Dkcl={kcl}")
+    source = "java-1x" if kcl.startswith("1.") else "java"
+    return _class_path(f"KCL {kcl}", _HERE / source, _BUILT / kcl, f"-Dkcl={kcl}")
 
 
 def producers_class_path() -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tests.interop.aggregated import AGGREGATED
 from tests.interop.beside import BESIDE
 from tests.interop.deployed import DEPLOYED
+from tests.interop.oldest import OLDEST
 from tests.interop.scene import APP, REBALANCE, START, Stage, scene
 
 
@@ -83,4 +84,5 @@ SCENARIOS: dict[str, Callable[[Stage], int]] = {
     **BESIDE,
     **DEPLOYED,
     **AGGREGATED,
+    **OLDEST,
 }

@@ -14,7 +14,7 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
 from tests.interop.rows import FOLDER, shape_of
 
-VERSIONS = ("2.7.2", "3.4.2", "3.5.1")
+VERSIONS = ("1.15.0", "2.7.2", "3.4.2", "3.5.1")
 APP = "orders-app"
 
 
@@ -69,9 +69,10 @@ def test_the_leaders_row_is_understood_in_either_layout():
     assert {read_lock(row).duration.total_seconds() for row in [*beside, *within]} == {120.0}
 
 
-def test_kcl_2_7_2_leaves_only_lease_rows_and_none_with_an_entity_type():
-    assert set(tables("2.7.2")) == {APP}
-    assert not [row for row in tables("2.7.2")[APP] if "entityType" in row or "checkpoint" not in row]
+@pytest.mark.parametrize("version", ["1.15.0", "2.7.2"])
+def test_kcl_1_and_2_leave_only_lease_rows_and_none_with_an_entity_type(version):
+    assert set(tables(version)) == {APP}
+    assert not [row for row in tables(version)[APP] if "entityType" in row or "checkpoint" not in row]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

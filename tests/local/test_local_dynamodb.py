@@ -295,3 +295,20 @@ def test_each_answer_with_an_item_has_each_type_of_value_as_it_was_written(dynam
         ((kind, values),) = found[name].items()
         found[name] = {kind: sorted(values)}
     assert found == WHOLE
+
+
+def test_an_expected_value_is_compared_as_its_operator_says(dynamodb, table):
+    """KCL 1.15 writes no checkpoint over SHARD_END, with a `Value` instead of a list."""
+    dynamodb.put_item(TableName=table, Item={**A, "checkpoint": {"S": "1"}})
+
+    def checkpoint(to):
+        return dynamodb.update_item(
+            TableName=table,
+            Key=A,
+            Expected={"checkpoint": {"Value": {"S": "SHARD_END"}, "ComparisonOperator": "NE"}},
+            AttributeUpdates={"checkpoint": {"Action": "PUT", "Value": {"S": to}}},
+        )
+
+    checkpoint("SHARD_END")
+    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        checkpoint("2")

@@ -33,7 +33,6 @@ UNUSED = {
     "headrace.pipeline.local.pytest_plugin.headrace_aws": "for users: a fixture, which pytest finds by its name",
     "headrace.pipeline.local.pytest_plugin.headrace_kinesis": "for users: a fixture, which pytest finds by its name",
     "headrace.pipeline.local.server.serve": "for users: docs/start/local.md",
-    "headrace.pipeline.settings.file.parse_settings": "the settings of a text: for tests, and for code that has no file",
     "headrace.pipeline.source.register.register_spark_source": "for users: docs/use/spark-source.md",
 }
 """Names that no part of the product uses, each with the reason why it stays."""

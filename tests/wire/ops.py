@@ -222,7 +222,7 @@ OPERATIONS: dict[str, Operation] = {
 KEYS_OF: dict[str, KeysOf] = {"leases_of_by_index": _held}
 """Operations that read. They return keys of leases."""
 NOT_BUILT: dict[str, str] = {
-    "set_table_migration": "only KCL's own leader moves rows between tables; Headrace acts by the status that it finds",
+    "set_table_migration": "headrace.pipeline.migrate writes it, with the time of the decision before it as a condition too",
     "create_stream": "KCL's stream rows are off by default and reserved for future use there",
     "delete_stream": "KCL's stream rows are off by default and reserved for future use there",
 }

@@ -9,6 +9,7 @@ from typing import Final
 
 from headrace.pipeline.aws.leases import attributes as av
 from headrace.pipeline.aws.leases.attributes import Item
+from headrace.pipeline.aws.leases.lease_item import ENTITY
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.kcl import layout
 from headrace.pipeline.kcl.migration import ClientVersion, TableStatus
@@ -20,6 +21,10 @@ AT: Final = "mts"
 HISTORY: Final = "h"
 
 _CLIENT_PREFIX: Final = "CLIENT_VERSION_"
+_KINDS: Final = {layout.CLIENT_VERSION: "CLIENT_VERSION_MIGRATION", layout.TABLE_MIGRATION: "TABLE_MIGRATION"}
+"""The entityType of each of the two rows."""
+_KEPT: Final = 10
+"""Entries of the history, as in KCL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,77 @@ def read_version(item: Item) -> VersionRow:
         changed,
         tuple(item.get(HISTORY, {}).get("L", ())),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRow:
+    """The status of the move to one table, as `VersionRow`."""
+
+    status: TableStatus
+    by: str
+    at: datetime
+
+
+def read_status_row(item: Item) -> StatusRow:
+    changed = av.moment(item, AT, av.MILLISECOND)
+    if changed is None:
+        raise WrongShape(f"{AT} is missing")
+    return StatusRow(read_table_status(item), av.mandatory_text(item, BY), changed)
+
+
+def state_value(state: ClientVersion | TableStatus) -> Item:
+    prefix = _CLIENT_PREFIX if isinstance(state, ClientVersion) else layout.PREFIX
+    return av.text_value(f"{prefix}{state}")
+
+
+def state_attribute(state: ClientVersion | TableStatus) -> str:
+    return CLIENT_VERSION if isinstance(state, ClientVersion) else TABLE_STATUS
+
+
+def new_row(
+    state: ClientVersion | TableStatus, by: str, at: datetime, *, key: str, entity_type: bool
+) -> dict[str, Item]:
+    """The first row of a migration. As in KCL, its history begins with INIT."""
+    name = layout.CLIENT_VERSION if isinstance(state, ClientVersion) else layout.TABLE_MIGRATION
+    attributes = _decision(state, by, at)
+    row = {
+        key: av.text_value(name),
+        **attributes,
+        HISTORY: {"L": [{"M": _decision(type(state).INIT, by, at)}]},
+    }
+    return row | ({ENTITY: av.text_value(_KINDS[name])} if entity_type else {})
+
+
+def changed_values(
+    before: Item, state: ClientVersion | TableStatus, by: str, at: datetime
+) -> dict[str, Item]:
+    """The attributes that a change writes. The decision before it becomes the newest entry of the history."""
+    entry = {name: before[name] for name in (state_attribute(state), BY, AT) if name in before}
+    history = [{"M": entry}, *before.get(HISTORY, {}).get("L", ())]
+    return {**_decision(state, by, at), HISTORY: {"L": history[:_KEPT]}}
+
+
+def _decision(state: ClientVersion | TableStatus, by: str, at: datetime) -> dict[str, Item]:
+    return {
+        state_attribute(state): state_value(state),
+        BY: av.text_value(by),
+        AT: av.moment_value(at, av.MILLISECOND),
+    }
+
+
+def decisions(row: VersionRow) -> list[tuple[ClientVersion, datetime]]:
+    """All decisions, newest first. Entries that another program wrote in another form are left out."""
+    told = [(row.version, row.at)]
+    for entry in row.history:
+        try:
+            attributes = entry["M"]
+            moment = av.moment(attributes, AT, av.MILLISECOND)
+            version = _version(av.mandatory_text(attributes, CLIENT_VERSION))
+        except (WrongShape, KeyError):
+            continue
+        if moment is not None:
+            told.append((version, moment))
+    return told
 
 
 def read_table_status(item: Item) -> TableStatus:

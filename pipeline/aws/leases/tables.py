@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from headrace.pipeline.aws.clients.clients import place_of_client
-from headrace.pipeline.aws.leases import lease_item, lock_item, worker_item
+from headrace.pipeline.aws.leases import lease_item, lock_item, migration_item, worker_item
 from headrace.pipeline.aws.leases.client_version import DynamoClientVersion
 from headrace.pipeline.aws.leases.rows import missing_tables
 from headrace.pipeline.aws.leases.table_facts import (
@@ -25,7 +25,7 @@ from headrace.pipeline.aws.leases.table_making import has_backups, make_index, m
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.kcl.layout import Arrangement
-from headrace.pipeline.kcl.migration import ClientVersion
+from headrace.pipeline.kcl.migration import AgreedVersion, ClientVersion, agreed_version
 from headrace.pipeline.settings.choices import Create
 from headrace.pipeline.settings.model import Settings
 
@@ -75,13 +75,18 @@ class DynamoTables:
         return False
 
     def client_version(self) -> ClientVersion | None:
+        agreed = self.agreed_version()
+        return None if agreed is None else agreed.version
+
+    def agreed_version(self) -> AgreedVersion | None:
         places = self._places()
         # While KCL's leader moves its rows to the lease table, this row may be in either table.
         asked_places = (places.lock, places.leases) if places.arrangement.workers_in_both else (places.lock,)
         rows = (
             DynamoClientVersion(self._client, place.table, key=place.key).read() for place in asked_places
         )
-        return next((row.version for row in rows if row is not None), None)
+        row = next((row for row in rows if row is not None), None)
+        return None if row is None else agreed_version(migration_item.decisions(row))
 
     def create(self) -> bool:
         """Do what `headrace tables create` does: create missing tables whatever coordination.create says, and switch

@@ -88,11 +88,15 @@ class DynamoWorkerStore:
     ) -> Worker | None:
         # A stopping worker keeps the stamp that `set_stopping` wrote, an hour in the past.
         stamp = {} if leaving else self._stamp()
+        condition = f"{wire.INSTANCE} = :found" if found else f"attribute_not_exists({wire.INSTANCE})"
+        if found and self._also() is not None:
+            # The row that was found may be in the table from which rows are moving: the first beat makes the new one.
+            condition += f" OR attribute_not_exists({self._rows.key})"
         answer = self._put(
             worker_id,
             {**stamp, wire.INSTANCE: av.text_value(instance)},
             more=f"ADD {wire.BEAT} :one",
-            condition=f"{wire.INSTANCE} = :found" if found else f"attribute_not_exists({wire.INSTANCE})",
+            condition=condition,
             values={":one": av.number_value(1), **({":found": av.text_value(found)} if found else {})},
         )
         if isinstance(answer, WrittenRow):

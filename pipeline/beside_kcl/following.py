@@ -1,0 +1,94 @@
+"""`kcl.mode: migrating`: workers act by the row `Migration3.0`, as KCL's workers do with
+CLIENT_VERSION_CONFIG_COMPATIBLE_WITH_2X.
+
+    the row says                       | the mode of this tick | within two minutes after a change of the mode
+    -----------------------------------+-----------------------+------------------------------------------------
+    no row, INIT, UPGRADE_FROM_2X, 2X  | 2.x                   | nothing is taken
+    3X_WITH_ROLLBACK, 3X               | own                   | nothing is assigned
+
+Each tick looks at the row, and so changes over within one tick. KCL's workers look once a minute, 90 s after the change at the
+latest. So for two minutes after a change Headrace neither takes nor assigns: no worker takes leases while a leader of Headrace
+assigns them, whoever is slow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.duties.policy.leader_watch import LeaderWatchMemory
+from headrace.pipeline.duties.policy.memory import PartMemory
+from headrace.pipeline.duties.policy.policy import (
+    AssignmentPaused,
+    AssignmentView,
+    MayAssign,
+    OtherWorkers,
+    Presence,
+)
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.leases import Listing, Tables
+from headrace.pipeline.settings.choices import Mode
+from headrace.pipeline.settings.model import Settings
+
+SETTLES: Final = timedelta(minutes=2)
+"""KCL's workers look at the row 90 s after a change at the latest, and clocks may differ by half a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What the row says to a worker."""
+
+    mode: Mode
+    settling: str = ""
+    """Why leases are neither taken nor assigned; empty where they may be."""
+
+
+def followed(settings: Settings, tables: Tables, clock: Clock) -> Followed:
+    if settings.kcl.mode is not Mode.MIGRATING:
+        return Followed(settings.kcl.mode)
+    agreed = tables.agreed_version()
+    if agreed is None:
+        return Followed(Mode.KCL_2)
+    mode = Mode.KCL_2 if agreed.acts_as_2x else Mode.OWN
+    left = timedelta(0) if agreed.since is None else SETTLES - (clock.now() - agreed.since)
+    if left <= timedelta(0):
+        return Followed(mode)
+    return Followed(
+        mode,
+        f"the migration went to {agreed.version} less than two minutes ago: until all workers have seen it, for "
+        f"{left.total_seconds():.0f} s, Headrace neither takes nor assigns leases",
+    )
+
+
+def as_followed(settings: Settings, mode: Mode) -> Settings:
+    return replace(settings, kcl=replace(settings.kcl, mode=mode))
+
+
+@dataclass(frozen=True, slots=True)
+class AssignsNothing:
+    """Assignment waits; all else is as `inner` says."""
+
+    inner: OtherWorkers
+    why: str
+
+    def why_not_lead(self) -> str | None:
+        return self.inner.why_not_lead()
+
+    def patience(self, worker: Worker) -> timedelta:
+        return self.inner.patience(worker)
+
+    def judge(self, view: AssignmentView) -> MayAssign | AssignmentPaused:
+        judged = self.inner.judge(view)
+        return judged if isinstance(judged, AssignmentPaused) else AssignmentPaused(self.why)
+
+    def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
+        return self.inner.others_read(strangers, listing)
+
+    def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
+        return self.inner.presence(me, watch, memory, now)
+
+    def why_not_hold(self, row: Lease) -> str | None:
+        return self.inner.why_not_hold(row)

@@ -1,0 +1,1 @@
+"""The .properties file of KCL's MultiLangDaemon, translated into Headrace's settings."""

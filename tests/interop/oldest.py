@@ -1,0 +1,92 @@
+"""The scenarios with KCL 1.x: alone, joined by Headrace, and taken over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from tests.interop.commands import adopt_live, empty_lake, headrace, settings_file
+from tests.interop.overlaps import Cause
+from tests.interop.scene import A_BATCH, A_WAVE, APP, REBALANCE, START, Stage, scene
+
+LAST = "1.15.0"
+BEFORE = "1.14.10"
+
+
+def kcl_1_alone(stage: Stage) -> int:
+    """KCL 1.14 and 1.15 in one fleet: a split, a merge, and one worker is killed."""
+    with scene("1.x alone", 4, stage) as play:
+        with play.traffic.flowing():
+            play.fleet.start("k1", LAST)
+            play.fleet.start("k2", BEFORE)
+            play.await_readers(START, "k1", "k2")
+            play.traffic.split("shardId-000000000000")
+            play.await_reshard()
+            play.traffic.merge(*play.traffic.open_shards()[-2:])
+            play.await_reshard()
+            play.await_readers(REBALANCE)
+            play.kill("k1", "k2")
+        play.finish()
+        tables = play.rows.tables()
+        play.check(set(tables) == {APP}, "one table")
+        play.check(all("checkpoint" in row for row in tables[APP]), "nothing but leases in it")
+        play.keep_rows(LAST)
+        return play.fails
+
+
+def kcl_1_adopted(stage: Stage) -> int:
+    """A stopped 1.15 application is observed, adopted, read by Headrace, given back, and read on by 1.14."""
+    with scene("1.x adopted", 4, stage) as play:
+        lake = empty_lake(play)
+        config = str(settings_file(play, lake))
+        with play.traffic.flowing():
+            play.fleet.start("k1", LAST)
+            play.await_readers(START, "k1")
+            play.traffic.split(play.shards_of("k1")[0])
+            play.await_reshard()
+            play.await_readers(REBALANCE, "k1")
+            play.fleet.workers["k1"].stop()
+            seen = json.loads(headrace("status", "--table", APP, "--json", play=play))
+            play.check(seen["leases"]["rows"] == len(play.rows.tables()[APP]), "status knows every lease")
+            play.check(not seen["odd_rows"], f"status understands every row; {seen['layout']['sentence']}")
+            play.say(headrace("adopt", "--config", config, "--watch", "10s", "--yes", play=play))
+            play.fleet.start_ours("h1", lake.home, alone="yes")
+            play.await_readers(START, "h1")
+            play.traffic.merge(*play.traffic.open_shards()[:2])
+            play.await_reshard()
+            play.await_readers(REBALANCE, "h1")
+            play.fleet.workers["h1"].stop()
+            play.say(headrace("give-back", "--config", config, "--yes", play=play))
+            play.fleet.start("k2", BEFORE)
+            play.await_readers(START + REBALANCE, "k2")
+        play.finish(lake)
+        doubled = play.verdict(lake).kcl_doubled
+        play.check(doubled == 0, "nothing was read twice by KCL on the way there and back")
+        return play.fails
+
+
+def kcl_1_joined(stage: Stage) -> int:
+    """`kcl.mode: 2.x` beside 1.15: Headrace's worker steals leases, and takes all of them when KCL dies."""
+    with scene("1.x joined", 4, stage) as play:
+        lake = empty_lake(play)
+        with play.traffic.flowing():
+            play.fleet.start("k1", LAST)
+            play.await_readers(START, "k1")
+            adopt_live(play, lake, mode="2.x")
+            play.fleet.start_ours("h1", lake.home, layout="M", mode="2.x")
+            play.await_readers(REBALANCE, "k1", "h1")
+            play.kill("k1", "h1")
+            play.fleet.start("k2", LAST)
+            play.await_readers(START + REBALANCE, "k2", "h1")
+        play.finish(lake, both={Cause.KCL_CUT_OFF: 2 * A_BATCH, Cause.OURS_CUT_OFF: A_WAVE})
+        play.check(
+            all("checkpoint" in row for row in play.rows.tables()[APP]), "nothing but leases in KCL's table"
+        )
+        return play.fails
+
+
+OLDEST: dict[str, Callable[[Stage], int]] = {
+    "1.x": kcl_1_alone,
+    "adopted-1.x": kcl_1_adopted,
+    "joined-1.x": kcl_1_joined,
+}
