@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.app.made_once import MadeOnce
 from headrace.pipeline.aws.clients.access import role_at
@@ -20,6 +20,7 @@ from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.ports.usage import ProcessUsage
 from headrace.pipeline.settings.aws_block import Place
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.stream_names import is_dynamodb, name_in
 from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
 
 if TYPE_CHECKING:
@@ -106,11 +107,12 @@ class AwsAdapters:
     # -- Kinesis ---------------------------------------------------------------------------------------------------
 
     def source(self, user: str) -> ShardSource:
+        from headrace.pipeline.aws.dynamodb_streams.by_kind import SourceByKind
         from headrace.pipeline.aws.reading.by_stream import SourcesByStream
         from headrace.pipeline.aws.reading.kinesis import KinesisSource
 
         def make() -> ShardSource:
-            others = KinesisSource(self.kinesis())
+            others = SourceByKind(KinesisSource(self.kinesis()), self.dynamodb_streams)
             named = {name: KinesisSource(self._kinesis_at(place)) for name, place in self._apart().items()}
             return SourcesByStream(others, named) if named else others
 
@@ -131,13 +133,13 @@ class AwsAdapters:
         """Where the streams are that have a role of their own, by the stream's name."""
         kinesis = self.settings.aws.of("kinesis")
         return {
-            stream.name.rpartition("/")[2]: kinesis.by(stream.role, stream.external_id)
+            name_in(stream.name): kinesis.by(stream.role, stream.external_id)
             for stream in self.settings.streams
             if stream.role is not None
         }
 
     def pages(self) -> Pages:
-        return self._by_role(self._pages_as_settings_say)
+        return self._also_of_tables(self._by_role(self._pages_as_settings_say))
 
     def _by_role(self, make: Callable[[Place], Pages]) -> Pages:
         """The reader of all streams, with another identity for each stream that has a role of its own."""
@@ -156,20 +158,36 @@ class AwsAdapters:
 
         return PagesByStream(polling=polling, fan_out=FanOutPages(access=polling.access, consumers=consumers))
 
+    def _also_of_tables(self, kinesis: Pages) -> Pages:
+        """The reader of Kinesis's streams, and with it that of tables' streams where there may be one."""
+        # With several streams, a former one that the settings don't name any more may be a table's.
+        if not self.settings.multi and not any(is_dynamodb(s.name) for s in self.settings.streams):
+            return kinesis
+        from headrace.pipeline.aws.clients.clients import kinesis_access
+        from headrace.pipeline.aws.dynamodb_streams.pages import DynamoDbPages, PagesByKind
+
+        access = self.made.get(
+            lambda: kinesis_access(self.settings.aws, "dynamodbstreams"), "dynamodb streams access"
+        )
+        tables = DynamoDbPages(access=replace(access, identity=self.identity()))
+        return PagesByKind(kinesis=kinesis, dynamodb=tables)
+
     def _consumer_names(self) -> ConsumerNames | None:
         """The consumers by which streams are read; None where all streams are polled."""
         from headrace.pipeline.aws.reading.fan_out import ConsumerNames
 
         settings = self.settings
         others = settings.consumer_of(settings.discovery)
-        named = {stream.name.rpartition("/")[2]: settings.consumer_of(stream) for stream in settings.streams}
+        named = {name_in(stream.name): settings.consumer_of(stream) for stream in settings.streams}
         return None if others is None and not any(named.values()) else ConsumerNames(named, others)
 
     def pages_of_windows(self) -> Pages:
         """How a window reads the stream: with a smaller share of shards' limits than runs. A window polls always: by the
         runs' consumer it would throw them out."""
         share = window_share(self.settings.wave.shard_share)
-        return self._by_role(lambda place: self._pages(place, share, first_page=FIRST_PAGE_OF_A_WINDOW))
+        return self._also_of_tables(
+            self._by_role(lambda place: self._pages(place, share, first_page=FIRST_PAGE_OF_A_WINDOW))
+        )
 
     def _pages(self, place: Place, share: float, first_page: int = MOST_RECORDS) -> KinesisPages:
         from headrace.pipeline.aws.clients.clients import kinesis_access
@@ -212,6 +230,13 @@ class AwsAdapters:
 
         who = f"{place.role} {place.external_id or ''}"
         return self.made.get(lambda: kinesis_client_at(place, self.meter), "kinesis", who)
+
+    def dynamodb_streams(self) -> Any:
+        from headrace.pipeline.aws.clients.clients import dynamodb_streams_client
+
+        return self.made.get(
+            lambda: dynamodb_streams_client(self.settings.aws, self.meter), "dynamodb streams"
+        )
 
     def cloudwatch(self) -> CloudWatchClient:
         from headrace.pipeline.aws.clients.clients import cloudwatch_client

@@ -24,6 +24,7 @@ from headrace.pipeline.ports.leases import LeaseStore
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.stream_names import name_in
 
 _LEDGERS = 500
 """Ledgers that the first look reads. Older ones are the business of `headrace prove`."""
@@ -126,7 +127,7 @@ class CheckLooking:
         if now - self._retention_at < _FACTS_HOLD.total_seconds():
             return self._retention
         self._retention_at = now
-        named = {stream.name.rpartition("/")[2]: stream.name for stream in self.settings.streams}
+        named = {name_in(stream.name): stream.name for stream in self.settings.streams}
         found = {stream.name: stream.arn for stream in positions.streams()}
         for name in (named | found).values():
             # A stream that is gone has no retention; the leader's tick and the shards tell of it.

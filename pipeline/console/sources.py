@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.pipeline.aws.clients.clients import place_of_client
-from headrace.pipeline.aws.reading.kinesis import KinesisSource
 from headrace.pipeline.console.family import kin_key, label_of
 from headrace.pipeline.console.values import StreamSeen
 from headrace.pipeline.core.leases.lease import Lease
@@ -16,10 +15,11 @@ from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.inspect.observation import TablesRead
 from headrace.pipeline.inspect.read import TableNames, TableReader
 from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.reading import ShardSource
+from headrace.pipeline.settings.stream_names import name_in
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_kinesis import KinesisClient
 
 LIST_EVERY: Final = 60.0
 """Seconds between two lists of a stream's shards."""
@@ -45,9 +45,9 @@ class DynamoDbTables:
 class KinesisStreams:
     """The lists of shards, each kept for a minute."""
 
-    def __init__(self, client: KinesisClient, clock: Clock, name: str | None) -> None:
+    def __init__(self, source: ShardSource, clock: Clock, name: str | None) -> None:
         """`name`: name or ARN of the stream of an application with one stream. Its lease rows don't tell it."""
-        self._source = KinesisSource(client)
+        self._source = source
         self._clock = clock
         self._name = name
         self._lists: dict[str, tuple[float, StreamSeen]] = {}
@@ -81,7 +81,7 @@ class KinesisStreams:
 
     def _asked(self, label: str, keys: frozenset[str], before: StreamSeen | None) -> StreamSeen:
         name = label or self._name or ""
-        short = name_of_serialized(label) if label else name.rpartition("/")[2]
+        short = name_of_serialized(label) if label else name_in(name)
         try:
             facts = self._source.describe(name)
             epoch = epoch_of_serialized(label)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.aws.clients.clients import dynamodb_client, kinesis_client
+from headrace.pipeline.aws.clients.clients import dynamodb_client, dynamodb_streams_client, kinesis_client
 from headrace.pipeline.aws.clients.meter import Meter
+from headrace.pipeline.aws.dynamodb_streams.by_kind import SourceByKind
+from headrace.pipeline.aws.reading.kinesis import KinesisSource
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.console.document import Documents
 from headrace.pipeline.console.peek import KinesisPeek
@@ -44,9 +46,10 @@ def console_of(shown: ShownApplication) -> Console:
     """No connection is opened and no request is sent yet."""
     clock, meter = SystemClock(), Meter()
     kinesis = kinesis_client(shown.aws, meter)
+    source = SourceByKind(KinesisSource(kinesis), lambda: dynamodb_streams_client(shown.aws, meter))
     watch = ConsoleWatch(
         tables=DynamoDbTables(dynamodb_client(shown.aws, meter), shown.tables, clock),
-        streams=KinesisStreams(kinesis, clock, shown.stream),
+        streams=KinesisStreams(source, clock, shown.stream),
         clock=clock,
         spending=meter.spending,
         peeking=KinesisPeek(kinesis, shown.peek) if shown.peek else None,

@@ -8,10 +8,16 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from headrace.pipeline.aws.clients.clients import dynamodb_client, kinesis_client, kinesis_client_at
+from headrace.pipeline.aws.clients.clients import (
+    dynamodb_client,
+    dynamodb_streams_client,
+    kinesis_client,
+    kinesis_client_at,
+)
 from headrace.pipeline.aws.leases import lease_item
 from headrace.pipeline.aws.leases.tables import names_of
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.stream_names import is_dynamodb, name_in
 
 NOBODY: Final = "headrace-doctor"
 """A key that no row and no object has."""
@@ -77,10 +83,13 @@ def _of_table(client: Any, table: str, key: str) -> Iterator[DryCall]:
 def _of_kinesis(settings: Settings) -> Iterator[DryCall]:
     kinesis = settings.aws.of("kinesis")
     for stream in settings.streams:
+        if is_dynamodb(stream.name):
+            yield from _of_table_stream(settings, stream.name)
+            continue
         client: Any = kinesis_client_at(kinesis.by(stream.role, stream.external_id))
         is_arn = stream.name.startswith("arn:")
         named = {"StreamARN" if is_arn else "StreamName": stream.name}
-        name = stream.name.rpartition("/")[2]
+        name = name_in(stream.name)
         yield DryCall("kinesis:DescribeStreamSummary", name, partial(client.describe_stream_summary, **named))
         yield DryCall("kinesis:ListShards", name, partial(client.list_shards, MaxResults=1, **named))
         reading = _Reading(client, named)
@@ -89,6 +98,29 @@ def _of_kinesis(settings: Settings) -> Iterator[DryCall]:
     if settings.discovery.is_asked_for:
         whole: Any = kinesis_client(settings.aws)
         yield DryCall("kinesis:ListStreams", "*", partial(whole.list_streams, Limit=1))
+
+
+def _of_table_stream(settings: Settings, arn: str) -> Iterator[DryCall]:
+    client, place = dynamodb_streams_client(settings.aws), name_in(arn)
+    yield DryCall("dynamodb:DescribeStream", place, partial(client.describe_stream, StreamArn=arn, Limit=1))
+
+    def iterator() -> str:
+        shards = client.describe_stream(StreamArn=arn, Limit=1)["StreamDescription"]["Shards"]
+        shard = shards[0]["ShardId"] if shards else "shardId-00000000000000000000-00000000"
+        answer = client.get_shard_iterator(StreamArn=arn, ShardId=shard, ShardIteratorType="LATEST")
+        return str(answer["ShardIterator"])
+
+    def records() -> None:
+        from botocore.exceptions import ClientError
+
+        try:
+            position = iterator()
+        except ClientError as error:
+            raise NotTried from error
+        client.get_records(ShardIterator=position, Limit=1)
+
+    yield DryCall("dynamodb:GetShardIterator", place, iterator)
+    yield DryCall("dynamodb:GetRecords", place, records)
 
 
 @dataclass(frozen=True, slots=True)

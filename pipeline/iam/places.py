@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 from headrace.pipeline.aws.leases import lease_item
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.model import Settings, StreamSettings
+from headrace.pipeline.settings.stream_names import is_dynamodb
 
 _STREAM = ":stream/"
 
@@ -25,7 +26,7 @@ class Account:
 
 def account_of(settings: Settings, *, number: str | None = None, region: str | None = None) -> Account:
     """The account and region of an application: as given, else as the settings say it."""
-    arns = [stream.name.split(":") for stream in settings.streams if _STREAM in stream.name]
+    arns = [stream.name.split(":") for stream in settings.streams if stream.name.startswith("arn:")]
     number = number or next((words[4] for words in arns), None)
     region = region or settings.aws.region or next((words[3] for words in arns), None)
     if number is None:
@@ -65,7 +66,7 @@ class ApplicationArns:
             stream.name
             if _STREAM in stream.name
             else self._account_of("kinesis", stream.role).arn("kinesis", f"stream/{stream.name}")
-            for stream in self.settings.streams
+            for stream in self._of_kinesis
         ]
         discovery = self.settings.discovery
         if discovery.is_asked_for:
@@ -73,12 +74,21 @@ class ApplicationArns:
         return tuple(named)
 
     @property
+    def _of_kinesis(self) -> tuple[StreamSettings, ...]:
+        return tuple(stream for stream in self.settings.streams if not is_dynamodb(stream.name))
+
+    @property
+    def table_streams(self) -> tuple[str, ...]:
+        """The streams of DynamoDB tables."""
+        return tuple(stream.name for stream in self.settings.streams if is_dynamodb(stream.name))
+
+    @property
     def consumers(self) -> tuple[str, ...]:
         """The consumers of streams that are read by enhanced fan-out. Their ARNs end in the second of their registration."""
         settings = self.settings
         named = [
             (place, settings.consumer_of(stream))
-            for place, stream in zip(self.streams, settings.streams, strict=False)
+            for place, stream in zip(self.streams, self._of_kinesis, strict=False)
         ]
         if settings.discovery.is_asked_for:
             named.append((self.streams[-1], settings.consumer_of(settings.discovery)))

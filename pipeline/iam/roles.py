@@ -39,6 +39,9 @@ def _leader(places: ApplicationArns) -> Iterator[Statement]:
     yield from statement(
         "Shards", "kinesis", "DescribeStreamSummary ListShards GetShardIterator GetRecords", places.streams
     )
+    yield from statement(
+        "TableStreams", "dynamodb", "DescribeStream GetShardIterator GetRecords", places.table_streams
+    )
     yield from _finding(places)
     if places.consumers:
         yield from statement("RegisterConsumers", "kinesis", "RegisterStreamConsumer", places.fanned_out)
@@ -88,6 +91,9 @@ def _worker(places: ApplicationArns) -> Iterator[Statement]:
         "Shards", "kinesis", "DescribeStreamSummary ListShards GetShardIterator GetRecords", places.streams
     )
     yield from statement(
+        "TableStreams", "dynamodb", "DescribeStream GetShardIterator GetRecords", places.table_streams
+    )
+    yield from statement(
         "Coordinate",
         "dynamodb",
         "DescribeTable GetItem BatchGetItem Scan PutItem UpdateItem",
@@ -112,6 +118,9 @@ def _spark(places: ApplicationArns) -> Iterator[Statement]:
         yield from statement(
             "Subscribe", "kinesis", "DescribeStreamConsumer SubscribeToShard", places.consumers
         )
+    yield from statement(
+        "TableStreams", "dynamodb", "DescribeStream GetShardIterator GetRecords", places.table_streams
+    )
     yield from files(places, "GetObject PutObject", places.warehouse)
     yield from listing(places)
 
@@ -127,6 +136,7 @@ def _upkeep(places: ApplicationArns) -> Iterator[Statement]:
 
 def _reader(places: ApplicationArns) -> Iterator[Statement]:
     yield from statement("Shards", "kinesis", "DescribeStreamSummary ListShards", places.streams)
+    yield from statement("TableStreams", "dynamodb", "DescribeStream", places.table_streams)
     yield from _finding(places)
     yield from statement(
         "Coordination", "dynamodb", "DescribeTable GetItem BatchGetItem Scan", places.coordination_tables

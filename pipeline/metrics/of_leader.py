@@ -27,6 +27,7 @@ from headrace.pipeline.ports.landing import TableState
 from headrace.pipeline.ports.leases import Listing
 from headrace.pipeline.settings.choices import FormerStreams
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.stream_names import name_in
 
 _ASSIGNS = MOVES | {ChangeKind.ASSIGN, ChangeKind.REDIRECT}
 
@@ -150,7 +151,7 @@ class LeaderTickWatch:
     def _stream_of(self, row: Lease) -> str:
         if row.stream is not None:
             return name_of_serialized(row.stream)
-        return self.settings.streams[0].name.rpartition("/")[2] if self.settings.streams else ""
+        return name_in(self.settings.streams[0].name) if self.settings.streams else ""
 
     def _add_stream(self, stream: str, lags: list[tuple[timedelta, float]]) -> None:
         add, longest = self.gathering.add, max(lag for lag, _ in lags)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from headrace.pipeline.core.ledger.ledger import Kind, ParentIs, ParentReason
 from headrace.pipeline.core.ledger.story import Step, Story
+from headrace.pipeline.core.order.cover import dead_ends
 from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange, Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.proof.verdict import Told, Unproved, Wrong
@@ -112,11 +113,69 @@ def broken_families(story: Story, listed: Mapping[StreamId, ListedShards]) -> It
     for key, end in ends.items():
         children = end.range.upto.children
         missing = sorted(of_lists.get(key.stream, {}).get(key.shard_id, frozenset()) - set(children))
-        if missing or not children:
+        if key.stream.is_dynamodb:
+            # A listing may show one child of a split before the other, and a roll-over has one child.
+            yield from _unread_children(story, key, end, [*children, *missing], listed.get(key.stream))
+        elif missing or not children:
             yield _unnamed_child(key, end, missing)
         elif len(children) == 1:
             yield from _single_child(story, ShardKey(key.stream, children[0]), end, named_by)
         yield from _divided(key, children, listed.get(key.stream))
+
+
+def _unread_children(
+    story: Story, key: ShardKey, end: Step, children: Iterable[str], listed: ListedShards | None
+) -> Iterator[Told]:
+    """The children that no wave has begun to read, where the shard itself has left the listing."""
+    names = sorted(set(children))
+    if listed is None or key.shard_id in listed.shards:
+        return  # Still listed: the children are read next (`unread_leaves`).
+    if unread := [name for name in names if story.first(ShardKey(key.stream, name)) is None]:
+        yield Unproved(f"{key} ended, and its child {unread[0]} was never read: {end}")
+
+
+def unread_leaves(story: Story, listed: ListedShards) -> Iterator[Told]:
+    """Where shards have no hash keys: the open shards that no wave reads, and that come after none that one reads."""
+    dangling = dead_ends(listed.shards.values())
+    if dangling:
+        yield Unproved(
+            f"{listed.stream}: the list of shards shows no shard that goes on after {dangling[0]}; look again in a moment"
+        )
+        return
+    for shard in sorted(listed.shards.values(), key=lambda shard: shard.shard_id):
+        key = ShardKey(listed.stream, shard.shard_id)
+        if story.first(key) is not None or _is_ahead(story, key, listed):
+            continue
+        sentence = f"{listed.stream}: no ledger has the shard {shard.shard_id}, nor one that comes before or after it"
+        if _descendant_was_read(story, key, listed):
+            continue
+        yield Wrong(sentence) if listed.is_complete and not story.lost else Unproved(sentence)
+
+
+def _is_ahead(story: Story, key: ShardKey, listed: ListedShards) -> bool:
+    """Whether an ancestor of the shard was read."""
+    todo, seen = list(listed.parents(key.shard_id)), set[str]()
+    while todo:
+        parent = todo.pop()
+        if story.first(ShardKey(key.stream, parent)) is not None:
+            return True
+        if parent not in seen:
+            seen.add(parent)
+            todo += listed.parents(parent)
+    return False
+
+
+def _descendant_was_read(story: Story, key: ShardKey, listed: ListedShards) -> bool:
+    families = listed.families()
+    todo, seen = list(families.get(key.shard_id, ())), set[str]()
+    while todo:
+        child = todo.pop()
+        if story.first(ShardKey(key.stream, child)) is not None:
+            return True
+        if child not in seen:
+            seen.add(child)
+            todo += families.get(child, ())
+    return False
 
 
 def _unnamed_child(key: ShardKey, end: Step, missing: list[str]) -> Told:
@@ -166,6 +225,9 @@ def _divided(key: ShardKey, children: Iterable[str], listed: ListedShards | None
 
 def uncovered_keys(story: Story, listed: ListedShards) -> Iterator[Told]:
     """Where the shards at which reading stands leave out hash keys, or have some twice."""
+    if listed.stream.is_dynamodb:
+        yield from unread_leaves(story, listed)
+        return
     stands: dict[str, HashRange | None] = {}
     families = listed.families()
     for key in story.steps:

@@ -30,6 +30,7 @@ from headrace.pipeline.settings.knob import knob
 from headrace.pipeline.settings.metrics_block import MetricsSettings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.stream_names import name_in
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
 # After the reading, Spark's answer and the table's commit take a minute at times, however short the wave
@@ -39,7 +40,13 @@ _LEAST_HUNG = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSettings:
-    name: str = field(metadata={"doc": "The stream's name or ARN.", "kcl": "streamName / streamArn"})
+    name: str = field(
+        metadata={
+            "doc": "The stream's name or ARN, or the ARN of a DynamoDB table's stream "
+            "(arn:aws:dynamodb:...:table/<table>/stream/<label>).",
+            "kcl": "streamName / streamArn",
+        }
+    )
     initial_position: InitialPosition = knob(
         InitialPosition.TRIM_HORIZON,
         doc="Where Headrace starts in a stream that it has never read: TRIM_HORIZON, LATEST or AT_TIMESTAMP. KCL's "
@@ -415,7 +422,7 @@ class Settings:
 
     def stream(self, name: str) -> StreamSettings | None:
         """The entry of `streams` for the stream with this name, whether the entry has the name or the ARN."""
-        return next((s for s in self.streams if s.name.rpartition("/")[2] == name), None)
+        return next((s for s in self.streams if name_in(s.name) == name), None)
 
     def consumer_of(self, stream: StreamSettings | DiscoverySettings) -> str | None:
         """The consumer of enhanced fan-out that reads the stream; None where it is polled."""

@@ -24,6 +24,8 @@ from headrace.pipeline.settings.model import (
     WorkerSettings,
 )
 from headrace.pipeline.settings.processor_rules import processor_rules
+from headrace.pipeline.settings.stream_names import DYNAMODB_ARN, is_dynamodb, name_in
+from headrace.pipeline.settings.table_stream_rules import no_table_stream, table_stream_rules
 from headrace.pipeline.settings.target_rules import target_rules
 from headrace.pipeline.settings.values import show
 
@@ -46,6 +48,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     for rule in (
         _streams,
         _retrieval,
+        table_stream_rules,
         _discovery,
         _former,
         _workers,
@@ -79,7 +82,7 @@ def _streams(settings: Settings) -> Iterator[Broken]:
             "application of its own, or begin a new application with streams_mode: multi",
             also=("streams_mode",),
         )
-    names = [_bare_name(stream.name) for stream in settings.streams]
+    names = [name_in(stream.name) for stream in settings.streams]
     for n, stream in enumerate(settings.streams):
         yield from _stream(stream, f"streams.{n}", aws=settings.aws)
         if names[n] in names[:n]:
@@ -90,10 +93,6 @@ def _streams(settings: Settings) -> Iterator[Broken]:
                 "different accounts, because rows of the lake table tell streams apart by their names",
                 also=(f"{first}.name",),
             )
-
-
-def _bare_name(name_or_arn: str) -> str:
-    return name_or_arn.rpartition("/")[2]
 
 
 def _discovery(settings: Settings) -> Iterator[Broken]:
@@ -129,14 +128,17 @@ def _former(settings: Settings) -> Iterator[Broken]:
 
 
 def _stream(stream: StreamSettings, key: str, *, aws: AwsSettings) -> Iterator[Broken]:
-    region = aws.of("kinesis").region
-    region_key = "aws.region" if aws.kinesis.region is None else "aws.kinesis.region"
-    match = _STREAM.fullmatch(stream.name)
-    if not match:
+    is_kinesis = not is_dynamodb(stream.name)
+    region = aws.of("kinesis").region if is_kinesis else aws.region
+    region_key = "aws.kinesis.region" if is_kinesis and aws.kinesis.region is not None else "aws.region"
+    match = _STREAM.fullmatch(stream.name) or DYNAMODB_ARN.fullmatch(stream.name)
+    if not match and ":dynamodb:" in stream.name:
+        yield no_table_stream(stream, key)
+    elif not match:
         yield Broken(
             f"{key}.name",
             f"is {stream.name!r}; allowed: 1 to 128 of A-Z a-z 0-9 _ . - or a stream's ARN "
-            "(arn:aws:kinesis:<region>:<account>:stream/<name>)",
+            "(arn:aws:kinesis:<region>:<account>:stream/<name>, or that of a DynamoDB table's stream)",
         )
     elif match["region"] and region and match["region"] != region:
         yield Broken(

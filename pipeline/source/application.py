@@ -19,6 +19,7 @@ from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.settings.choices import Aggregates
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.stream_names import is_dynamodb, name_in
 from headrace.pipeline.source.lake_range import LakeRange
 from headrace.pipeline.source.options import RangeOptions
 from headrace.pipeline.source.stream_range import StreamRange
@@ -50,9 +51,15 @@ class SourceApplication:
         )
 
     def stream_range(self, options: RangeOptions) -> StreamRange:
+        stream = self._stream(options.stream)
+        if is_dynamodb(stream):
+            raise BadSetting(
+                f"{stream} is the stream of a DynamoDB table, which is no data frame of Kinesis: nothing was read. Read the lake "
+                "table instead, which has its records once a wave has landed them"
+            )
         return StreamRange(
             source=_shard_source(self._kinesis()),
-            stream=self._stream(options.stream),
+            stream=stream,
             options=options,
             unpack=self.settings.landing.aggregates is not Aggregates.KEEP,
         )
@@ -100,7 +107,7 @@ class SourceApplication:
         configured = [stream.name for stream in self.settings.streams]
         if name is not None:
             # A stream by its own name, and one that the settings name by its ARN.
-            return next((given for given in configured if given.endswith(f":stream/{name}")), name)
+            return next((given for given in configured if name_in(given) == name), name)
         if len(configured) == 1:
             return configured[0]
         raise Unknown(

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from headrace.pipeline.core.ledger.arrivals import APPROXIMATE
 from headrace.pipeline.core.ledger.batch import WITHIN_THE_SECOND, Batch
-from headrace.pipeline.core.order.cover import cover_all
+from headrace.pipeline.core.order.cover import is_whole
 from headrace.pipeline.core.shards.position import TRIM, Position, Start
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey
@@ -159,7 +159,7 @@ def _end(until: datetime | None, facts: StreamFacts) -> datetime:
 
 def _check_cover(facts: StreamFacts, shards: dict[str, Shard]) -> None:
     """A list of shards that is late hides some, but then it leaves hash keys out."""
-    if not cover_all([shard.hash_range for shard in shards.values() if not shard.closed]):
+    if not is_whole(shards.values()):
         raise Transient(
             f"Kinesis's list of the shards of {facts.stream} leaves hash keys out, as it does for a moment after a reshard. Nothing was "
             "read; run the query again"

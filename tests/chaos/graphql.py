@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 LOCATION, REPOSITORY = "headrace", "__repository__"
@@ -58,8 +59,12 @@ class DagsterUi:
             data=json.dumps({"query": query, "variables": variables}).encode(),
             headers={"Content-Type": "application/json"},
         )
-        with urlopen(request, timeout=_WITHIN) as answer:
-            document = json.load(answer)
+        try:
+            with urlopen(request, timeout=_WITHIN) as answer:
+                document = json.load(answer)
+        except HTTPError as refused:
+            # Dagster gives its reason in the answer, such as a code server that isn't there.
+            raise AssertionError(f"{refused}: {refused.read(2_000).decode(errors='replace')}") from refused
         assert "errors" not in document, document["errors"]
         return document["data"]
 

@@ -108,7 +108,7 @@ class Life:
 
     def sync(self) -> list[str]:
         """Sync as a leader does, and assign all new rows to the worker. Returns why each row was written."""
-        facts = self.source.describe(STREAM)
+        facts = self.source.describe(self.settings.streams[0].name)
         listing = self.leases.scan()
         state = ensure_origin(
             self.table, self.table.load(), facts, stream=self.settings.streams[0], leases=listing.leases

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -52,7 +53,8 @@ def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _on_postgres(app: App, postgres: Postgres, storage: Path) -> None:
     """Let this application's Dagster keep everything in a database of its own."""
     paths = (app.processes.variables["PYTHONPATH"], str(storage))
-    app.processes.variables["PYTHONPATH"] = os.pathsep.join(paths)
+    variables = {**app.processes.variables, "PYTHONPATH": os.pathsep.join(paths)}
+    app.processes = replace(app.processes, variables=variables)
     url = json.dumps(postgres.uri(postgres.new_database()))
     file = app.dagster_home / "dagster.yaml"
     file.write_text(f"{file.read_text()}\nstorage: {{postgres: {{postgres_url: {url}}}}}\n")

@@ -72,10 +72,18 @@ def cloudwatch_client(settings: AwsSettings) -> CloudWatchClient:
     return client
 
 
-def kinesis_access(settings: AwsSettings) -> KinesisAccess:
-    """Where this process's Kinesis client asks, for tasks that ask there too. Their identity isn't in it."""
-    place = settings.of("kinesis")
-    client = kinesis_client_at(place)
+def dynamodb_streams_client(settings: AwsSettings, meter: Meter | None = None) -> Any:
+    client = _client(settings.of("dynamodbstreams"))
+    if meter is not None:
+        meter.attach(client)
+    return client
+
+
+def kinesis_access(settings: AwsSettings, service: str = "kinesis") -> KinesisAccess:
+    """Where this process's client of Kinesis (or of DynamoDB Streams: `service`) asks, for tasks that ask there too. Their
+    identity isn't in it."""
+    place = settings.of(service)
+    client = _client(place)
     session = Session(profile=place.profile)
     endpoint = place.endpoint
     if endpoint is None and client.meta.endpoint_url != _endpoint_of_aws(place):

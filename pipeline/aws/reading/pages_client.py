@@ -75,11 +75,12 @@ def forget_clients() -> None:
 
 def tapped(client: KinesisClient) -> KinesisClient:
     """The client that was given, whose GetRecords answers stay undecoded until `held_body`."""
-    client.meta.events.register("before-parse.kinesis.GetRecords", _hold_body)
+    client.meta.events.register("before-parse.kinesis.GetRecords", hold_body)
     return with_wire(client)
 
 
-def _hold_body(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
+def hold_body(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
+    """Keep the body of a successful answer aside, before botocore parses it."""
     if response_dict["status_code"] == 200:
         # botocore adds the entries of the second dictionary to the answer that its caller gets.
         customized_response_dict[HELD_BODY] = response_dict["body"]

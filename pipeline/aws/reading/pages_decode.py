@@ -10,7 +10,7 @@ in 0.5 us for 200 B and 1.5 us for 1 KB.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -176,6 +176,33 @@ def decode_event(payload: Body | memoryview, key: ShardKey, answered: datetime) 
     if any(key.shard_id not in child.ParentShards for child in children):
         raise Absurd("a child shard doesn't name this shard as its parent")
     return page
+
+
+def page_of(
+    columns: Columns | None, next_iterator: str | None, key: ShardKey, answered: datetime
+) -> PageAnswer:
+    """Check an answer that tells neither how far behind it is nor child shards."""
+    return _checked(_Answer(0, next_iterator), columns, key, answered)
+
+
+def since_moment(page: PageAnswer, moment: datetime) -> PageAnswer:
+    """The page from its first record on that arrived at this moment or later."""
+    if page.records is None:
+        return page
+    arrivals: list[Any] = page.records["arrival_ts"].to_pylist()
+    first = next((n for n, arrival in enumerate(arrivals) if arrival >= moment), None)
+    if first is None:
+        return replace(page, records=None, rows=0, bytes=0, last_sequence=None, last_arrival=None)
+    records = page.records.slice(first)
+    return replace(
+        page,
+        records=records,
+        rows=len(records),
+        bytes=bytes_of(records["data"]),
+        first_sequence=int(records["sequence_number"][0].as_py()),
+        first_arrival=arrivals[first],
+        last_arrival=arrivals[-1],
+    )
 
 
 def decode_cbor_answer(body: Body, key: ShardKey, answered: datetime) -> PageAnswer:

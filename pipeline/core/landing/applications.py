@@ -20,6 +20,7 @@ from itertools import groupby
 from typing import Final
 
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.stream_names import name_in
 
 LOOKED_BACK: Final = timedelta(hours=1)
 """How old the commits may be by which two applications are told to be at work."""
@@ -77,8 +78,7 @@ def _beside(commits: list[LandedBy], me: str, name: str) -> OtherApplication | N
     if not shared:
         return None
     last = max(commit.when for commit in pair_commits if commit.application == name)
-    # A stream's ARN ends with `stream/NAME`.
-    return OtherApplication(name, tuple(arn.rpartition("/")[2] for arn in shared), last)
+    return OtherApplication(name, tuple(name_in(arn) for arn in shared), last)
 
 
 def _takes_turns(commits: list[LandedBy], arn: str) -> bool:

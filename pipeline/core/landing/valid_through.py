@@ -30,7 +30,7 @@ from datetime import datetime, timedelta
 from headrace.pipeline.core.ledger.arrivals import APPROXIMATE
 from headrace.pipeline.core.ledger.author import Author
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerPage, Range
-from headrace.pipeline.core.order.cover import cover_all
+from headrace.pipeline.core.order.cover import is_whole
 from headrace.pipeline.core.order.parents import Family, children_of_ends
 from headrace.pipeline.core.shards.position import TRIM, Position, Positions, Start
 from headrace.pipeline.core.shards.shard import Shard
@@ -164,7 +164,7 @@ def shards_that_prove(family: Family, listed: Iterable[Shard], positions: Positi
     """
     shards = tuple(listed)
     # A late listing may hide shards, but then hash keys are left out.
-    if not cover_all([shard.hash_range for shard in shards if not shard.closed]):
+    if not is_whole(shards):
         return None
     passed = family.passed(positions)
     if all(_is_known(shard.shard_id, family, positions, passed) for shard in shards):

@@ -46,6 +46,8 @@ class Shard:
     """True once the listing shows an ending sequence number: no new record can come."""
     numbers: NumberRange | None = None
     """The sequence numbers that the shard's records may have; None where the listing doesn't tell them."""
+    is_last: bool = False
+    """Whether the shard is closed and no shard goes on after it, because the stream was switched off."""
 
 
 @dataclass(frozen=True, slots=True)

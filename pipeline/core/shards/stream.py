@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.settings.stream_names import DYNAMODB_ARN, KINESIS_ARN, name_in
 
-# "aws[^:]*" also matches the partitions aws-cn and aws-us-gov.
-_ARN = re.compile(r"arn:aws[^:]*:kinesis:(?P<region>[-a-z0-9]+):(?P<account>\d{12}):stream/(?P<name>.+)")
 _SERIALIZED = re.compile(r"(?P<account>[0-9]+):(?P<name>[^:]+):(?P<epoch>[0-9]{1,19})")
 _LAST_EPOCH = 2**63 - 1
 """The largest epoch in a lease key: KCL reads the epoch as a Java long."""
@@ -21,11 +20,14 @@ _LAST_SECOND = 253_402_300_799
 
 @lru_cache
 def _parts_of_arn(arn: str) -> re.Match[str]:
-    """Region, account and name. Kept in a cache, because each lease key that is built needs them."""
-    match = _ARN.fullmatch(arn)
+    """Region and account. Kept in a cache, because each lease key that is built needs them."""
+    match = KINESIS_ARN.fullmatch(arn) or DYNAMODB_ARN.fullmatch(arn)
     if match is None:
-        raise WrongShape(f"{arn!r} is not the ARN of a Kinesis stream")
+        raise WrongShape(f"{arn!r} is not the ARN of a Kinesis stream, nor of a DynamoDB table's stream")
     return match
+
+
+_name_of_arn = lru_cache(name_in)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,7 +40,14 @@ class StreamId:
 
     @property
     def name(self) -> str:
-        return _parts_of_arn(self.arn)["name"]
+        _parts_of_arn(self.arn)
+        return _name_of_arn(self.arn)
+
+    @property
+    def is_dynamodb(self) -> bool:
+        """Whether this is the stream of a DynamoDB table. Its shards have no hash keys and one parent at most, and are
+        never merged."""
+        return ":dynamodb:" in self.arn
 
     @property
     def account(self) -> str:
@@ -87,7 +96,7 @@ class ShardKey:
 
 
 def is_stream_arn(text: str) -> bool:
-    return _ARN.fullmatch(text) is not None
+    return KINESIS_ARN.fullmatch(text) is not None
 
 
 def lease_key(key: ShardKey, *, multi: bool) -> str:

@@ -21,7 +21,7 @@ from datetime import datetime
 
 from headrace.pipeline.core.leases.change import Change, delete_ended, delete_garbage
 from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.core.order.cover import cover_all
+from headrace.pipeline.core.order.cover import is_whole
 from headrace.pipeline.core.order.parents import Family, children_of_ends, counts_as_end
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.shard import Shard
@@ -141,9 +141,10 @@ def _droppable(
     # A child that a parent's END names and that has no position counts as one that is still to be read
     # (`plan_shard_sync`). So the parent's END goes before the child's.
     named = children_of_ends(family.stream, positions)
-    still_open = [shard for shard in listed if not shard.closed]
-    # A late listing may hide shards, but then hash keys are left out.
-    are_all = cover_all([shard.hash_range for shard in still_open])
+    shards = tuple(listed)
+    still_open = [shard for shard in shards if not shard.closed]
+    # A late listing may hide shards.
+    are_all = is_whole(shards)
     droppable: dict[ShardKey, frozenset[ShardKey]] = {}
     for key, position in sorted(positions.shards.items()):
         shard_id = key.shard_id

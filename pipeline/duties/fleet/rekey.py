@@ -21,6 +21,7 @@ from headrace.pipeline.ports.landing import LandingTable
 from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, WorkerStore
 from headrace.pipeline.settings.choices import FormerStreams
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.stream_names import name_in
 
 _LOOK = timedelta(seconds=5)
 """The time between two looks for beats: as long as between two ticks of a worker."""
@@ -47,7 +48,7 @@ class Rekeying:
         scene = RekeyScene(
             rows=self.leases.scan().leases,
             positions=self.table.load().positions,
-            names=tuple(stream.name.rpartition("/")[2] for stream in self.settings.streams),
+            names=tuple(name_in(stream.name) for stream in self.settings.streams),
             reads_former=self.settings.former_streams is FormerStreams.KEEP,
             chosen=chosen,
         )

@@ -24,6 +24,7 @@ from headrace.pipeline.ports.leases import Listing
 from headrace.pipeline.ports.reading import ShardSource, StreamFacts
 from headrace.pipeline.settings.choices import FormerStreams
 from headrace.pipeline.settings.model import Settings, StreamSettings
+from headrace.pipeline.settings.stream_names import name_in
 
 FIND_EVERY = timedelta(seconds=60)
 """Time between two searches for streams by prefix and tags, as in KCL. Kinesis answers five ListStreams a second."""
@@ -66,7 +67,7 @@ class Tracked:
     @property
     def name(self) -> str:
         # The settings may have the stream's ARN, which ends in `/<name>`.
-        return name_of_serialized(self.settings.name).rpartition("/")[2]
+        return name_in(name_of_serialized(self.settings.name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.author import Arrivals, Author
 from headrace.pipeline.core.ledger.batch import WITHIN_THE_SECOND, Batch, Gap, Staged
 from headrace.pipeline.core.ledger.ledger import Kind, Range
-from headrace.pipeline.core.order.cover import cover_all
+from headrace.pipeline.core.order.cover import is_whole
 from headrace.pipeline.core.order.start_of_reading import Read
 from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.core.shards.shard import Shard
@@ -96,8 +96,7 @@ def _is_left_out(key: ShardKey, listed: Iterable[Shard]) -> bool:
     """Whether a complete list of shards doesn't have the shard. Else Kinesis contradicts itself, or its list is late:
     it leaves out shards, and with them hash keys."""
     shards = tuple(listed)
-    is_complete = cover_all([shard.hash_range for shard in shards if not shard.closed])
-    return is_complete and all(shard.shard_id != key.shard_id for shard in shards)
+    return is_whole(shards) and all(shard.shard_id != key.shard_id for shard in shards)
 
 
 def _skipped(batch: Batch, gap: Gap, run: str, claim: str) -> Range:

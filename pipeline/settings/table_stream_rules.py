@@ -1,0 +1,46 @@
+"""Rules about the streams of DynamoDB tables. Pure functions."""
+
+from collections.abc import Iterator
+
+from headrace.pipeline.settings.broken import Broken
+from headrace.pipeline.settings.choices import Retrieval
+from headrace.pipeline.settings.model import Settings, StreamSettings
+from headrace.pipeline.settings.stream_names import is_dynamodb
+
+
+def table_stream_rules(settings: Settings) -> Iterator[Broken]:
+    """What the streams of DynamoDB tables don't have."""
+    for n, stream in enumerate(settings.streams):
+        if not is_dynamodb(stream.name):
+            continue
+        if stream.retrieval is Retrieval.FANOUT:
+            yield Broken(
+                f"streams.{n}.retrieval",
+                "is fanout, and the stream of a DynamoDB table has no enhanced fan-out: remove it",
+                also=(f"streams.{n}.name",),
+            )
+        if stream.role is not None:
+            yield Broken(
+                f"streams.{n}.role",
+                "is given, and the stream of a DynamoDB table is read by the identity of `aws.profile` or of the "
+                "environment: remove it",
+                also=(f"streams.{n}.name",),
+            )
+        if settings.is_shared:
+            yield Broken(
+                f"streams.{n}.name",
+                "is the stream of a DynamoDB table, and kcl.failover is given: Headrace doesn't share a table's stream with "
+                "workers of KCL. Stop them and remove kcl.failover, or give the stream an application of its own",
+                also=("kcl.failover",),
+            )
+
+
+def no_table_stream(stream: StreamSettings, key: str) -> Broken:
+    """What is wrong with an ARN of DynamoDB that isn't a stream's."""
+    return Broken(
+        f"{key}.name",
+        f"is {stream.name!r}; allowed: the ARN of the table's stream "
+        "(arn:aws:dynamodb:<region>:<account>:table/<table>/stream/<label>), which `aws dynamodb describe-table` tells as "
+        "LatestStreamArn. A table's own ARN doesn't tell which of its streams is meant: it gets another one each time that "
+        "its stream is switched on",
+    )
