@@ -114,7 +114,7 @@ def _turn(
     folder: str,
     pause: Callable[[float], None],
 ) -> TurnReport:
-    writing.begin(shard.work.key)
+    writing.begin(shard.work)
     turn = ShardTurn(
         work=shard.work,
         records=_delivered(records),
@@ -211,8 +211,11 @@ class _Writing:
     _number: int = 0
     _shards: list[ShardKey] = field(default_factory=list)
 
-    def begin(self, key: ShardKey) -> None:
-        self._key, self._last, self._number = key, None, 0
+    def begin(self, work: ShardWork) -> None:
+        self._key, self._last, self._number = work.key, None, 0
+        if work.after is not None and work.after.sequence is not None:
+            # Rows of the shard's end may belong to this record, which has rows of the wave before: at most all of them.
+            self._last, self._number = (work.after.sequence, work.after.sub), work.before.rows
 
     def add(self, record: Delivered, rows: Sequence[Row]) -> None:
         if self._key is None:

@@ -20,7 +20,7 @@ from headrace.pipeline.errors import ProcessorStopped
 from headrace.pipeline.processors.account import accounts, committed_plan, processed_ranges
 from headrace.pipeline.processors.ports import ProcessorHost, ProcessorPorts
 from headrace.pipeline.processors.states import states_at
-from headrace.pipeline.processors.values import TurnReport
+from headrace.pipeline.processors.values import TurnReport, WaveBefore
 from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.done_wave import Does, Wave
 from headrace.pipeline.typed.lake_wave import Basis, LakeWaves
@@ -83,7 +83,7 @@ class Processing(LakeWaves):
         proposal = self.proposal(basis, counts, ranges, done.files, aside=done.aside)
         return ReadyWave(self.ports.table, proposal, wave, self.settling.after)
 
-    def _states(self, basis: Basis) -> dict[ShardKey, str | None]:
+    def _states(self, basis: Basis) -> dict[ShardKey, WaveBefore]:
         return states_at(
             {planned.key: planned.after for planned in basis.plan.ranges},
             self.ports.table.pages,
