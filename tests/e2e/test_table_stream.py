@@ -86,17 +86,19 @@ class Shop:
             assert main(["consume", "--shard", *self.tick()]) == 0
 
     def kill_a_wave(self) -> None:
-        """A wave of a process of its own dies by SIGKILL once it holds its leases."""
+        """A wave of a process of its own dies by SIGKILL once its Spark tasks have staged rows."""
         shards = self.tick()
+        before = self._files()
         command = [sys.executable, "-m", "headrace.pipeline.cli", "consume", "--shard", *shards]
         with subprocess.Popen(
             command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as run:
-            eventually(self._is_claimed, "the run has claimed a shard")
+            eventually(lambda: self._files() - before, "the wave has staged rows", every=0.01)
             run.send_signal(signal.SIGKILL)
+        assert run.returncode == -signal.SIGKILL, "the wave was over before it was killed"
 
-    def _is_claimed(self) -> bool:
-        return any(row.run_claim is not None for row in self._wiring.leases().scan().leases)
+    def _files(self) -> set[Path]:
+        return set((self.folder / "lake").rglob("*.parquet"))
 
     def newest(self) -> dict[str, Any]:
         """The image of each key after its newest change in the lake table."""

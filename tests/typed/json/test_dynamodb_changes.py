@@ -42,7 +42,7 @@ def the_decoder(schema: str = SCHEMA, most_values: int = 10_000) -> DynamoDbDeco
     target = ParseSettings(name="t", table="lake.t", format=ParseFormat.DYNAMODB, schema=schema)
     fields = tuple(column.field for column in columns_of_schema(target))
     # A task gets it pickled.
-    decoder: DynamoDbDecoder = pickle.loads(pickle.dumps(DynamoDbDecoder(JsonDecoder(fields, most_values))))  # noqa: S301
+    decoder: DynamoDbDecoder = pickle.loads(pickle.dumps(DynamoDbDecoder(JsonDecoder(fields, most_values))))
     return decoder
 
 
@@ -168,5 +168,7 @@ def test_a_change_with_too_many_values_or_levels_goes_to_quarantine():
 
 
 def test_a_column_that_no_change_has_is_refused_with_those_that_there_are():
-    with pytest.raises(WrongDdl, match="has no such member; its members are eventName, Keys, NewImage, OldImage"):
+    with pytest.raises(
+        WrongDdl, match="has no such member; its members are eventName, Keys, NewImage, OldImage"
+    ):
         the_decoder("new_image STRUCT<id: STRING>")
