@@ -8,7 +8,8 @@ A number keeps its digits: it becomes no number of Python's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -42,31 +43,49 @@ def _plain(value: Any) -> Any:
     if not isinstance(value, dict) or len(value) != 1:
         raise NoValue("isn't an object with one type and its value")
     [(kind, inner)] = value.items()
-    match kind, inner:
-        # Bytes are in base64, as JSON columns of bytes have them.
-        case "S" | "B", str():
-            return inner
-        case "N", str():
-            return _number(inner)
-        case "BOOL", bool():
-            return inner
-        case "NULL", _:
-            return None
-        case "M", dict():
-            try:
-                return plain_attributes(inner)
-            except NoValue as error:
-                raise NoValue(f".{error}") from None
-        case "L", list():
-            return [_plain(item) for item in inner]
-        case "SS" | "BS", list() if all(isinstance(item, str) for item in inner):
-            return inner
-        case "NS", list() if all(isinstance(item, str) for item in inner):
-            return [_number(item) for item in inner]
-    raise NoValue(f"has no value of DynamoDB's type {kind[:10]}")
+    if kind == "NULL":
+        return None
+    form, plain = _KINDS.get(kind, (None, None))
+    if form is None or plain is None or not isinstance(inner, form):
+        raise NoValue(f"has no value of DynamoDB's type {kind[:10]}")
+    return plain(inner)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _number(text: str) -> msgspec.Raw:
     if len(text) > MOST_DIGITS or not _NUMBER.fullmatch(text):
         raise NoValue("isn't a number, and its type is N")
     return msgspec.Raw(text.encode())
+
+
+def _map(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return plain_attributes(attributes)
+    except NoValue as error:
+        raise NoValue(f".{error}") from None
+
+
+def _list(items: Sequence[Any]) -> list[Any]:
+    return [_plain(item) for item in items]
+
+
+def _set(kind: str, items: Sequence[Any]) -> list[Any]:
+    return [_plain({kind: item}) for item in items]
+
+
+_KINDS: Mapping[str, tuple[type, Callable[[Any], Any]]] = {
+    "S": (str, _as_it_is),
+    "N": (str, _number),
+    # In base64, as JSON columns of bytes have them.
+    "B": (str, _as_it_is),
+    "BOOL": (bool, _as_it_is),
+    "M": (dict, _map),
+    "L": (list, _list),
+    "SS": (list, partial(_set, "S")),
+    "NS": (list, partial(_set, "N")),
+    "BS": (list, partial(_set, "B")),
+}
+"""DynamoDB's types, each with the form of its values in JSON and what makes them plain."""
