@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from headrace.pipeline.typed.json.values import are_surely_more
 NO_CHANGE = "the payload isn't a change of a DynamoDB table, in DynamoDB's JSON"
 _ITEMS = ("Keys", "NewImage", "OldImage")
 """The members of a change that hold attributes of an item."""
+_TIME = "ApproximateCreationDateTime"
+_IS_FRACTION = re.compile(rb"[.eE]")
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _item = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -75,11 +78,22 @@ class DynamoDbDecoder(Decoder):
             raise _NotARow(NO_CHANGE)
         members = record | change
         fields = {
-            name: _plain_item(name, members[name], kind) if name in _ITEMS else members[name]
+            name: _plain_item(name, members[name], kind) if name in _ITEMS else _member(name, members[name])
             for name, kind in self.columns()
             if name in members
         }
         return msgspec.json.encode(fields)
+
+
+def _member(name: str, token: msgspec.Raw) -> Any:
+    """DynamoDB writes its whole seconds as 1795762860.000 or 1.79576286E9, which no column of times takes."""
+    if name != _TIME or not _IS_FRACTION.search(text := bytes(token)):
+        return token
+    try:
+        seconds = float(text)
+    except ValueError:
+        return token
+    return int(seconds) if seconds.is_integer() else token
 
 
 def _plain_item(column: str, token: msgspec.Raw, kind: Any) -> dict[str, Any] | None:

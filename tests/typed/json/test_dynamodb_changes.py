@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -47,7 +48,7 @@ def the_decoder(schema: str = SCHEMA, most_values: int = 10_000) -> DynamoDbDeco
 
 
 def a_change(**members: Any) -> bytes:
-    change = {"Keys": {"id": {"S": "4711"}}, "ApproximateCreationDateTime": 1795702620, **members}
+    change = {"Keys": {"id": {"S": "4711"}}, "ApproximateCreationDateTime": 1795702620.0, **members}
     return json.dumps({"eventName": "MODIFY", "eventVersion": "1.1", "dynamodb": change}).encode()
 
 
@@ -90,6 +91,26 @@ def test_an_image_that_is_not_there_is_null(image: dict[str, Any]):
     assert row["reason"] is None
     assert row["row"]["NewImage"] is None
     assert row["row"]["Keys"] == {"id": "4711"}
+
+
+@pytest.mark.parametrize("written", ["1795762860", "1795762860.000", "1.79576286E9"])
+def test_the_time_of_a_change_is_whole_seconds_however_dynamodb_writes_them(written: str):
+    change = b'{"dynamodb": {"ApproximateCreationDateTime": %s, "Keys": {}}}' % written.encode()
+    at = datetime.fromtimestamp(1795762860, UTC)
+
+    for kind, value in (("TIMESTAMP", at), ("BIGINT", 1795762860)):
+        [row] = rows_of(the_decoder(f"ApproximateCreationDateTime {kind}"), [change])
+        assert row["row"] == {"ApproximateCreationDateTime": value}
+
+
+@pytest.mark.parametrize("written", ["1795762860.5", "1e999", '"soon"', "NaN"])
+def test_another_time_of_a_change_does_not_fit(written: str):
+    change = b'{"dynamodb": {"ApproximateCreationDateTime": %s, "Keys": {}}}' % written.encode()
+
+    [row] = rows_of(the_decoder("ApproximateCreationDateTime TIMESTAMP"), [change])
+
+    assert row["row"] is None
+    assert row["reason"]
 
 
 def test_a_wave_of_good_and_bad_changes_has_each_reason_at_its_own_place():
