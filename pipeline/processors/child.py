@@ -183,13 +183,8 @@ class ProcessorChild:
         return f"its process has ended {how}{quoted}"
 
     def close(self, *, grace: float) -> None:
-        """Close its input, by which a processor ends, and end it by force if it doesn't."""
-        if self._unsent:
-            self._unsent.clear()
-            self._selector.unregister(self._in)
-        if self.process.stdin is not None:
-            with suppress(OSError):
-                self.process.stdin.close()
+        """Let it end at the end of its input, and end it by force if it doesn't."""
+        self.end_input()
         until = monotonic() + grace
         with suppress(ChildFailed):
             while not self.is_silent and monotonic() < until:
@@ -197,6 +192,15 @@ class ProcessorChild:
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=max(0.0, until - monotonic()))
         self.kill()
+
+    def end_input(self) -> None:
+        """Close its input, by which a processor ends."""
+        if self._unsent:
+            self._unsent.clear()
+            self._selector.unregister(self._in)
+        if self.process.stdin is not None:
+            with suppress(OSError):
+                self.process.stdin.close()
 
     def kill(self) -> None:
         """End it with all that it has started, and wait for its end."""

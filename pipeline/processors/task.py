@@ -81,7 +81,7 @@ def process_shards(
         spec.target.version,
     )
     try:
-        with _folder_of(spec.child) as folder:
+        with folder_of(spec.child) as folder:
             turns = tuple(
                 _turn(shard, records_of(shard, bounds, spec.source), spec, writing, folder, pause)
                 for shard in shards
@@ -148,7 +148,7 @@ def _delivered(records: pa.Table) -> list[Delivered]:
 
 
 @contextmanager
-def _folder_of(child: ChildSpec) -> Iterator[str]:
+def folder_of(child: ChildSpec) -> Iterator[str]:
     """A folder with the user's modules."""
     folder = tempfile.mkdtemp(prefix="headrace-processor-")
     try:
@@ -163,6 +163,16 @@ def _folder_of(child: ChildSpec) -> Iterator[str]:
 
 @contextmanager
 def _process(spec: ChildSpec, folder: str, *, grace: float) -> Iterator[ProcessorChild]:
+    child = start_child(spec, folder)
+    try:
+        yield child
+        child.close(grace=grace)
+    finally:
+        child.kill()
+
+
+def start_child(spec: ChildSpec, folder: str) -> ProcessorChild:
+    """`folder`: where the user's modules are."""
     runner = (sys.executable, "-m", "headrace.kclpy.runner", spec.code)
     command = spec.command or (*runner, *((AS_AMAZON_KCLPY,) if spec.as_amazon_kclpy else ()))
     paths = [folder, *(path for path in sys.path if path)]
@@ -174,18 +184,13 @@ def _process(spec: ChildSpec, folder: str, *, grace: float) -> Iterator[Processo
         "PYTHONUNBUFFERED": "1",
         HOST: "1",
     }
-    child = ProcessorChild.start(
+    return ProcessorChild.start(
         command,
         folder=spec.folder or folder,
         environ=environ,
         memory=spec.memory or 0,
         cpu=spec.cpu or 0,
     )
-    try:
-        yield child
-        child.close(grace=grace)
-    finally:
-        child.kill()
 
 
 # --- the files ------------------------------------------------------------------------------------------------------
