@@ -2,14 +2,38 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from headrace.pipeline.doctor.case import Case, LiveCase
+from headrace.pipeline.doctor.diagnosis import Health
+from headrace.pipeline.doctor.processors import processors_can_be_loaded, processors_keep_up
 from headrace.pipeline.errors import ProcessorStopped
+from headrace.pipeline.processors.ports import ProcessorPorts
 from headrace.pipeline.processors.standing import Standing, standing_of
+from headrace.pipeline.processors.stops import stops_after
 from headrace.pipeline.processors.trial import why_not_loaded
+from headrace.pipeline.settings.file import parse_settings
+from headrace.pipeline.settings.processors_block import ProcessorSettings
 from tests.processors.beds import ProcessorBed
 from tests.typed.parsings import A, B
+
+if TYPE_CHECKING:
+    from headrace.pipeline.app.ports import Ports
+
+
+SETTINGS = "{application: shop, streams: [{name: orders}], landing: {home: lake}}"
+
+
+class PortsOf:
+    """The ports of an application whose only processor is the bed's."""
+
+    def __init__(self, bed: ProcessorBed) -> None:
+        self._bed = bed
+
+    def processing(self, _processor: ProcessorSettings, _run: str) -> ProcessorPorts:
+        return self._bed.ports()
 
 
 def standing(bed: ProcessorBed) -> Standing:
@@ -56,10 +80,31 @@ def test_a_stop_is_of_the_past_once_the_processor_has_gone_on(bed: ProcessorBed)
     assert not any(shard.is_behind for shard in standing(bed).shards)
 
 
-def test_a_stop_at_another_shard_leaves_the_earlier_one_told(bed: ProcessorBed):
+def test_stops_at_two_shards_are_both_told(bed: ProcessorBed):
     bed.land(B, {11: b"die"})
     stopped(bed)
     assert [shard.key for shard in standing(bed).stopped] == [A, B]
+
+
+def test_a_run_that_didnt_come_to_a_shard_leaves_its_stop_told_while_it_holds(bed: ProcessorBed):
+    positions, known = bed.table().load().positions, bed.ports().stops.known()
+    assert [stop.key for stop in stops_after(known, {B: "another reason"}, positions)] == [B, A]
+    past = [replace(stop, place="1 0 False earlier") for stop in known]
+    assert [stop.key for stop in stops_after(past, {B: "another reason"}, positions)] == [B]
+
+
+def test_the_doctor_names_a_stopped_shard_and_the_code_that_cant_be_loaded(bed: ProcessorBed):
+    loaded = parse_settings(SETTINGS, {}, name="headrace.yaml")
+    settings = replace(loaded.settings, processors=(replace(bed.settings, callable="broken:rows"),))
+    case = Case(Path("headrace.yaml"), replace(loaded, settings=settings), None)
+    (load,) = processors_can_be_loaded(case)
+    assert load.health is Health.ILL
+    assert "the code of words, broken:rows, can't be loaded on this host" in load.sentence
+    stop, behind = processors_keep_up(LiveCase(case, settings, cast("Ports", PortsOf(bed))))
+    assert stop.health is Health.ILL
+    assert "words has stopped at 1 shard: orders/shardId" in stop.sentence
+    assert "no such word" in stop.sentence
+    assert "1 of them behind the lake table" in behind.sentence
 
 
 def test_code_that_can_be_loaded_gets_no_call(tmp_path: Path):
