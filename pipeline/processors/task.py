@@ -25,6 +25,7 @@ from headrace.pipeline.lake.files.stage_place import StagePlace, file_system
 from headrace.pipeline.ports.staging import StagingSpec
 from headrace.pipeline.processors.child import ProcessorChild
 from headrace.pipeline.processors.columns import RowColumns
+from headrace.pipeline.processors.stopping import check_stop, noting_signals
 from headrace.pipeline.processors.turn import ShardTurn
 from headrace.pipeline.processors.values import (
     ChildSpec,
@@ -81,11 +82,12 @@ def process_shards(
         spec.target.version,
     )
     try:
-        with folder_of(spec.child) as folder:
+        with noting_signals(), folder_of(spec.child) as folder:
             turns = tuple(
                 _turn(shard, records_of(shard, bounds, spec.source), spec, writing, folder, pause)
                 for shard in shards
             )
+            check_stop()
         return TurnReports(turns, writing.rows.finish(), writing.aside.finish())
     except BaseException as error:
         writing.rows.discard()
