@@ -1,6 +1,6 @@
 """A module of a user's that needs what isn't installed."""
 
-import not_installed
+import not_installed  # type: ignore[import-not-found]
 
 
 def rows(records, state):
