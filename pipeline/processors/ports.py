@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.processors.stops import Stops
 from headrace.pipeline.processors.values import TurnReports, WaveBefore
 from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.ports import MadePorts, Surveyor
@@ -34,6 +35,7 @@ class ProcessorPorts(MadePorts):
     """What one processor needs."""
 
     host: ProcessorHost
+    stops: Stops
 
 
 class ProcessorStores(Protocol):

@@ -76,6 +76,7 @@ class ProcessorJob(Job):
             table=table,
             quarantine=quarantine,
             host=host,
+            stops=watch.stops,
             lineage=watch.lineage,
             kept=(
                 kept_table(self, calls, watch.table, watch.typed_rows, watch.lineage),
