@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.ledger.ledger import LedgerEntry, LedgerPage
+from headrace.pipeline.core.ledger.accounting import Accounting
+from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Range
+from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.errors import BadSetting, ChainBroken, Overtaken, ProcessorStopped
 from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.processors.account import ProcessorAccount
 from headrace.pipeline.processors.states import states_at
 from headrace.pipeline.processors.values import WaveBefore
 from headrace.pipeline.settings.choices import OnProcessorError
@@ -246,6 +249,20 @@ def test_a_state_that_no_ledger_tells_is_refused(tmp_path: Path):
         A: WaveBefore('{"a":1}', 1),
         B: WaveBefore(),
     }
+
+
+def test_a_state_is_that_of_the_range_that_ends_at_the_position():
+    # Newest first. Only a processor's own ranges have a state, and a table that was set back has the older one.
+    pages = [
+        LedgerPage((a_range(2, "newer"), a_range(1, "of a person", kind=Kind.REPOSITION))),
+        LedgerPage((a_range(1, "older"),)),
+    ]
+    assert states_at({A: Position(1)}, lambda: pages, lambda _: ()) == {A: WaveBefore("older", 1)}
+
+
+def a_range(upto: int, state: str, *, kind: Kind = Kind.PROCESSED) -> Range:
+    account = ProcessorAccount(Accounting(1, 1, 0), state).text()
+    return Range(kind, A, None, Position(upto), run="r", claim="r", rows=upto, account=account)
 
 
 def _cut() -> Iterator[LedgerPage]:

@@ -84,7 +84,10 @@ class TypedFleet:
         self.faults = CallFaults(world.sim, self.rng, mix, world.note, down=world.call_faults.down)
         self.faults.happened = world.call_faults.happened
         self.landed = MemoryRows(
-            world.clock, world.stage.rows, lambda key, n: world.truth.shards[key].subs.get(n, 0)
+            world.clock,
+            world.stage.rows,
+            lambda key, number: world.truth.shards[key].subs.get(number, 0),
+            lambda key, number: world.truth.shards[key].arrival(number),
         )
         """The rows of the lake table."""
         self.stream = StreamOfWindows(world.source)
