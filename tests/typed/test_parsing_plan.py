@@ -414,7 +414,7 @@ def test_a_replay_of_the_same_records_is_no_part_of_the_chain_that_the_quarantin
 def test_a_commit_that_was_rolled_back_is_no_part_of_the_chain_that_the_quarantine_table_follows():
     pages = [a_page(20, 30, 1), a_page(20, 25, 8), a_page(10, 20, 2)]
     (found,) = plan_settling(positions(a=at(30)), positions(a=at(10)), pages)
-    assert (found.quarantined, found.files) == (3, {"f20", "f30"})
+    assert (found.quarantined, found.files) == (3, frozenset({"f20", "f30"}))
 
 
 @pytest.mark.parametrize("quarantine", [positions(a=at(15)), positions(a=at(40)), positions(b=at(1))])
