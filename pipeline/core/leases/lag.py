@@ -42,9 +42,7 @@ def open_lags(
     return {
         key: _NOTHING
         if _waits_for_parents(row, open_rows)
-        else lag_of(
-            row, now, is_read=row.holder in readers, waiting_since=(waiting_since or {}).get(key)
-        )
+        else lag_of(row, now, is_read=row.holder in readers, waiting_since=(waiting_since or {}).get(key))
         for key, row in open_rows.items()
     }
 
