@@ -96,6 +96,8 @@ class Retrieval(StrEnum):
 
 class ParseFormat(StrEnum):
     JSON = "json"
+    DYNAMODB = "dynamodb"
+    """A change of a DynamoDB table, in DynamoDB's JSON."""
     AVRO = "avro"
     """Avro's binary form, without a header."""
     AVRO_SINGLE_OBJECT = "avro-single-object"

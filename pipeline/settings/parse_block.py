@@ -59,7 +59,7 @@ class ParseSettings:
     )
     format: ParseFormat = knob(
         ParseFormat.JSON,
-        doc="json: each payload is one JSON object. avro: "
+        doc="json: each payload is one JSON object. dynamodb: a change of a DynamoDB table. avro: "
         "Avro's binary form. avro-single-object: the same after the header with the schema's "
         "fingerprint. avro-confluent, avro-glue: the same after the header of a schema registry. "
         "protobuf: one message. protobuf-confluent: the same after such a header. callable: "

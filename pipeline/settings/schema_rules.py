@@ -22,8 +22,23 @@ OWN_COLUMNS = frozenset(
 )
 """Names, in small letters, that no column of a schema may have: columns that Headrace itself gives to a typed
 table, and those by which it hands rows on."""
-DDL_FORMATS = (ParseFormat.JSON, ParseFormat.CALLABLE)
+DDL_FORMATS = (ParseFormat.JSON, ParseFormat.DYNAMODB, ParseFormat.CALLABLE)
 """Formats whose schema is DDL."""
+CHANGE_MEMBERS = (
+    *(
+        "eventName",
+        "Keys",
+        "NewImage",
+        "OldImage",
+        "ApproximateCreationDateTime",
+        "SequenceNumber",
+        "SizeBytes",
+    ),
+    *("StreamViewType", "userIdentity", "eventID", "eventVersion", "eventSource", "awsRegion"),
+    # Only where DynamoDB writes its changes to a Kinesis stream.
+    *("ApproximateCreationDateTimePrecision", "tableName", "recordFormat"),
+)
+"""What a change of a DynamoDB table tells, as DynamoDB names it."""
 
 
 def columns_of_schema(target: ParseSettings) -> tuple[DdlColumn, ...]:
@@ -38,7 +53,10 @@ def columns_of_schema(target: ParseSettings) -> tuple[DdlColumn, ...]:
                 "and give the column another name"
             )
             raise WrongDdl(why, column.name, column.offset)
-        if target.format is ParseFormat.JSON and any(
+        if target.format is ParseFormat.DYNAMODB and column.name not in CHANGE_MEMBERS:
+            why = f"a change of a DynamoDB table has no such member; its members are {', '.join(CHANGE_MEMBERS)}"
+            raise WrongDdl(why, column.name, column.offset)
+        if target.format is not ParseFormat.CALLABLE and any(
             kind != "string" for kind in _kinds_of_keys(column.type)
         ):
             why = "names in JSON are texts, so that the keys of a MAP can only be STRING"

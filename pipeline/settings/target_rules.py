@@ -166,7 +166,7 @@ def _wrong_schema(target: ParseSettings) -> str | None:
         case ParseFormat.PROTOBUF | ParseFormat.PROTOBUF_CONFLUENT:
             is_good = target.schema.endswith(".desc")
             allowed = "a file that ends in .desc, made by protoc --include_imports --descriptor_set_out"
-        case ParseFormat.JSON | ParseFormat.CALLABLE:
+        case ParseFormat.JSON | ParseFormat.DYNAMODB | ParseFormat.CALLABLE:
             is_good = not is_json and not target.schema.endswith((".avsc", ".desc"))
             allowed = (
                 "columns as Spark writes them (id BIGINT, name STRING), or a file with them that ends in .ddl"

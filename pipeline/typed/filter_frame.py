@@ -38,7 +38,8 @@ has twice, to compute it outside of `try_add`."""
 def reads_json(settings: ParseSettings) -> bool:
     """Whether the filter looks for JSON in payloads."""
     condition = settings.filter or ""
-    return bool(condition) and (settings.format is ParseFormat.JSON or "json" in condition.lower())
+    is_json = settings.format in (ParseFormat.JSON, ParseFormat.DYNAMODB)
+    return bool(condition) and (is_json or "json" in condition.lower())
 
 
 def judged(records: DataFrame, settings: ParseSettings) -> DataFrame:

@@ -38,6 +38,7 @@ from headrace.pipeline.typed.formats.registry_header import of_confluent, of_glu
 from headrace.pipeline.typed.json.column_types import has_not_null, nullable
 from headrace.pipeline.typed.json.columns import Limits
 from headrace.pipeline.typed.json.decode import JsonDecoder
+from headrace.pipeline.typed.json.dynamodb import DynamoDbDecoder
 from headrace.pipeline.typed.tasks.read import PAYLOAD
 from headrace.pipeline.typed.tasks.write import IS_LEFT_OUT
 
@@ -86,7 +87,7 @@ class Frames:
         return [each.field for each in columns]
 
     def decoded_columns(self, decoder: Decoder) -> list[NestedField]:
-        if isinstance(decoder, JsonDecoder):
+        if isinstance(decoder, JsonDecoder | DynamoDbDecoder):
             return columns_of(decoder.fields)
         columns = dict(decoder.columns())
         self._check(list(columns))
@@ -144,6 +145,8 @@ class Frames:
                 )
             case ParseFormat.JSON:
                 return JsonDecoder(tuple(self.fields()), target.most_values)
+            case ParseFormat.DYNAMODB:
+                return DynamoDbDecoder(JsonDecoder(tuple(self.fields()), target.most_values))
             case ParseFormat.CALLABLE:
                 return None
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -80,6 +81,8 @@ class MemoryRows:
     """Tuples of `TypedRow`; of the lake table, those of `MemoryStage.rows`."""
     sub: Callable[[ShardKey, int], int] = lambda _key, _number: 0
     """Sub-sequence number of a row, where it isn't 0."""
+    arrival: Callable[[ShardKey, int], datetime | None] = lambda _key, _number: None
+    """When a row's record arrived, where that is known."""
     _names: Iterator[int] = field(default_factory=count)
     _typed: dict[str, tuple[Any, tuple[TypedRow, ...]]] = field(default_factory=dict)
     """By path: the rows of the file, as they are and as typed ones."""
@@ -256,13 +259,17 @@ class MemorySurveyor(Surveyor):
             bound = bound_of(row_shard(key))
             if bound is None:
                 continue
-            keys = [
-                text
+            wanted = {
+                text: row
                 for text, row in _within(rows, bound)
                 if (order.ceiling is None or text < order.ceiling)
                 and (row.is_aggregate or not order.aggregates)
-            ]
-            yield from _pieces(keys, key, path, self.piece)
+            }
+            for piece in _pieces([*wanted], key, path, self.piece):
+                oldest, newest = (
+                    self.source.arrival(key, wanted[text].number) for text in (piece.first, piece.last)
+                )
+                yield replace(piece, oldest=oldest, newest=newest)
 
     def within(self, rows: Iterable[TypedRow], bound: Bound) -> list[TypedRow]:
         return [row for _, row in _within([(self.source.sort_key(row), row) for row in rows], bound)]

@@ -8,16 +8,18 @@ from pyspark.cloudpickle import dumps
 from pyspark.sql.types import StructField, StructType, _parse_datatype_json_value
 
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.errors import BadSetting, HeadraceError
 from headrace.pipeline.settings.model import LandingSettings, Settings, StreamSettings
 from headrace.pipeline.source.application import application_of
 from headrace.pipeline.source.columns import RECORD_KINDS
 from headrace.pipeline.source.data_source import bound_source
+from headrace.pipeline.source.options import RangeOptions
 from headrace.pipeline.source.shard_read import read_shard
 from tests.aws.pages_world import World
 from tests.source.test_stream_range import parts_of
 
 PASSWORD = "correct-horse"
+TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/orders/stream/2026-11-27T05:00:00.000"
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -50,3 +52,14 @@ def test_a_task_that_finds_another_stream_than_the_driver_reads_nothing():
     with pytest.raises(HeadraceError, match="created"):
         list(read_shard(part, world.reader()))
     assert not any("ShardIterator" in request for request in world.requests)
+
+
+@pytest.mark.parametrize("named", [None, TABLE])
+def test_the_stream_of_a_table_is_no_data_frame_and_the_refusal_names_the_lake_table(named: str | None):
+    settings = Settings(application="shop", streams=(StreamSettings(name=TABLE),))
+
+    # Before Spark runs a task, and before anybody is asked.
+    with pytest.raises(
+        BadSetting, match=r"stream of a DynamoDB table.* nothing was read\. Read the lake table instead"
+    ):
+        application_of(settings).stream_range(RangeOptions(stream=named))

@@ -1,4 +1,4 @@
-"""Typed tables through a real Spark: JSON, Avro and Protobuf, plain and compressed, on payloads of every kind."""
+"""Typed tables through a real Spark: JSON, DynamoDB's JSON, Avro and Protobuf, plain and compressed, on payloads of every kind."""
 
 import gzip
 import json
@@ -12,9 +12,11 @@ import pytest
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.settings.choices import Compression, ParseFormat
+from headrace.pipeline.typed.json.dynamodb import NO_CHANGE
 from headrace.pipeline.typed.json.text import NO_OBJECT
 from tests.typed.formats import test_decode_avro as avro
 from tests.typed.formats import test_decode_protobuf as protobuf
+from tests.typed.json import test_dynamodb_changes as changes
 from tests.typed.parsings import A, B, Bed, good
 from tests.typed.spark_parsings import SCHEMA, of_a_callable, parsing
 
@@ -104,6 +106,28 @@ def test_json_becomes_typed_columns_and_a_hostile_payload_costs_itself_only(
     assert [row["flag"] for row in rows.values()].count(None) == 3
     row = rows["101"]
     assert (row["id"], row["name"], row["amount"]) == (2, None, Decimal("12.35"))
+
+
+def test_changes_of_a_dynamodb_table_become_typed_columns(spark: "SparkSession", tmp_path: Path):
+    bed = Bed(tmp_path)
+    image = changes.EVERY_TYPE
+    number = changes.a_change(NewImage={"id": {"S": "4711"}, "total": {"N": "12,5"}})
+    payloads = {10: changes.a_change(NewImage=image, OldImage={"id": {"S": "4711"}}), 11: changes.a_change()}
+    bed.land(A, {**payloads, 12: number, 13: b"no change"})
+
+    of_table = parsing(bed, spark, format=ParseFormat.DYNAMODB, schema=changes.SCHEMA, stop_above=1.0)
+    wave = of_table.wave()
+
+    assert (wave.landed, wave.aside) == (2, 2)
+    bed.check()
+    rows = {row["sequence_number"]: row for row in read.rows(bed.typed()).to_pylist()}
+    assert rows["10"]["NewImage"]["total"] == Decimal(image["total"]["N"])
+    assert rows["10"]["NewImage"]["raw"] == b"\xff\x00"
+    assert rows["10"]["OldImage"] == [("id", "4711")]
+    assert (rows["11"]["Keys"], rows["11"]["NewImage"]) == ({"id": "4711"}, None)
+    aside = {row["sequence_number"]: row["reason"] for row in read.rows(bed.quarantine()).to_pylist()}
+    assert "the column NewImage doesn't fit: its attribute total isn't a number" in aside["12"]
+    assert aside["13"] == NO_CHANGE
 
 
 @pytest.mark.parametrize("kind", ["json", "callable"])

@@ -251,6 +251,16 @@ def test_the_rows_of_one_kinesis_record_are_never_parted():
     assert [(each.upto.sequence, each.upto.sub, each.rows) for each in plan.ranges] == [(10, 9, 10)]
 
 
+def test_a_wave_ends_before_rows_that_have_no_room_and_takes_none_after_them():
+    pieces = [piece(A, 1, 10), piece(A, 11, 20, rows=9), piece(A, 21, 30)]
+    plan = plan_wave(
+        wishes(positions(a=at(30)), positions()), pieces, ceiling=None, limits=WaveLimits(3, 100)
+    )
+    assert [(each.upto.sequence, each.rows) for each in plan.ranges] == [(10, 1)]
+    # Retention goes by the arrival: it must be that of the last row that was taken.
+    assert [each.upto.arrival for each in plan.ranges] == [NOON]
+
+
 def test_nothing_above_the_ceiling_counts_as_done():
     source = positions(a=at(40), b=at(20))
     plan = plan_wave(
@@ -399,6 +409,12 @@ def test_a_replay_of_the_same_records_is_no_part_of_the_chain_that_the_quarantin
     pages = [LedgerPage((replace(again, kind=Kind.REPLAY),)), a_page(20, 30, 1), a_page(10, 20, 2)]
     (found,) = plan_settling(positions(a=at(30)), positions(a=at(10)), pages)
     assert found.quarantined == 3
+
+
+def test_a_commit_that_was_rolled_back_is_no_part_of_the_chain_that_the_quarantine_table_follows():
+    pages = [a_page(20, 30, 1), a_page(20, 25, 8), a_page(10, 20, 2)]
+    (found,) = plan_settling(positions(a=at(30)), positions(a=at(10)), pages)
+    assert (found.quarantined, found.files) == (3, {"f20", "f30"})
 
 
 @pytest.mark.parametrize("quarantine", [positions(a=at(15)), positions(a=at(40)), positions(b=at(1))])

@@ -38,7 +38,7 @@ class JsonValues:
         if self.at_most(payload) <= self.most:
             return False
         # An estimate: it counts what texts say, too, and takes each object for one of the widest kind.
-        if _at_least(_TEXT.sub(b"", payload)) > self.most:
+        if are_surely_more(payload, self.most):
             return True
         try:
             found = msgspec.json.decode(payload)
@@ -58,6 +58,12 @@ class JsonValues:
 
 def _fields(columns: tuple[tuple[str, Any], ...]) -> list[dict[str, Any]]:
     return [{"name": name, "type": kind} for name, kind in columns]
+
+
+def are_surely_more(payload: bytes, most: int) -> bool:
+    """Whether the payload itself has more values, whatever the columns are."""
+    # With what texts say, too, which is quickly counted.
+    return _at_least(payload) > most and _at_least(_TEXT.sub(b"", payload)) > most
 
 
 def _at_least(payload: bytes) -> int:

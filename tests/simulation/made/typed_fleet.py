@@ -84,7 +84,10 @@ class TypedFleet:
         self.faults = CallFaults(world.sim, self.rng, mix, world.note, down=world.call_faults.down)
         self.faults.happened = world.call_faults.happened
         self.landed = MemoryRows(
-            world.clock, world.stage.rows, lambda key, n: world.truth.shards[key].subs.get(n, 0)
+            world.clock,
+            world.stage.rows,
+            lambda key, number: world.truth.shards[key].subs.get(number, 0),
+            lambda key, number: world.truth.shards[key].arrival(number),
         )
         """The rows of the lake table."""
         self.stream = StreamOfWindows(world.source)
@@ -270,7 +273,8 @@ class TypedFleet:
 
     def require_told(self, key: ShardKey, number: int, by: str) -> None:
         """A row that leaves the lake table for good was parsed by each target that takes it."""
-        for target in (*self.targets, *self.processing.processors):
+        followers: list[Target | Processor] = [*self.targets, *self.processing.processors]
+        for target in followers:
             if target.takes(key) and not target.watch.is_told(key, number):
                 raise Violation(
                     "I38",

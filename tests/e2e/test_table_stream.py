@@ -1,0 +1,143 @@
+"""A table of AWS's DynamoDB Local lands through its stream: random changes, deletes and roll-overs, real Spark tasks, a run that dies
+by SIGKILL. The newest row of each key is then what a scan of the table finds."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from headrace.pipeline.app.adapters import Adapters
+from headrace.pipeline.app.wiring import NoDagster, Wiring
+from headrace.pipeline.cli import main
+from headrace.pipeline.demo.reading import the_table
+from headrace.pipeline.lake.spark.session import DISCOVERY
+from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.settings.file import read_settings
+from tests.contract.dynamodb_local.__main__ import NotAtHand, fetch, served
+from tests.eventually import eventually
+from tests.spark import SparkServer
+
+pytestmark = pytest.mark.slow
+
+TABLE = "orders"
+YAML = """
+application: shop
+streams: [{{name: "{arn}"}}]
+workers: [{{id: w1}}]
+landing: {{home: lake}}
+aws: {{region: ddblocal, endpoint: "{endpoint}"}}
+"""
+
+
+class Shop:
+    """A table with an application whose sensors tick when the test says so."""
+
+    def __init__(self, endpoint: str, folder: Path) -> None:
+        self.folder = folder
+        self.dice = random.Random(28)
+        # The table name of the test control has brackets, which boto3 would refuse.
+        unchecked = Config(parameter_validation=False)
+        self.client: Any = boto3.client("dynamodb", "us-east-1", endpoint_url=endpoint, config=unchecked)
+        self.client.create_table(
+            TableName=TABLE,
+            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+            StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+        )
+        arn = self.client.describe_table(TableName=TABLE)["Table"]["LatestStreamArn"]
+        file = folder / "headrace.yaml"
+        file.write_text(YAML.format(arn=arn, endpoint=endpoint))
+        settings = read_settings(str(file), {}).settings
+        self._wiring = Wiring(settings, Adapters(settings))
+        self._cursor: str | None = None
+        self._value = 0
+
+    def change(self, count: int) -> None:
+        for _ in range(count):
+            self._value += 1
+            key = {"id": {"S": f"item {self.dice.randrange(200)}"}}
+            if self.dice.random() < 0.2:
+                self.client.delete_item(TableName=TABLE, Key=key)
+            else:
+                self.client.put_item(TableName=TABLE, Item={**key, "value": {"N": str(self._value)}})
+
+    def roll_over(self) -> None:
+        self.client.put_item(TableName="[TEST_CONTROL]", Item={"ACTION": {"S": "ROLLOVER"}})
+
+    def tick(self) -> list[str]:
+        """Ticks of the leader's and the worker's sensor. Returns the shards that can be read."""
+        for _ in range(2):
+            self._wiring.leader_turn(None)
+            turn = self._wiring.worker_turn("w1", self._cursor, instance="here", runs=NoDagster())
+            self._cursor = turn.cursor
+        return [row.key for row in self._wiring.leases().scan().leases if not row.has_ended]
+
+    def land(self) -> None:
+        for _ in range(3):
+            assert main(["consume", "--shard", *self.tick()]) == 0
+
+    def kill_a_wave(self) -> None:
+        """A wave of a process of its own dies by SIGKILL once its Spark tasks have staged rows."""
+        shards = self.tick()
+        before = self._files()
+        command = [sys.executable, "-m", "headrace.pipeline.cli", "consume", "--shard", *shards]
+        with subprocess.Popen(
+            command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as run:
+            eventually(lambda: self._files() - before, "the wave has staged rows", every=0.01)
+            run.send_signal(signal.SIGKILL)
+        assert run.returncode == -signal.SIGKILL, "the wave was over before it was killed"
+
+    def _files(self) -> set[Path]:
+        return set((self.folder / "lake").rglob("*.parquet"))
+
+    def newest(self) -> dict[str, Any]:
+        """The image of each key after its newest change in the lake table."""
+        columns = ["partition_key", "sequence_number", "data"]
+        rows = read.rows(the_table(self.folder / "lake"), columns).to_pylist()
+        assert len({row["sequence_number"] for row in rows}) == len(rows), "a change landed twice"
+        rows.sort(key=lambda row: int(row["sequence_number"]))
+        images = {row["partition_key"]: json.loads(row["data"])["dynamodb"].get("NewImage") for row in rows}
+        return {image["id"]["S"]: image for image in images.values() if image is not None}
+
+    def scanned(self) -> dict[str, Any]:
+        pages = self.client.get_paginator("scan").paginate(TableName=TABLE)
+        return {item["id"]["S"]: item for page in pages for item in page["Items"]}
+
+
+@pytest.fixture
+def shop(tmp_path: Path, spark_server: SparkServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    monkeypatch.setenv(DISCOVERY, str(spark_server.discovery))
+    monkeypatch.chdir(tmp_path)
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(variable, "local")
+    try:
+        fetch()
+        with served() as endpoint:
+            yield Shop(endpoint, tmp_path)
+    except NotAtHand as reason:
+        pytest.skip(f"DynamoDB Local isn't at hand ({reason})")
+
+
+def test_the_newest_rows_are_what_a_scan_of_the_table_finds(shop: Shop, capfd: pytest.CaptureFixture[str]):
+    shop.change(1500)
+    shop.land()
+    for _ in range(2):
+        shop.change(300)
+        shop.roll_over()
+        shop.change(300)
+        shop.kill_a_wave()
+        shop.land()
+
+    assert shop.newest() == shop.scanned()
+    capfd.readouterr()
+    assert main(["prove"]) == 0, capfd.readouterr()
