@@ -91,7 +91,7 @@ class DagsterPages:
 @contextmanager
 def opened(browser: Browser, address: str) -> Iterator[DagsterPages]:
     page = browser.new_page(viewport={"width": 1280, "height": 820}, color_scheme="light")
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(PATIENCE * 1000)
     try:
         yield DagsterPages(page, address)
     finally:

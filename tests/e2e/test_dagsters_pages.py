@@ -9,13 +9,13 @@ from playwright.sync_api import Browser, expect
 
 from headrace.pipeline.local.endpoint import LocalAws
 from tests.console.browser import browser
-from tests.e2e.dagster_pages import NAME, DagsterPages, an_app, fill, opened, served
+from tests.e2e.dagster_pages import NAME, PATIENCE, DagsterPages, an_app, fill, opened, served
 
 __all__ = ["browser"]
 
 pytestmark = pytest.mark.slow
 
-expect.set_options(timeout=60_000)
+expect.set_options(timeout=PATIENCE * 1000)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_the_list_of_a_sensors_ticks_shows_their_sentences(pages: DagsterPages, 
     pages.sensor(sensor)
     expect(
         pages.page.get_by_role("row").filter(has_text=sentence).or_(pages.page.get_by_text(sentence)).first
-    ).to_be_visible(timeout=180_000)
+    ).to_be_visible()
 
 
 def test_the_launchpad_of_a_replay_has_its_config_and_no_error(pages: DagsterPages):

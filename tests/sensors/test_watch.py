@@ -63,6 +63,8 @@ def watched(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> Watched:
     world = make_world()
     clock = Ahead()
     world.ports.clock = clock
+    # Workers' rows are stamped by the same clock.
+    world.world.rows._clock = clock
     world.settings = replace(
         world.settings,
         dagster=DagsterSettings(
