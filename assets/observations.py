@@ -9,7 +9,7 @@ from headrace.assets.names import leases_key, records_key, stream_key
 from headrace.assets.outside import found_key
 from headrace.assets.reporter import VALID_THROUGH
 from headrace.assets.shown import totals_of
-from headrace.pipeline.checking.lag import lag_in, stream_of
+from headrace.pipeline.checking.lag import lags, stream_of
 from headrace.pipeline.checking.look import CheckLook
 from headrace.pipeline.core.landing.valid_through import overall
 from headrace.pipeline.core.leases.lease import Lease
@@ -55,16 +55,17 @@ def _key(settings: Settings, stream: str) -> dg.AssetKey:
 def _of_stream(settings: Settings, look: CheckLook, rows: list[Lease]) -> dict[str, dg.MetadataValue]:
     """Each name begins with the application's, because several applications may read the stream."""
     is_open = [row for row in rows if not row.has_ended]
-    lags = {row.key: lag_in(look, row).total_seconds() for row in is_open}
+    by_key = lags(look)
+    behind = {row.key: by_key[row.key].lag.total_seconds() for row in is_open}
     rates = {row.key: row.throughput_kbps or 0.0 for row in is_open}
-    backlog = sum(lags[key] * rates[key] for key in lags) / 1000
+    backlog = sum(behind[key] * rates[key] for key in behind) / 1000
     number, name = dg.MetadataValue.float, settings.application
     return {
-        f"{name}: lag (seconds)": number(round(max(lags.values(), default=0.0), 1)),
+        f"{name}: lag (seconds)": number(round(max(behind.values(), default=0.0), 1)),
         f"{name}: rate (KB/s)": number(round(sum(rates.values()), 3)),
         f"{name}: backlog (MB, estimated)": number(round(backlog, 3)),
         f"{name}: open shards": dg.MetadataValue.int(len(is_open)),
         f"{name}: ended shards": dg.MetadataValue.int(len(rows) - len(is_open)),
-        f"{name}: shards behind": dg.MetadataValue.int(sum(lag > 0 for lag in lags.values())),
+        f"{name}: shards behind": dg.MetadataValue.int(sum(lag > 0 for lag in behind.values())),
         f"{name}: failing shards": dg.MetadataValue.int(sum(row.failure is not None for row in is_open)),
     }

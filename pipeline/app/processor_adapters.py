@@ -14,6 +14,7 @@ class ProcessorAdapters(TypedAdapters):
         from headrace.pipeline.lineage.table import IcebergLineage
         from headrace.pipeline.processors.code import ProcessorCode
         from headrace.pipeline.processors.host import TaskHost
+        from headrace.pipeline.processors.stops_table import IcebergStops
         from headrace.pipeline.typed.source import IcebergSource
         from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
 
@@ -34,6 +35,7 @@ class ProcessorAdapters(TypedAdapters):
                 table=table,
                 quarantine=quarantine,
             ),
+            stops=IcebergStops(table),
             lineage=IcebergLineage(table),
             code=code.text,
             check_settings=code.check,

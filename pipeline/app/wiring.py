@@ -384,6 +384,7 @@ class Wiring:
         ports, targets = self.ports, {target.name: target for target in self.settings.parse}
         return CheckPorts(
             leases=self.leases(),
+            workers=ports.workers(),
             table=ports.table("checks"),
             lineage=ports.lineage("checks"),
             source=ports.source("checks"),

@@ -1,8 +1,8 @@
 """How far each shard is behind its stream's tip, and when it would lose records. Pure functions on values.
 
-A shard that was read to its tip isn't behind, however long ago that was: the worker's sensor asks for a run once a new
-record is there. Only a shard of which something is known to be unread has a lag: the age of its oldest unread record
-at most.
+A shard that was read to its tip isn't behind, however long ago that was, as long as its worker may be alive: the
+worker's sensor asks for a run once a new record is there. Of a shard whose worker is dead nobody knows what came since it
+was read last. Its lag is the age of its oldest unread record at most.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from headrace.pipeline.checking.look import CheckLook
-from headrace.pipeline.core.leases.lag import lag_of
-from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.lag import open_lags
 from headrace.pipeline.core.shards.partition import read_name
 
 _NO_LAG = timedelta(0)
@@ -34,14 +33,14 @@ class Risk:
     """Until Kinesis removes the first unread record, if the shard goes on as now. Zero: it may have begun."""
 
 
-def lag_in(look: CheckLook, row: Lease) -> timedelta:
-    """How old the oldest record may be that hasn't landed yet."""
-    return lag_of(row, look.at, waiting_since=look.waiting.get(row.key)) or _NO_LAG
-
-
 def lags(look: CheckLook) -> dict[str, Lag]:
-    """The lag of each open shard, by lease key."""
-    return {row.key: Lag(look.at, lag_in(look, row)) for row in look.leases if not row.has_ended}
+    """How old the oldest record of each open shard may be that hasn't landed yet, by lease key."""
+    by_key = open_lags(look.leases, look.at, readers=look.readers, waiting_since=look.waiting)
+    return {key: Lag(look.at, lag or _NO_LAG) for key, lag in by_key.items()}
+
+
+def longest_lag(look: CheckLook) -> timedelta:
+    return max((now.lag for now in lags(look).values()), default=_NO_LAG)
 
 
 def risks(look: CheckLook, before: Mapping[str, Lag]) -> tuple[Risk, ...]:

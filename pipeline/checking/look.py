@@ -41,6 +41,8 @@ class TargetLook:
 class CheckLook:
     at: datetime
     leases: tuple[Lease, ...]
+    readers: frozenset[str]
+    """Workers that may be alive."""
     positions: Positions
     through: Mapping[StreamId, datetime] = field(default_factory=dict)
     """Up to when the lake table has all records, by stream."""

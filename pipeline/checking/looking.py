@@ -17,10 +17,13 @@ from headrace.pipeline.core.shards.partition import read_name
 from headrace.pipeline.core.shards.position import TRIM, Position, Positions, Start
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.inspect.layout import LayoutFacts
+from headrace.pipeline.inspect.progress import readers_of
+from headrace.pipeline.inspect.successive import SuccessiveLooks
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.landing import LakeTable
-from headrace.pipeline.ports.leases import LeaseStore
+from headrace.pipeline.ports.leases import LeaseStore, WorkerStore
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.settings.model import Settings
@@ -40,6 +43,7 @@ class CheckPorts:
     """The ports, as they are now: a change of credentials may bring others."""
 
     leases: LeaseStore
+    workers: WorkerStore
     table: LakeTable
     lineage: LineageTable
     source: ShardSource
@@ -65,16 +69,23 @@ class CheckLooking:
     _news: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)
     """By lease key: shards that had unread records at the last look. When each was last read, and when the records were
     first seen."""
+    _looks: SuccessiveLooks = field(init=False)
+
+    def __post_init__(self) -> None:
+        tables = LayoutFacts(lease_table=self.settings.lease_table, state_table=self.settings.state_table)
+        self._looks = SuccessiveLooks(self.clock, tables)
 
     def look(self, ports: CheckPorts, *, proved_at: datetime | None = None, disproved: str = "") -> CheckLook:
         """`proved_at`, `disproved`: what is known of the last proof."""
-        rows = ports.leases.scan().leases
+        rows = tuple(ports.leases.scan().leases)
+        readers = readers_of(self._looks.observation(rows, ports.workers.listing().workers))
         exists = ports.table.exists()
         state = ports.table.load() if exists else None
         positions = state.positions if state is not None else Positions()
         look = CheckLook(
             at=self.clock.now(),
             leases=rows,
+            readers=readers,
             positions=positions,
             through=dict(state.through) if state is not None else {},
             retention=self._retentions(ports.source, positions),

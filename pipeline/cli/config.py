@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.pipeline.cli.json_output import add_json
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell
+from headrace.pipeline.cli.views.json_output import add_json
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers

@@ -4,9 +4,9 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.json_output import add_json, print_json, time_json
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.views.json_output import add_json, print_json, time_json
 from headrace.pipeline.errors import BadSetting, Unknown, Unreachable
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.json_output import add_json, print_json
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell
+from headrace.pipeline.cli.views.json_output import add_json, print_json
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers

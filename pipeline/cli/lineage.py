@@ -6,7 +6,6 @@ It is read from the lineage table, and from the lake table's snapshots that aren
 import argparse
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.json_output import add_json
 from headrace.pipeline.cli.options import (
     add_config,
     add_limit,
@@ -16,6 +15,7 @@ from headrace.pipeline.cli.options import (
     window_of,
 )
 from headrace.pipeline.cli.telling import tell
+from headrace.pipeline.cli.views.json_output import add_json
 from headrace.pipeline.core.words.words import counted
 
 if TYPE_CHECKING:

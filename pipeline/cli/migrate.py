@@ -6,9 +6,9 @@ from datetime import timedelta
 from time import sleep
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.pipeline.cli.json_output import print_json
 from headrace.pipeline.cli.options import add_config, duration, load
 from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.views.json_output import print_json
 from headrace.pipeline.inspect.command import add_table_names, place_arguments, table_names_in
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _application(args: argparse.Namespace) -> tuple["Settings | None", Any, Any]
 
     from headrace.pipeline.aws.clients.clients import dynamodb_client
     from headrace.pipeline.inspect.read import TableNames
-    from headrace.pipeline.settings.model import AwsSettings
+    from headrace.pipeline.settings.aws_block import AwsSettings
 
     place = place_arguments(args)
     if args.table is not None:

@@ -6,10 +6,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.json_output import add_json, print_json, time_json
 from headrace.pipeline.cli.options import add_config, add_limit, load
 from headrace.pipeline.cli.telling import tell, tell_aside, tell_waves
 from headrace.pipeline.cli.told_dagster import tell_dagster
+from headrace.pipeline.cli.views.json_output import add_json, print_json
 from headrace.pipeline.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from headrace.pipeline.app.wiring import Wiring
     from headrace.pipeline.cli.options import Subparsers
-    from headrace.pipeline.processors.standing import Standing
     from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.settings.processors_block import ProcessorSettings
     from headrace.pipeline.typed.done_wave import Wave
@@ -121,31 +120,10 @@ def _run(
 
 
 def _status(args: argparse.Namespace, processor: "ProcessorSettings", wiring: "Wiring") -> "dict[str, Any]":
-    from headrace.pipeline.processors.standing import standings
+    from headrace.pipeline.cli.views.processor_views import standing_json
+    from headrace.pipeline.processors.standing import standing_of
 
-    shards = list(standings(wiring.ports.processing(processor, "status"), processor.stream))
+    standing = standing_of(processor, wiring.ports.processing(processor, "status"))
     if not args.json:
-        behind = sum(shard.is_behind for shard in shards)
-        tell(
-            f"{processor.name}: {processor.table}, {len(shards)} shards, {behind} of them behind the lake table"
-        )
-        tell(*(f"  {shard}" for shard in shards))
-    return {
-        "processor": processor.name,
-        "mode": processor.mode.value,
-        "table": processor.table,
-        "shards": [_shard_json(shard) for shard in shards],
-    }
-
-
-def _shard_json(shard: "Standing") -> "dict[str, Any]":
-    done, landed = shard.arrivals
-    return {
-        "stream": shard.key.stream.name,
-        "shard": shard.key.shard_id,
-        "position": None if shard.position is None else str(shard.position),
-        "landed": None if shard.landed is None else str(shard.landed),
-        "is_behind": shard.is_behind,
-        "arrival": time_json(done),
-        "landed_arrival": time_json(landed),
-    }
+        tell(standing, *(f"  {shard}" for shard in standing.shards))
+    return standing_json(standing)

@@ -5,10 +5,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.json_output import add_json, print_json
 from headrace.pipeline.cli.options import add_config, add_limit, add_window, load, window_of
 from headrace.pipeline.cli.telling import tell, tell_aside, tell_waves
 from headrace.pipeline.cli.told_dagster import tell_dagster
+from headrace.pipeline.cli.views.json_output import add_json, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from time import sleep
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.json_output import print_json
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.plan import change_word
 from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.views.json_output import print_json
 from headrace.pipeline.core.words.words import cell
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from headrace.pipeline.inspect.command import add_inspect_arguments, answer, pla
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
 
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.inspect.finding import Finding
@@ -27,7 +28,7 @@ def add(subparsers: "Subparsers") -> None:
         "status",
         description="Show which worker reads which shard, from the coordination tables: "
         "those of the application in the settings or, with --table, those of any KCL application (1.x "
-        "to 3.5), for which no settings are needed. The command writes nothing.",
+        "to 3.5), for which no settings are needed. With settings, also where their processors stand. The command writes nothing.",
     )
     add_config(parser)
     add_inspect_arguments(parser, table_is_required=False)
@@ -48,14 +49,22 @@ def run(args: argparse.Namespace) -> int:
         return answer(args, table_names_in(args), AwsSettings(**place_arguments(args)))
     loaded = load(args)
     settings, servers = loaded.settings, _spark_servers(loaded)
-    reading = list(_reading(settings))
+    reading, processors = list(_reading(settings)), list(_processors(settings))
     return answer(
         args,
         _names(settings, args),
         settings.aws.at(**place_arguments(args)),
         judge=partial(_forms, settings),
-        lines=[*_told(reading), *(f"local Spark server: {server}" for server in servers)],
-        facts={"reading": reading, "spark_servers": [server.as_json() for server in servers]},
+        lines=[
+            *_told(reading),
+            *(line for lines, _ in processors for line in lines),
+            *(f"local Spark server: {server}" for server in servers),
+        ],
+        facts={
+            "reading": reading,
+            "processors": [fact for _, fact in processors],
+            "spark_servers": [server.as_json() for server in servers],
+        },
     )
 
 
@@ -72,6 +81,30 @@ def _reading(settings: "Settings") -> "Iterator[dict[str, str | None]]":
             "retrieval": stream.retrieval.value,
             "consumer": settings.consumer_of(stream),
         }
+
+
+def _processors(settings: "Settings") -> "Iterator[tuple[list[str], dict[str, Any]]]":
+    """Where each processor stands: lines for people, and the same as JSON. Neither Spark nor Kinesis is asked."""
+    if not settings.processors:
+        return
+    from headrace.pipeline.app.wiring import wire
+    from headrace.pipeline.cli.views.processor_views import standing_json, standing_lines
+    from headrace.pipeline.errors import HeadraceError
+    from headrace.pipeline.processors.standing import standing_of
+
+    ports = wire(settings).ports
+    try:
+        for processor in settings.processors:
+            try:
+                standing = standing_of(processor, ports.processing(processor, "status"))
+            except HeadraceError as error:
+                # The leases are told of all the same.
+                sentence = f"processor {processor.name}: its table can't be read: {error}"
+                yield [sentence], {"processor": processor.name, "error": str(error)}
+            else:
+                yield list(standing_lines(standing)), standing_json(standing)
+    finally:
+        ports.close()
 
 
 def _told(reading: "Iterable[Mapping[str, str | None]]") -> "Iterator[str]":

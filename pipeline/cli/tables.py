@@ -5,9 +5,9 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.json_output import add_json
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.views.json_output import add_json
 from headrace.pipeline.core.words.words import counted
 
 if TYPE_CHECKING:

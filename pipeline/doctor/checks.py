@@ -13,6 +13,7 @@ from headrace.pipeline.doctor.dagster_home import dagster_is_set_up
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
 from headrace.pipeline.doctor.invariants import leases_and_shards, neighbours, what_status_finds
 from headrace.pipeline.doctor.java import java_is_found
+from headrace.pipeline.doctor.processors import processors_can_be_loaded, processors_keep_up
 from headrace.pipeline.doctor.rights import rights_are_there
 from headrace.pipeline.doctor.settings import settings_are_readable
 from headrace.pipeline.doctor.spark import spark_is_reached
@@ -32,6 +33,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     other_servers,
     spark_is_reached,
     dagster_is_set_up,
+    processors_can_be_loaded,
 )
 """What can be told without AWS."""
 LIVE_CHECKS: Final[tuple[LiveCheck, ...]] = (
@@ -42,6 +44,7 @@ LIVE_CHECKS: Final[tuple[LiveCheck, ...]] = (
     leases_and_shards,
     neighbours,
     upkeep_keeps_up,
+    processors_keep_up,
 )
 """What AWS is asked once it has answered at all."""
 

@@ -4,9 +4,8 @@ Whether a worker reads its shards is judged as the console and `headrace status`
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from headrace.pipeline.app.wiring import Wiring
@@ -21,11 +20,10 @@ from headrace.pipeline.health.verdict import (
     check_leader,
     check_shards,
 )
-from headrace.pipeline.inspect.balance import BEFORE_THE_FIRST_DASH
-from headrace.pipeline.inspect.compare import observation_of
 from headrace.pipeline.inspect.layout import LayoutFacts
-from headrace.pipeline.inspect.observation import Observation, TablesRead
+from headrace.pipeline.inspect.observation import Observation
 from headrace.pipeline.inspect.progress import progress_of
+from headrace.pipeline.inspect.successive import SuccessiveLooks
 from headrace.pipeline.settings.choices import Mode
 
 _LOOK = 1.0
@@ -41,8 +39,12 @@ class Examining:
     """The lock as last seen."""
     _beat_at: float | None = None
     """When the lock was last seen to have changed, by the monotonic clock."""
-    _before: tuple[TablesRead, float] | None = None
-    """The rows of leases and workers at the last look, and when that was by the monotonic clock."""
+    _looks: SuccessiveLooks = field(init=False)
+
+    def __post_init__(self) -> None:
+        settings = self.wiring.settings
+        tables = LayoutFacts(lease_table=settings.lease_table, state_table=settings.state_table)
+        self._looks = SuccessiveLooks(self.wiring.ports.clock, tables)
 
     def look(self, *, patient: bool) -> HealthVerdict:
         """`patient`: whether to wait for the leader's next beat, which takes a few seconds. Where looks follow each other, each goes by
@@ -90,20 +92,8 @@ class Examining:
 
     def _observed(self) -> Observation:
         """The rows of leases and workers, compared with those of the look before: what has moved between them is alive."""
-        ports, settings = self.wiring.ports, self.wiring.settings
-        rows = TablesRead(
-            read_at=ports.clock.now(),
-            tables=LayoutFacts(lease_table=settings.lease_table, state_table=settings.state_table),
-            leases=tuple(self.wiring.leases().scan().leases),
-            workers=tuple(ports.workers().listing().workers),
-        )
-        read_at, before = ports.clock.monotonic(), self._before
-        self._before = rows, read_at
-        cluster_by = re.compile(BEFORE_THE_FIRST_DASH)
-        if before is None:
-            return observation_of(rows, cluster_by=cluster_by)
-        watched = timedelta(seconds=read_at - before[1])
-        return observation_of(before[0], rows, watched=watched, cluster_by=cluster_by)
+        rows = self.wiring.leases().scan().leases
+        return self._looks.observation(rows, self.wiring.ports.workers().listing().workers)
 
     def _lake_table(self) -> Iterator[HealthCheck]:
         table = self.wiring.settings.landing.table

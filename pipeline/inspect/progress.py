@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.pipeline.core.leases.lag import lag_of
+from headrace.pipeline.core.leases.lag import open_lags
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import counted
@@ -57,11 +57,12 @@ def progress_of(
     `retention`: by KCL's name of the stream; an application with one stream has it under None.
     """
     now = observation.last.read_at
-    readers, waiting = readers_of(observation), _waiting(observation)
+    readers = readers_of(observation)
+    lags = open_lags(observation.open_ones, now, readers=readers)
     every = [
         _progress(
             lease,
-            timedelta(0) if lease.key in waiting else lag_of(lease, now, is_read=lease.holder in readers),
+            lags[lease.key],
             now,
             is_read=lease.holder in readers,
             earlier=earlier,
@@ -114,16 +115,6 @@ def readers_of(observation: Observation) -> frozenset[str]:
 def is_sure_of_silence(observation: Observation) -> bool:
     """Whether a worker that wasn't seen to move is dead: the looks are further apart than a living one is silent."""
     return observation.watched is not None and observation.watched >= DEAD_AFTER
-
-
-def _waiting(observation: Observation) -> frozenset[str]:
-    """Shards that wait for their parents to be read to the end: how far behind they are is the parents' lag."""
-    open_ones = {lease.key for lease in observation.open_ones}
-    return frozenset(
-        lease.key
-        for lease in observation.open_ones
-        if lease.looked_at is None and not lease.parent_keys.isdisjoint(open_ones)
-    )
 
 
 def _progress(

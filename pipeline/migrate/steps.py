@@ -150,13 +150,13 @@ def due(facts: MigrationFacts, since: timedelta, then: Callable[[], Answer], *, 
     left = decided.at + since - facts.now
     if left > timedelta(0):
         return NotYet(
-            f"the state {decided.state} is {shown(facts.now - decided.at)} old, and has to be {shown(since)} old "
-            f"for this step: {shown(left)} to go"
+            f"the state {decided.state} is {span_in_words(facts.now - decided.at)} old, and has to be {span_in_words(since)} old "
+            f"for this step: {span_in_words(left)} to go"
         )
     return then()
 
 
-def shown(span: timedelta) -> str:
+def span_in_words(span: timedelta) -> str:
     """A span of time for people."""
     minutes, seconds = divmod(max(0, round(span.total_seconds())), 60)
     hours, minutes = divmod(minutes, 60)

@@ -30,7 +30,7 @@ from headrace.pipeline.migrate.steps import (
     Request,
     SetStatus,
     due,
-    shown,
+    span_in_words,
 )
 
 
@@ -230,7 +230,9 @@ def _finish(request: Request, facts: MigrationFacts) -> Answer:
             "a KCL worker leads, and completes the move by itself after its tableMigrationCompleteBakeTimeSeconds"
         )
     if request.bake < LEAST_BAKE:
-        return Refusal(f"--bake is {shown(request.bake)}; allowed: {shown(LEAST_BAKE)} or more, as in KCL")
+        return Refusal(
+            f"--bake is {span_in_words(request.bake)}; allowed: {span_in_words(LEAST_BAKE)} or more, as in KCL"
+        )
     return due(facts, request.bake, lambda: _complete(facts), what=Goal.TABLES)
 
 

@@ -19,7 +19,7 @@ class Property:
     """The number of the line on which it begins."""
 
 
-def entries_of(text: str) -> Iterator[Property]:
+def properties_in(text: str) -> Iterator[Property]:
     """The entries, in the order of the file."""
     for number, line in _logical_lines(text):
         end = _end_of_name(line)

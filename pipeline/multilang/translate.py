@@ -24,7 +24,7 @@ from headrace.pipeline.multilang.names import (
     JavaType,
     Writing,
 )
-from headrace.pipeline.multilang.properties import Property, entries_of
+from headrace.pipeline.multilang.properties import Property, properties_in
 
 _NEEDED = ("executableName", "applicationName")
 _POSITIONS = ("TRIM_HORIZON", "LATEST")
@@ -55,7 +55,7 @@ class Translation:
 
 def translated(text: str, *, file: str) -> Translation:
     """Raises BadSetting for a file with which KCL's daemon wouldn't start."""
-    entries = tuple(entries_of(text))
+    entries = tuple(properties_in(text))
     result = Translation()
     _check_twice(entries, file)
     # Of a name that is there twice, Java keeps the last.

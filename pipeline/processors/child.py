@@ -20,6 +20,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from headrace.pipeline.processors.stopping import LOOK_EVERY, check_stop
+
 _ACTIONS = frozenset({"status", "checkpoint"})
 _CHUNK = 1 << 16
 _TAIL = 40
@@ -104,9 +106,10 @@ class ProcessorChild:
 
     def hear(self, *, within: float) -> Mapping[str, Any]:
         """The next message of the child. Other lines are left out, as KCL's daemon does: they are what it prints.
-        Raises ChildFailed."""
+        Raises ChildFailed, and KeyboardInterrupt where the task is to stop."""
         until = monotonic() + within
         while True:
+            check_stop()
             while self._lines:
                 message = _message(self._lines.popleft())
                 if message is not None:
@@ -118,7 +121,7 @@ class ProcessorChild:
             left = until - monotonic()
             if left <= 0:
                 raise ChildFailed(f"it hasn't answered within {within:g} s")
-            self._exchange(left)
+            self._exchange(min(left, LOOK_EVERY))
 
     def _exchange(self, wait: float) -> None:
         """Read and write what can be read and written, after waiting for it."""
@@ -183,13 +186,8 @@ class ProcessorChild:
         return f"its process has ended {how}{quoted}"
 
     def close(self, *, grace: float) -> None:
-        """Close its input, by which a processor ends, and end it by force if it doesn't."""
-        if self._unsent:
-            self._unsent.clear()
-            self._selector.unregister(self._in)
-        if self.process.stdin is not None:
-            with suppress(OSError):
-                self.process.stdin.close()
+        """Let it end at the end of its input, and end it by force if it doesn't."""
+        self.end_input()
         until = monotonic() + grace
         with suppress(ChildFailed):
             while not self.is_silent and monotonic() < until:
@@ -197,6 +195,15 @@ class ProcessorChild:
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=max(0.0, until - monotonic()))
         self.kill()
+
+    def end_input(self) -> None:
+        """Close its input, by which a processor ends."""
+        if self._unsent:
+            self._unsent.clear()
+            self._selector.unregister(self._in)
+        if self.process.stdin is not None:
+            with suppress(OSError):
+                self.process.stdin.close()
 
     def kill(self) -> None:
         """End it with all that it has started, and wait for its end."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Protocol
 
 from headrace.pipeline.processors.checkpoints import Checkpoints
@@ -44,21 +45,43 @@ class Lines(Protocol):
 class Dialogue:
     child: Lines
     checkpoints: Checkpoints
+    unanswered: str = ""
+    """The action on which the processor is at work."""
 
     def call(self, action: str, *, within: float, **members: Any) -> Mapping[str, Any]:
         """Let the processor do this, and return its status. Raises CallFailed."""
         # Of an earlier call's errors nothing is wanted any more.
         self.child.errors.clear()
+        self.unanswered = action
         try:
             self.child.say({"action": action, **members})
             while (message := self.child.hear(within=within))["action"] == "checkpoint":
                 self.child.say(self.checkpoints.answer(message, action=action))
         except ChildFailed as failed:
             raise CallFailed(f"in {action} {failed}", "\n".join(self.child.errors)) from failed
+        self.unanswered = ""
         if message.get("responseFor") != action:
             raise CallFailed(f"it has answered {message.get('responseFor')!r} to {action}")
         self._check(message, action)
         return message
+
+    def stop(self, *, within: float) -> None:
+        """Let a processor end whose task is interrupted. A call that it is at work on ends first: KCL's protocol has one
+        action at a time. The wave won't be committed, so each checkpoint is refused. Raises CallFailed."""
+        until = monotonic() + within
+        try:
+            for action in (self.unanswered, "shutdownRequested", "leaseLost"):
+                if not action:
+                    continue
+                if action != self.unanswered:
+                    self.child.say({"action": action})
+                while (message := self.child.hear(within=max(0.0, until - monotonic()))).get(
+                    "responseFor"
+                ) != action:
+                    if message["action"] == "checkpoint":
+                        self.child.say({**message, "error": "ShutdownException"})
+        except ChildFailed as failed:
+            raise CallFailed(f"at the stop {failed}", "\n".join(self.child.errors)) from failed
 
     def _check(self, status: Mapping[str, Any], action: str) -> None:
         if error := status.get("error"):

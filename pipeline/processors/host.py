@@ -18,7 +18,7 @@ from headrace.pipeline.processors.code import ProcessorCode
 from headrace.pipeline.processors.codec import all_turns, decode_turns
 from headrace.pipeline.processors.ports import ProcessorHost
 from headrace.pipeline.processors.task import ProcessSpec, ShardInput
-from headrace.pipeline.processors.values import ShardWork, TurnReports
+from headrace.pipeline.processors.values import ShardWork, TurnReports, WaveBefore
 from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.schema_rules import ROW_NUMBER, columns_of_processor
 from headrace.pipeline.typed.frames import columns_of
@@ -43,7 +43,7 @@ class TaskHost(ProcessorHost):
     def process(
         self,
         plan: WavePlan,
-        states: Mapping[ShardKey, str | None],
+        states: Mapping[ShardKey, WaveBefore],
         files: Sequence[SourceFile],
         streams: Sequence[StreamId],
     ) -> tuple[TurnReports, int]:
@@ -76,7 +76,7 @@ class TaskHost(ProcessorHost):
 def _reading(
     planned: PlannedRange,
     plan: WavePlan,
-    states: Mapping[ShardKey, str | None],
+    states: Mapping[ShardKey, WaveBefore],
     files: Sequence[SourceFile],
 ) -> ShardInput:
     name = row_shard(planned.key)

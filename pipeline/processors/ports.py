@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-from headrace.pipeline.processors.values import TurnReports
+from headrace.pipeline.processors.stops import Stops
+from headrace.pipeline.processors.values import TurnReports, WaveBefore
 from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.ports import MadePorts, Surveyor
 from headrace.pipeline.typed.values import SourceFile, WavePlan
@@ -19,7 +20,7 @@ class ProcessorHost(Surveyor, Protocol):
     def process(
         self,
         plan: WavePlan,
-        states: Mapping[ShardKey, str | None],
+        states: Mapping[ShardKey, WaveBefore],
         files: Sequence[SourceFile],
         streams: Sequence[StreamId],
     ) -> tuple[TurnReports, int]:
@@ -34,6 +35,7 @@ class ProcessorPorts(MadePorts):
     """What one processor needs."""
 
     host: ProcessorHost
+    stops: Stops
 
 
 class ProcessorStores(Protocol):

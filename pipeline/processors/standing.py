@@ -1,19 +1,24 @@
-"""Where a processor stands: what its table has and lacks of each shard. For `headrace processor status`."""
+"""Where a processor stands: what its table has and lacks of each shard, and at which shards it has stopped.
+
+`headrace processor status`, `headrace status` and `headrace doctor` tell it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from headrace.pipeline.core.ledger.generation import is_chain
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.processors.ports import ProcessorPorts
+from headrace.pipeline.settings.processors_block import ProcessorSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ShardStanding:
     """One shard."""
 
     key: ShardKey
@@ -21,6 +26,8 @@ class Standing:
     """The processor's; None where it has begun with no record of the shard."""
     landed: Position | None
     """The lake table's."""
+    stopped: str = ""
+    """Why the processor has stopped at this position; empty where it hasn't."""
 
     @property
     def is_behind(self) -> bool:
@@ -34,22 +41,61 @@ class Standing:
             None if self.landed is None else self.landed.arrival,
         )
 
+    @property
+    def behind(self) -> timedelta | None:
+        """How far the processor is behind the lake table, by arrival. None where that isn't known."""
+        done, landed = self.arrivals
+        return landed - done if self.is_behind and done is not None and landed is not None else None
+
     def __str__(self) -> str:
         place = "nothing yet" if self.position is None else str(self.position)
         if not self.is_behind:
             return f"{self.key}: {place}; all is there that the lake table has"
-        done, landed = self.arrivals
-        behind = f", {landed - done} behind by arrival" if done is not None and landed is not None else ""
-        return f"{self.key}: {place}; the lake table is at {self.landed}{behind}"
+        behind = "" if self.behind is None else f", {self.behind} behind by arrival"
+        stopped = f"; stopped: {self.stopped}" if self.stopped else ""
+        return f"{self.key}: {place}; the lake table is at {self.landed}{behind}{stopped}"
 
 
-def standings(ports: ProcessorPorts, stream: str | None) -> Iterator[Standing]:
-    """Each shard that one of the tables knows. `stream`: only of the stream with this name."""
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One processor."""
+
+    processor: ProcessorSettings
+    shards: tuple[ShardStanding, ...]
+
+    @property
+    def stopped(self) -> tuple[ShardStanding, ...]:
+        return tuple(shard for shard in self.shards if shard.stopped)
+
+    def __str__(self) -> str:
+        behind = [shard for shard in self.shards if shard.is_behind]
+        farthest = max((shard.behind for shard in behind if shard.behind is not None), default=None)
+        by_arrival = f" (by at most {farthest}, by arrival)" if farthest is not None else ""
+        stopped = f", stopped at {len(self.stopped)}" if self.stopped else ""
+        return (
+            f"{self.processor.name}: {self.processor.table}, {counted(len(self.shards), 'shard')}, "
+            f"{len(behind)} of them behind the lake table{by_arrival}{stopped}"
+        )
+
+
+def standing_of(processor: ProcessorSettings, ports: ProcessorPorts) -> Standing:
+    """Each shard that one of the tables knows, of the processor's streams. It needs no Spark."""
+    return Standing(processor, tuple(_shards(ports, processor.stream)))
+
+
+def _shards(ports: ProcessorPorts, stream: str | None) -> Iterator[ShardStanding]:
     source = ports.source.look().positions if ports.source.exists() else None
     target = ports.table.load().positions if ports.table.exists() else None
+    stops = {stop.key: stop for stop in ports.stops.known()}
     keys = {key for positions in (source, target) if positions is not None for key in positions.shards}
     for key in sorted(keys):
-        if not is_chain(key) and stream in (None, key.stream.name):
-            yield Standing(
-                key, None if target is None else target.of(key), None if source is None else source.of(key)
-            )
+        if is_chain(key) or stream not in (None, key.stream.name):
+            continue
+        position = None if target is None else target.of(key)
+        stop = stops.get(key)
+        yield ShardStanding(
+            key,
+            position,
+            None if source is None else source.of(key),
+            stop.why if stop is not None and stop.holds(position) else "",
+        )

@@ -1,4 +1,4 @@
-"""The state that a processor's last wave has left, in the ledgers of its table.
+"""The state that a processor's last wave has left, and how many rows it gave, in the ledgers of the processor's table.
 
 A state belongs to the position at which its range ends: a table that another engine or a person has set back has the
 state of that position again.
@@ -14,6 +14,7 @@ from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import ChainBroken
 from headrace.pipeline.processors.account import read_account
+from headrace.pipeline.processors.values import WaveBefore
 
 Token = tuple[int | None, int, bool]
 
@@ -22,13 +23,13 @@ def states_at(
     wanted: Mapping[ShardKey, Position | None],
     pages: Callable[[], Iterable[LedgerPage]],
     entries: Callable[[frozenset[str]], Iterable[LedgerEntry | Lost]],
-) -> dict[ShardKey, str | None]:
-    """The state of each shard at its position. `pages`: the ledgers of the table's snapshots, newest first; `entries`:
+) -> dict[ShardKey, WaveBefore]:
+    """What is left of each shard at its position. `pages`: the ledgers of the table's snapshots, newest first; `entries`:
     those of the shards with these ids, oldest first, also of snapshots that have expired.
 
     Raises ChainBroken where no ledger tells the state: a processor that began without it would count wrongly.
     """
-    states: dict[ShardKey, str | None] = {key: None for key, position in wanted.items() if position is None}
+    states = {key: WaveBefore() for key, position in wanted.items() if position is None}
     left = {key: position.token for key, position in wanted.items() if position is not None}
     if left:
         with suppress(ChainBroken):
@@ -53,8 +54,8 @@ def states_at(
     return states
 
 
-def _take(ranges: Iterable[Range], left: dict[ShardKey, Token], states: dict[ShardKey, str | None]) -> None:
+def _take(ranges: Iterable[Range], left: dict[ShardKey, Token], states: dict[ShardKey, WaveBefore]) -> None:
     for recorded in ranges:
         if recorded.kind is Kind.PROCESSED and left.get(recorded.key) == recorded.upto.token:
-            states[recorded.key] = read_account(recorded.account).state
+            states[recorded.key] = WaveBefore(read_account(recorded.account).state, recorded.rows)
             del left[recorded.key]

@@ -25,6 +25,7 @@ from headrace.pipeline.lake.files.stage_place import StagePlace, file_system
 from headrace.pipeline.ports.staging import StagingSpec
 from headrace.pipeline.processors.child import ProcessorChild
 from headrace.pipeline.processors.columns import RowColumns
+from headrace.pipeline.processors.stopping import check_stop, noting_signals
 from headrace.pipeline.processors.turn import ShardTurn
 from headrace.pipeline.processors.values import (
     ChildSpec,
@@ -81,11 +82,12 @@ def process_shards(
         spec.target.version,
     )
     try:
-        with _folder_of(spec.child) as folder:
+        with noting_signals(), folder_of(spec.child) as folder:
             turns = tuple(
                 _turn(shard, records_of(shard, bounds, spec.source), spec, writing, folder, pause)
                 for shard in shards
             )
+            check_stop()
         return TurnReports(turns, writing.rows.finish(), writing.aside.finish())
     except BaseException as error:
         writing.rows.discard()
@@ -114,7 +116,7 @@ def _turn(
     folder: str,
     pause: Callable[[float], None],
 ) -> TurnReport:
-    writing.begin(shard.work.key)
+    writing.begin(shard.work)
     turn = ShardTurn(
         work=shard.work,
         records=_delivered(records),
@@ -148,7 +150,7 @@ def _delivered(records: pa.Table) -> list[Delivered]:
 
 
 @contextmanager
-def _folder_of(child: ChildSpec) -> Iterator[str]:
+def folder_of(child: ChildSpec) -> Iterator[str]:
     """A folder with the user's modules."""
     folder = tempfile.mkdtemp(prefix="headrace-processor-")
     try:
@@ -163,6 +165,16 @@ def _folder_of(child: ChildSpec) -> Iterator[str]:
 
 @contextmanager
 def _process(spec: ChildSpec, folder: str, *, grace: float) -> Iterator[ProcessorChild]:
+    child = start_child(spec, folder)
+    try:
+        yield child
+        child.close(grace=grace)
+    finally:
+        child.kill()
+
+
+def start_child(spec: ChildSpec, folder: str) -> ProcessorChild:
+    """`folder`: where the user's modules are."""
     runner = (sys.executable, "-m", "headrace.kclpy.runner", spec.code)
     command = spec.command or (*runner, *((AS_AMAZON_KCLPY,) if spec.as_amazon_kclpy else ()))
     paths = [folder, *(path for path in sys.path if path)]
@@ -174,18 +186,13 @@ def _process(spec: ChildSpec, folder: str, *, grace: float) -> Iterator[Processo
         "PYTHONUNBUFFERED": "1",
         HOST: "1",
     }
-    child = ProcessorChild.start(
+    return ProcessorChild.start(
         command,
         folder=spec.folder or folder,
         environ=environ,
         memory=spec.memory or 0,
         cpu=spec.cpu or 0,
     )
-    try:
-        yield child
-        child.close(grace=grace)
-    finally:
-        child.kill()
 
 
 # --- the files ------------------------------------------------------------------------------------------------------
@@ -211,8 +218,11 @@ class _Writing:
     _number: int = 0
     _shards: list[ShardKey] = field(default_factory=list)
 
-    def begin(self, key: ShardKey) -> None:
-        self._key, self._last, self._number = key, None, 0
+    def begin(self, work: ShardWork) -> None:
+        self._key, self._last, self._number = work.key, None, 0
+        if work.after is not None and work.after.sequence is not None:
+            # Rows of the shard's end may belong to this record, which has rows of the wave before: at most all of them.
+            self._last, self._number = (work.after.sequence, work.after.sub), work.before.rows
 
     def add(self, record: Delivered, rows: Sequence[Row]) -> None:
         if self._key is None:

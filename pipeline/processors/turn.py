@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,15 +108,26 @@ class ShardTurn:
             with self.start() as child:
                 dialogue = Dialogue(child, checkpoints)
                 self._initialize(dialogue)
-                calls: list[ProcessorCall] = []
-                for span in self._calls():
-                    calls.append(self._call(dialogue, span, calls))
-                    self._move_mark(calls, checkpoints)
-                span = range(0)
-                self._end(dialogue, calls)
+                with self._stopping(dialogue):
+                    calls: list[ProcessorCall] = []
+                    for span in self._calls():
+                        calls.append(self._call(dialogue, span, calls))
+                        self._move_mark(calls, checkpoints)
+                    span = range(0)
+                    self._end(dialogue, calls)
         except CallFailed as failed:
             return _Failure(str(failed), failed.trace, span)
         return None
+
+    @contextmanager
+    def _stopping(self, dialogue: Dialogue) -> Iterator[None]:
+        """Where the task is interrupted, the processor is told and has its grace. Nothing of the wave counts then."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            with suppress(CallFailed):
+                dialogue.stop(within=self.rules.grace)
+            raise
 
     def _initialize(self, dialogue: Dialogue) -> None:
         place = self._before_mark()

@@ -65,6 +65,16 @@ class TurnRules:
 
 
 @dataclass(frozen=True, slots=True)
+class WaveBefore:
+    """What the last wave of a shard has left."""
+
+    state: str | None = None
+    """As JSON."""
+    rows: int = 0
+    """How many rows it gave."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShardWork:
     """What a wave has for the processor of one shard, beside the records."""
 
@@ -72,8 +82,11 @@ class ShardWork:
     after: Position | None
     ends: bool
     """Whether the shard has no record after those of the wave."""
-    state: str | None
-    """The state that the last wave has left, as JSON."""
+    before: WaveBefore
+
+    @property
+    def state(self) -> str | None:
+        return self.before.state
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,12 @@ from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.errors import ProcessorStopped
+from headrace.pipeline.errors import HeadraceError, ProcessorStopped
 from headrace.pipeline.processors.account import accounts, committed_plan, processed_ranges
 from headrace.pipeline.processors.ports import ProcessorHost, ProcessorPorts
 from headrace.pipeline.processors.states import states_at
-from headrace.pipeline.processors.values import TurnReport
+from headrace.pipeline.processors.stops import stops_after
+from headrace.pipeline.processors.values import TurnReport, WaveBefore
 from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.done_wave import Does, Wave
 from headrace.pipeline.typed.lake_wave import Basis, LakeWaves
@@ -46,12 +47,22 @@ class Processing(LakeWaves):
         # Not super(): a dataclass with slots is made anew, and the old class is what super() would look for.
         wave = LakeWaves.end(self, wave)
         if self.stopped:
+            untold = self._tell_stops()
             raise ProcessorStopped(
                 f"the processor {self.settings.name} has stopped at {counted(len(self.stopped), 'shard')}; the other "
                 "shards go on, and no record is passed over. Correct its code or its settings, and the next run goes "
-                f"on from there. {'. '.join(self.stopped[key] for key in sorted(self.stopped))}"
+                f"on from there. {untold}{'. '.join(self.stopped[key] for key in sorted(self.stopped))}"
             )
         return wave
+
+    def _tell_stops(self) -> str:
+        """Tell of the stops in the table. Returns a sentence where that failed: the stop is the greater trouble."""
+        stops = self.ports.stops
+        try:
+            stops.keep(stops_after(stops.known(), self.stopped, self.ports.table.load().positions))
+        except HeadraceError as error:
+            return f"`headrace status` can't name this stop: {error}. "
+        return ""
 
     def stage(self, plan: Basis) -> ReadyWave:
         basis = plan
@@ -83,7 +94,7 @@ class Processing(LakeWaves):
         proposal = self.proposal(basis, counts, ranges, done.files, aside=done.aside)
         return ReadyWave(self.ports.table, proposal, wave, self.settling.after)
 
-    def _states(self, basis: Basis) -> dict[ShardKey, str | None]:
+    def _states(self, basis: Basis) -> dict[ShardKey, WaveBefore]:
         return states_at(
             {planned.key: planned.after for planned in basis.plan.ranges},
             self.ports.table.pages,

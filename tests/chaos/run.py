@@ -38,6 +38,8 @@ _OUTAGE_FROM = 5.0
 PERIODS = {STATUS: 90.0, CONSOLE: 90.0, CHECKS: 90.0 + 60.0}
 """Seconds by which each source may be late: a worker's row counts as fresh for a minute, and a dead run holds its shards for the lease
 duration until the next run has started. The checks are looked at each minute."""
+_JUDGED_WITHIN = 300.0
+"""Seconds: the checks are judged each minute, and in a chaos some of these ticks are cut off one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def _judged(deployment: Deployment, aws: LocalAws, minutes: float, dice: random.
     settings = read_settings(deployment.settings, {}).settings
     key, table = records_key(settings), the_table(deployment.folder / "lake")
     traffic = Traffic(aws, NAME, random.Random(dice.random()))
-    sampler = Sampler(deployment, key)
+    sampler = Sampler(deployment, key, f"{slug(NAME)}_watch")
     troubles = Troubles(
         deployment,
         DagsterUi(deployment.port),
@@ -104,6 +106,7 @@ def _judged(deployment: Deployment, aws: LocalAws, minutes: float, dice: random.
         *_of_records(put, _landed(table)),
         *lies(sampler.samples, truth, PERIODS),
         *(f"a command failed: {sentence}" for sentence in sampler.unanswered),
+        *_unjudged(sampler.longest_unjudged),
         *_at_the_end(deployment),
     ]
     longest = max(landing.at - landing.record.at for landing in truth.landings)
@@ -111,6 +114,7 @@ def _judged(deployment: Deployment, aws: LocalAws, minutes: float, dice: random.
     sentences = (
         f"{len(put):,} records put, {len(set(_landed(table))):,} landed; the longest wait of a record was {longest:.0f} s",
         f"{len(traffic.reshards)} reshards, {shards} shards",
+        f"the checks were judged after {sampler.longest_unjudged:.0f} s at most",
         f"{len(sampler.samples)} samples; {_told(Counter(sample.source for sample in sampler.samples))}",
         f"what happened: {_told(troubles.done)}; asked for in vain: {len(troubles.refused)}",
     )
@@ -129,6 +133,11 @@ def _of_records(put: list[PutRecord], landed: list[str]) -> Iterator[str]:
     yield from (f"{name} is lost" for name in sorted(ids - times.keys()))
     yield from (f"{name} landed {count} times" for name, count in sorted(times.items()) if count > 1)
     yield from (f"{name} landed, and nobody has put it" for name in sorted(times.keys() - ids))
+
+
+def _unjudged(longest: float) -> Iterator[str]:
+    if longest > _JUDGED_WITHIN:
+        yield f"the checks weren't judged for {longest:.0f} s"
 
 
 def _at_the_end(deployment: Deployment) -> Iterator[str]:

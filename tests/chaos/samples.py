@@ -22,6 +22,7 @@ LAG_LIMIT = 60.0
 """The setting `dagster.checks.lag` of the deployment, in seconds."""
 _EVERY = 10.0
 _NEVER_FAILS = ("no_gaps", "no_duplicates", "parents_before_children", "hash_keys_covered")
+_JUDGED = re.compile(r"checks? (hold|fail)")
 _STORED = re.compile(r'<script type="application/json" id="stored">(.*?)</script>', re.DOTALL)
 
 
@@ -29,7 +30,11 @@ _STORED = re.compile(r'<script type="application/json" id="stored">(.*?)</script
 class Sampler:
     deployment: Deployment
     records: dg.AssetKey
+    watch: str
+    """The name of the sensor that judges the checks."""
     samples: list[Sample] = field(default_factory=list)
+    longest_unjudged: float = 0.0
+    """Seconds for which the sensor `watch` hadn't judged the checks, at most."""
     unanswered: list[str] = field(default_factory=list)
     """Commands that have failed, and why."""
     _ends: threading.Event = field(default_factory=threading.Event)
@@ -82,7 +87,11 @@ class Sampler:
         return Sample(CONSOLE, began, time.time(), _most(list(_lags_of(look))))
 
     def _checks(self, instance: dg.DagsterInstance) -> Sample | None:
-        """The newest results, which a minute's tick left, or an earlier one where nothing has changed since."""
+        """The newest results. They are true of the moment at which they were judged last: a result that hasn't changed isn't told
+        again, and nobody judges while the daemon or the code server is dead."""
+        judged_at = _judged_at(instance, self.watch)
+        if judged_at is None:
+            return None
         keys = [dg.AssetCheckKey(self.records, name) for name in (*_NEVER_FAILS, "lag")]
         newest = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
         # A planned evaluation, as of a backfill, is none yet.
@@ -99,8 +108,21 @@ class Sampler:
             if name in results and not results[name].passed
         ]
         told = Told.AT_MOST if results["lag"].passed else Told.AT_LEAST
-        now = time.time()
-        return Sample(CHECKS, now, now, LAG_LIMIT, tuple(alarms), told)
+        self.longest_unjudged = max(self.longest_unjudged, time.time() - judged_at[1])
+        return Sample(CHECKS, *judged_at, LAG_LIMIT, tuple(alarms), told)
+
+
+def _judged_at(instance: dg.DagsterInstance, watch: str) -> tuple[float, float] | None:
+    """The begin and the end of the newest tick that has judged the checks. A later one may have been cut off."""
+    states = [state for state in instance.all_instigator_state() if state.instigator_name == watch]
+    ticks = [
+        tick
+        for state in states
+        for tick in instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=20)
+        if tick.end_timestamp is not None and _JUDGED.search(tick.skip_reason or "")
+    ]
+    newest = max(ticks, key=lambda tick: tick.timestamp, default=None)
+    return None if newest is None else (newest.timestamp, newest.end_timestamp or newest.timestamp)
 
 
 def _lags_of(look: Mapping[str, Any]) -> Iterator[float | None]:

@@ -29,12 +29,18 @@ def rows() -> tuple[Lease, ...]:
     return (
         Lease(shard(0), checkpoint=SHARD_END, looked_at=NOW - HOUR),
         Lease(
-            shard(1), parents=frozenset({shard(0)}), hash_range=HashRange(0, HALF), looked_at=NOW, behind_ms=0
+            shard(1),
+            parents=frozenset({shard(0)}),
+            hash_range=HashRange(0, HALF),
+            owner="w1",
+            looked_at=NOW,
+            behind_ms=0,
         ),
         Lease(
             shard(2),
             parents=frozenset({shard(0)}),
             hash_range=HashRange(HALF + 1, MAX_HASH_KEY),
+            owner="w1",
             looked_at=NOW,
             behind_ms=0,
         ),
@@ -61,6 +67,7 @@ def healthy(at: datetime = NOW) -> CheckLook:
     return CheckLook(
         at=at,
         leases=rows(),
+        readers=frozenset({"w1"}),
         positions=Positions({}, positions()),
         through={STREAM: at - 5 * MINUTE},
         retention={"": DAY},

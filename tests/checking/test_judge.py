@@ -11,6 +11,7 @@ from headrace.pipeline.checking.lag import Lag
 from headrace.pipeline.checking.look import Chains, CheckLook
 from headrace.pipeline.checking.verdict import Verdict
 from headrace.pipeline.core.leases.failure import Failure
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.settings.choices import CHECKS
 from headrace.pipeline.settings.dagster_block import CheckSettings
@@ -93,6 +94,19 @@ def test_a_shard_at_its_tip_has_no_lag_however_long_ago_it_was_read():
 
     assert failing(waits(MINUTE)) == set(), "a record that came just now"
     assert failing(waits(11 * MINUTE)) == {"lag"}
+
+
+def test_a_quiet_shard_of_a_dead_worker_lags_since_it_was_read_last():
+    """Nobody has looked for what came since then."""
+    look = with_row(healthy(), 1, looked_at=NOW - 11 * MINUTE)
+    assert failing(replace(look, readers=frozenset())) == {"lag"}
+    assert failing(with_row(look, 1, owner=None)) == {"lag"}
+
+
+def test_a_child_that_waits_for_its_parent_adds_no_lag_to_the_parents():
+    look = with_row(healthy(), 0, checkpoint=Checkpoint("10"), owner="w1", looked_at=NOW, behind_ms=0)
+    look = with_row(look, 1, looked_at=None, behind_ms=None, assigned_at=NOW - HOUR)
+    assert judged(look)["lag"].holds
 
 
 def test_a_shard_that_falls_behind_tells_in_which_time_it_loses_data_at_this_rate():

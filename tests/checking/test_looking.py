@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.pipeline.checking.lag import lag_in
+from headrace.pipeline.checking.lag import longest_lag
 from headrace.pipeline.checking.look import CheckLook
 from headrace.pipeline.checking.looking import CheckLooking, CheckPorts
 from headrace.pipeline.core.ledger.filter import ALL_RANGES, RangeFilter
@@ -29,6 +29,7 @@ class Watched:
         return self.looking.look(
             CheckPorts(
                 leases=world.leases,
+                workers=world.rows,
                 table=world.table,
                 lineage=world.lineage,
                 source=world.source,
@@ -38,8 +39,12 @@ class Watched:
         )
 
     def lag(self) -> timedelta:
-        look = self.look()
-        return max(lag_in(look, row) for row in look.leases)
+        return longest_lag(self.look())
+
+    def rest(self, duration: timedelta) -> None:
+        """Time passes, and the worker goes on to beat."""
+        self.world.clock.advance(duration)
+        self.world.work()
 
 
 @pytest.fixture
@@ -55,22 +60,31 @@ def watched() -> Watched:
 
 def test_a_shard_at_rest_has_no_lag_however_long_it_rests(watched: Watched):
     for _ in range(3):
-        watched.world.clock.advance(5 * MINUTE)
+        watched.rest(5 * MINUTE)
         assert watched.lag() == timedelta(0)
 
 
+def test_a_shard_at_rest_lags_since_it_was_read_once_its_worker_is_dead(watched: Watched):
+    watched.rest(5 * MINUTE)
+    assert watched.lag() == timedelta(0)
+    watched.world.clock.advance(5 * MINUTE)
+    assert watched.lag() >= 10 * MINUTE, "nobody has looked for what came in ten minutes"
+    watched.rest(MINUTE)
+    assert watched.lag() == timedelta(0), "a worker that beats again looks into its shards"
+
+
 def test_a_record_that_nobody_reads_makes_a_lag_since_it_was_first_seen(watched: Watched):
-    watched.world.clock.advance(180 * MINUTE)
+    watched.rest(180 * MINUTE)
     watched.world.produce(0)
     assert watched.lag() == timedelta(0), "it came just now"
-    watched.world.clock.advance(4 * MINUTE)
+    watched.rest(4 * MINUTE)
     assert watched.lag() == 4 * MINUTE
-    watched.world.clock.advance(8 * MINUTE)
+    watched.rest(8 * MINUTE)
     assert watched.lag() == 12 * MINUTE
 
 
 def test_the_lag_is_gone_once_the_shard_is_read(watched: Watched):
-    watched.world.clock.advance(180 * MINUTE)
+    watched.rest(180 * MINUTE)
     watched.world.produce(0)
     watched.look()
     watched.world.clock.advance(20 * MINUTE)

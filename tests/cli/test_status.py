@@ -444,3 +444,22 @@ def test_status_names_how_each_stream_is_read_and_by_which_consumer(
     main(["status", "--config", str(file), "--json"])
     reading = json.loads(capsys.readouterr().out)["reading"]
     assert reading[1] == {"stream": "orders", "retrieval": "fanout", "consumer": "shop"}
+
+
+def test_status_tells_where_each_processor_stands(
+    kcl: KclTables, aws: LocalAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    kcl.put(leases_of("a-1"))
+    file = tmp_path / "headrace.yaml"
+    file.write_text(
+        f"{{application: orders, coordination: {{lease_table: {kcl.lease_table}}}, streams: [{{name: clicks}}], "
+        f"landing: {{home: '{tmp_path / 'lake'}'}}, aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}, "
+        "processors: [{name: totals, callable: 'totals:rows', table: lake.totals, schema: total BIGINT}]}",
+        encoding="utf-8",
+    )
+    main(["status", "--config", str(file)])
+    said = capsys.readouterr().out.splitlines()
+    assert "processor totals: lake.totals, 0 shards, 0 of them behind the lake table" in said
+    main(["status", "--config", str(file), "--json"])
+    (processor,) = json.loads(capsys.readouterr().out)["processors"]
+    assert (processor["processor"], processor["shards"]) == ("totals", [])

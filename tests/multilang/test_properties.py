@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.pipeline.multilang.properties import Property, entries_of
+from headrace.pipeline.multilang.properties import Property, properties_in
 
 
 @pytest.mark.parametrize(
@@ -20,9 +20,9 @@ from headrace.pipeline.multilang.properties import Property, entries_of
     ],
 )
 def test_an_entry_has_the_name_and_the_value_that_java_reads(text: str, name: str, value: str) -> None:
-    assert [(entry.name, entry.value) for entry in entries_of(text)] == [(name, value)]
+    assert [(entry.name, entry.value) for entry in properties_in(text)] == [(name, value)]
 
 
 def test_comments_and_empty_lines_are_no_entries_and_count_as_lines() -> None:
     text = "# one\n\n! two\\\nstreamName=words\nb=\\\n\n#x=1\n"
-    assert list(entries_of(text)) == [Property("streamName", "words", 4), Property("b", "", 5)]
+    assert list(properties_in(text)) == [Property("streamName", "words", 4), Property("b", "", 5)]

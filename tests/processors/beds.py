@@ -13,6 +13,7 @@ from headrace.pipeline.processors.account import read_account
 from headrace.pipeline.processors.code import ProcessorCode
 from headrace.pipeline.processors.host import TaskHost
 from headrace.pipeline.processors.ports import ProcessorPorts
+from headrace.pipeline.processors.stops_table import IcebergStops
 from headrace.pipeline.processors.wave import Processing
 from headrace.pipeline.settings.parse_block import Written
 from headrace.pipeline.settings.processors_block import ProcessorSettings
@@ -69,6 +70,7 @@ class ProcessorBed:
                 table=table,
                 quarantine=aside,
             ),
+            stops=IcebergStops(table),
             lineage=IcebergLineage(table),
             code=code.text,
             check_settings=code.check,

@@ -12,6 +12,7 @@ from headrace.pipeline.core.ledger.ledger import LedgerEntry, LedgerPage
 from headrace.pipeline.errors import BadSetting, ChainBroken, Overtaken, ProcessorStopped
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.processors.states import states_at
+from headrace.pipeline.processors.values import WaveBefore
 from headrace.pipeline.settings.choices import OnProcessorError
 from headrace.pipeline.settings.processors_block import ProcessorLimits
 from headrace.pipeline.typed.values import WaveLimits
@@ -60,6 +61,19 @@ def test_a_shards_end_is_checkpointed_once_and_its_children_come_after_it(tmp_pa
         (CHILD, 20, "a", 1),
     ]
     assert bed.table().load().positions.has_ended(A)
+
+
+def test_rows_of_a_shards_end_in_a_later_wave_have_row_numbers_of_their_own(tmp_path: Path):
+    bed = landed(tmp_path, "a", callable="counting:Words")
+    bed.catch_up()
+    bed.land(A, {}, ended=[CHILD])
+    bed.catch_up()
+    names = ("shard_id", "sequence_number", "sub_sequence_number", "row_number", "word")
+    rows = [tuple(row.values()) for row in read.rows(bed.table(), names).to_pylist()]
+    assert sorted(row for row in rows if row[0] == A.shard_id) == [
+        (A.shard_id, "1", 0, 0, "a"),
+        (A.shard_id, "1", 0, 1, "ended"),
+    ]
 
 
 def test_a_forgotten_end_is_asked_for_again_and_then_told_and_the_children_wait(tmp_path: Path):
@@ -228,7 +242,10 @@ def test_a_state_that_no_ledger_tells_is_refused(tmp_path: Path):
         states_at({A: position}, _cut, lambda _: ())
     # The lineage table has the ledgers of snapshots that have expired.
     entries = [LedgerEntry(1, 1, NOON, page) for page in reversed(list(bed.table().pages()))]
-    assert states_at({A: position, B: None}, _cut, lambda _: entries) == {A: '{"a":1}', B: None}
+    assert states_at({A: position, B: None}, _cut, lambda _: entries) == {
+        A: WaveBefore('{"a":1}', 1),
+        B: WaveBefore(),
+    }
 
 
 def _cut() -> Iterator[LedgerPage]:

@@ -43,6 +43,8 @@ class Watched:
     def tick(self, after: timedelta = timedelta(minutes=1)) -> dg.SensorResult:
         self.clock.by += after
         self.told = []
+        # The worker lives: it beats in each tick.
+        self.world.tick("worker_w1")
         result = self.world.tick("watch")
         for event in result.asset_events:
             self.world.instance.report_runless_asset_event(event)

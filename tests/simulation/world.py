@@ -232,6 +232,9 @@ class World:
         missing, self.tables_missing = self.tables_missing, False
         return missing
 
+    def client_version(self) -> None:
+        """The version that KCL's workers have agreed on. There are none, so that nobody has written one."""
+
     def key_of(self, shard: ShardKey) -> str:
         """The key of the shard's lease row."""
         return lease_key(shard, multi=self.plan.streams > 1)

@@ -12,7 +12,7 @@ moment: earlier records are read and left out here. What DynamoDB has trimmed is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -273,19 +273,8 @@ def _record_page(
     children: tuple[Child, ...] | None = None,
     looked: datetime | None = None,
 ) -> RecordPage:
-    return RecordPage(
-        records=page.records,
-        rows=page.rows,
-        bytes=page.bytes,
-        answered=answered,
-        behind=behind,
-        last_sequence=page.last_sequence,
-        first_arrival=page.first_arrival,
-        last_arrival=page.last_arrival,
-        children=children,
-        iterator=page.next_iterator,
-        looked=looked,
-    )
+    shown = replace(page, behind=behind, children=children or ())
+    return shown.page(answered, ended=children is not None, looked=looked)
 
 
 def _given_up(trouble: Transient | _IteratorExpired, key: str, patience: float) -> Exception:

@@ -189,7 +189,7 @@ def since_moment(page: PageAnswer, moment: datetime) -> PageAnswer:
     """The page from its first record on that arrived at this moment or later."""
     if page.records is None:
         return page
-    arrivals = page.records["arrival_ts"].to_pylist()
+    arrivals: list[Any] = page.records["arrival_ts"].to_pylist()
     first = next((n for n, arrival in enumerate(arrivals) if arrival >= moment), None)
     if first is None:
         return replace(page, records=None, rows=0, bytes=0, last_sequence=None, last_arrival=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.pipeline.cli.json_output import id_json, time_json
+from headrace.pipeline.cli.views.json_output import id_json, time_json
 
 if TYPE_CHECKING:
     import argparse

@@ -6,8 +6,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.json_output import print_json
 from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.views.json_output import print_json
 from headrace.pipeline.cli.views.lineage_json import lineage_document
 from headrace.pipeline.core.words.words import counted, no_such_shard, records_in
 

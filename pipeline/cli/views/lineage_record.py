@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.pipeline.cli.json_output import id_json, print_json, time_json
 from headrace.pipeline.cli.telling import tell
+from headrace.pipeline.cli.views.json_output import id_json, print_json, time_json
 
 if TYPE_CHECKING:
     import argparse

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -27,3 +28,25 @@ def lag_of(
     if is_read and not row.behind_ms and row.failure is None:
         return _NOTHING if waiting_since is None else max(_NOTHING, now - waiting_since)
     return max(_NOTHING, now - row.looked_at)
+
+
+def open_lags(
+    rows: Iterable[Lease],
+    now: datetime,
+    *,
+    readers: Collection[str],
+    waiting_since: Mapping[str, datetime] | None = None,
+) -> dict[str, timedelta | None]:
+    """The lag of each open shard, by lease key. `readers`: the workers that may be alive."""
+    open_rows = {row.key: row for row in rows if not row.has_ended}
+    return {
+        key: _NOTHING
+        if _waits_for_parents(row, open_rows)
+        else lag_of(row, now, is_read=row.holder in readers, waiting_since=(waiting_since or {}).get(key))
+        for key, row in open_rows.items()
+    }
+
+
+def _waits_for_parents(row: Lease, open_rows: Mapping[str, Lease]) -> bool:
+    """Whether its parents have to be read to the end first: how far behind the shard is then is the parents' lag."""
+    return row.looked_at is None and not row.parent_keys.isdisjoint(open_rows)

@@ -89,8 +89,8 @@ def test_a_task_reads_each_shard_by_the_reader_of_its_kind(*, is_table: bool):
     page = next(reader.pages(Batch(key, None, TRIM, both.world.now(), timedelta(hours=24))))
 
     assert page.records is not None
-    [data] = page.records["data"].to_pylist()
-    assert (b"dynamodb" in bytes(data or b"")) == is_table
+    data: bytes = page.records["data"].to_pylist()[0]
+    assert (b"dynamodb" in data) == is_table
 
 
 def test_the_reader_of_both_kinds_is_pickled_into_the_task():

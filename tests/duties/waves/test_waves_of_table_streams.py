@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -66,7 +67,7 @@ class TableLife(Life):
         documents = [json.loads(row["data"]) for row in self._rows()]
         return sorted(int(document["dynamodb"]["NewImage"]["value"]["N"]) for document in documents)
 
-    def _rows(self) -> list[dict[str, object]]:
+    def _rows(self) -> list[dict[str, Any]]:
         files = [file for snapshot in self.table.history(self.table.head) for file in snapshot.files]
         return [row for file in files for row in pq.read_table(file.path).to_pylist()]
 

@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+from headrace.kclpy.kcl import CheckpointError
+
 
 def rows(records, state):
     """A function: a row for each word, with how often the shard has had it."""
@@ -132,3 +134,39 @@ class NoRows(Words):
     def process_records(self, process_records_input):
         super().process_records(process_records_input)
         return [{"letter": "x"}]
+
+
+class Lenient(Words):
+    """Knows each word."""
+
+    def process_records(self, process_records_input):
+        process_records_input.checkpointer.checkpoint()
+        return []
+
+
+class Stopped(Words):
+    """Its task gets a SIGTERM in the middle of the second call."""
+
+    def process_records(self, process_records_input):
+        word = process_records_input.records[0].binary_data.decode()
+        if word.startswith("stop:"):
+            self.told = Path(word.partition(":")[2])
+            if not self.told.exists():
+                self.told.write_text("processing")
+                os.kill(os.getppid(), signal.SIGTERM)
+        return super().process_records(process_records_input)
+
+    def shutdown_requested(self, shutdown_requested_input):
+        try:
+            shutdown_requested_input.checkpointer.checkpoint()
+        except CheckpointError as error:
+            self.told.write_text(f"shutdown_requested, {error.value}")
+
+    def lease_lost(self, lease_lost_input):
+        if hasattr(self, "told") and self.told.read_text() != "processing":
+            self.told.write_text(f"{self.told.read_text()}, lease_lost")
+
+
+class DeafToAStop(Stopped):
+    def shutdown_requested(self, shutdown_requested_input):
+        time.sleep(600)

@@ -16,12 +16,6 @@ def _fleet(**typed: Any) -> dict[str, Any]:
 
 PROCESSORS: Final = (
     a_bug(
-        "mark-before-the-checkpoint",
-        "calls of a processor count before it has checkpointed all of their records",
-        ("processors.turn", "if whole is None or calls[whole].end > reached:", "if whole is None:"),
-        among=_fleet(),
-    ),
-    a_bug(
         "retried-with-the-first-state",
         "a process that begins again in the middle of a wave gets the state of the wave's beginning",
         (

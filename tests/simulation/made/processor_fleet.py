@@ -13,7 +13,15 @@ from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.processors.ports import ProcessorHost, ProcessorPorts
 from headrace.pipeline.processors.turn import ShardTurn
-from headrace.pipeline.processors.values import Delivered, Row, ShardWork, TurnReport, TurnReports, TurnRules
+from headrace.pipeline.processors.values import (
+    Delivered,
+    Row,
+    ShardWork,
+    TurnReport,
+    TurnReports,
+    TurnRules,
+    WaveBefore,
+)
 from headrace.pipeline.settings.choices import OnProcessorError
 from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.plan import plan_wishes
@@ -68,6 +76,7 @@ class ProcessorJob(Job):
             table=table,
             quarantine=quarantine,
             host=host,
+            stops=watch.stops,
             lineage=watch.lineage,
             kept=(
                 kept_table(self, calls, watch.table, watch.typed_rows, watch.lineage),
@@ -85,7 +94,7 @@ class MemoryHost(MemorySurveyor, ProcessorHost):
     def process(
         self,
         plan: WavePlan,
-        states: Mapping[ShardKey, str | None],
+        states: Mapping[ShardKey, WaveBefore],
         files: Sequence[SourceFile],
         streams: Sequence[StreamId],
     ) -> tuple[TurnReports, int]:
@@ -108,7 +117,7 @@ class MemoryHost(MemorySurveyor, ProcessorHost):
         self,
         planned: PlannedRange,
         rows: Sequence[TypedRow],
-        state: str | None,
+        before: WaveBefore,
         made: list[TypedRow],
         aside: list[TypedRow],
     ) -> TurnReport:
@@ -122,7 +131,7 @@ class MemoryHost(MemorySurveyor, ProcessorHost):
                 made.append(TypedRow(planned.key, number, f"{len(made):09d} {row['told']}", version))
 
         turn = ShardTurn(
-            work=ShardWork(planned.key, planned.after, planned.upto.ended, state),
+            work=ShardWork(planned.key, planned.after, planned.upto.ended, before),
             records=[self._delivered(row) for row in rows],
             rules=TurnRules(on_error=settings.on_error, tries=_TRIES, records=settings.records),
             start=lambda: started(SimulatedProcessor(job.target.code, version, rng, dies)),

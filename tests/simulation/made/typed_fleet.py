@@ -270,7 +270,8 @@ class TypedFleet:
 
     def require_told(self, key: ShardKey, number: int, by: str) -> None:
         """A row that leaves the lake table for good was parsed by each target that takes it."""
-        for target in (*self.targets, *self.processing.processors):
+        followers: list[Target | Processor] = [*self.targets, *self.processing.processors]
+        for target in followers:
             if target.takes(key) and not target.watch.is_told(key, number):
                 raise Violation(
                     "I38",

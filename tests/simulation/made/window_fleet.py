@@ -183,7 +183,13 @@ class WindowFleet:
     def _work_again(self, made: _Made) -> None:
         if not (made.is_done or made.given_up):
             self._work_on(made)
-            self._world.sim.after(self._fleet.paced(_AGAIN), partial(self._work_again, made))
+            self._world.sim.after(self._wait(), partial(self._work_again, made))
+
+    def _wait(self) -> float:
+        """Seconds until the next run of a window. Of windows that overlap and are always worked on at the same time, one would be done in each
+        round, so that runs come at uneven times once all of them have to be done."""
+        wait = self._fleet.paced(_AGAIN)
+        return wait * (0.5 + self._fleet.rng.random()) if self._fleet.is_over else wait
 
     def _work_on(self, made: _Made) -> None:
         window = made.window

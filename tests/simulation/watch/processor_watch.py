@@ -12,6 +12,7 @@ from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.processors.account import ProcessorAccount, read_account
 from tests.memory.parse import TypedRow
+from tests.memory.stops import MemoryStops
 from tests.memory.table import Snapshot
 from tests.simulation.made.processor_code import BY_CHANCE, ProcessorCodeRules, processed, state_of, text_of
 from tests.simulation.watch.typed_watch import TypedWatch, by_key, rows_in
@@ -28,6 +29,7 @@ class ProcessorWatch(TypedWatch):
         self._ends: dict[tuple[ShardKey, Token], str] = {}
         """The state at the end of each range that a commit has."""
         self._made: Counter[TypedRow] = Counter()
+        self.stops = MemoryStops()
 
     def judge_typed(self, made: Snapshot, by: str, looked: int | None) -> None:
         self.judge_positions(self.table, made)

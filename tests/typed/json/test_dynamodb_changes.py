@@ -24,7 +24,7 @@ NewImage STRUCT<id: STRING, total: DECIMAL(38, 10), count: BIGINT, tags: ARRAY<S
   lines: ARRAY<STRUCT<sku: STRING, n: INT>>>,
 OldImage MAP<STRING, STRING>
 """
-EVERY_TYPE = {
+EVERY_TYPE: dict[str, dict[str, Any]] = {
     "id": {"S": "4711"},
     "total": {"N": "1234567890123456789012345678.0123456789"},
     "count": {"N": "-9007199254740993"},

@@ -1,0 +1,42 @@
+"""Where processors stand, for people and as JSON."""
+
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.cli.views.json_output import time_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from headrace.pipeline.processors.standing import ShardStanding, Standing
+
+
+def standing_json(standing: "Standing") -> "dict[str, Any]":
+    processor = standing.processor
+    return {
+        "processor": processor.name,
+        "mode": processor.mode.value,
+        "table": processor.table,
+        "shards": [_shard_json(shard) for shard in standing.shards],
+    }
+
+
+def standing_lines(standing: "Standing") -> "Iterator[str]":
+    """The processor in one line, and one more for each shard at which it has stopped."""
+    yield f"processor {standing}"
+    for shard in standing.stopped:
+        yield f"processor {standing.processor.name} has stopped at {shard.key}: {shard.stopped}"
+
+
+def _shard_json(shard: "ShardStanding") -> "dict[str, Any]":
+    done, landed = shard.arrivals
+    return {
+        "stream": shard.key.stream.name,
+        "shard": shard.key.shard_id,
+        "position": None if shard.position is None else str(shard.position),
+        "landed": None if shard.landed is None else str(shard.landed),
+        "is_behind": shard.is_behind,
+        "arrival": time_json(done),
+        "landed_arrival": time_json(landed),
+        "stopped": shard.stopped or None,
+    }

@@ -1,0 +1,46 @@
+"""Whether the record processors of the settings can be loaded, and whether they keep up with the lake table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.doctor.case import Case, LiveCase
+from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
+
+_NAME = "processors"
+
+
+def processors_can_be_loaded(case: Case) -> Iterator[Diagnosis]:
+    """Each processor is loaded in a process of its own, which gets no record."""
+    if case.settings is None or not case.settings.processors:
+        return
+    from headrace.pipeline.processors.trial import why_not_loaded
+
+    for processor in case.settings.processors:
+        code = processor.callable or processor.command
+        if why := why_not_loaded(processor):
+            yield Diagnosis(
+                _NAME,
+                Health.ILL,
+                f"the code of {processor.name}, {code}, can't be loaded on this host: {why}",
+                "Correct the code, or its entry in the settings: until then its runs fail, and no record is passed over",
+            )
+        else:
+            yield Diagnosis(_NAME, Health.WELL, f"the code of {processor.name}, {code}, can be loaded")
+
+
+def processors_keep_up(live: LiveCase) -> Iterator[Diagnosis]:
+    from headrace.pipeline.processors.standing import standing_of
+
+    for processor in live.settings.processors:
+        standing = standing_of(processor, live.ports.processing(processor, "doctor"))
+        if standing.stopped:
+            shards = ". ".join(f"{shard.key}: {shard.stopped}" for shard in standing.stopped)
+            yield Diagnosis(
+                _NAME,
+                Health.ILL,
+                f"{processor.name} has stopped at {counted(len(standing.stopped), 'shard')}: {shards}",
+                "Correct its code or its settings; the next run goes on from there",
+            )
+        yield Diagnosis(_NAME, Health.WELL, str(standing))
