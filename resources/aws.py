@@ -6,7 +6,7 @@ from dagster_aws.utils import ResourceWithBoto3Configuration
 from pydantic import model_validator
 
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.settings.aws_block import Place
+from headrace.pipeline.settings.aws_block import AwsPlace
 
 _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
@@ -27,6 +27,6 @@ class AwsResource(ResourceWithBoto3Configuration):
         return values
 
 
-def aws_fields(place: Place) -> dict[str, Any]:
+def aws_fields(place: AwsPlace) -> dict[str, Any]:
     """The base resource's fields for region, profile and endpoint of a service, from the settings."""
     return {"region_name": place.region, "profile_name": place.profile, "endpoint_url": place.endpoint}

@@ -18,7 +18,7 @@ from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, Worke
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.ports.usage import ProcessUsage
-from headrace.pipeline.settings.aws_block import Place
+from headrace.pipeline.settings.aws_block import AwsPlace
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.stream_names import is_dynamodb, name_in
 from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
@@ -107,14 +107,15 @@ class AwsAdapters:
     # -- Kinesis ---------------------------------------------------------------------------------------------------
 
     def source(self, user: str) -> ShardSource:
-        from headrace.pipeline.aws.dynamodb_streams.by_kind import SourceByKind
+        from headrace.pipeline.aws.dynamodb_streams.source import DynamoDbSource
         from headrace.pipeline.aws.reading.by_stream import SourcesByStream
         from headrace.pipeline.aws.reading.kinesis import KinesisSource
 
         def make() -> ShardSource:
-            others = SourceByKind(KinesisSource(self.kinesis()), self.dynamodb_streams)
             named = {name: KinesisSource(self._kinesis_at(place)) for name, place in self._apart().items()}
-            return SourcesByStream(others, named) if named else others
+            return SourcesByStream(
+                KinesisSource(self.kinesis()), named, DynamoDbSource(self.dynamodb_streams)
+            )
 
         return self.made.get(make, "source", user)
 
@@ -129,7 +130,7 @@ class AwsAdapters:
 
         return self.made.get(make, "consumers")
 
-    def _apart(self) -> Mapping[str, Place]:
+    def _apart(self) -> Mapping[str, AwsPlace]:
         """Where the streams are that have a role of their own, by the stream's name."""
         kinesis = self.settings.aws.of("kinesis")
         return {
@@ -139,17 +140,19 @@ class AwsAdapters:
         }
 
     def pages(self) -> Pages:
-        return self._also_of_tables(self._by_role(self._pages_as_settings_say))
+        return self._by_stream(self._pages_as_settings_say)
 
-    def _by_role(self, make: Callable[[Place], Pages]) -> Pages:
-        """The reader of all streams, with another identity for each stream that has a role of its own."""
-        from headrace.pipeline.aws.reading.by_stream import PagesOfRoles
+    def _by_stream(self, make: Callable[[AwsPlace], Pages]) -> Pages:
+        """The reader of all streams, with another identity for each stream that has a role of its own, and another reader for
+        the streams of tables."""
+        from headrace.pipeline.aws.reading.by_stream import ReadersByStream
 
         others = make(self.settings.aws.of("kinesis"))
-        named = {name: make(place) for name, place in self._apart().items()}
-        return PagesOfRoles(others, named) if named else others
+        return ReadersByStream.of(
+            others, {name: make(place) for name, place in self._apart().items()}, self._table_pages()
+        )
 
-    def _pages_as_settings_say(self, place: Place) -> Pages:
+    def _pages_as_settings_say(self, place: AwsPlace) -> Pages:
         polling = self._pages(place, self.settings.wave.shard_share)
         consumers = self._consumer_names()
         if consumers is None:
@@ -158,19 +161,18 @@ class AwsAdapters:
 
         return PagesByStream(polling=polling, fan_out=FanOutPages(access=polling.access, consumers=consumers))
 
-    def _also_of_tables(self, kinesis: Pages) -> Pages:
-        """The reader of Kinesis's streams, and with it that of tables' streams where there may be one."""
+    def _table_pages(self) -> Pages | None:
+        """The reader of tables' streams, where there may be one."""
         # With several streams, a former one that the settings don't name any more may be a table's.
         if not self.settings.multi and not any(is_dynamodb(s.name) for s in self.settings.streams):
-            return kinesis
+            return None
         from headrace.pipeline.aws.clients.clients import kinesis_access
-        from headrace.pipeline.aws.dynamodb_streams.pages import DynamoDbPages, PagesByKind
+        from headrace.pipeline.aws.dynamodb_streams.table_pages import DynamoDbPages
 
         access = self.made.get(
             lambda: kinesis_access(self.settings.aws, "dynamodbstreams"), "dynamodb streams access"
         )
-        tables = DynamoDbPages(access=replace(access, identity=self.identity()))
-        return PagesByKind(kinesis=kinesis, dynamodb=tables)
+        return DynamoDbPages(access=replace(access, identity=self.identity()))
 
     def _consumer_names(self) -> ConsumerNames | None:
         """The consumers by which streams are read; None where all streams are polled."""
@@ -185,11 +187,9 @@ class AwsAdapters:
         """How a window reads the stream: with a smaller share of shards' limits than runs. A window polls always: by the
         runs' consumer it would throw them out."""
         share = window_share(self.settings.wave.shard_share)
-        return self._also_of_tables(
-            self._by_role(lambda place: self._pages(place, share, first_page=FIRST_PAGE_OF_A_WINDOW))
-        )
+        return self._by_stream(lambda place: self._pages(place, share, first_page=FIRST_PAGE_OF_A_WINDOW))
 
-    def _pages(self, place: Place, share: float, first_page: int = MOST_RECORDS) -> KinesisPages:
+    def _pages(self, place: AwsPlace, share: float, first_page: int = MOST_RECORDS) -> KinesisPages:
         from headrace.pipeline.aws.clients.clients import kinesis_access
         from headrace.pipeline.aws.reading.pages import KinesisPages
 
@@ -202,7 +202,7 @@ class AwsAdapters:
             wire=self.settings.wire,
         )
 
-    def _reader(self, place: Place, region: str) -> TaskIdentity:
+    def _reader(self, place: AwsPlace, region: str) -> TaskIdentity:
         """Who a Spark task is to Kinesis that begins now."""
         who = f"{place.profile or ''} {place.role or ''} {place.external_id or ''}"
         return self.made.get(
@@ -225,7 +225,7 @@ class AwsAdapters:
 
         return self.made.get(lambda: kinesis_client(self.settings.aws, self.meter), "kinesis")
 
-    def _kinesis_at(self, place: Place) -> KinesisClient:
+    def _kinesis_at(self, place: AwsPlace) -> KinesisClient:
         from headrace.pipeline.aws.clients.clients import kinesis_client_at
 
         who = f"{place.role} {place.external_id or ''}"

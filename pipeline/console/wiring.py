@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.aws.clients.clients import dynamodb_client, dynamodb_streams_client, kinesis_client
 from headrace.pipeline.aws.clients.meter import Meter
-from headrace.pipeline.aws.dynamodb_streams.by_kind import SourceByKind
+from headrace.pipeline.aws.dynamodb_streams.source import DynamoDbSource
+from headrace.pipeline.aws.reading.by_stream import SourcesByStream
 from headrace.pipeline.aws.reading.kinesis import KinesisSource
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.console.document import Documents
@@ -46,7 +47,8 @@ def console_of(shown: ShownApplication) -> Console:
     """No connection is opened and no request is sent yet."""
     clock, meter = SystemClock(), Meter()
     kinesis = kinesis_client(shown.aws, meter)
-    source = SourceByKind(KinesisSource(kinesis), lambda: dynamodb_streams_client(shown.aws, meter))
+    tables = DynamoDbSource(lambda: dynamodb_streams_client(shown.aws, meter))
+    source = SourcesByStream(KinesisSource(kinesis), {}, tables)
     watch = ConsoleWatch(
         tables=DynamoDbTables(dynamodb_client(shown.aws, meter), shown.tables, clock),
         streams=KinesisStreams(source, clock, shown.stream),

@@ -19,7 +19,7 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.kcl.layout import CLIENT_VERSION, LOCK, TABLE_MIGRATION
 from headrace.pipeline.kcl.migration import ClientVersion, TableStatus
-from headrace.pipeline.migrate.facts import REPORTS, Decided, MigrationFacts, WorkerSeen
+from headrace.pipeline.migrate.facts import REPORTS, Decided, MemberSeen, MigrationFacts
 from headrace.pipeline.migrate.lock_copy import copied_lock
 from headrace.pipeline.migrate.steps import (
     Complete,
@@ -294,7 +294,7 @@ def _decided(item: Item | None, *, in_lease_table: bool) -> Decided | None:
     return Decided(status.status, status.by, status.at, in_lease_table)
 
 
-def _workers(items: Any, key: str, *, in_lease_table: bool) -> tuple[WorkerSeen, ...]:
+def _workers(items: Any, key: str, *, in_lease_table: bool) -> tuple[MemberSeen, ...]:
     seen = []
     for item in items:
         row = worker_item.read_worker_row(item, key=key)
@@ -302,7 +302,7 @@ def _workers(items: Any, key: str, *, in_lease_table: bool) -> tuple[WorkerSeen,
             continue
         supports = (av.integer(item, worker_item.SUPPORT) or 0) >= 1
         seen.append(
-            WorkerSeen(
+            MemberSeen(
                 name=row.worker_id,
                 is_ours=row.is_ours,
                 reported=row.last_update,

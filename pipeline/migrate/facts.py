@@ -15,7 +15,7 @@ REPORTS: Final = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSeen:
+class MemberSeen:
     """A worker's row."""
 
     name: str
@@ -60,7 +60,7 @@ class MigrationFacts:
     """The owners of shards that haven't ended."""
     unowned: tuple[str, ...] = ()
     """Keys of the lease rows without an owner."""
-    workers: tuple[WorkerSeen, ...] = ()
+    workers: tuple[MemberSeen, ...] = ()
     lock: LockRow | None = None
     """The leader's lock of the state table; of the lease table in an application of one table."""
     moving: tuple[str, ...] = ()
@@ -78,11 +78,11 @@ class MigrationFacts:
         state = None if self.tables is None else self.tables.state
         return state if isinstance(state, TableStatus) else None
 
-    def reports(self, worker: WorkerSeen) -> bool:
+    def reports(self, worker: MemberSeen) -> bool:
         return is_recent(worker.reported, self.now)
 
     @property
-    def reporting(self) -> tuple[WorkerSeen, ...]:
+    def reporting(self) -> tuple[MemberSeen, ...]:
         """The workers with a recent row, by name; one that has a row in both tables is in it twice."""
         return tuple(worker for worker in self.workers if self.reports(worker))
 

@@ -23,9 +23,9 @@ from headrace.pipeline.migrate.steps import (
     Goal,
     NotYet,
     Plan,
-    Refusal,
     Request,
     SetVersion,
+    StepRefusal,
 )
 from headrace.pipeline.migrate.tables_plan import plan_tables, tables_status
 from headrace.pipeline.migrate.version_plan import plan_version, version_status
@@ -73,12 +73,12 @@ class Migrating:
     def _answer(self, request: Request, goal: Goal | None) -> Answer:
         facts = self.tables.look()
         chosen = goal or under_way(request.action, facts)
-        if isinstance(chosen, Refusal):
+        if isinstance(chosen, StepRefusal):
             return chosen
         return plan_version(request, facts) if chosen is Goal.VERSION else plan_tables(request, facts)
 
 
-def under_way(action: Action, facts: MigrationFacts) -> Goal | Refusal:
+def under_way(action: Action, facts: MigrationFacts) -> Goal | StepRefusal:
     """The migration that the rows tell of. The move to one table can only follow the one to 3.x."""
     if facts.table_status not in {None, TableStatus.COMPLETE}:
         return Goal.TABLES
@@ -88,7 +88,7 @@ def under_way(action: Action, facts: MigrationFacts) -> Goal | Refusal:
         return Goal.TABLES
     if facts.client_version is ClientVersion.V3:
         return Goal.VERSION
-    return Refusal(
+    return StepRefusal(
         f"no migration is under way, so there is nothing to {'finish' if action is Action.FINISH else 'roll'}: "
         "`headrace migrate start 3.x` or `headrace migrate start one-table` begins one"
     )
@@ -105,5 +105,5 @@ def require_plan(answer: Answer) -> Plan:
             return answer
         case NotYet(why):
             raise Transient(f"{why}. Nothing was written; run the command again later")
-        case Refusal(why):
+        case StepRefusal(why):
             raise BadSetting(f"{why}. Nothing was written")

@@ -120,13 +120,13 @@ class NotYet:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class StepRefusal:
     """The step isn't allowed until a person has changed something."""
 
     why: str
 
 
-Answer: TypeAlias = Plan | NotYet | Refusal
+Answer: TypeAlias = Plan | NotYet | StepRefusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,10 +25,10 @@ from headrace.pipeline.migrate.steps import (
     MoveRow,
     NotYet,
     Plan,
-    Refusal,
     RemoveRow,
     Request,
     SetStatus,
+    StepRefusal,
     due,
     span_in_words,
 )
@@ -42,7 +42,7 @@ def plan_tables(request: Request, facts: MigrationFacts) -> Answer:
             return _rollback(facts)
         case Action.ROLL_FORWARD:
             if facts.table_status is not TableStatus.DEPLOYED:
-                return Refusal(
+                return StepRefusal(
                     f"only DEPLOYED can be rolled forward, and {TABLE_MIGRATION} says {facts.table_status}"
                 )
             return _start(request, facts)
@@ -107,7 +107,7 @@ def _start(request: Request, facts: MigrationFacts) -> Answer:
     if facts.table_status is TableStatus.COMPLETE or (facts.one_table and facts.tables is None):
         return Plan(("the application has one table already",))
     if why := _why_not_driven(request, facts):
-        return Refusal(why)
+        return StepRefusal(why)
     match facts.table_status:
         case None:
             return _set(facts, TableStatus.INIT, why_not_supported(facts))
@@ -175,15 +175,15 @@ def _move(facts: MigrationFacts) -> Answer:
 def _rollback(facts: MigrationFacts) -> Answer:
     match facts.table_status:
         case None:
-            return Refusal(
+            return StepRefusal(
                 f"there is no row {TABLE_MIGRATION}: no migration is under way that could be rolled back"
             )
         case TableStatus.COMPLETE:
-            return Refusal(
+            return StepRefusal(
                 "the move to one table is final: neither Headrace nor KCL has a way back from COMPLETE"
             )
         case TableStatus.PENDING if facts.kcls:
-            return Refusal(
+            return StepRefusal(
                 f"KCL's workers ({', '.join(sorted(facts.kcls))}) go by their own setting: deploy them with "
                 "migrateAllEntitiesToLeaseTable = false, and their leader writes DEPLOYED"
             )
@@ -197,7 +197,7 @@ def _rollback(facts: MigrationFacts) -> Answer:
             )
         case status:
             if facts.kcl_leads:
-                return Refusal(f"a KCL worker leads, and would write {status} again")
+                return StepRefusal(f"a KCL worker leads, and would write {status} again")
             return _forget(facts, status)
 
 
@@ -224,13 +224,13 @@ def _finish(request: Request, facts: MigrationFacts) -> Answer:
         return Plan(("the move to one table is done",))
     if facts.table_status is not TableStatus.PENDING:
         state = f"it says {facts.table_status}" if facts.table_status else "there is no such row"
-        return Refusal(f"only {TABLE_MIGRATION} = PENDING can be finished, and {state}")
+        return StepRefusal(f"only {TABLE_MIGRATION} = PENDING can be finished, and {state}")
     if facts.kcl_leads:
-        return Refusal(
+        return StepRefusal(
             "a KCL worker leads, and completes the move by itself after its tableMigrationCompleteBakeTimeSeconds"
         )
     if request.bake < LEAST_BAKE:
-        return Refusal(
+        return StepRefusal(
             f"--bake is {span_in_words(request.bake)}; allowed: {span_in_words(LEAST_BAKE)} or more, as in KCL"
         )
     return due(facts, request.bake, lambda: _complete(facts), what=Goal.TABLES)

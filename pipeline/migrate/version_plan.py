@@ -21,10 +21,10 @@ from headrace.pipeline.migrate.steps import (
     Goal,
     NotYet,
     Plan,
-    Refusal,
     RemoveRow,
     Request,
     SetVersion,
+    StepRefusal,
     due,
 )
 
@@ -111,19 +111,23 @@ def _start(request: Request, facts: MigrationFacts) -> Answer:
                 after="`headrace migrate finish` makes it final, and `headrace migrate rollback` goes back",
             )
         case ClientVersion.ROLLED_BACK:
-            return Refusal("this migration was rolled back: `headrace migrate roll-forward` begins it again")
+            return StepRefusal(
+                "this migration was rolled back: `headrace migrate roll-forward` begins it again"
+            )
         case ClientVersion.V3:
             return Plan(("this migration is done",))
 
 
 def _begin(request: Request, facts: MigrationFacts) -> Answer:
     if why := _why_not_driven(request, facts):
-        return Refusal(why)
+        return StepRefusal(why)
     if facts.table_status not in {None, TableStatus.COMPLETE}:
-        return Refusal("the move to one table is under way, and KCL doesn't allow both migrations at once")
+        return StepRefusal(
+            "the move to one table is under way, and KCL doesn't allow both migrations at once"
+        )
     old_workers = sorted(facts.kcls - {worker.name for worker in facts.reporting})
     if facts.one_table and facts.leases_only and old_workers:
-        return Refusal(
+        return StepRefusal(
             f"the row {CLIENT_VERSION} in table {facts.lease_table} would keep KCL workers before 3.5 "
             f"({', '.join(old_workers)}) from taking leases: replace them first by KCL 3.5 with "
             "CLIENT_VERSION_CONFIG_COMPATIBLE_WITH_2X_PHASE1"
@@ -140,7 +144,7 @@ def _begin(request: Request, facts: MigrationFacts) -> Answer:
 
 def _go_over(request: Request, facts: MigrationFacts) -> Answer:
     if why := _why_not_driven(request, facts):
-        return Refusal(why)
+        return StepRefusal(why)
     if reasons := why_not_ready(facts):
         return NotYet("not every worker is ready: " + "; ".join(reasons))
     return Plan(
@@ -174,11 +178,11 @@ def _why_not_driven(request: Request, facts: MigrationFacts) -> str | None:
 def _rollback(facts: MigrationFacts) -> Answer:
     version = facts.client_version
     if version is None:
-        return Refusal(
+        return StepRefusal(
             f"there is no row {CLIENT_VERSION}: no migration is under way that could be rolled back"
         )
     if version is ClientVersion.V3:
-        return Refusal("the migration to 3.x is final: neither Headrace nor KCL has a way back from 3X")
+        return StepRefusal("the migration to 3.x is final: neither Headrace nor KCL has a way back from 3X")
     if version in _IN_PROGRESS or version is ClientVersion.INIT:
         sentence = (
             f"write {CLIENT_VERSION} = 2X: leases are no longer assigned, and workers take them. KCL's workers see it "
@@ -216,7 +220,7 @@ def _roll_forward(facts: MigrationFacts) -> Answer:
         return Plan((f"{CLIENT_VERSION} says UPGRADE_FROM_2X already",), after=_FOLLOW_UP)
     if version is not ClientVersion.ROLLED_BACK:
         state = "there is no such row" if version is None else f"it says {version}"
-        return Refusal(f"only from {CLIENT_VERSION} = 2X can be rolled forward, and {state}")
+        return StepRefusal(f"only from {CLIENT_VERSION} = 2X can be rolled forward, and {state}")
     return Plan(
         (f"write {CLIENT_VERSION} = UPGRADE_FROM_2X: the migration begins again",),
         (SetVersion(ClientVersion.UPGRADE_FROM_2X, version),),
@@ -229,7 +233,7 @@ def _roll_forward(facts: MigrationFacts) -> Answer:
 def _finish(request: Request, facts: MigrationFacts) -> Answer:
     match facts.client_version:
         case None:
-            return Refusal(
+            return StepRefusal(
                 f"there is no row {CLIENT_VERSION}: no migration is under way that could be finished"
             )
         case ClientVersion.V3:
@@ -239,7 +243,9 @@ def _finish(request: Request, facts: MigrationFacts) -> Answer:
         case ClientVersion.ROLLED_BACK:
             return _clear(facts)
         case ClientVersion.INIT | ClientVersion.UPGRADE_FROM_2X:
-            return Refusal("leases aren't assigned yet: `headrace migrate start 3.x` takes that step first")
+            return StepRefusal(
+                "leases aren't assigned yet: `headrace migrate start 3.x` takes that step first"
+            )
 
 
 def _make_final(facts: MigrationFacts) -> Answer:
@@ -269,7 +275,7 @@ def _clear(facts: MigrationFacts) -> Answer:
     ours = sorted(worker.name for worker in facts.workers if worker.is_ours)
     if ours or facts.other_rows:
         rows = ", ".join([*ours, *facts.other_rows])
-        return Refusal(
+        return StepRefusal(
             f"table {facts.lease_table} also holds rows that aren't leases and that this command doesn't delete ({rows}): "
             "KCL 2.x can't start beside them"
         )

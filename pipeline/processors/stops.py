@@ -18,7 +18,7 @@ _LONGEST = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class ProcessorStop:
     """Where a processor stopped in a shard, and why."""
 
     key: ShardKey
@@ -28,7 +28,7 @@ class Stop:
     """The first line of the sentence: a traceback is in the run."""
 
     @classmethod
-    def at(cls, key: ShardKey, position: Position | None, sentence: str) -> Stop:
+    def at(cls, key: ShardKey, position: Position | None, sentence: str) -> ProcessorStop:
         why = (sentence.splitlines() or [""])[0].removeprefix(f"{key}: ").removeprefix(f"{key}, ")
         return cls(key, _place(position), why[:_LONGEST])
 
@@ -43,16 +43,19 @@ def _place(position: Position | None) -> str:
 class Stops(Protocol):
     """Where the stops of a processor are told of."""
 
-    def known(self) -> tuple[Stop, ...]: ...
+    def known(self) -> tuple[ProcessorStop, ...]: ...
 
-    def keep(self, stops: Iterable[Stop]) -> None:
+    def keep(self, stops: Iterable[ProcessorStop]) -> None:
         """Tell of these stops, and of no other one."""
         ...
 
 
 def stops_after(
-    known: Iterable[Stop], stopped: Mapping[ShardKey, str], positions: Positions
-) -> tuple[Stop, ...]:
+    known: Iterable[ProcessorStop], stopped: Mapping[ShardKey, str], positions: Positions
+) -> tuple[ProcessorStop, ...]:
     """The stops that hold at these positions: those of this run, and of earlier runs those that it didn't come to."""
     earlier = (stop for stop in known if stop.key not in stopped and stop.holds(positions.of(stop.key)))
-    return (*(Stop.at(key, positions.of(key), why) for key, why in sorted(stopped.items())), *earlier)
+    return (
+        *(ProcessorStop.at(key, positions.of(key), why) for key, why in sorted(stopped.items())),
+        *earlier,
+    )

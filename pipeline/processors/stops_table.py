@@ -13,7 +13,7 @@ from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import Transient
 from headrace.pipeline.lake.table.catalog import asking
 from headrace.pipeline.lake.table.lake_table import IcebergTable
-from headrace.pipeline.processors.stops import Stop, Stops
+from headrace.pipeline.processors.stops import ProcessorStop, Stops
 
 _PROPERTY = "headrace.stopped"
 _TRIES = 20
@@ -25,12 +25,12 @@ _MOST = 100
 class IcebergStops(Stops):
     table: IcebergTable
 
-    def known(self) -> tuple[Stop, ...]:
+    def known(self) -> tuple[ProcessorStop, ...]:
         if not self.table.exists():
             return ()
         return tuple(_stops_in(self.table.open().properties.get(_PROPERTY, "[]")))
 
-    def keep(self, stops: Iterable[Stop]) -> None:
+    def keep(self, stops: Iterable[ProcessorStop]) -> None:
         text = _text(stops)
         for _ in range(_TRIES):
             table = self.table.open()
@@ -51,7 +51,7 @@ class IcebergStops(Stops):
         )
 
 
-def _text(stops: Iterable[Stop]) -> str:
+def _text(stops: Iterable[ProcessorStop]) -> str:
     content = [
         {
             "stream": stop.key.stream.arn,
@@ -65,7 +65,7 @@ def _text(stops: Iterable[Stop]) -> str:
     return json.dumps(content[:_MOST], separators=(",", ":"))
 
 
-def _stops_in(text: str) -> Iterable[Stop]:
+def _stops_in(text: str) -> Iterable[ProcessorStop]:
     for entry in json.loads(text):
         stream = StreamId(entry["stream"], int(entry["epoch"]))
-        yield Stop(ShardKey(stream, entry["shard"]), entry["place"], entry["why"])
+        yield ProcessorStop(ShardKey(stream, entry["shard"]), entry["place"], entry["why"])

@@ -57,10 +57,10 @@ class AwsSettings:
         kcl="cloudWatchClient",
     )
 
-    def of(self, service: str) -> Place:
+    def of(self, service: str) -> AwsPlace:
         """Where a service is, and who asks it: its own block, and else what counts for all services."""
         own: ServiceSettings = getattr(self, service) if service in SERVICES else ServiceSettings()
-        return Place(
+        return AwsPlace(
             service=service,
             region=own.region or self.region,
             endpoint=own.endpoint or self.endpoint,
@@ -86,7 +86,7 @@ class AwsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class AwsPlace:
     """One service, with the values that count for it."""
 
     service: str
@@ -108,6 +108,6 @@ class Place:
     def endpoint_key(self) -> str:
         return f"aws.{self.service}.endpoint" if self.has_own_endpoint else "aws.endpoint"
 
-    def by(self, role: str | None, external_id: str | None) -> Place:
+    def by(self, role: str | None, external_id: str | None) -> AwsPlace:
         """This place with the role of a stream in the place of the service's own one."""
         return self if role is None else replace(self, role=role, external_id=external_id)

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
 from headrace.pipeline.aws.dynamodb_streams.client import tapped
-from headrace.pipeline.aws.dynamodb_streams.pages import DynamoDbPages
 from headrace.pipeline.aws.dynamodb_streams.source import RETENTION, DynamoDbSource
+from headrace.pipeline.aws.dynamodb_streams.table_pages import DynamoDbPages
 from headrace.pipeline.aws.reading.asking import Host
 from headrace.pipeline.core.ledger.batch import Batch
 from headrace.pipeline.core.order.cover import is_whole
@@ -41,7 +41,7 @@ class World(Protocol):
 class MemoryWorld:
     def __init__(self) -> None:
         self.streams = MemoryTableStreams()
-        self.source = DynamoDbSource(self.streams.client())
+        self.source = DynamoDbSource(self.streams.client)
         self.pages = _pages(self.streams.client(is_tapped=True))
         self.stream = self.source.describe(self.streams.arn).stream
 
@@ -74,7 +74,7 @@ class LocalWorld:
             StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
         )
         arn = self.client.describe_table(TableName=self.table)["Table"]["LatestStreamArn"]
-        self.source = DynamoDbSource(boto3.client("dynamodbstreams", endpoint_url=endpoint, **_KEYS))
+        self.source = DynamoDbSource(lambda: boto3.client("dynamodbstreams", endpoint_url=endpoint, **_KEYS))
         self.pages = _pages(tapped(boto3.client("dynamodbstreams", endpoint_url=endpoint, **_KEYS)))
         self.stream = self.source.describe(arn).stream
 

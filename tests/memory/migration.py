@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.kcl.migration import ClientVersion, TableStatus, agreed_version
-from headrace.pipeline.migrate.facts import Decided, MigrationFacts, WorkerSeen
+from headrace.pipeline.migrate.facts import Decided, MemberSeen, MigrationFacts
 from headrace.pipeline.migrate.steps import (
     Complete,
     DeleteIndex,
@@ -50,7 +50,7 @@ class MemoryMigrationTables:
             open_owners=frozenset(row.holder for row in rows if row.holder is not None and not row.has_ended),
             unowned=tuple(sorted(row.key for row in rows if row.owner is None)),
             workers=tuple(
-                WorkerSeen(
+                MemberSeen(
                     name=row.worker_id,
                     is_ours=row.is_ours,
                     reported=row.last_update,

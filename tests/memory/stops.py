@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 
-from headrace.pipeline.processors.stops import Stop, Stops
+from headrace.pipeline.processors.stops import ProcessorStop, Stops
 
 
 class MemoryStops(Stops):
     def __init__(self) -> None:
-        self._stops: tuple[Stop, ...] = ()
+        self._stops: tuple[ProcessorStop, ...] = ()
 
-    def known(self) -> tuple[Stop, ...]:
+    def known(self) -> tuple[ProcessorStop, ...]:
         return self._stops
 
-    def keep(self, stops: Iterable[Stop]) -> None:
+    def keep(self, stops: Iterable[ProcessorStop]) -> None:
         self._stops = tuple(stops)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.pipeline.settings.aws_block import Place
+from headrace.pipeline.settings.aws_block import AwsPlace
 from headrace.pipeline.task_identity import ROLE_OF_THE_HOST, AssumedRole, TaskIdentity
 
 
@@ -27,7 +27,7 @@ class KinesisAccess:
         return f"{self.region} at {self.endpoint or 'AWS'}"
 
 
-def role_at(place: Place, region: str | None) -> AssumedRole | None:
+def role_at(place: AwsPlace, region: str | None) -> AssumedRole | None:
     """The role by which a service is asked, where the settings name one."""
     if place.role is None:
         return None

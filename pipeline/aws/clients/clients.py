@@ -20,7 +20,7 @@ from headrace.pipeline.aws.clients.meter import Meter
 from headrace.pipeline.aws.clients.plain_answers import with_plain_answers
 from headrace.pipeline.aws.clients.throttling import THROTTLED
 from headrace.pipeline.errors import BadSetting, HeadraceError, Terminal, Throttled, Unreachable
-from headrace.pipeline.settings.aws_block import AwsSettings, Place
+from headrace.pipeline.settings.aws_block import AwsPlace, AwsSettings
 from headrace.pipeline.task_identity import AssumedRole, assuming
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def kinesis_client(settings: AwsSettings, meter: Meter | None = None) -> Kinesis
     return kinesis_client_at(settings.of("kinesis"), meter)
 
 
-def kinesis_client_at(place: Place, meter: Meter | None = None) -> KinesisClient:
+def kinesis_client_at(place: AwsPlace, meter: Meter | None = None) -> KinesisClient:
     """A client for the streams that a role of their own reads."""
     client: KinesisClient = _client(place)
     if meter is not None:
@@ -99,12 +99,12 @@ def kinesis_access(settings: AwsSettings, service: str = "kinesis") -> KinesisAc
     )
 
 
-def _endpoint_of_aws(place: Place) -> str:
+def _endpoint_of_aws(place: AwsPlace) -> str:
     own = _client(place, ignore_configured_endpoint_urls=True)
     return str(own.meta.endpoint_url)
 
 
-def _client(place: Place, **more: Any) -> Any:
+def _client(place: AwsPlace, **more: Any) -> Any:
     """A client. It has no parameter for credentials on purpose: they come from the environment or a role only."""
     if place.endpoint is not None and "@" in urlsplit(place.endpoint).netloc:
         raise BadSetting(
@@ -160,7 +160,7 @@ def _descriptions(data_path: str | None) -> Loader:
     return create_loader(data_path)
 
 
-def _no_profile(place: Place) -> str:
+def _no_profile(place: AwsPlace) -> str:
     """A sentence with the missing profile and the setting or variable that names it, in the order in which
     boto3 looks."""
     profiles = {f"{place.profile_key} in the settings": place.profile} | {

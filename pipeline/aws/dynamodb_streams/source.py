@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
@@ -32,14 +33,19 @@ _AT_ONCE: Final = 8
 
 
 class DynamoDbSource:
-    def __init__(self, client: Any) -> None:
-        """`client`: boto3's client of the service dynamodbstreams."""
-        self._client = client
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        """`connect`: makes boto3's client of the service dynamodbstreams, for the first question: most applications read no
+        table's stream."""
+        self._connect = connect
         self._newest_date: tuple[datetime, float] | None = None
         """The newest Date of an answer, and this host's monotonic time when it came."""
         self._gone: set[ShardKey] = set()
         self._iterators: dict[ShardKey, tuple[Start | int, str, float]] = {}
         """Idle shard -> its position, the iterator for the next look, and the monotonic time when that was given."""
+
+    @cached_property
+    def _client(self) -> Any:
+        return self._connect()
 
     def aws_now(self) -> datetime | None:
         if self._newest_date is None:

@@ -1,68 +1,77 @@
-"""Streams that are asked by roles of their own, behind the same ports as all others: each call goes to the part that belongs to
-its stream.
+"""Streams that are asked by roles of their own, and those of DynamoDB tables, behind the same ports as all others: each call goes
+to the part that belongs to its stream.
 
     SourcesByStream      for ticks and runs
     ConsumersByStream    for the leader
-    PagesOfRoles         for Spark's workers
+    ReadersByStream      for Spark's workers
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, TypeVar
 
 from headrace.pipeline.core.ledger.batch import Batch
 from headrace.pipeline.core.shards.position import Start
 from headrace.pipeline.core.shards.shard import Shard
-from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId, name_of_serialized
 from headrace.pipeline.ports.consumers import Consumer, Consumers
 from headrace.pipeline.ports.pages import Pages, RecordPage
 from headrace.pipeline.ports.reading import ShardSource, StreamFacts
+from headrace.pipeline.settings.stream_names import is_dynamodb, name_in
 
 _T = TypeVar("_T")
 _V = TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True)
-class _ByName(Generic[_T]):
+class _Parts(Generic[_T]):
     others: _T
     """The part for each stream that has none of its own."""
-    named: Mapping[str, _T]
+    named: Mapping[str, _T] = field(default_factory=dict)
     """Name of a stream -> its part."""
+    tables: _T | None = None
+    """The part for the streams of DynamoDB tables. None where there are none."""
 
-    def of(self, name: str) -> _T:
-        """`name`: a stream's name, its ARN or KCL's `account:name:epoch`."""
-        for text in (name, name.rpartition("/")[2], name.split(":")[1] if name.count(":") == 2 else ""):
-            if text in self.named:
-                return self.named[text]
-        return self.others
+    def of(self, text: str) -> _T:
+        """`text`: a stream's name, its ARN or KCL's `account:name:epoch`."""
+        name = name_in(name_of_serialized(text))
+        if self.tables is not None and is_dynamodb(name):
+            return self.tables
+        return self.named.get(name, self.others)
+
+    def all(self) -> tuple[_T, ...]:
+        return (self.others, *self.named.values(), *(() if self.tables is None else (self.tables,)))
 
     def sorted_out(self, keys: Mapping[ShardKey, _V]) -> list[tuple[_T, dict[ShardKey, _V]]]:
         """The shards of each part."""
         by_part: dict[int, dict[ShardKey, _V]] = defaultdict(dict)
-        parts = {id(part): part for part in (self.others, *self.named.values())}
+        parts = {id(part): part for part in self.all()}
         for key, value in keys.items():
             by_part[id(self.of(key.stream.name))][key] = value
         return [(parts[name], shards) for name, shards in by_part.items()]
 
 
 class SourcesByStream:
-    def __init__(self, others: ShardSource, named: Mapping[str, ShardSource]) -> None:
-        self._sources = _ByName(others, named)
+    def __init__(
+        self, others: ShardSource, named: Mapping[str, ShardSource], tables: ShardSource | None = None
+    ) -> None:
+        self._sources = _Parts(others, named, tables)
 
     def aws_now(self) -> datetime | None:
-        # Kinesis's clock is one: any of its answers tells the time.
-        known = (source.aws_now() for source in (self._sources.others, *self._sources.named.values()))
-        return next((moment for moment in known if moment is not None), None)
+        return max(
+            (moment for source in self._sources.all() if (moment := source.aws_now()) is not None),
+            default=None,
+        )
 
     def describe(self, name: str) -> StreamFacts:
         return self._sources.of(name).describe(name)
 
     def find_streams(self, prefix: str | None, tags: Mapping[str, str]) -> tuple[StreamId, ...]:
-        # Discovery looks at one account, that of `aws.kinesis`.
+        # Discovery looks at one account, that of `aws.kinesis`. Streams of tables are named by the settings.
         return self._sources.others.find_streams(prefix, tags)
 
     def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
@@ -87,7 +96,7 @@ class SourcesByStream:
 
 class ConsumersByStream:
     def __init__(self, others: Consumers, named: Mapping[str, Consumers]) -> None:
-        self._consumers = _ByName(others, named)
+        self._consumers = _Parts(others, named)
 
     def find(self, stream: StreamId, name: str) -> Consumer | None:
         return self._consumers.of(stream.name).find(stream, name)
@@ -103,11 +112,16 @@ class ConsumersByStream:
         self._consumers.of(consumer.arn.split("/")[1]).deregister(consumer)
 
 
-class PagesOfRoles:
+@dataclass(frozen=True, slots=True)
+class ReadersByStream:
     """It is pickled into the Spark task, with the identities of this moment."""
 
-    def __init__(self, others: Pages, named: Mapping[str, Pages]) -> None:
-        self._pages = _ByName(others, named)
+    parts: _Parts[Pages]
+
+    @classmethod
+    def of(cls, others: Pages, named: Mapping[str, Pages], tables: Pages | None) -> Pages:
+        """The reader of all streams: that of the others, where no stream has a part of its own."""
+        return cls(_Parts(others, named, tables)) if named or tables is not None else others
 
     def pages(self, batch: Batch) -> Iterator[RecordPage]:
-        return self._pages.of(batch.key.stream.name).pages(batch)
+        return self.parts.of(batch.key.stream.name).pages(batch)

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
-from headrace.pipeline.aws.dynamodb_streams.pages import DynamoDbPages
 from headrace.pipeline.aws.dynamodb_streams.source import DynamoDbSource
+from headrace.pipeline.aws.dynamodb_streams.table_pages import DynamoDbPages
 from headrace.pipeline.aws.reading.asking import Host
 from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.shards.stream import ShardKey
@@ -41,7 +41,7 @@ class TableLife(Life):
         )
         self.settings = Settings(application="app", streams=(stream,))
         self.clock.jump(self.double.now - self.clock.now())
-        self.source = DynamoDbSource(self.double.client())  # type: ignore[assignment]
+        self.source = DynamoDbSource(self.double.client)  # type: ignore[assignment]
         self.stream = self.source.describe(self.double.arn).stream
         client = self.double.client(is_tapped=True)
         host = Host(connect=lambda _: client, sleep=lambda _: None, monotonic=lambda: 0.0)

@@ -19,9 +19,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
-from headrace.pipeline.aws.dynamodb_streams.asking import TRIMMED, Asking
 from headrace.pipeline.aws.dynamodb_streams.client import streams_client
 from headrace.pipeline.aws.dynamodb_streams.decode import decode_answer, in_request
+from headrace.pipeline.aws.dynamodb_streams.table_asking import TRIMMED, TableAsking
 from headrace.pipeline.aws.reading.asking import MISSING, Host, check_is_own, code_of, given_up
 from headrace.pipeline.aws.reading.pages_check import Absurd, check_after
 from headrace.pipeline.aws.reading.pages_client import date_of, held_body, request_id_of
@@ -30,7 +30,7 @@ from headrace.pipeline.aws.reading.quick_records import EXPIRED
 from headrace.pipeline.core.ledger.batch import WITHIN_THE_SECOND, Batch
 from headrace.pipeline.core.shards.shard import Child
 from headrace.pipeline.errors import BadAnswer, DataLoss, HeadraceError, Transient, Unreachable
-from headrace.pipeline.ports.pages import Pages, RecordPage
+from headrace.pipeline.ports.pages import RecordPage
 
 _MOST_RECORDS: Final = 1000
 """In one answer, by DynamoDB's API."""
@@ -64,17 +64,6 @@ class DynamoDbPages:
             yield reading.next_page()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PagesByKind:
-    """The reader that Spark's workers use. It is pickled into the Spark task."""
-
-    kinesis: Pages
-    dynamodb: Pages
-
-    def pages(self, batch: Batch) -> Iterator[RecordPage]:
-        return (self.dynamodb if batch.key.stream.is_dynamodb else self.kinesis).pages(batch)
-
-
 @dataclass(frozen=True, slots=True)
 class _Answered:
     page: PageAnswer
@@ -91,7 +80,7 @@ class _Reading:
         self._access = source.access
         self._batch = batch
         self._key = batch.key
-        self._asking = Asking(batch.key, source.access, source.host.connect)
+        self._asking = TableAsking(batch.key, source.access, source.host.connect)
         self._last = None if batch.after is None else batch.after.sequence
         self._iterator = batch.iterator
         self._is_kept = batch.iterator is not None

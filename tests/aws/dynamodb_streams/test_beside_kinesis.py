@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
-from headrace.pipeline.aws.dynamodb_streams.by_kind import SourceByKind
-from headrace.pipeline.aws.dynamodb_streams.pages import DynamoDbPages, PagesByKind
+from headrace.pipeline.aws.dynamodb_streams.source import DynamoDbSource
+from headrace.pipeline.aws.dynamodb_streams.table_pages import DynamoDbPages
 from headrace.pipeline.aws.reading.asking import Host
+from headrace.pipeline.aws.reading.by_stream import ReadersByStream, SourcesByStream
 from headrace.pipeline.aws.reading.kinesis import KinesisSource
 from headrace.pipeline.aws.reading.pages import KinesisPages
 from headrace.pipeline.core.ledger.batch import Batch
@@ -24,7 +25,7 @@ class Both:
         self.world = World()
         self.table = MemoryTableStreams()
         self.connections = 0
-        self.source = SourceByKind(KinesisSource(self.world.client), self._connect)
+        self.source = SourcesByStream(KinesisSource(self.world.client), {}, DynamoDbSource(self._connect))
 
     def _connect(self) -> Any:
         self.connections += 1
@@ -83,7 +84,7 @@ def test_a_task_reads_each_shard_by_the_reader_of_its_kind(*, is_table: bool):
     client = both.table.client(is_tapped=True)
     host = Host(connect=lambda _: client, sleep=lambda _: None, monotonic=lambda: 0.0)
     tables = DynamoDbPages(access=KinesisAccess("us-east-1"), host=host)
-    reader = PagesByKind(kinesis=both.world.reader(), dynamodb=tables)
+    reader = ReadersByStream.of(both.world.reader(), {}, tables)
     key = both.of_table if is_table else both.world.key()
 
     page = next(reader.pages(Batch(key, None, TRIM, both.world.now(), timedelta(hours=24))))
@@ -95,11 +96,10 @@ def test_a_task_reads_each_shard_by_the_reader_of_its_kind(*, is_table: bool):
 
 def test_the_reader_of_both_kinds_is_pickled_into_the_task():
     access = KinesisAccess("us-east-1")
-    reader = PagesByKind(kinesis=KinesisPages(access=access), dynamodb=DynamoDbPages(access=access))
+    reader = ReadersByStream.of(KinesisPages(access=access), {}, DynamoDbPages(access=access))
 
     arrived = pickle.loads(pickle.dumps(reader))
 
     assert arrived == reader
-    assert isinstance(arrived.dynamodb, DynamoDbPages)
     stream = StreamId(MemoryTableStreams().arn, 1_795_000_000)
     assert stream.is_dynamodb

@@ -29,7 +29,7 @@ _SERVER_ERROR: Final = 500
 _RIGHTS: Final = "dynamodb:DescribeStream, dynamodb:GetShardIterator and dynamodb:GetRecords on the stream"
 
 
-class Asking:
+class TableAsking:
     """Asks DynamoDB Streams for the reading of one shard."""
 
     def __init__(self, key: ShardKey, access: KinesisAccess, connect: Callable[[KinesisAccess], Any]) -> None:
