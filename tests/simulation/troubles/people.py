@@ -9,12 +9,14 @@ expire the snapshots that hold positions   nothing lands until the chain is repa
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.app.wiring import NoDagster
 from headrace.pipeline.core.order.start_of_reading import Stop
 from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON
 from headrace.pipeline.core.shards.position import Start
+from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.duties.policy.own_tables import WorkersBeat, alone
 from headrace.pipeline.errors import ChainBroken, HeadraceError
 from headrace.pipeline.repair.decide import Busy, Recovery
@@ -51,10 +53,10 @@ class People:
         table = world.table
         if not self._is_whole() or table.head is None:
             return
-        now = table.load().positions.origins.keys()
+        now = frozenset(table.load().positions.origins)
         kept = table.retained().snapshots
         behind = [snapshot.id for snapshot in table.history(table.head) if snapshot.id in kept][1:_BACK]
-        fit = [at for at in behind if table.state_at(at).positions.origins.keys() == now]
+        fit = [snapshot for snapshot in behind if self._origins_at(snapshot) == now]
         if fit:
             to = world.rng.choice(fit)
             world.note("a person", f"rolls the table back from snapshot {table.head} to {to}")
@@ -63,6 +65,12 @@ class People:
             self._start_looking()
             if forward:
                 world.sim.after(world.rng.uniform(2.0, 60.0), lambda: self._forward(undone))
+
+    def _origins_at(self, snapshot: int) -> frozenset[StreamId] | None:
+        """The streams that have positions at this snapshot; None where an expiry has cut the history before it."""
+        with suppress(ChainBroken):
+            return frozenset(self._world.table.state_at(snapshot).positions.origins)
+        return None
 
     def _forward(self, undone: RolledBack) -> None:
         """The person has changed their mind. Not where somebody has repaired the table or rolled it back once more."""
