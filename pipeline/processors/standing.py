@@ -51,7 +51,7 @@ class ShardStanding:
         place = "nothing yet" if self.position is None else str(self.position)
         if not self.is_behind:
             return f"{self.key}: {place}; all is there that the lake table has"
-        behind = "" if self.behind is None else f", {self.behind} behind by arrival"
+        behind = "" if not self.behind else f", {self.behind} behind by arrival"
         stopped = f"; stopped: {self.stopped}" if self.stopped else ""
         return f"{self.key}: {place}; the lake table is at {self.landed}{behind}{stopped}"
 
@@ -70,7 +70,7 @@ class Standing:
     def __str__(self) -> str:
         behind = [shard for shard in self.shards if shard.is_behind]
         farthest = max((shard.behind for shard in behind if shard.behind is not None), default=None)
-        by_arrival = f" (by at most {farthest}, by arrival)" if farthest is not None else ""
+        by_arrival = f" (by at most {farthest}, by arrival)" if farthest else ""
         stopped = f", stopped at {len(self.stopped)}" if self.stopped else ""
         return (
             f"{self.processor.name}: {self.processor.table}, {counted(len(self.shards), 'shard')}, "
