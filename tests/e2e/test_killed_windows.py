@@ -11,7 +11,10 @@ from tests.e2e.conftest import apps
 from tests.e2e.windows import Row, Windows
 from tests.eventually import eventually
 
-pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
 
 WAVE = ("planned", "staged", "deciding", "decided", "committed")
 """The places of a wave, in their order. deciding, decided: just before and after the catalog takes the commit of the wave's rows."""

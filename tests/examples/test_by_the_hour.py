@@ -15,6 +15,8 @@ from headrace.pipeline.local.endpoint import LocalAws
 from tests.docs.reading_table import EVENING, LEFT, RIGHT, land, make_table
 from tests.examples.example import Example, copied
 
+pytestmark = pytest.mark.slow
+
 FEBRUARY = datetime(2026, 2, 1, 0, 5, tzinfo=UTC)
 """The stated time is a minute before the last arrival of the shard that is furthest behind."""
 
