@@ -3,49 +3,24 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
-from headrace.pipeline.aws.reading.pages_client import hold_body
+from headrace.pipeline.aws.reading.pages_client import client_of_service, hold_body
 
-_CONNECTIONS = 64
-"""At least as many as threads that read at the same time in one process."""
 _making = Lock()
 
 
 def streams_client(access: KinesisAccess) -> Any:
-    """This process's client of DynamoDB Streams. botocore's, because the import of boto3 takes half a second of CPU in
-    each new worker of Spark."""
+    """This process's client of DynamoDB Streams."""
     with _making:
         return _client(access)
 
 
 @lru_cache(maxsize=8)
 def _client(access: KinesisAccess) -> Any:
-    from botocore.config import Config
-
-    config = Config(
-        use_fips_endpoint=access.fips,
-        use_dualstack_endpoint=access.dualstack,
-        ignore_configured_endpoint_urls=True,  # type: ignore[call-arg] # the stubs lack it
-        retries={"total_max_attempts": 1},
-        max_pool_connections=_CONNECTIONS,
-        connect_timeout=5,
-        read_timeout=10,
-        tcp_keepalive=True,
-    )
-    certificates = access.certificates if access.certificates and Path(access.certificates).exists() else None
-    return tapped(
-        access.identity.session().create_client(
-            "dynamodbstreams",
-            region_name=access.region,
-            endpoint_url=access.endpoint,
-            verify=certificates,
-            config=config,
-        )
-    )
+    return tapped(client_of_service(access, "dynamodbstreams"))
 
 
 def tapped(client: Any) -> Any:

@@ -42,6 +42,11 @@ def reader_client(access: KinesisAccess) -> QuickRecords:
 # A task reads from one place; the bound only keeps a long-lived process, such as a test run, from collecting clients.
 @lru_cache(maxsize=8)
 def _client(access: KinesisAccess) -> QuickRecords:
+    return QuickRecords(tapped(client_of_service(access, "kinesis")))
+
+
+def client_of_service(access: KinesisAccess, service: str) -> Any:
+    """A new client for a process that reads, by the identity of its task. It doesn't try again by itself."""
     # Not boto3, whose import takes half a second of CPU in each new Spark worker. Its client is botocore's.
     from botocore.config import Config
 
@@ -61,10 +66,9 @@ def _client(access: KinesisAccess) -> QuickRecords:
         tcp_keepalive=True,
     )
     certificates = access.certificates if access.certificates and Path(access.certificates).exists() else None
-    client: Any = access.identity.session().create_client(
-        "kinesis", region_name=access.region, endpoint_url=access.endpoint, verify=certificates, config=config
+    return access.identity.session().create_client(
+        service, region_name=access.region, endpoint_url=access.endpoint, verify=certificates, config=config
     )
-    return QuickRecords(tapped(client))
 
 
 def forget_clients() -> None:
