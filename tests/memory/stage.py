@@ -138,6 +138,7 @@ class MemoryStage:
             pages=1,
             gap=gap,
             records=len(taken),
+            children=children or (),
             unpacked=unpack,
         )
         return staged, rows
