@@ -16,7 +16,7 @@ real ports when they are first needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -50,6 +50,8 @@ from headrace.pipeline.duties.waves.run import OnWave, Reading, Run
 from headrace.pipeline.duties.waves.steps import WavePorts
 from headrace.pipeline.duties.waves.wave_rows import WaveRows
 from headrace.pipeline.errors import TablesMissing
+from headrace.pipeline.hooks.tracker import tracker_of
+from headrace.pipeline.hooks.watching import Hooks, NoHooks, hooks_of
 from headrace.pipeline.metrics.metering import Meters, NoMetering
 from headrace.pipeline.metrics.wiring import metering_of
 from headrace.pipeline.ports.leases import LeaseStore
@@ -60,7 +62,7 @@ from headrace.pipeline.processors.wiring import ProcessorWiring
 from headrace.pipeline.proof.wiring import ProofWiring
 from headrace.pipeline.repair.decide import Recovery
 from headrace.pipeline.repair.repair import Repairing
-from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.model import Settings, StreamSettings
 from headrace.pipeline.typed.wiring import TargetWiring
 from headrace.pipeline.windows.wiring import WindowWiring
 
@@ -71,7 +73,7 @@ def wire(settings: Settings) -> Wiring:
 
     adapters = Adapters(settings)
     metering = metering_of(settings, adapters.clock, adapters.cloudwatch, adapters.meter)
-    return Wiring(settings, adapters, metering=metering)
+    return Wiring(settings, adapters, metering=metering, hooks=hooks_of(settings, adapters.clock))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,7 @@ class Wiring:
     ports: Ports
     remembered: Remembered = field(default_factory=Remembered)
     metering: Meters = field(default_factory=NoMetering)
+    hooks: Hooks = field(default_factory=NoHooks)
 
     def leases(self) -> OwnForm:
         """The application's lease rows, without those of the other `streams_mode`."""
@@ -132,13 +135,14 @@ class Wiring:
                 self.leader(), tables=self._known_tables(), expiring=self._leaders_expiring()
             )
             with self.metering.leading(plain_duty) as duty:
-                return leader_turn(
+                turn = leader_turn(
                     duty,
                     cursor,
                     last_tick=sensor.last_tick,
                     times=self.settings.times,
                     timer=self.ports.timer,
                 )
+            return self.hooks.led(turn, has_made_tables=plain_duty.look.has_made_tables)
         except TablesMissing:
             sensor.tables = None
             raise
@@ -160,7 +164,7 @@ class Wiring:
                 tick.turn = worker_turn(
                     duty, cursor, last_tick=sensor.last_tick, application=self.settings.application
                 )
-                return tick.turn
+                return self.hooks.worked(worker_id, sensor.last_tick, tick.turn)
         finally:
             sensor.at_work.release()
 
@@ -178,6 +182,7 @@ class Wiring:
             source=ports.source(user),
             table=ports.table(user),
             consumers=ports.consumers,
+            tracker=self._tracker(),
             clock=ports.clock,
             ids=ports.ids,
         )
@@ -208,6 +213,13 @@ class Wiring:
         if sensor.streams is None or sensor.streams.source is not source:
             sensor.streams = KnownStreams(source, self.ports.clock)
         return sensor.streams
+
+    def _tracker(self) -> Callable[[], tuple[StreamSettings, ...]] | None:
+        """One for the process: it remembers whether the user's function still has to answer."""
+        sensor = self.remembered.leader
+        if sensor.tracker is None:
+            sensor.tracker = tracker_of(self.settings)
+        return sensor.tracker
 
     def _known_tables(self) -> KnownTables:
         sensor, tables = self.remembered.leader, self.ports.tables()
@@ -296,7 +308,12 @@ class Wiring:
         )
         # Four beats in each lease duration, so that a run that misses three in a row still counts as alive.
         beats = self.ports.timer(attempt.beat, self.settings.times.lease_duration / 4, None)
-        with self.metering.running(), beats:
+        with (
+            self.metering.running(),
+            beats,
+            self.hooks.running(worker_id, on_wave, on_waiting) as on_wave_too,
+        ):
+            run.on_wave = on_wave_too
             yield run
 
     def attempt(

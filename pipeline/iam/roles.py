@@ -63,7 +63,7 @@ def _leader(places: ApplicationArns) -> Iterator[Statement]:
 def _finding(places: ApplicationArns) -> Iterator[Statement]:
     """The rights to find streams by their names and tags, which `headrace plan` does as the leader's sensor does."""
     discovery = places.settings.discovery
-    if discovery.is_asked_for:
+    if discovery.searches:
         yield from statement("FindStreams", "kinesis", "ListStreams", ("*",))
     if discovery.tags:
         yield from statement("TagsOfStreams", "kinesis", "ListTagsForStream", places.streams)

@@ -87,6 +87,10 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
         Takes.RELOAD, "Streams that are no longer found become former streams."
     ),
     "discovery.tags": SettingChange(Takes.RELOAD, "Streams that are no longer found become former streams."),
+    "hooks": _BOTH,
+    "discovery.tracker": SettingChange(
+        Takes.RELOAD, "Streams that are no longer listed become former streams."
+    ),
     "discovery.initial_position": _START,
     "discovery.timestamp": _START,
     "discovery.on_data_loss": _RUN,

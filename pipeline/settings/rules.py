@@ -23,7 +23,7 @@ from headrace.pipeline.settings.model import (
     StreamSettings,
     WorkerSettings,
 )
-from headrace.pipeline.settings.processor_rules import processor_rules
+from headrace.pipeline.settings.processor_rules import CODE, processor_rules
 from headrace.pipeline.settings.stream_names import DYNAMODB_ARN, is_dynamodb, name_in
 from headrace.pipeline.settings.table_stream_rules import no_table_stream, table_stream_rules
 from headrace.pipeline.settings.target_rules import target_rules
@@ -105,6 +105,9 @@ def _discovery(settings: Settings) -> Iterator[Broken]:
         )
     if discovery.prefix is not None and not _PREFIX.fullmatch(discovery.prefix):
         yield Broken("discovery.prefix", f"is {discovery.prefix!r}; allowed: 1 to 128 of A-Z a-z 0-9 _ . -")
+    for key, code in (("discovery.tracker", discovery.tracker), ("hooks", settings.hooks)):
+        if code is not None and not CODE.fullmatch(code):
+            yield Broken(key, f"is {code!r}; allowed: package.module:Name")
     yield from _start(discovery, "discovery")
 
 

@@ -69,6 +69,8 @@ CHANGED: Mapping[str, Any] = {
     "streams.0.consumer": "another",
     "discovery.prefix": "ord",
     "discovery.tags": {"team": "shop"},
+    "discovery.tracker": "our_streams:streams",
+    "hooks": "our_hooks:Hooks",
     "discovery.initial_position": "LATEST",
     "discovery.timestamp": "2026-01-31T00:00:00Z",
     "discovery.on_data_loss": "continue",
