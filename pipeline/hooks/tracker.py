@@ -77,7 +77,7 @@ class StreamTracker:
 
     def _stream(self, entry: Any) -> StreamSettings:
         """A name, or a mapping with a name and a start. What it leaves out is as `discovery` says."""
-        values: Mapping[str, Any] = {"name": entry} if isinstance(entry, str) else entry
+        values: Any = {"name": entry} if isinstance(entry, str) else entry
         if (
             not isinstance(values, Mapping)
             or not values.keys() <= _KEYS

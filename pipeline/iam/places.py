@@ -104,6 +104,10 @@ class ApplicationArns:
         return self._table(self.settings.lease_table)
 
     @property
+    def state_table(self) -> str:
+        return self._table(self.settings.state_table)
+
+    @property
     def coordination_tables(self) -> tuple[str, ...]:
         settings = self.settings
         names = (settings.lease_table, settings.worker_table, settings.state_table)

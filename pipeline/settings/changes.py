@@ -87,7 +87,6 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
         Takes.RELOAD, "Streams that are no longer found become former streams."
     ),
     "discovery.tags": SettingChange(Takes.RELOAD, "Streams that are no longer found become former streams."),
-    "hooks": _BOTH,
     "discovery.tracker": SettingChange(
         Takes.RELOAD, "Streams that are no longer listed become former streams."
     ),
@@ -264,6 +263,7 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "aws.region": _OTHER_REGION,
     "aws.profile": _OTHER_ACCOUNT,
     "aws.endpoint": _OTHER_PLACE,
+    "aws.client": _BOTH,
     "aws.kinesis.region": _OTHER_REGION,
     "aws.kinesis.endpoint": _OTHER_PLACE,
     "aws.kinesis.profile": _OTHER_ACCOUNT,
@@ -305,5 +305,6 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "metrics.dimensions": _BOTH,
     "metrics.every": _BOTH,
     "metrics.most_series": _BOTH,
+    "hooks": _BOTH,
 }
 """What a change does, by the key of the setting, as `headrace config` prints it, with N for the entries of lists."""

@@ -17,7 +17,7 @@ from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
 from headrace.pipeline.duties.policy.known_workers import sightings_to_keep
 from headrace.pipeline.duties.streams.lake_table import check_new_table
 from headrace.pipeline.duties.streams.origin import plan_origin
-from headrace.pipeline.duties.streams.streams import StreamsLook, Tracked, Tracking, is_wanted_life
+from headrace.pipeline.duties.streams.streams import StreamsLook, Tracked, is_wanted_life
 from headrace.pipeline.errors import TablesMissing, Unknown
 from headrace.pipeline.ports.landing import TableState
 from headrace.pipeline.ports.leases import Listing, WorkerListing

@@ -49,6 +49,7 @@ ROLE = "arn:aws:iam::123456789012:role/reader"
 CHANGED: Mapping[str, Any] = {
     "streams.0.external_id": "shop",
     "aws.kinesis.external_id": "shop",
+    "aws.client": {"read_timeout": "3"},
     **{
         f"aws.{service}.{name}": value
         for service in ("dynamodb", "cloudwatch")
