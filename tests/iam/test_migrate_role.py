@@ -13,9 +13,9 @@ import pytest
 from headrace.pipeline.iam.places import ApplicationArns, account_of
 from headrace.pipeline.iam.policy import role_policy
 from headrace.pipeline.iam.roles import Role
+from headrace.pipeline.local.actions import ACCOUNT
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
-from headrace.pipeline.migrate.steps import Action, Goal
-from tests.iam.roles_at_work import ACCOUNT
+from headrace.pipeline.migrate.steps import Action
 from tests.migrate.test_dynamo_migration import (
     Application,
     kcl_fleet,

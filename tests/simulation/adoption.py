@@ -98,7 +98,7 @@ class Adoption:
                 del self._rows[shard.key.shard_id]
 
     def _begins(self, shard: ShardTruth, named: datetime) -> int:
-        """How many of the shard's records KCL has read: worked out from KCL's rows as docs/use/kcl.md says, not by the
+        """How many of the shard's records KCL has read: worked out from KCL's rows as docs/use/kcl-fleets.md says, not by the
         product."""
         row = self._rows.get(shard.key.shard_id)
         if row is None:
