@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from headrace.pipeline.app.wiring import Wiring
-from headrace.pipeline.duties.waves.run import Reading
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.hooks.calls import MOST_WAITING, HookCalls
 from headrace.pipeline.hooks.watching import CalledHooks, hooks_of
@@ -50,14 +49,12 @@ def noting(world: World) -> tuple[Notes, HookCalls, Wiring]:
     return notes, calls, Wiring(world.settings, _Ports(world), hooks=hooks)  # type: ignore[arg-type]
 
 
-def read_all(world: World, wiring: Wiring, told: list[str] | None = None) -> None:
-    world.runs.launch("run", "w1")
-    world.runs.start("run")
-    reading: Reading = wiring.reading(
-        "run", world.runs, on_wave=lambda _: None, on_waiting=(told if told is not None else []).append
-    )
+def read_all(world: World, wiring: Wiring, run: str) -> None:
+    world.runs.launch(run, "w1")
+    world.runs.start(run)
+    reading = wiring.reading(run, world.runs, on_wave=lambda _: None, on_waiting=lambda _: None)
     reading.everything_due("w1")
-    world.runs.end("run")
+    world.runs.end(run)
 
 
 def tick(world: World, wiring: Wiring, cursors: dict[str, str | None]) -> list[str]:
@@ -77,8 +74,10 @@ def test_each_hook_is_called_once_through_a_workers_life() -> None:
     for _ in range(8):
         tick(world, wiring, cursors)
     world.produce(0)
+    read_all(world, wiring, "first")
+    world.produce(0)
     world.source.split(world.shard(0))
-    read_all(world, wiring)
+    read_all(world, wiring, "second")
     for _ in range(2):
         tick(world, wiring, cursors)
     world.rows.set_stopping("w1", stopping=True)
