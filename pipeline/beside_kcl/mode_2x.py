@@ -72,9 +72,7 @@ class TakesLeases:
         """KCL's workers compare counters every second failover time, so a lease that was just taken may wait for the
         next search."""
         if search:
-            return tuple(
-                row for row in self.leases.scan().leases if row.holder == me and not row.has_ended
-            )
+            return tuple(row for row in self.leases.scan().leases if row.holder == me and not row.has_ended)
         resting = tuple(row for row in known.values() if at_rest(row))
         return (*resting, *held_of(self.leases, me, known.keys() - {row.key for row in resting}))
 

@@ -8,47 +8,17 @@ from datetime import timedelta
 import pytest
 
 from headrace.pipeline.core.leases import change
-from headrace.pipeline.duties.fleet.beater import BeaterMemory, BeaterReport
+from headrace.pipeline.duties.fleet.beater import BeaterMemory
 from headrace.pipeline.duties.waves.report import WaveStep
-from headrace.pipeline.settings.choices import Beat, Mode
-from tests.duties.moves import row_of, shared
+from headrace.pipeline.settings.choices import Mode
+from tests.duties.beating import EVERY, BeatenWorld
+from tests.duties.moves import row_of
 from tests.duties.reading import wiring_of
-from tests.duties.world import World
-
-FAILOVER = timedelta(seconds=10)
-EVERY = FAILOVER / 3 - timedelta(milliseconds=25)
-
-
-class Beating:
-    """A world in which `headrace beat` runs for w1, beside its ticks."""
-
-    def __init__(self, mode: Mode = Mode.OWN) -> None:
-        self.world = shared(World(shards=2))
-        kcl = replace(self.world.settings.kcl, failover=FAILOVER, beat=Beat.PROCESS, mode=mode)
-        self.world.settings = replace(self.world.settings, kcl=kcl)
-        self.memory = BeaterMemory()
-        self.world.tick(3 if mode is Mode.OWN else 10)
-
-    def turn(self) -> BeaterReport:
-        report = wiring_of(self.world).beater("w1").turn(self.memory)
-        self.memory = report.memory
-        return report
-
-    def turns(self, seconds: float) -> list[BeaterReport]:
-        """Turns, each with the time until the next one, for so many seconds."""
-        reports = []
-        for _ in range(int(seconds / EVERY.total_seconds())):
-            reports.append(self.turn())
-            self.world.clock.advance(EVERY)
-        return reports
-
-    def counters(self) -> list[int]:
-        return [row_of(self.world, shard).counter for shard in range(2)]
 
 
 @pytest.mark.parametrize("mode", [Mode.OWN, Mode.KCL_2])
 def test_between_two_ticks_that_are_fifteen_seconds_apart_every_lease_moves_each_third_of_the_failover(mode):
-    beating = Beating(mode)
+    beating = BeatenWorld(mode)
     for _ in range(4):
         beating.world.lead()
         beating.world.work()
@@ -61,7 +31,7 @@ def test_between_two_ticks_that_are_fifteen_seconds_apart_every_lease_moves_each
 
 
 def test_a_lease_that_was_assigned_since_the_last_tick_gets_its_beat():
-    beating = Beating()
+    beating = BeatenWorld()
     beating.turn()
     row = row_of(beating.world, 0)
     beating.world.leases.apply(change.assign(row, "k1", "a steal"))
@@ -72,7 +42,7 @@ def test_a_lease_that_was_assigned_since_the_last_tick_gets_its_beat():
 
 @pytest.mark.parametrize("mode", [Mode.OWN, Mode.KCL_2])
 def test_a_beat_never_moves_the_counter_of_a_lease_that_another_worker_has_taken(mode):
-    beating = Beating(mode)
+    beating = BeatenWorld(mode)
     beating.turns(7)  # so that the next turn doesn't search, where that would be a scan
     taken = beating.world.leases.apply(change.assign(row_of(beating.world, 0), "k1", "a steal"))
     beating.turn()
@@ -81,7 +51,7 @@ def test_a_beat_never_moves_the_counter_of_a_lease_that_another_worker_has_taken
 
 def test_a_process_that_was_frozen_doesn_t_beat_by_what_it_knew():
     """It demands the counter: between its look and its write the lease went away and came back."""
-    beating = Beating()
+    beating = BeatenWorld()
     beating.turn()
     duty = wiring_of(beating.world).beater("w1")
     stale = {row.key: replace(row, counter=row.counter - 2) for row in beating.memory.rows.values()}
@@ -92,7 +62,7 @@ def test_a_process_that_was_frozen_doesn_t_beat_by_what_it_knew():
 
 
 def test_a_beat_of_the_tick_and_one_of_the_process_don_t_harm_each_other():
-    beating = Beating()
+    beating = BeatenWorld()
     for _ in range(6):
         before = beating.counters()
         beating.turn()
@@ -103,7 +73,7 @@ def test_a_beat_of_the_tick_and_one_of_the_process_don_t_harm_each_other():
 
 
 def test_a_running_wave_beats_for_its_own_leases_and_the_process_leaves_them():
-    beating = Beating()
+    beating = BeatenWorld()
     beating.world.produce(0, 5)
     beating.turn()
     beating.world.killed_run(WaveStep.CLAIMED)
@@ -114,7 +84,7 @@ def test_a_running_wave_beats_for_its_own_leases_and_the_process_leaves_them():
 
 @pytest.mark.parametrize("mode", [Mode.OWN, Mode.KCL_2])
 def test_once_a_wave_has_released_a_lease_the_process_beats_for_it_in_its_next_turn(mode):
-    beating = Beating(mode)
+    beating = BeatenWorld(mode)
     beating.world.produce(0, 5)
     beating.world.runs.launch("run", "w1")
     beating.world.runs.start("run")
@@ -125,7 +95,7 @@ def test_once_a_wave_has_released_a_lease_the_process_beats_for_it_in_its_next_t
 
 
 def test_the_leases_of_a_run_that_shows_no_beat_get_the_process_s_beat_as_they_get_the_tick_s():
-    beating = Beating()
+    beating = BeatenWorld()
     beating.world.produce(0, 5)
     beating.turn()
     beating.world.killed_run(WaveStep.CLAIMED)
@@ -135,7 +105,7 @@ def test_the_leases_of_a_run_that_shows_no_beat_get_the_process_s_beat_as_they_g
 
 
 def test_a_lease_that_is_being_handed_over_gets_beats_until_the_next_owner_has_it():
-    beating = Beating()
+    beating = BeatenWorld()
     beating.turn()
     beating.world.leases.apply(change.initiate_handover(row_of(beating.world, 0), "k1", "a handover"))
     assert [report.beaten for report in beating.turns(7)] == [2, 2]
@@ -145,7 +115,7 @@ def test_a_lease_that_is_being_handed_over_gets_beats_until_the_next_owner_has_i
 
 
 def test_without_a_tick_it_falls_silent_after_the_time_that_it_may_beat_alone():
-    beating = Beating()
+    beating = BeatenWorld()
     alone = beating.world.settings.kcl.beat_alone.total_seconds()
     reports = beating.turns(alone + 3 * EVERY.total_seconds())
     assert [report.beaten for report in reports[:5]] == [2] * 5
@@ -159,7 +129,7 @@ def test_without_a_tick_it_falls_silent_after_the_time_that_it_may_beat_alone():
 
 
 def test_a_process_that_is_started_again_and_again_doesn_t_keep_a_dead_worker_s_leases():
-    beating = Beating()
+    beating = BeatenWorld()
     beating.world.clock.advance(beating.world.settings.kcl.beat_alone + timedelta(seconds=10))
     for _ in range(3):
         beating.memory = BeaterMemory()
@@ -169,14 +139,14 @@ def test_a_process_that_is_started_again_and_again_doesn_t_keep_a_dead_worker_s_
 
 
 def test_a_process_that_is_started_again_beside_a_living_worker_beats_at_once():
-    beating = Beating()
+    beating = BeatenWorld()
     beating.turn()
     beating.memory = BeaterMemory()
     assert beating.turn().beaten == 2
 
 
 def test_it_is_silent_for_a_worker_that_stops_and_for_one_without_a_row():
-    beating = Beating()
+    beating = BeatenWorld()
     beating.world.rows.set_stopping("w1", stopping=True)
     assert beating.turn().sentence == "worker w1: silent, because it is stopping"
     beating.world.rows.wipe("w1")
@@ -184,7 +154,7 @@ def test_it_is_silent_for_a_worker_that_stops_and_for_one_without_a_row():
 
 
 def test_its_beats_don_t_make_a_dead_worker_count_as_alive_for_a_leader():
-    beating = Beating()
+    beating = BeatenWorld()
     before = beating.world.rows.get("w1")
     assert before is not None
     beating.turn()
@@ -195,7 +165,7 @@ def test_its_beats_don_t_make_a_dead_worker_count_as_alive_for_a_leader():
 
 
 def test_the_tick_says_so_if_the_settings_ask_for_the_process_and_none_beats():
-    beating = Beating()
+    beating = BeatenWorld()
     beating.world.tick(8)
     alarm = beating.world.work().alarm
     assert alarm is not None
