@@ -110,7 +110,9 @@ def stay_steady(play: Scene) -> None:
     before = play.rows.open_leases_of("h1")
     with meanwhile(counters.look, "the watch on the counters", every=0.25):
         play.never(lambda: sorted(counters.lost), "no lease of h1 goes away", seconds=_STEADY)
-    play.check(bool(before) and play.rows.open_leases_of("h1") == before, f"h1 keeps {len(before)} leases")
+    play.check(
+        bool(before) and set(before) <= set(play.rows.open_leases_of("h1")), f"h1 keeps {len(before)} leases"
+    )
     play.check(
         counters.longest < _FAILOVER,
         f"a lease of h1 stood still for {counters.longest:.1f} s at most, while its ticks came every {_PACE:.0f} s",

@@ -232,7 +232,9 @@ def main() -> None:
     for library in ("botocore", "pyiceberg"):
         logging.getLogger(library).setLevel(logging.WARNING)
     given = json.loads(sys.argv[1])
-    worker = OurWorker(settings_of(given), timedelta(seconds=given.get("first_run_after", 0)), given.get("pace"))
+    worker = OurWorker(
+        settings_of(given), timedelta(seconds=given.get("first_run_after", 0)), given.get("pace")
+    )
     tell("started", worker.me, "-")
     signal.signal(signal.SIGTERM, worker.stop)
     duties: list[Callable[[], None]] = [worker.work]

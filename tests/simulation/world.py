@@ -37,6 +37,7 @@ from tests.simulation.ports import Script
 from tests.simulation.runs import RunAtWork
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.streams import Streams
+from tests.simulation.made.beaten_fleet import BeatenFleet
 from tests.simulation.stretches import TICK, AllHostsOff
 from tests.simulation.tally import Tally
 from tests.simulation.troubles.call_faults import CallFaults
@@ -365,6 +366,7 @@ class World:
         if self.plan.hosts_off:
             AllHostsOff(self).start()
         self.typed.start()
+        BeatenFleet(self).start()
         self.sim.after(1.0, self.produce)
 
     def produce(self) -> None:

@@ -44,9 +44,10 @@ def test_a_lease_that_was_assigned_since_the_last_tick_gets_its_beat():
 def test_a_beat_never_moves_the_counter_of_a_lease_that_another_worker_has_taken(mode):
     beating = BeatenWorld(mode)
     beating.turns(7)  # so that the next turn doesn't search, where that would be a scan
-    taken = beating.world.leases.apply(change.assign(row_of(beating.world, 0), "k1", "a steal"))
+    beating.world.leases.apply(change.assign(row_of(beating.world, 0), "k1", "a steal"))
+    taken = row_of(beating.world, 0)
     beating.turn()
-    assert row_of(beating.world, 0) == taken.lease
+    assert row_of(beating.world, 0) == taken
 
 
 def test_a_process_that_was_frozen_doesn_t_beat_by_what_it_knew():
@@ -89,7 +90,12 @@ def test_once_a_wave_has_released_a_lease_the_process_beats_for_it_in_its_next_t
     beating.world.runs.launch("run", "w1")
     beating.world.runs.start("run")
     run = beating.world.a_run(run="run")
-    run.on_step = lambda step, _: beating.turns(7) if step is WaveStep.CLAIMED else None
+
+    def on_step(step: WaveStep, _keys: tuple[str, ...]) -> None:
+        if step is WaveStep.CLAIMED:
+            beating.turns(7)
+
+    run.on_step = on_step
     run.wave()
     assert beating.turn().beaten == 2
 
@@ -109,9 +115,10 @@ def test_a_lease_that_is_being_handed_over_gets_beats_until_the_next_owner_has_i
     beating.turn()
     beating.world.leases.apply(change.initiate_handover(row_of(beating.world, 0), "k1", "a handover"))
     assert [report.beaten for report in beating.turns(7)] == [2, 2]
-    done = beating.world.leases.apply(change.complete_handover(row_of(beating.world, 0), "handed over"))
+    beating.world.leases.apply(change.complete_handover(row_of(beating.world, 0), "handed over"))
+    done = row_of(beating.world, 0)
     assert beating.turn().beaten == 1
-    assert row_of(beating.world, 0) == done.lease
+    assert row_of(beating.world, 0) == done
 
 
 def test_without_a_tick_it_falls_silent_after_the_time_that_it_may_beat_alone():
