@@ -238,7 +238,7 @@ def main() -> None:
     tell("started", worker.me, "-")
     signal.signal(signal.SIGTERM, worker.stop)
     duties: list[Callable[[], None]] = [worker.work]
-    if worker.settings.kcl.mode is Mode.OWN:
+    if worker.settings.kcl.mode is not Mode.KCL_2:
         duties.append(worker.lead)
     else:
         worker.ports.tables().ensure()  # KCL 2.x finds the shards, and no leader assigns leases

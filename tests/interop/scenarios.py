@@ -8,6 +8,7 @@ from tests.interop.aggregated import AGGREGATED
 from tests.interop.beside import BESIDE
 from tests.interop.default_failover import DEFAULT_FAILOVER
 from tests.interop.deployed import DEPLOYED
+from tests.interop.migrations import MIGRATIONS
 from tests.interop.oldest import OLDEST
 from tests.interop.scene import APP, REBALANCE, START, Stage, scene
 
@@ -87,4 +88,5 @@ SCENARIOS: dict[str, Callable[[Stage], int]] = {
     **DEPLOYED,
     **AGGREGATED,
     **OLDEST,
+    **MIGRATIONS,
 }

@@ -31,13 +31,13 @@ from tests.simulation.adoption import Adoption
 from tests.simulation.hosts import Deployment
 from tests.simulation.kinesis import WatchedSource
 from tests.simulation.machine import Host, MachineClock
+from tests.simulation.made.beaten_fleet import BeatenFleet
 from tests.simulation.made.typed_fleet import TypedFleet
 from tests.simulation.plan import Plan
 from tests.simulation.ports import Script
 from tests.simulation.runs import RunAtWork
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.streams import Streams
-from tests.simulation.made.beaten_fleet import BeatenFleet
 from tests.simulation.stretches import TICK, AllHostsOff
 from tests.simulation.tally import Tally
 from tests.simulation.troubles.call_faults import CallFaults

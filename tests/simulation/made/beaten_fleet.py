@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.pipeline.app.wiring import Wiring
@@ -80,7 +81,7 @@ class BeatenFleet:
         process.on_death = on_death
         wiring = Wiring(joined(deployment.settings), BeatPorts(world, process, began))
         for worker in deployment.workers:
-            world.sim.spawn(process, lambda worker=worker: self._beat(process, wiring, worker))
+            world.sim.spawn(process, partial(self._beat, process, wiring, worker))
 
     def _beat(self, process: Process, wiring: Wiring, worker: str) -> None:
         world, memory = self.world, BeaterMemory()
