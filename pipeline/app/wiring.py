@@ -62,7 +62,7 @@ from headrace.pipeline.proof.wiring import ProofWiring
 from headrace.pipeline.repair.decide import Recovery
 from headrace.pipeline.repair.repair import Repairing
 from headrace.pipeline.settings.choices import Beat
-from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.model import BEATS_ALONE, Settings
 from headrace.pipeline.typed.wiring import TargetWiring
 from headrace.pipeline.windows.wiring import WindowWiring
 
@@ -220,7 +220,7 @@ class Wiring:
             clock=self.ports.clock,
             policy=self.policy(leases),
             every=settings.lease_beat,
-            alone=settings.kcl.beat_alone,
+            alone=BEATS_ALONE,
             lease_duration=settings.times.lease_duration,
         )
 

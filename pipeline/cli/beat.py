@@ -20,7 +20,7 @@ def add(subparsers: "Subparsers") -> None:
         "beat",
         description="Beat for the leases of the settings' workers, every third of kcl.failover, until Ctrl-C or SIGTERM "
         "(exit code 0). It is for kcl.beat: process, in deployments without `headrace dev`, which starts it itself. Without "
-        "a worker's ticks and runs it falls silent after kcl.beat_alone, and goes on with the worker's next tick. A second "
+        "a worker's ticks and runs it falls silent after two minutes, and goes on with the worker's next tick. A second "
         "one beside it does no harm.",
     )
     add_config(parser)

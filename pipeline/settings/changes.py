@@ -135,7 +135,6 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "kcl.beat": SettingChange(
         Takes.BOTH, "Start `headrace beat` first, or end it last; `headrace dev` does so itself."
     ),
-    "kcl.beat_alone": SettingChange(Takes.LATER, "It counts when `headrace beat` is started again."),
     "kcl.heartbeat": SettingChange(
         Takes.BOTH,
         "Change it in all deployments at once: with two kinds of heartbeat, workers believe each other dead.",

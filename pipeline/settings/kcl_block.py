@@ -28,12 +28,8 @@ class KclSettings:
         Beat.TICKS,
         doc="With `failover`: what beats for a worker's leases while no run reads them. ticks: the worker's sensor, at "
         "each tick. process: also `headrace beat`, which `headrace dev` starts itself, every third of `failover` as "
-        "KCL's workers do. Slow ticks then lose no lease.",
-    )
-    beat_alone: timedelta = knob(
-        timedelta(minutes=2),
-        doc="With `beat: process`: how long the process goes on beating after the worker's last tick and its runs' last "
-        "beat. Then it stops, and the leases of a worker whose Dagster is down go to the others.",
+        "KCL's workers do. Slow ticks then lose no lease. Two minutes after the worker's last tick and its runs' last beat it "
+        "falls silent.",
     )
     heartbeat: Heartbeat = knob(
         Heartbeat.WORKER,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Final
 
 from headrace.pipeline.settings.assignment_block import AssignmentSettings
 from headrace.pipeline.settings.aws_block import AwsSettings
@@ -35,6 +36,9 @@ from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
 _RENEWALS, _EPSILON = 3, timedelta(milliseconds=25)
 """KCL renews a lease three times in each failover time, and a moment earlier (epsilonMillis)."""
+BEATS_ALONE: Final = timedelta(minutes=2)
+"""How long `headrace beat` goes on after a worker's last tick and its runs' last beat: longer than a Dagster that is started
+again, and short enough for the shards of one that is down."""
 # After the reading, Spark's answer and the table's commit take a minute at times, however short the wave
 # is.
 _LEAST_HUNG = timedelta(minutes=2)

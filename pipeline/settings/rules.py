@@ -297,8 +297,6 @@ def _fractions(settings: Settings) -> Iterator[Broken]:
 _LEAST_FAILOVER = timedelta(seconds=20)
 # KCL's default. The process that beats may miss two of three beats.
 _LEAST_FAILOVER_OF_PROCESS = timedelta(seconds=10)
-# Longer, and a deployment that is down would keep its shards unread for too long.
-_MOST_ALONE = timedelta(minutes=10)
 # A longer time is almost surely a number of milliseconds that was taken for seconds.
 _MOST_FAILOVER = timedelta(hours=1)
 
@@ -383,13 +381,6 @@ def _beating(settings: Settings, failover: timedelta) -> Iterator[Broken]:
             f"is {show(settings.times.lease_duration)}; allowed with kcl.beat: process: {show(_LEAST_FAILOVER)} or more, "
             "else a leader of Headrace counts a worker with slow ticks as dead",
             also=("kcl.beat",),
-        )
-    if not max(failover, 4 * tick) <= kcl.beat_alone <= _MOST_ALONE:
-        yield Broken(
-            "kcl.beat_alone",
-            f"is {show(kcl.beat_alone)}; allowed: kcl.failover and four times times.worker_tick "
-            f"({show(max(failover, 4 * tick))}) to {show(_MOST_ALONE)}",
-            also=("kcl.failover", "times.worker_tick"),
         )
 
 

@@ -23,8 +23,6 @@ _PACE = 15.0
 """Seconds between two ticks: longer than the failover time."""
 _STEADY = 120.0
 """Seconds, in which KCL's workers look six times for leases that stand still."""
-_ALONE = "60s"
-"""How long `headrace beat` goes on after a worker has died."""
 
 
 def beside_3_5(stage: Stage) -> int:
@@ -66,7 +64,7 @@ def beside_2_7(stage: Stage) -> int:
 @contextmanager
 def beating(play: Scene, lake: Lake, **kcl: str) -> Iterator[None]:
     """Run `headrace beat` for h1, a process that outlives the worker."""
-    config: Path = settings_beside(play, lake, beat="process", beat_alone=_ALONE, **kcl)
+    config: Path = settings_beside(play, lake, beat="process", **kcl)
     command = [sys.executable, "-m", "headrace.pipeline.cli", "beat", "--config", str(config)]
     with (play.fleet.folder / f"{APP}.beat.log").open("ab") as log:
         process = subprocess.Popen(

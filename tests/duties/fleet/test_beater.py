@@ -11,6 +11,7 @@ from headrace.pipeline.core.leases import change
 from headrace.pipeline.duties.fleet.beater import BeaterMemory
 from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.settings.choices import Mode
+from headrace.pipeline.settings.model import BEATS_ALONE
 from tests.duties.beating import EVERY, BeatenWorld
 from tests.duties.moves import row_of
 from tests.duties.reading import wiring_of
@@ -123,7 +124,7 @@ def test_a_lease_that_is_being_handed_over_gets_beats_until_the_next_owner_has_i
 
 def test_without_a_tick_it_falls_silent_after_the_time_that_it_may_beat_alone():
     beating = BeatenWorld()
-    alone = beating.world.settings.kcl.beat_alone.total_seconds()
+    alone = BEATS_ALONE.total_seconds()
     reports = beating.turns(alone + 3 * EVERY.total_seconds())
     assert [report.beaten for report in reports[:5]] == [2] * 5
     assert reports[-1].beaten == 0
@@ -137,7 +138,7 @@ def test_without_a_tick_it_falls_silent_after_the_time_that_it_may_beat_alone():
 
 def test_a_process_that_is_started_again_and_again_doesn_t_keep_a_dead_worker_s_leases():
     beating = BeatenWorld()
-    beating.world.clock.advance(beating.world.settings.kcl.beat_alone + timedelta(seconds=10))
+    beating.world.clock.advance(BEATS_ALONE + timedelta(seconds=10))
     for _ in range(3):
         beating.memory = BeaterMemory()
         assert all(report.beaten == 0 for report in beating.turns(10))

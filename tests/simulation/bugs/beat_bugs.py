@@ -27,13 +27,6 @@ BEATS: Final = (
         among=_BEATEN,
     ),
     a_bug(
-        "beats-for-ever",
-        "`headrace beat` keeps the leases of a worker that neither ticks nor runs",
-        ("duties.fleet.beater", "if silence <= self.alone:", "if True:"),
-        among=_BEATEN | {"troubles": {"freeze_server": 60.0}, "mix": {"missed": 0.0}},
-        seeds=100,
-    ),
-    a_bug(
         "beats-for-a-run-at-work",
         "`headrace beat` beats for leases that a living run reads, so that a hung run's leases never expire",
         (

@@ -18,7 +18,7 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.duties.fleet.beater import BeaterMemory
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.choices import Beat
-from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.model import BEATS_ALONE, Settings
 from tests.simulation.hosts import Deployment
 from tests.simulation.ports import Leases, ServiceCalls
 from tests.simulation.process_ports import ProcessPorts
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 PACE: Final = 15.0
 """Seconds between two ticks of a sensor."""
 _FAILOVER: Final = timedelta(seconds=10)
-_ALONE: Final = timedelta(seconds=60)
 _LOOKS: Final = 20.0
 """Seconds between two looks of a KCL worker: two failover times."""
 _STARTS_AGAIN: Final = 1.0
@@ -130,9 +129,7 @@ class BeatenFleet:
 
 
 def joined(settings: Settings) -> Settings:
-    kcl = replace(
-        settings.kcl, failover=_FAILOVER, beat=Beat.PROCESS, beat_alone=_ALONE, allow_foreign_checkpoints=True
-    )
+    kcl = replace(settings.kcl, failover=_FAILOVER, beat=Beat.PROCESS, allow_foreign_checkpoints=True)
     return replace(settings, kcl=kcl)
 
 
@@ -174,7 +171,7 @@ class JudgedLeases(Leases):
         )
         runs = [at for claim, at in world.workers.beaten.items() if at > now - silence]
         if (
-            silence > _ALONE.total_seconds() + 2 * _MOMENT
+            silence > BEATS_ALONE.total_seconds() + 2 * _MOMENT
             and not (was_frozen or runs)
             and self._began < now - silence
         ):
