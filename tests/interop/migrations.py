@@ -137,7 +137,12 @@ def _row(play: Scene, table: str, row: str) -> dict[str, dict[str, str]] | None:
 
 def _state(play: Scene, table: str, row: str) -> str:
     item = _row(play, table, row) or {}
-    return (item.get("cv") or item.get("tm") or {}).get("S", "").removeprefix("CLIENT_VERSION_")
+    return (
+        (item.get("cv") or item.get("tm") or {})
+        .get("S", "")
+        .removeprefix("CLIENT_VERSION_")
+        .removeprefix("TABLE_MIGRATION_STATUS_")
+    )
 
 
 def _age(play: Scene, table: str, row: str, seconds: int) -> None:
