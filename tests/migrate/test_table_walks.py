@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 WORKERS = ("w1", "w2")
-WALKS = 15
+WALKS = 10
 TICK, LOCK_LIVES = timedelta(seconds=5), timedelta(seconds=20)
 ACTIONS = st.sampled_from([Action.START, Action.START, Action.FINISH, Action.ROLLBACK, Action.ROLL_FORWARD])
 MOVED = ("Migration3.0", "AnotherEntity")
