@@ -28,6 +28,7 @@ from headrace.pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
 from headrace.pipeline.beside_kcl.kcl_workers import why_not_handed_over, why_not_rekey
 from headrace.pipeline.checking.looking import CheckPorts
 from headrace.pipeline.core.leases.due import RunState, RunVerdict
+from headrace.pipeline.duties.fleet.beater import BeaterDuty
 from headrace.pipeline.duties.fleet.handing_over import HandingOver
 from headrace.pipeline.duties.fleet.known_tables import KnownTables
 from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
@@ -49,7 +50,7 @@ from headrace.pipeline.duties.waves.report import OnStep, WaveStep
 from headrace.pipeline.duties.waves.run import OnWave, Reading, Run
 from headrace.pipeline.duties.waves.steps import WavePorts
 from headrace.pipeline.duties.waves.wave_rows import WaveRows
-from headrace.pipeline.errors import TablesMissing
+from headrace.pipeline.errors import BadSetting, TablesMissing
 from headrace.pipeline.hooks.tracker import tracker_of
 from headrace.pipeline.hooks.watching import Hooks, NoHooks, hooks_of
 from headrace.pipeline.metrics.metering import Meters, NoMetering
@@ -62,7 +63,8 @@ from headrace.pipeline.processors.wiring import ProcessorWiring
 from headrace.pipeline.proof.wiring import ProofWiring
 from headrace.pipeline.repair.decide import Recovery
 from headrace.pipeline.repair.repair import Repairing
-from headrace.pipeline.settings.model import Settings, StreamSettings
+from headrace.pipeline.settings.choices import Beat
+from headrace.pipeline.settings.model import BEATS_ALONE, Settings, StreamSettings
 from headrace.pipeline.typed.wiring import TargetWiring
 from headrace.pipeline.windows.wiring import WindowWiring
 
@@ -205,6 +207,26 @@ class Wiring:
             times=settings.times,
             policy=self.policy(leases),
             stream=lambda row: streams.facts(stream_as_written(settings, row)),
+            asks_for_beater=settings.kcl.beat is Beat.PROCESS,
+        )
+
+    def beater(self, worker_id: str) -> BeaterDuty:
+        """What beats for this worker between its ticks, on the ports and by the policy of this moment."""
+        settings, leases = self.settings, self.leases()
+        if settings.lease_beat is None:
+            raise BadSetting(
+                "kcl.failover is missing, so no KCL worker expects a beat of each lease: a worker of Headrace alone "
+                "needs no `headrace beat`, because its ticks beat. Nothing was started"
+            )
+        return BeaterDuty(
+            worker_id=worker_id,
+            leases=leases,
+            workers=self.ports.workers(),
+            clock=self.ports.clock,
+            policy=self.policy(leases),
+            every=settings.lease_beat,
+            alone=BEATS_ALONE,
+            lease_duration=settings.times.lease_duration,
         )
 
     def _streams_of(self, worker_id: str, source: ShardSource) -> KnownStreams:
@@ -306,8 +328,7 @@ class Wiring:
             tell=on_waiting,
             failing=hints.failing,
         )
-        # Four beats in each lease duration, so that a run that misses three in a row still counts as alive.
-        beats = self.ports.timer(attempt.beat, self.settings.times.lease_duration / 4, None)
+        beats = self.ports.timer(attempt.beat, self.settings.run_beat, None)
         with (
             self.metering.running(),
             beats,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from headrace.pipeline.doctor.beating import a_process_beats
 from headrace.pipeline.doctor.case import Case, LiveCase
 from headrace.pipeline.doctor.clock import aws_answers
 from headrace.pipeline.doctor.consumers import consumers_are_active
@@ -44,6 +45,7 @@ LIVE_CHECKS: Final[tuple[LiveCheck, ...]] = (
     consumers_are_active,
     what_status_finds,
     leases_and_shards,
+    a_process_beats,
     neighbours,
     upkeep_keeps_up,
     processors_keep_up,

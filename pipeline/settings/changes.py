@@ -135,6 +135,9 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "kcl.failover": SettingChange(
         Takes.BOTH, "Change it in all deployments at once, and before KCL's workers start."
     ),
+    "kcl.beat": SettingChange(
+        Takes.BOTH, "Start `headrace beat` first, or end it last; `headrace dev` does so itself."
+    ),
     "kcl.heartbeat": SettingChange(
         Takes.BOTH,
         "Change it in all deployments at once: with two kinds of heartbeat, workers believe each other dead.",

@@ -42,6 +42,13 @@ class Heartbeat(StrEnum):
     """A worker also moves the counter of each of its leases, as KCL's workers do and expect."""
 
 
+class Beat(StrEnum):
+    TICKS = "ticks"
+    """A worker's sensor beats at each of its ticks."""
+    PROCESS = "process"
+    """A process of its own, `headrace beat`, beats between the ticks, too."""
+
+
 class Mode(StrEnum):
     OWN = "own"
     """A leader assigns the leases to workers."""

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from tests.interop.aggregated import AGGREGATED
 from tests.interop.beside import BESIDE
+from tests.interop.default_failover import DEFAULT_FAILOVER
 from tests.interop.deployed import DEPLOYED
+from tests.interop.migrations import MIGRATIONS
 from tests.interop.oldest import OLDEST
 from tests.interop.scene import APP, REBALANCE, START, Stage, scene
 
@@ -82,7 +84,9 @@ SCENARIOS: dict[str, Callable[[Stage], int]] = {
     "3.4.2": kcl_3_4_stopped,
     "2.7.2": kcl_2_7_alone,
     **BESIDE,
+    **DEFAULT_FAILOVER,
     **DEPLOYED,
     **AGGREGATED,
     **OLDEST,
+    **MIGRATIONS,
 }

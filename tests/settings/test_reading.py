@@ -179,6 +179,11 @@ _A_PROCESSOR = {
     "HEADRACE__PROCESSORS__0__CALLABLE": "words:rows",
 }
 _ALSO = {
+    "kcl.beat": {
+        "HEADRACE__KCL__FAILOVER": "20s",
+        "HEADRACE__KCL__HEARTBEAT": "lease",
+        "HEADRACE__KCL__ALLOW_FOREIGN_CHECKPOINTS": "true",
+    },
     "streams.0.external_id": {"HEADRACE__STREAMS__0__ROLE": _ROLE},
     **{
         f"aws.{service}.external_id": {f"HEADRACE__AWS__{service.upper()}__ROLE": _ROLE}

@@ -113,6 +113,18 @@ CONFLICTING = [
         "h.yaml:4 kcl.failover",
     ),
     (
+        "kcl: {failover: 9s, beat: process, heartbeat: lease, allow_foreign_checkpoints: true}",
+        "h.yaml:4 kcl.failover",
+    ),
+    (
+        "kcl: {beat: process}",
+        "h.yaml:4 kcl.beat",
+    ),
+    (
+        "kcl: {failover: 10s, beat: process, heartbeat: lease, allow_foreign_checkpoints: true}\ntimes: {lease_duration: 10s}",
+        "h.yaml:5 times.lease_duration",
+    ),
+    (
         "kcl: {failover: 30000, heartbeat: lease, allow_foreign_checkpoints: true}",
         "h.yaml:4 kcl.failover",
     ),
@@ -243,6 +255,7 @@ JUST_FITTING = [
     "times: {lease_duration: 10s}",
     "wave: {seconds: 10m, every: 5m}",
     "kcl: {mode: 2.x, heartbeat: lease}",
+    "kcl: {failover: 10s, beat: process, heartbeat: lease, allow_foreign_checkpoints: true}",
     "assignment: {tolerance: 0.01}\nkcl: {dampening: 1, ema_alpha: 1, max_throughput_kbps: 0.5}",
 ]
 

@@ -230,6 +230,28 @@ def _may_have_foreign(plan: Plan) -> bool:
     return is_plain and not plan.aggregates and not plan.hosts_off and _may_be_parsed(plan)
 
 
+def _beaten(plan: Plan, rng: Random) -> Plan:
+    """Processes that beat are frozen and killed with their hosts; shards end, and leases are handed over between workers."""
+    plan = _troubled(
+        plan,
+        rng,
+        freeze_host=(60.0, 200.0),
+        kill_host=(100.0, 300.0),
+        split=(60.0, 150.0),
+        freeze_server=(60.0, 200.0),
+    )
+    # What a KCL worker has processed isn't in the lake table: nothing but the rows tells how far it came.
+    troubles = {name: mean for name, mean in plan.troubles.items() if name not in _UNDOING}
+    return replace(
+        plan,
+        beats=True,
+        foreign=True,
+        heartbeat=Heartbeat.LEASE,
+        troubles=troubles,
+        settle_seconds=max(plan.settle_seconds, 700.0),
+    )
+
+
 def _is_small(plan: Plan) -> bool:
     is_plain = plan.mode is Mode.OWN and plan.streams == 1 and not plan.adopted and not plan.quiet
     return (
@@ -327,5 +349,6 @@ KINDS: Final = (
         lambda p: _may_be_parsed(p) and not p.keeps and not p.quiet,
         0.14,
     ),
+    Kind("beats between slow ticks", lambda p: p.beats, _beaten, _may_have_foreign, 0.12),
     Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.6),
 )

@@ -157,6 +157,8 @@ class Plan:
     tick."""
     traffic_ends_early: float | None = None
     """How many seconds before the end of the faults the last record is put; None: a minute after it."""
+    beats: bool = False
+    """Whether `headrace beat` runs on each host, beside ticks that come every fifteen seconds, and KCL workers take each lease that stands still."""
     hosts_off: float = 0.0
     """Seconds for which all hosts are off at the same time; 0: never."""
     quiet: float = 0.0
@@ -185,7 +187,7 @@ class Plan:
         return (
             f"seed {self.seed}: {self.hosts} hosts{' under one Dagster' if self.shared else ''}, {self.workers_each} workers each, "
             f"{self.shards} shards from {'what KCL left' if self.adopted else self.position}, heartbeat {self.heartbeat}"
-            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', rows that are not understood' if self.odd_rows else ''}{f', all hosts off for {self.hosts_off:.0f} s' if self.hosts_off else ''}{f', quiet for {self.quiet / 3600:.0f} h' if self.quiet else ''}{', kcl.mode 2.x' if self.mode is Mode.KCL_2 else ''}{', aggregates' if self.aggregates else ''}{f', whole until {self.keeps:.0f} s' if self.keeps else ''}{f', {self.typed.targets} typed tables' if self.typed.targets else ''}{', a processor' if self.typed.processor else ''}; {self.mix}; {kinds or 'no other faults'}"
+            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', rows that are not understood' if self.odd_rows else ''}{f', all hosts off for {self.hosts_off:.0f} s' if self.hosts_off else ''}{f', quiet for {self.quiet / 3600:.0f} h' if self.quiet else ''}{', kcl.mode 2.x' if self.mode is Mode.KCL_2 else ''}{', aggregates' if self.aggregates else ''}{f', whole until {self.keeps:.0f} s' if self.keeps else ''}{f', {self.typed.targets} typed tables' if self.typed.targets else ''}{', a processor' if self.typed.processor else ''}{', beaten between slow ticks' if self.beats else ''}; {self.mix}; {kinds or 'no other faults'}"
         )
 
 

@@ -31,6 +31,7 @@ from tests.simulation.adoption import Adoption
 from tests.simulation.hosts import Deployment
 from tests.simulation.kinesis import WatchedSource
 from tests.simulation.machine import Host, MachineClock
+from tests.simulation.made.beaten_fleet import BeatenFleet
 from tests.simulation.made.typed_fleet import TypedFleet
 from tests.simulation.plan import Plan
 from tests.simulation.ports import Script
@@ -365,6 +366,7 @@ class World:
         if self.plan.hosts_off:
             AllHostsOff(self).start()
         self.typed.start()
+        BeatenFleet(self).start()
         self.sim.after(1.0, self.produce)
 
     def produce(self) -> None:

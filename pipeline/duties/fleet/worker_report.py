@@ -28,6 +28,8 @@ class WorkerMemory:
     """By run claim: the claim's beat as last seen."""
     rival: Sighting | None = None
     """The beat of another Dagster instance under this worker's id."""
+    beater: Sighting | None = None
+    """The beat of `headrace beat`, where the settings ask for it."""
     last_probe: datetime | None = None
     """When the last round of probes over all idle shards ended."""
     probed: str | None = None

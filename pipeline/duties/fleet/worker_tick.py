@@ -53,6 +53,8 @@ class WorkerDuty:
     policy: Policy
     stream: Callable[[Lease], tuple[StreamId, timedelta] | None]
     """Identity and retention of a row's stream, as Kinesis describes it. Called only when they are needed."""
+    asks_for_beater: bool = False
+    """Whether the settings ask for `headrace beat` beside this worker's ticks."""
 
     def tick(self, memory: WorkerMemory) -> WorkerReport:
         now = self.clock.now()
@@ -94,6 +96,25 @@ class WorkerDuty:
         token = {"rival": f"{row.instance}:{row.beat}"}
         return after_look(before, token, since=self._since(memory, now), tick=self.times.worker_tick)["rival"]
 
+    def _beater(self, row: Worker, memory: WorkerMemory, now: datetime) -> Sighting | None:
+        """The beat of `headrace beat`, which is to beat between this worker's ticks; None where the settings don't ask
+        for it."""
+        if not self.asks_for_beater:
+            return None
+        before = {} if memory.beater is None else {"beater": memory.beater}
+        token = {"beater": str(row.beaten_at)}
+        return after_look(before, token, since=self._since(memory, now), tick=self.times.worker_tick)[
+            "beater"
+        ]
+
+    def _why_no_beater(self, memory: WorkerMemory) -> str | None:
+        if memory.beater is None or memory.beater.credit <= self.times.lease_duration:
+            return None
+        return (
+            f"worker {self.worker_id}: kcl.beat is process, but no process beats for this worker, so KCL's workers take "
+            "its leases whenever a tick is slow. No record is lost. Start `headrace beat` with these settings"
+        )
+
     @property
     def _due_rows(self) -> DueRows:
         return DueRows(worker_id=self.worker_id, leases=self.leases, source=self.source)
@@ -107,7 +128,13 @@ class WorkerDuty:
         runs = self._own_runs(memory.latest_run if at_rest.read else None)
         if row.run_beats or runs.latest != memory.latest_run:
             at_rest = KnownRows()  # a run may have changed the rows since they were read
-        memory = replace(memory, leader=watched.watch, own_leases_memory=watched.memory, rival=None)
+        memory = replace(
+            memory,
+            leader=watched.watch,
+            own_leases_memory=watched.memory,
+            rival=None,
+            beater=self._beater(row, memory, now),
+        )
         memory, mine, previous = self._read_rows(row, memory, now, at_rest)
         memory = self._count_failures(memory, runs, now)
         living = runs.living_claims(memory.claims)
@@ -120,7 +147,11 @@ class WorkerDuty:
         memory, mine, taking = self._take_leases(memory, mine)
         alive, dead = runs.judge(memory.claims)
         report = WorkerReport(
-            memory, "", dead_runs=dead, partitions=tuple(sorted(memory.held)), alarm=watched.alarm
+            memory,
+            "",
+            dead_runs=dead,
+            partitions=tuple(sorted(memory.held)),
+            alarm=watched.alarm or self._why_no_beater(memory),
         )
         suffix = (f", {counted(handed, 'shard')} handed over" if handed else "") + taking
         suffix += failures_suffix(mine) + (f", {watched.note}" if watched.note else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.simulation.bugs.aggregate_bugs import AGGREGATES
+from tests.simulation.bugs.beat_bugs import BEATS
 from tests.simulation.bugs.kept_bugs import KEPT
 from tests.simulation.bugs.once_unseen import ONCE_UNSEEN
 from tests.simulation.bugs.past_bugs import PAST
@@ -27,6 +28,7 @@ BUGS: Final = {
         *PAST,
         *SHARED_TABLE,
         *KEPT,
+        *BEATS,
         *ONCE_UNSEEN,
         *REWRITING,
         *AGGREGATES,
