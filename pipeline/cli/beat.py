@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
 
 _LOOK_EVERY = 0.5
+_LAST_TURN = 2.0
+"""Seconds for a turn that is at work to end."""
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -73,6 +75,8 @@ def _beat(wiring: "Wiring", over: "Event", *, ends_with_input: bool) -> None:
                 f"the beats of {', '.join(dead)} ended by an unexpected error, which is printed above; no record is "
                 "lost. Start the command again"
             )
+    for thread in threads:
+        thread.join(_LAST_TURN)
 
 
 def _end_with_input(over: "Event") -> "Thread":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import uuid
 from pathlib import Path
 
 from headrace.pipeline.cli import main
@@ -59,3 +60,22 @@ def test_a_child_that_dies_is_started_again_and_the_last_one_ends_with_dev(tmp_p
     watcher.join(60)
     assert not watcher.is_alive()
     assert said == ["`headrace beat` ended with code 3; it is started again"]
+
+
+def test_it_beats_until_its_input_ends_and_says_what_it_waits_for(aws, tmp_path, capsys, monkeypatch):
+    name = f"app-{uuid.uuid4().hex[:8]}"
+    text = SETTINGS.replace("application: app", f"application: {name}").replace(
+        "aws: {region: eu-west-1}", f"aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}"
+    )
+    path = tmp_path / "headrace.yaml"
+    path.write_text(text + JOINED)
+    read, write = os.pipe()
+    said = threading.Event()
+    monkeypatch.setattr("headrace.pipeline.cli.beat.tell", lambda line: (print(line), said.set()))
+    parent = threading.Thread(target=lambda: (said.wait(60), os.close(write)))
+    parent.start()
+    with os.fdopen(read) as given:
+        monkeypatch.setattr(sys, "stdin", given)
+        assert main(["beat", "--config", str(path), "--ends-with-input"]) == 0
+    parent.join()
+    assert "worker w1: silent, because there are no coordination tables yet" in capsys.readouterr().out

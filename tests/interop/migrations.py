@@ -18,7 +18,7 @@ _COMPATIBLE = "CLIENT_VERSION_CONFIG_COMPATIBLE_WITH_2X"
 _VERSION, _STATUS, _LOCK = "Migration3.0", "TableMigration3.5", "Leader"
 _STATE_TABLE = f"{APP}-CoordinatorState"
 _TEN_MINUTES, _AN_HOUR = 600, 3600
-_READY_WITHIN = 240.0
+_READY_WITHIN = 420.0
 """Seconds for workers to report, and for the leases of a stopped worker to get a living owner."""
 
 
