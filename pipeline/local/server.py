@@ -13,10 +13,11 @@ from types import TracebackType
 from typing import Self
 
 from headrace.pipeline.local.clock import Clock, MovableClock
-from headrace.pipeline.local.connection import Connection, Site
 from headrace.pipeline.local.door import Door
+from headrace.pipeline.local.first_bytes import FirstBytes
 from headrace.pipeline.local.kinesis.kinesis import Kinesis
 from headrace.pipeline.local.kinesis.region import Options
+from headrace.pipeline.local.site import Site
 
 # Never a public address: no request's signature is checked here.
 HOST = "127.0.0.1"
@@ -47,7 +48,7 @@ class Server:
     async def run(self, ready: Callable[[], None]) -> None:
         """Serve until `stop`, and report when the port is open."""
         site = Site(self.kinesis, self.clock)
-        door = Door(HOST, self.port, lambda: Connection(site))
+        door = Door(HOST, self.port, lambda: FirstBytes(site))
         self._loop, self.port = asyncio.get_running_loop(), door.port
         try:
             ready()
@@ -111,8 +112,7 @@ async def run_until_signal(server: Server, ready: Callable[[], None]) -> None:
 
 
 async def _finish(site: Site) -> None:
-    for connection in list(site.connections):
-        connection.finish()
+    site.finish()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_FINISH_SECONDS):
             await site.empty.wait()
