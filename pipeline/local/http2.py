@@ -7,7 +7,7 @@ bytes <── frames <── heads and parts of answers, as far as the client's 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Set
+from collections.abc import Collection
 
 from h2.events import (
     ConnectionTerminated,
@@ -85,7 +85,7 @@ class Http2Connection(asyncio.Protocol):
             exchange.stop()
         self._close_if_idle()
 
-    def _take(self, event: Event, frames: Frames, gone: Set[int]) -> None:
+    def _take(self, event: Event, frames: Frames, gone: Collection[int]) -> None:
         match event:
             case RequestReceived() if event.stream_id not in gone:
                 fields = [(str(name), str(value)) for name, value in event.headers]

@@ -67,7 +67,8 @@ class Frames:
 
     def write(self) -> None:
         """Send the bytes that are ready."""
-        if data := self._h2.data_to_send():
+        data = self._h2.data_to_send()
+        if data and not self._transport.is_closing():
             self._transport.write(data)
 
     def close(self) -> None:
