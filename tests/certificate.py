@@ -6,10 +6,11 @@ import subprocess
 from pathlib import Path
 
 _MADE = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost")
+_NAMES = ("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
 
 
 def a_certificate(folder: Path) -> tuple[Path, Path]:
     """The files of a certificate and its key, which are made in `folder`."""
     certificate, key = folder / "tls-certificate.pem", folder / "tls-key.pem"
-    subprocess.run([*_MADE, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    subprocess.run([*_MADE, *_NAMES, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     return certificate, key
