@@ -14,3 +14,11 @@ def a_certificate(folder: Path) -> tuple[Path, Path]:
     certificate, key = folder / "tls-certificate.pem", folder / "tls-key.pem"
     subprocess.run([*_MADE, *_NAMES, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     return certificate, key
+
+
+def trusted_by_java(certificate: Path, password: str) -> Path:
+    """A file for the option javax.net.ssl.trustStore of a JVM, which then trusts this certificate and no other."""
+    trusted = certificate.with_suffix(".p12")
+    keytool = ("keytool", "-importcert", "-noprompt", "-alias", "local", "-storepass", password)
+    subprocess.run([*keytool, "-file", certificate, "-keystore", trusted], check=True, capture_output=True)
+    return trusted

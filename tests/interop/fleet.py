@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -94,9 +95,17 @@ class Fleet:
     failover_seconds: float = 20.0
     workers: dict[str, Member] = field(default_factory=dict)
 
-    def start(self, name: str, kcl: str, *, position: str = "TRIM_HORIZON", **config: str) -> Member:
+    def start(
+        self,
+        name: str,
+        kcl: str,
+        *,
+        position: str = "TRIM_HORIZON",
+        java: Sequence[str] = (),
+        **config: str,
+    ) -> Member:
         """Start a KCL worker. `lease__failoverTimeMillis` calls KCL's own setter of that name on its lease
-        configuration."""
+        configuration. `java`: more options of the JVM."""
         given = {
             "app": self.app,
             "stream": self.stream,
@@ -106,7 +115,7 @@ class Fleet:
             "lease.failoverTimeMillis": str(round(self.failover_seconds * 1000)),
             "lease.shardSyncIntervalMillis": "1000",  # otherwise the first leader sleeps for a minute
         } | {key.replace("__", "."): value for key, value in config.items()}
-        command = [*_JAVA, *_LOG, "-cp", class_path(kcl), "headrace.interop.Worker"]
+        command = [*_JAVA, *java, *_LOG, "-cp", class_path(kcl), "headrace.interop.Worker"]
         return self._start(name, command + [f"{key}={value}" for key, value in given.items()])
 
     def start_ours(self, name: str, home: Path, **more: str | float) -> Member:

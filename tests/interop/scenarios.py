@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tests.interop.aggregated import AGGREGATED
 from tests.interop.beside import BESIDE
 from tests.interop.deployed import DEPLOYED
+from tests.interop.fan_out import FAN_OUT
 from tests.interop.oldest import OLDEST
 from tests.interop.scene import APP, REBALANCE, START, Stage, scene
 
@@ -85,4 +86,5 @@ SCENARIOS: dict[str, Callable[[Stage], int]] = {
     **DEPLOYED,
     **AGGREGATED,
     **OLDEST,
+    **FAN_OUT,
 }
