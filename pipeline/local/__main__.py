@@ -79,7 +79,7 @@ def add_local_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
     options = Options(throttle=args.throttle, transition=args.transition, heartbeat=args.heartbeat)
-    tls = Tls(*args.tls, args.tls_port) if args.tls else None
+    tls = Tls(args.tls[0], args.tls[1], args.tls_port) if args.tls else None
     if tls is not None and (unreadable := _unreadable(tls)):
         sys.stderr.write(f"headrace: {unreadable}: name two PEM files with --tls; nothing was started\n")
         return _STOPPED
