@@ -292,7 +292,7 @@ def test_two_hundred_subscriptions_share_connections_and_leave_none_behind(both:
 def test_bytes_that_stop_being_http_2_close_the_connection(connect: Connect):
     client = connect()
     client.receive()
-    client._sock.sendall(bytes(9))  # noqa: SLF001 (data on no stream, which no client would send)
+    client._sock.sendall(bytes(9))
     while not client.terminated:
         client.receive()
 
