@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from tests.eventually import eventually
-from tests.interop.build import class_path
+from tests.interop.build import adapter_class_path, class_path
 from tests.interop.records import Record
 
 _JAVA = ("java", "-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -117,6 +117,11 @@ class Fleet:
         } | {key.replace("__", "."): value for key, value in config.items()}
         command = [*_JAVA, *java, *_LOG, "-cp", class_path(kcl), "headrace.interop.Worker"]
         return self._start(name, command + [f"{key}={value}" for key, value in given.items()])
+
+    def start_adapter(self, name: str, app: str) -> Member:
+        """Start a KCL worker of another application, which reads a table's stream by AWS's adapter."""
+        command = [*_JAVA, *_LOG, "-cp", adapter_class_path(), "headrace.interop.AdapterWorker"]
+        return self._start(name, [*command, app, self.stream, name, self.endpoint])
 
     def start_ours(self, name: str, home: Path, **more: str | float) -> Member:
         """Start a worker of Headrace in the same application. `home` is the folder of the lake table, which all

@@ -67,7 +67,7 @@ def settings_of(given: dict[str, Any]) -> Settings:
         workers=(WorkerSettings(id=given["worker"]),),
         kcl=KclSettings() if given.get("alone") else _beside_kcl(given),
         landing=LandingSettings(home=given["home"]),
-        aws=AwsSettings(region="us-east-1", endpoint=given["endpoint"]),
+        aws=AwsSettings(region=given.get("region", "us-east-1"), endpoint=given["endpoint"]),
         wave=WaveSettings(every=timedelta(seconds=1), seconds=timedelta(seconds=10)),
         times=times,
     )

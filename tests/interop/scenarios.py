@@ -8,6 +8,7 @@ from tests.interop.aggregated import AGGREGATED
 from tests.interop.beside import BESIDE
 from tests.interop.deployed import DEPLOYED
 from tests.interop.fan_out import FAN_OUT
+from tests.interop.of_table import OF_TABLE
 from tests.interop.oldest import OLDEST
 from tests.interop.scene import APP, REBALANCE, START, Stage, scene
 
@@ -87,4 +88,5 @@ SCENARIOS: dict[str, Callable[[Stage], int]] = {
     **AGGREGATED,
     **OLDEST,
     **FAN_OUT,
+    **OF_TABLE,
 }
