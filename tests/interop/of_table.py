@@ -26,8 +26,9 @@ _ITEMS = 200
 _EVERY_SECONDS = 0.1
 _CATCH_UP = 240.0
 _LOOK = 1.0
-Change = tuple[str, str, str]
-"""Shard, sequence number, and what happened: INSERT, MODIFY or REMOVE."""
+Change = tuple[str, int, str]
+"""Shard, sequence number, and what happened: INSERT, MODIFY or REMOVE. The adapter leaves leading zeros of a number, and a position
+of Headrace has none."""
 
 
 @dataclass
@@ -63,14 +64,14 @@ class TableScene:
 
     def by_adapter(self) -> list[Change]:
         return [
-            (event.shard, event.more[0], event.more[2])
+            (event.shard, int(event.more[0]), event.more[2])
             for event in self.fleet.events()
             if event.kind == "record"
         ]
 
     def by_us(self) -> list[Change]:
         return [
-            (record.shard, record.sequence, json.loads(record.payload)["eventName"])
+            (record.shard, record.number, json.loads(record.payload)["eventName"])
             for record in self.lake.records()
         ]
 
@@ -160,12 +161,11 @@ def _start(play: TableScene, worker: str) -> None:
 
 def _after_now(play: TableScene) -> None:
     """Wait until both have read what was changed before now."""
-    newest = max(int(sequence) for _, sequence, _ in play.by_adapter())
+    newest = max(sequence for _, sequence, _ in play.by_adapter())
 
     def is_past() -> bool:
         return all(
-            any(int(sequence) > newest for _, sequence, _ in read)
-            for read in (play.by_adapter(), play.by_us())
+            any(sequence > newest for _, sequence, _ in read) for read in (play.by_adapter(), play.by_us())
         )
 
     eventually(is_past, "both have read on", within=_CATCH_UP, every=_LOOK)

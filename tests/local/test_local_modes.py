@@ -60,7 +60,7 @@ def test_an_on_demand_stream_refuses_to_be_resharded(client: Any):
 
 def test_a_change_of_the_mode_keeps_shards_and_records_and_takes_its_time():
     slow = InProcessKinesis(transition=10)
-    client = slow.client()
+    client: Any = slow.client()
     a_stream(client, 2)
     slow.clock.advance(10)
     put(client)
@@ -78,7 +78,7 @@ def test_a_change_of_the_mode_keeps_shards_and_records_and_takes_its_time():
 
 
 def test_the_mode_can_be_changed_twice_a_day(strict: InProcessKinesis):
-    client = strict.client()
+    client: Any = strict.client()
     a_stream(client)
     for mode in (ON_DEMAND, PROVISIONED):
         client.update_stream_mode(StreamARN=ARN, StreamModeDetails=mode)
@@ -94,9 +94,9 @@ def test_the_mode_can_be_changed_twice_a_day(strict: InProcessKinesis):
 def test_an_on_demand_stream_splits_a_shard_that_is_written_to_too_fast(
     strict: InProcessKinesis, *, by_list: bool
 ):
-    client = strict.client()
+    client: Any = strict.client()
     on_demand(client)
-    full = {"Data": b"x" * (MIB - 3), "PartitionKey": "key", "ExplicitHashKey": "0"}
+    full: dict[str, Any] = {"Data": b"x" * (MIB - 3), "PartitionKey": "key", "ExplicitHashKey": "0"}
     client.put_record(StreamName=STREAM, **full)
     if by_list:
         answer = client.put_records(StreamName=STREAM, Records=[full])
@@ -111,9 +111,9 @@ def test_an_on_demand_stream_splits_a_shard_that_is_written_to_too_fast(
 
 
 def test_a_provisioned_stream_never_splits_a_shard_by_itself(strict: InProcessKinesis):
-    client = strict.client()
+    client: Any = strict.client()
     a_stream(client)
-    full = {"Data": b"x" * (MIB - 3), "PartitionKey": "key"}
+    full: dict[str, Any] = {"Data": b"x" * (MIB - 3), "PartitionKey": "key"}
     client.put_record(StreamName=STREAM, **full)
     with refuses(EXCEEDED):
         client.put_record(StreamName=STREAM, **full)

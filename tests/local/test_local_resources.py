@@ -28,7 +28,7 @@ def arns(client: Any) -> list[str]:
 
 def test_records_are_encrypted_from_the_end_of_updating_to_the_end_of_another_one():
     slow = InProcessKinesis(transition=10)
-    client = slow.client()
+    client: Any = slow.client()
     a_stream(client)
     slow.clock.advance(10)
     client.start_stream_encryption(StreamName=STREAM, **KEY)
@@ -54,7 +54,7 @@ def test_records_are_encrypted_from_the_end_of_updating_to_the_end_of_another_on
 
 def test_encryption_can_be_changed_25_times_a_day():
     strict = InProcessKinesis(throttle=True)
-    client = strict.client()
+    client: Any = strict.client()
     a_stream(client)
     for _ in range(25):
         client.start_stream_encryption(StreamName=STREAM, **KEY)

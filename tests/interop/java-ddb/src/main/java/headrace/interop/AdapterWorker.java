@@ -6,10 +6,7 @@ import com.amazonaws.services.dynamodbv2.streamsadapter.adapter.DynamoDBStreamsC
 import com.amazonaws.services.dynamodbv2.streamsadapter.model.DynamoDBStreamsProcessRecordsInput;
 import com.amazonaws.services.dynamodbv2.streamsadapter.polling.DynamoDBStreamsPollingConfig;
 import com.amazonaws.services.dynamodbv2.streamsadapter.processor.DynamoDBStreamsShardRecordProcessor;
-import com.amazonaws.services.dynamodbv2.streamsadapter.util.KinesisMapperUtil;
-import java.lang.reflect.Field;
 import java.net.URI;
-import java.util.Set;
 import software.amazon.awssdk.auth.credentials.AwsBasicCredentials;
 import software.amazon.awssdk.auth.credentials.StaticCredentialsProvider;
 import software.amazon.awssdk.regions.Region;
@@ -39,21 +36,12 @@ import software.amazon.kinesis.retrieval.RetrievalConfig;
  * ends when its standard input is closed.
  */
 public final class AdapterWorker {
-    public static void main(String[] given) throws ReflectiveOperationException {
+    public static void main(String[] given) {
         String worker = given[2];
-        acceptDynamoDbLocal();
         Thread watch = new Thread(AdapterWorker::endWithInput);
         watch.setDaemon(true);
         watch.start();
         scheduler(given[0], given[1], worker, URI.create(given[3])).run();
-    }
-
-    /** Streams of DynamoDB Local have the region ddblocal in their ARNs, and the adapter takes no region that AWS hasn't. */
-    @SuppressWarnings("unchecked")
-    private static void acceptDynamoDbLocal() throws ReflectiveOperationException {
-        Field regions = KinesisMapperUtil.class.getDeclaredField("awsRegions");
-        regions.setAccessible(true);
-        ((Set<Region>) regions.get(null)).add(Region.of("ddblocal"));
     }
 
     private static Scheduler scheduler(String app, String stream, String worker, URI endpoint) {
@@ -65,11 +53,12 @@ public final class AdapterWorker {
                         .endpointOverride(endpoint)
                         .region(region)
                         .credentialsProvider(anybody)
+                        .overrideConfiguration(o -> o.addExecutionInterceptor(new LocalRegion(region)))
                         .build(),
                 region);
         ConfigsBuilder configs = new ConfigsBuilder(
                 StreamsSchedulerFactory.createSingleStreamTracker(
-                        stream,
+                        LocalRegion.toKnown(stream, region),
                         InitialPositionInStreamExtended.newInitialPosition(InitialPositionInStream.TRIM_HORIZON)),
                 app,
                 adapter,
@@ -90,7 +79,7 @@ public final class AdapterWorker {
         LeaseManagementConfig lease = configs.leaseManagementConfig();
         lease.failoverTimeMillis(20_000).shardSyncIntervalMillis(1_000);
         RetrievalConfig retrieval = configs.retrievalConfig();
-        retrieval.retrievalSpecificConfig(new DynamoDBStreamsPollingConfig(stream, adapter));
+        retrieval.retrievalSpecificConfig(new DynamoDBStreamsPollingConfig(LocalRegion.toKnown(stream, region), adapter));
         return StreamsSchedulerFactory.createScheduler(
                 configs.checkpointConfig(),
                 configs.coordinatorConfig(),
