@@ -21,7 +21,7 @@ ACCOUNT = "123456789012"
 # IAM's name of a service where it isn't the name in a signature.
 _SERVICES = {"monitoring": "cloudwatch"}
 # Operations of Kinesis that name no stream, so that IAM knows no other resource for them than `*`.
-_WITHOUT_STREAM = frozenset({"ListStreams"})
+_WITHOUT_STREAM = frozenset({"DescribeAccountSettings", "ListStreams", "UpdateAccountSettings"})
 # Operations of Kinesis on a consumer.
 _ON_CONSUMERS = frozenset({"DescribeStreamConsumer", "DeregisterStreamConsumer", "SubscribeToShard"})
 # Parts of a transaction on DynamoDB whose right isn't named like PutItem.
