@@ -164,6 +164,16 @@ def _deleted_files(plan: Plan, rng: Random) -> Plan:
     return replace(plan, mix=mix, shards=shards, puts_every=max(plan.puts_every, rng.uniform(4.0, 10.0)))
 
 
+def _each_event_once(plan: Plan, rng: Random) -> Plan:
+    plan = _parsed(plan, rng)
+    # Redrives and waves decide about the same events.
+    redrives = plan.typed.redrives or rng.uniform(10.0, 60.0)
+    # Such a table refuses windows that replace rows.
+    return replace(
+        plan, typed=replace(plan.typed, unique=rng.uniform(10.0, 90.0), redrives=redrives, windows=0.0)
+    )
+
+
 def _with_processor(plan: Plan, rng: Random) -> Plan:
     on_error = rng.choice(("halt", "retry", "halve", "quarantine", "quarantine"))
     typed = replace(
@@ -321,11 +331,18 @@ KINDS: Final = (
         "several files a wave", lambda p: p.files > 1, lambda p, rng: replace(p, files=rng.choice((2, 3, 5)))
     ),
     Kind(
+        "typed tables that land the same event once",
+        lambda p: bool(p.typed.targets) and p.typed.unique > 0.0,
+        _each_event_once,
+        lambda p: _may_be_parsed(p) and not (p.typed.windows and p.puts_every <= 0.6),
+        0.12,
+    ),
+    Kind(
         "a processor in mode landed",
         lambda p: bool(p.typed.processor),
         _with_processor,
         lambda p: _may_be_parsed(p) and not p.keeps and not p.quiet,
         0.14,
     ),
-    Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.6),
+    Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.7),
 )

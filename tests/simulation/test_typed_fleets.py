@@ -88,3 +88,10 @@ def test_a_lake_table_that_is_set_back_or_repaired_loses_and_doubles_no_row(trou
         )
     )
     assert outcome.violation is None, failure_text(outcome)
+
+
+def test_typed_tables_that_land_the_same_event_once_leave_out_rows_under_all_faults():
+    typed = replace(TYPED, unique=45.0, windows=0.0)
+    outcome = run_plan(replace(PLAN, typed=typed))
+    assert outcome.violation is None, failure_text(outcome)
+    assert outcome.happened["event_left_out"] > 0

@@ -15,6 +15,7 @@ from tests.simulation.bugs.shared_table_bugs import SHARED_TABLE
 from tests.simulation.bugs.table_bugs import TABLE
 from tests.simulation.bugs.time_bugs import TIMES
 from tests.simulation.bugs.typed_bugs import TYPED
+from tests.simulation.bugs.unique_bugs import UNIQUE
 from tests.simulation.bugs.unseen_bugs import UNSEEN
 from tests.simulation.bugs.window_bugs import WINDOWS
 
@@ -34,5 +35,6 @@ BUGS: Final = {
         *WINDOWS,
         *UNSEEN,
         *PROCESSORS,
+        *UNIQUE,
     )
 }
