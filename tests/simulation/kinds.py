@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from headrace.pipeline.settings.choices import Heartbeat, Mode
+from headrace.pipeline.settings.choices import Heartbeat, InitialPosition, Mode
 
 if TYPE_CHECKING:
     from tests.simulation.plan import Plan
@@ -226,6 +226,19 @@ def _keeps_its_history(plan: Plan) -> bool:
 _UNDOING = frozenset({"roll_back", "roll_forward", "expire", "wipe_rows", "drop_tables", "drop_row"})
 
 
+def _unadopted(plan: Plan, rng: Random) -> Plan:
+    """The fleet finds rows of KCL's, and refuses to read until a person adopts them."""
+    troubles = {name: mean for name, mean in plan.troubles.items() if name not in {"expire", "roll_forward"}}
+    return replace(
+        plan,
+        adopted=True,
+        position=InitialPosition.TRIM_HORIZON,
+        opens=rng.uniform(20.0, 120.0),
+        unadopted=rng.uniform(20.0, 200.0),
+        troubles=troubles,
+    )
+
+
 def _with_foreign(plan: Plan, rng: Random) -> Plan:
     plan = _troubled(plan, rng, steal=(30.0, 80.0))
     # What a KCL worker has processed isn't in the lake table: nothing but the rows tells how far it came.
@@ -233,6 +246,12 @@ def _with_foreign(plan: Plan, rng: Random) -> Plan:
     if rng.random() < 0.4:
         troubles["roll_back"] = rng.uniform(60.0, 200.0)
     return replace(plan, foreign=True, troubles=troubles)
+
+
+def _is_alone(plan: Plan) -> bool:
+    """Whether an adoption fits in, early in the time of the faults."""
+    is_plain = plan.mode is Mode.OWN and plan.streams == 1 and not plan.foreign and not plan.quiet
+    return is_plain and not plan.keeps and not plan.hosts_off and _may_be_parsed(plan) and plan.shards <= 100
 
 
 def _may_have_foreign(plan: Plan) -> bool:
@@ -258,6 +277,13 @@ KINDS: Final = (
         _with_foreign,
         _may_have_foreign,
         0.2,
+    ),
+    Kind(
+        "rows of KCL's that nobody has adopted yet",
+        lambda p: p.adopted and p.unadopted >= 20.0,
+        _unadopted,
+        _is_alone,
+        0.16,
     ),
     Kind(
         "waves longer than the lease duration beside handovers",
@@ -291,7 +317,7 @@ KINDS: Final = (
         ),
         _made_a_day_late,
         lambda p: _is_small(p) and p.retention > 3600.0,
-        0.2,
+        0.24,
     ),
     Kind(
         "windows with a hundred rows",
@@ -320,7 +346,7 @@ KINDS: Final = (
         lambda p: "roll_forward" in p.troubles,
         lambda p, rng: replace(p, troubles={**p.troubles, "roll_forward": rng.uniform(80.0, 250.0)}),
         lambda p: not (p.adopted or p.midnight or p.quiet or p.foreign or "expire" in p.troubles),
-        0.09,
+        0.11,
     ),
     Kind(
         "a recording that ends before the head",
@@ -344,5 +370,5 @@ KINDS: Final = (
         lambda p: _may_be_parsed(p) and not p.keeps and not p.quiet,
         0.14,
     ),
-    Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.7),
+    Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.9),
 )

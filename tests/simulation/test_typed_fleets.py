@@ -69,7 +69,8 @@ def test_typed_tables_change_nothing_of_what_the_fleet_lands():
 @pytest.mark.parametrize("first", range(2000, 2040, 20))
 def test_no_seed_loses_or_doubles_a_row_of_a_typed_table(first: int):
     for seed in range(first, first + 20):
-        plan = replace(a_plan(seed), retention=86_400.0)
+        # A retention of the lake table takes rows away that windows are made for.
+        plan = replace(a_plan(seed), retention=86_400.0, midnight=0.0)
         outcome = run_plan(replace(plan, typed=parsed(Random(f"typed {seed}"))))
         assert outcome.violation is None, failure_text(outcome)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.simulation.bugs.aggregate_bugs import AGGREGATES
+from tests.simulation.bugs.kcl_bugs import UNADOPTED
 from tests.simulation.bugs.kept_bugs import KEPT
 from tests.simulation.bugs.once_unseen import ONCE_UNSEEN
 from tests.simulation.bugs.past_bugs import PAST
@@ -36,5 +37,6 @@ BUGS: Final = {
         *UNSEEN,
         *PROCESSORS,
         *UNIQUE,
+        *UNADOPTED,
     )
 }
