@@ -164,6 +164,16 @@ def _deleted_files(plan: Plan, rng: Random) -> Plan:
     return replace(plan, mix=mix, shards=shards, puts_every=max(plan.puts_every, rng.uniform(4.0, 10.0)))
 
 
+def _of_a_table(plan: Plan, rng: Random) -> Plan:
+    plan = _troubled(plan, rng, split=(15.0, 60.0))
+    return replace(plan, of_a_table=True, aggregates=False)
+
+
+def _may_be_a_table(plan: Plan) -> bool:
+    is_plain = plan.mode is Mode.OWN and plan.streams == 1 and not plan.adopted and not plan.foreign
+    return is_plain and not plan.keeps and _may_be_parsed(plan) and not _often(plan, "merge", 60.0)
+
+
 def _each_event_once(plan: Plan, rng: Random) -> Plan:
     plan = _parsed(plan, rng)
     # Redrives and waves decide about the same events.
@@ -355,6 +365,13 @@ KINDS: Final = (
     ),
     Kind(
         "several files a wave", lambda p: p.files > 1, lambda p, rng: replace(p, files=rng.choice((2, 3, 5)))
+    ),
+    Kind(
+        "the stream of a DynamoDB table, whose listings lag",
+        lambda p: p.of_a_table and _often(p, "split", 60.0),
+        _of_a_table,
+        _may_be_a_table,
+        0.2,
     ),
     Kind(
         "typed tables that land the same event once",

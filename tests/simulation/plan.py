@@ -138,6 +138,8 @@ class Plan:
     """Whether one of the streams is taken out of the settings."""
     discovered: bool = False
     """Whether all streams but the first are found by their prefix."""
+    of_a_table: bool = False
+    """Whether the stream is a DynamoDB table's: its shards have no hash keys and roll over in the place of splits, and its listings lag."""
     odd_rows: bool = False
     """Whether the lease table and the worker table hold a row each that Headrace doesn't understand."""
     aggregates: bool = False
@@ -189,7 +191,7 @@ class Plan:
         return (
             f"seed {self.seed}: {self.hosts} hosts{' under one Dagster' if self.shared else ''}, {self.workers_each} workers each, "
             f"{self.shards} shards from {'what KCL left' if self.adopted else self.position}, heartbeat {self.heartbeat}{f', not adopted for {self.unadopted:.0f} s' if self.unadopted else ''}"
-            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', rows that are not understood' if self.odd_rows else ''}{f', all hosts off for {self.hosts_off:.0f} s' if self.hosts_off else ''}{f', quiet for {self.quiet / 3600:.0f} h' if self.quiet else ''}{', kcl.mode 2.x' if self.mode is Mode.KCL_2 else ''}{', aggregates' if self.aggregates else ''}{f', whole until {self.keeps:.0f} s' if self.keeps else ''}{f', {self.typed.targets} typed tables' if self.typed.targets else ''}{f' with each event once in {self.typed.unique:.0f} s' if self.typed.unique else ''}{', a processor' if self.typed.processor else ''}; {self.mix}; {kinds or 'no other faults'}"
+            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', rows that are not understood' if self.odd_rows else ''}{f', all hosts off for {self.hosts_off:.0f} s' if self.hosts_off else ''}{f', quiet for {self.quiet / 3600:.0f} h' if self.quiet else ''}{', a table' if self.of_a_table else ''}{', kcl.mode 2.x' if self.mode is Mode.KCL_2 else ''}{', aggregates' if self.aggregates else ''}{f', whole until {self.keeps:.0f} s' if self.keeps else ''}{f', {self.typed.targets} typed tables' if self.typed.targets else ''}{f' with each event once in {self.typed.unique:.0f} s' if self.typed.unique else ''}{', a processor' if self.typed.processor else ''}; {self.mix}; {kinds or 'no other faults'}"
         )
 
 

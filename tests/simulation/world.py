@@ -276,7 +276,9 @@ class World:
 
     def create_stream(self, name: str = STREAM) -> None:
         retention = timedelta(seconds=self.plan.retention)
-        stream = self.source.create_stream(name, self.plan.shards, retention=retention)
+        stream = self.source.create_stream(
+            name, self.plan.shards, retention=retention, has_hash_keys=not self.plan.of_a_table
+        )
         self.truth.streams.append(stream)
         self.truth.living[name] = stream
         for shard in self.source.list_shards(stream):
@@ -291,6 +293,10 @@ class World:
             self.truth.put(shard.key, number, self.clock.now(), users)
 
     def split(self, shard: ShardTruth) -> None:
+        if self.plan.of_a_table:
+            self.note("dynamodb", f"{shard.key.shard_id} rolls over")
+            self._resharded((shard,), (self.source.roll_over(shard.key),))
+            return
         self.note("kinesis", f"{shard.key.shard_id} splits")
         self._resharded((shard,), self.source.split(shard.key))
 

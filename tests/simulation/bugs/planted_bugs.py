@@ -14,6 +14,7 @@ from tests.simulation.bugs.rewriting_bugs import REWRITING
 from tests.simulation.bugs.row_bugs import ROWS
 from tests.simulation.bugs.shared_table_bugs import SHARED_TABLE
 from tests.simulation.bugs.table_bugs import TABLE
+from tests.simulation.bugs.table_stream_bugs import TABLE_STREAMS
 from tests.simulation.bugs.time_bugs import TIMES
 from tests.simulation.bugs.typed_bugs import TYPED
 from tests.simulation.bugs.unique_bugs import UNIQUE
@@ -38,5 +39,6 @@ BUGS: Final = {
         *PROCESSORS,
         *UNIQUE,
         *UNADOPTED,
+        *TABLE_STREAMS,
     )
 }
