@@ -32,7 +32,7 @@ from headrace.pipeline.settings.stream_names import name_in
 
 _LEDGERS = 500
 """Ledgers that the first look reads. Older ones are the business of `headrace prove`."""
-_ASK_EVERY = timedelta(minutes=5)
+_ASK_EVERY = timedelta(minutes=1)
 _MOST_ASKED = 10
 """Shards that Kinesis is asked about in one look: whether one that counts as read to its tip has unread records."""
 _FACTS_HOLD = timedelta(minutes=5)

@@ -94,6 +94,16 @@ def test_a_record_that_nobody_reads_makes_a_lag_since_it_was_first_seen(watched:
     assert watched.lag() == 12 * MINUTE
 
 
+def test_a_record_that_came_after_a_look_is_seen_by_the_look_a_minute_later(watched: Watched):
+    watched.rest(180 * MINUTE)
+    assert watched.lag() == timedelta(0)
+    watched.world.produce(0)
+    watched.rest(MINUTE)
+    assert watched.look().waiting
+    watched.rest(4 * MINUTE)
+    assert watched.lag() == 4 * MINUTE
+
+
 def test_the_lag_is_gone_once_the_shard_is_read(watched: Watched):
     watched.rest(180 * MINUTE)
     watched.world.produce(0)

@@ -23,7 +23,9 @@ TIMES = {"worker_tick": "5s", "leader_tick": "5s", "lease_duration": "15s", "lau
 
 def _await_landed(app: App) -> None:
     eventually(
-        lambda: set(app.landed()) >= set(app.put), "every record that was put has landed", within=PATIENCE
+        lambda: app.table.exists() and set(app.landed()) >= set(app.put),
+        "every record that was put has landed",
+        within=PATIENCE,
     )
 
 
