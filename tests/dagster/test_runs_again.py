@@ -24,11 +24,20 @@ class Cut:
 
     step: WaveStep | None = None
     by: BaseException = FAILED
+    instance: dg.DagsterInstance | None = None
 
     def __call__(self, step: WaveStep, keys: tuple[str, ...]) -> None:
         if keys and step == self.step:
             self.step = None
+            if self.by is CANCELLED:
+                self._ask_to_cancel()
             raise self.by
+
+    def _ask_to_cancel(self) -> None:
+        """As a person does in Dagster's UI, which then interrupts the run."""
+        assert self.instance is not None
+        (run,) = self.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
+        self.instance.report_run_canceling(run)
 
 
 @pytest.fixture
@@ -41,7 +50,7 @@ def served(tmp_path: Path, cut: Cut) -> Iterator[tuple[DagsterWorld, Backfills]]
     with dg.DagsterInstance.ephemeral() as unused:
         world = DagsterWorld(instance=unused, on_step=cut)
         with backfills_of(world.defs, tmp_path) as backfills:
-            world.instance = backfills.instance
+            world.instance = cut.instance = backfills.instance
             world.settle()
             yield world, backfills
 
