@@ -35,7 +35,13 @@ def _headrace(app: App, *words: str) -> str:
     return log.read_text()
 
 
-_TIMES = {"worker_tick": "5s", "leader_tick": "5s", "lease_duration": "30s", "launch_grace": "120s"}
+_TIMES = {
+    "worker_tick": "5s",
+    "leader_tick": "5s",
+    "lease_duration": "30s",
+    "launch_grace": "120s",
+    "linger": "60s",
+}
 """A run waits for a driver and executors of its own, a minute or more on a busy machine. With shorter times another run is started meanwhile,
 which waits for the same cores."""
 _CONF = {"spark.executor.memory": "600m", "spark.driver.host": "127.0.0.1"}
