@@ -26,6 +26,7 @@ from headrace.pipeline.settings.model import (
 from headrace.pipeline.settings.processor_rules import processor_rules
 from headrace.pipeline.settings.stream_names import DYNAMODB_ARN, is_dynamodb, name_in
 from headrace.pipeline.settings.table_stream_rules import no_table_stream, table_stream_rules
+from headrace.pipeline.settings.latest_rules import latest_rules
 from headrace.pipeline.settings.target_rules import target_rules
 from headrace.pipeline.settings.values import show
 
@@ -60,6 +61,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         _landing,
         _upkeep,
         target_rules,
+        latest_rules,
         processor_rules,
         dagster_rules,
         _times,

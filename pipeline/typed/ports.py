@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.ports.lineage import LineageTable
     from headrace.pipeline.typed.duplicates_plan import Comparison
     from headrace.pipeline.typed.json.columns import Struct
+    from headrace.pipeline.typed.latest.ports import LatestRows
     from headrace.pipeline.typed.values import (
         Bound,
         Parsed,
@@ -176,6 +177,8 @@ class ParsePorts(MadePorts):
     redriver: Parser
     typed: Thinned
     """The typed table, as a replacement reads it, and as the rows of a wave are compared with its rows."""
+    latest: LatestRows | None = None
+    """The rows of a table of the latest rows. None where the table has a row for each record."""
     infer: Callable[[WavePlan], Struct] | None = None
     """The columns that the table would have if the payloads of this wave added theirs. Nothing is written. None where
     payloads don't tell their columns."""
