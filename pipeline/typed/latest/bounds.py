@@ -41,6 +41,8 @@ def may_have_keys(
     files: Iterable[KeyFile], of_wave: Sequence[KeyBounds | None]
 ) -> tuple[KeyFile, ...]:
     """The files that may have a key of the wave. `of_wave`: the bounds of each of the wave's own files."""
+    if not of_wave:
+        return ()
     known = [bounds for bounds in of_wave if bounds is not None]
     if len(known) < len(of_wave):
         return tuple(files)

@@ -116,11 +116,12 @@ def test_after_a_rollback_the_records_are_parsed_into_the_rows_of_that_time(tmp_
     bed = LatestBed(tmp_path)
     bed.land(A, {1: named(1, "one"), 2: named(2, "two")})
     bed.catch_up()
-    before = bed.typed().load().snapshot
+    tables = bed.typed(), bed.quarantine()
+    before = [table.load().snapshot for table in tables]
     bed.land(A, {3: named(1, GONE), 4: named(2, "zwei")})
     bed.catch_up()
-    table = bed.typed().open()
-    table.manage_snapshots().set_current_snapshot(before).commit()
+    for table, snapshot in zip(tables, before, strict=True):
+        table.open().manage_snapshots().set_current_snapshot(snapshot).commit()
     assert bed.names() == {1: "one", 2: "two"}
     bed.catch_up()
     assert bed.names() == {2: "zwei"}
