@@ -17,7 +17,7 @@ from headrace.pipeline.windows.ports import ReplayPorts, UnpackPorts, WindowStor
 
 if TYPE_CHECKING:
     from headrace.pipeline.lake.table.lake_table import IcebergTable
-    from headrace.pipeline.typed.latest.ports import LatestRows
+    from headrace.pipeline.typed.ports import LatestRows
     from headrace.pipeline.typed.quarantine.spark import SparkRedriver
     from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
 

@@ -139,11 +139,8 @@ def why_not_latest(
     if why := why_no_keys(target.latest_key, columns, _TELL):
         yield "latest.key", why
     elif lacking := [name for name in target.latest_key if required is not None and name not in required]:
-        yield (
-            "latest.key",
-            f"names {lacking[0]}, which may be null; write NOT NULL after its type in the schema: "
-            "a record without a key then goes to quarantine",
-        )
+        why = f"names {lacking[0]}, which may be null; write NOT NULL after its type in the schema"
+        yield "latest.key", f"{why}: a record without a key then goes to quarantine"
     try:
         deletion = deletion_in(target.deletes_when)
     except ValueError:

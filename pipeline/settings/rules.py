@@ -16,6 +16,7 @@ from headrace.pipeline.settings.choices import (
 )
 from headrace.pipeline.settings.dagster_rules import dagster_rules
 from headrace.pipeline.settings.discovery_block import DiscoverySettings
+from headrace.pipeline.settings.latest_rules import latest_rules
 from headrace.pipeline.settings.metrics_rules import metrics_rules
 from headrace.pipeline.settings.model import (
     LandingSettings,
@@ -26,7 +27,6 @@ from headrace.pipeline.settings.model import (
 from headrace.pipeline.settings.processor_rules import processor_rules
 from headrace.pipeline.settings.stream_names import DYNAMODB_ARN, is_dynamodb, name_in
 from headrace.pipeline.settings.table_stream_rules import no_table_stream, table_stream_rules
-from headrace.pipeline.settings.latest_rules import latest_rules
 from headrace.pipeline.settings.target_rules import target_rules
 from headrace.pipeline.settings.values import show
 

@@ -84,7 +84,10 @@ class Frames:
                 f"the schema of the target {self.settings.name} is wrong {wrong}. Nothing was parsed; correct {self.settings.called('schema')}"
             ) from None
         # At the schema, and not at the first row: a wave that can't compare duplicates must not begin.
-        kinds, required = {each.name: each.type for each in columns}, {each.name for each in columns if each.required}
+        kinds, required = (
+            {each.name: each.type for each in columns},
+            {each.name for each in columns if each.required},
+        )
         self._check_keys(kinds, frozenset(required))
         return [each.field for each in columns]
 
@@ -118,9 +121,9 @@ class Frames:
 
     def _check_keys(self, columns: Mapping[str, Any], required: frozenset[str] | None) -> None:
         if self.settings.is_latest:
-            for setting, why in why_not_latest(self.settings, columns, required):
+            for setting, wrong in why_not_latest(self.settings, columns, required):
                 raise BadSetting(
-                    f"{setting} of the target {self.settings.name} {why}. Nothing was parsed; correct {self.settings.called(setting)}"
+                    f"{setting} of the target {self.settings.name} {wrong}. Nothing was parsed; correct {self.settings.called(setting)}"
                 )
         if why := why_no_keys(self.settings.key_columns, columns):
             raise BadSetting(

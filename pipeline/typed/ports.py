@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.ports.lineage import LineageTable
     from headrace.pipeline.typed.duplicates_plan import Comparison
     from headrace.pipeline.typed.json.columns import Struct
-    from headrace.pipeline.typed.latest.ports import LatestRows
+    from headrace.pipeline.typed.latest_plan import Decision, KeyPart, LatestLook, Losing
     from headrace.pipeline.typed.values import (
         Bound,
         Parsed,
@@ -122,6 +122,23 @@ class Parser(Surveyor, Protocol):
     ) -> Parsed:
         """Copy the rows of these files that aren't selected into files of the same table that no commit names yet: the
         selected ones leave with the files. The report has the copied rows among those that are set aside."""
+        ...
+
+
+class LatestRows(Protocol):
+    """A table of the latest rows."""
+
+    def look(self, staged: Sequence[StagedFile]) -> LatestLook:
+        """The table now, with those of its files that may have rows of the keys in these staged files."""
+        ...
+
+    def decide(self, parts: Sequence[KeyPart]) -> Decision:
+        """Compare the rows of these files by their keys."""
+        ...
+
+    def copy(self, losing: Sequence[Losing], streams: Sequence[StreamId], mark: ShardKey) -> Parsed:
+        """Copy the rows of these files that stay into files that no commit names yet. `mark`: the shard of which the new
+        files count as having rows."""
         ...
 
 

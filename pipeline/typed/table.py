@@ -176,9 +176,7 @@ class OwnColumns:
 
 
 def _own(table: Table) -> tuple[NestedField, ...]:
-    return tuple(
-        field for field in table.schema().fields if field.name not in (*PROVENANCE, RECORD_KEY)
-    )
+    return tuple(field for field in table.schema().fields if field.name not in (*PROVENANCE, RECORD_KEY))
 
 
 def _own_columns(table: Table) -> OwnColumns:

@@ -257,9 +257,7 @@ class ShardCount:
     @property
     def rows_told(self) -> int:
         """The rows of which a task told what became of them."""
-        return (
-            self.parsed + self.aside + self.duplicates + self.filtered + self.superseded + self.deletions
-        )
+        return self.parsed + self.aside + self.duplicates + self.filtered + self.superseded + self.deletions
 
     def plus(self, more: ShardCount) -> ShardCount:
         return ShardCount(

@@ -64,7 +64,7 @@ class Parsing(LakeWaves):
         # After the parsing, when the user's modules have been read: this is the code that parsed.
         code = self.ports.code()
         ranges = tuple(accounted_ranges(Kind.PARSED, wave, accounts, parsed.files, run=self.run, code=code))
-        compared = (comparison or merged).positions if comparison or merged else None
+        compared = comparison.positions if comparison else merged.positions if merged else None
         gone = merged.gone if merged else ()
         proposal = self.proposal(
             basis, wave, ranges, parsed.files, aside=parsed.aside, compared=compared, gone=gone

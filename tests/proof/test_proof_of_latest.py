@@ -10,8 +10,8 @@ from hypothesis import given
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.sort_texts import sort_key_of
 from headrace.pipeline.proof.latest.checks import latest_checks
-from headrace.pipeline.proof.latest.ports import LatestFacts
-from headrace.pipeline.proof.latest.rule import ROWS, LatestCounts, RowKind, latest_counts
+from headrace.pipeline.proof.latest.facts import LatestCounts, LatestFacts
+from headrace.pipeline.proof.latest.rule import ROWS, RowKind, latest_counts
 
 
 def row(key: str, number: int, kind: RowKind, *, deletes: bool = False) -> dict[str, Any]:

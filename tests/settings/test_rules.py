@@ -104,7 +104,6 @@ CONFLICTING = [
     ),
     (target(latest="{key: id}"), "h.yaml:5 parse.0.latest.key"),
     (target(latest="{delete_when: gone}"), "h.yaml:5 parse.0.latest.delete_when"),
-    (latest("{key: id}"), "h.yaml:5 parse.0.latest.key"),
     (latest("{key: 'code, code'}"), "h.yaml:5 parse.0.latest.key"),
     (latest("{key: sku}"), "h.yaml:5 parse.0.latest.key"),
     (latest("{key: weight}"), "h.yaml:5 parse.0.latest.key"),

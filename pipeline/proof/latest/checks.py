@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.proof.latest.ports import LatestFacts
+from headrace.pipeline.proof.latest.facts import LatestFacts
 from headrace.pipeline.proof.verdict import Check, Told, Unproved, Wrong, checked
 
 

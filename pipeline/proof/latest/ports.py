@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
-from headrace.pipeline.proof.latest.rule import LatestCounts
-
-
-@dataclass(frozen=True, slots=True)
-class LatestFacts:
-    counts: LatestCounts
-    unproved: str = ""
-    """Why the rows weren't compared with the landed records; empty where they were."""
+from headrace.pipeline.proof.latest.facts import LatestFacts
 
 
 class LatestProof(Protocol):

@@ -6,23 +6,23 @@ are in the quarantine table, and its rows in the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 import pyarrow as pa
 
-ROWS = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("epoch", pa.int64()),
-        ("sort_key", pa.string()),
-        ("kind", pa.int8()),
-        ("deletes", pa.bool_()),
-    ]
-)
-_MOST_NAMED = 3
+from headrace.pipeline.proof.latest.facts import LatestCounts
+
+_FIELDS: Mapping[str, Any] = {
+    "key": pa.binary(),
+    "epoch": pa.int64(),
+    "sort_key": pa.string(),
+    "kind": pa.int8(),
+    "deletes": pa.bool_(),
+}
+ROWS = pa.schema(_FIELDS)
 
 
 class RowKind(IntEnum):
@@ -31,31 +31,6 @@ class RowKind(IntEnum):
     LANDED = 0
     ASIDE = 1
     LATEST = 2
-
-
-@dataclass(frozen=True, slots=True)
-class LatestCounts:
-    """What the rows say."""
-
-    keys: int = 0
-    """Keys of which the table has a row."""
-    doubled: int = 0
-    """Rows of keys that have another row."""
-    stale: int = 0
-    """Rows of which a later record of their key has landed and wasn't set aside."""
-    missing: int = 0
-    """Keys without a row whose latest record deletes nothing."""
-    first: tuple[str, ...] = ()
-    """The numbers of the first records with which something is wrong."""
-
-    def plus(self, more: LatestCounts) -> LatestCounts:
-        return LatestCounts(
-            self.keys + more.keys,
-            self.doubled + more.doubled,
-            self.stale + more.stale,
-            self.missing + more.missing,
-            (*self.first, *more.first)[:_MOST_NAMED],
-        )
 
 
 _Order = tuple[int, str]

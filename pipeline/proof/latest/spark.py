@@ -20,8 +20,9 @@ from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lake.table.live_files import ManifestReader
 from headrace.pipeline.ports.staging import OnWaiting
 from headrace.pipeline.ports.tasks import Job, packed
-from headrace.pipeline.proof.latest.ports import LatestFacts, LatestProof
-from headrace.pipeline.proof.latest.rule import LatestCounts, RowKind
+from headrace.pipeline.proof.latest.facts import LatestCounts, LatestFacts
+from headrace.pipeline.proof.latest.ports import LatestProof
+from headrace.pipeline.proof.latest.rule import RowKind
 from headrace.pipeline.proof.latest.task import RowsOf, RowsPart, bounds_of
 from headrace.pipeline.settings.choices import Compression, ParseFormat
 from headrace.pipeline.settings.parse_block import ParseSettings
@@ -56,7 +57,9 @@ class SparkLatestProof(LatestProof):
             together = rows.repartition(len(packs), "key").sortWithinPartitions(
                 "key", "epoch", "sort_key", "kind"
             )
-            told: list[Any] = together.mapInArrow(_counting(), "report binary").toArrow().column(0).to_pylist()
+            told: list[Any] = (
+                together.mapInArrow(_counting(), "report binary").toArrow().column(0).to_pylist()
+            )
         total = LatestCounts()
         for counts in decode_all(told, LatestCounts):
             total = total.plus(counts)
@@ -70,7 +73,10 @@ class SparkLatestProof(LatestProof):
         positions, files = _looked(self.table)
         parts = [RowsPart(_rows_of(self.table, RowKind.LATEST, self.table.key), path) for path in files]
         if why := why_only_by_keys(self.settings):
-            return parts, f"{self.table.identifier}: whether the rows are the latest ones can't be told, because {why}"
+            return (
+                parts,
+                f"{self.table.identifier}: whether the rows are the latest ones can't be told, because {why}",
+            )
         followed, aside_files = _looked(self.aside)
         if any(not _reaches(followed.of(key), position) for key, position in positions.shards.items()):
             return parts, (
@@ -87,15 +93,15 @@ class SparkLatestProof(LatestProof):
         return parts, ""
 
 
-def why_only_by_keys(target: ParseSettings) -> str:
+def why_only_by_keys(settings: ParseSettings) -> str:
     """Why the landed records don't tell which rows the table has; empty where they do."""
-    if target.latest_key:
+    if settings.latest_key:
         return "the key isn't the partition key, and only the parsed payloads tell it"
-    if target.filter or target.format is ParseFormat.CALLABLE:
+    if settings.filter or settings.format is ParseFormat.CALLABLE:
         return "a filter or a function of your own decides which records become rows"
-    if target.deletes_when and target.format is not ParseFormat.DYNAMODB:
+    if settings.deletes_when and settings.format is not ParseFormat.DYNAMODB:
         return "only the parsed payloads tell what they delete"
-    if target.deletes_when and target.compression is not Compression.NONE:
+    if settings.deletes_when and settings.compression is not Compression.NONE:
         return "only the inflated payloads tell what they delete"
     return ""
 

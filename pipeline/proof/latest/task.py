@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.pipeline.core.shards.sort_texts import RowShard, end_of, row_shard
 from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.shards.sort_texts import RowShard, end_of, row_shard
 from headrace.pipeline.lake.files.file_rows import opened, rows_of
 from headrace.pipeline.lake.files.sort_key import SORT_KEY
 from headrace.pipeline.lake.files.stage_place import StagePlace, file_system

@@ -16,7 +16,7 @@ from headrace.pipeline.core.shards.position import Position, Positions, reaches
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.proof.evidence import Evidence
-from headrace.pipeline.proof.latest.ports import LatestFacts
+from headrace.pipeline.proof.latest.facts import LatestFacts
 from headrace.pipeline.windows.window import ReplayWindow
 
 _OUT_OF_ORDER = timedelta(days=1)

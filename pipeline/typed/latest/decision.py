@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.pipeline.typed.latest.ports import Decision
 from headrace.pipeline.typed.latest.rule import Why
-from headrace.pipeline.typed.latest.task import KeyPart, Losing
+from headrace.pipeline.typed.latest_plan import Decision, KeyPart, Losing
 
 
 def decision_of(told: pa.Table, parts: Sequence[KeyPart]) -> Decision:

@@ -19,9 +19,8 @@ from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import BadSetting, WrongShape
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.typed.latest.bounds import LatestLook
-from headrace.pipeline.typed.latest.ports import Decision, LatestRows
-from headrace.pipeline.typed.latest.task import KeyPart
+from headrace.pipeline.typed.latest_plan import Decision, KeyPart, LatestLook
+from headrace.pipeline.typed.ports import LatestRows
 from headrace.pipeline.typed.values import Parsed, ShardCount
 
 
@@ -40,9 +39,7 @@ class Merging:
     rows: LatestRows
     settings: ParseSettings
 
-    def merge(
-        self, parsed: Parsed, shards: frozenset[ShardKey], streams: Sequence[StreamId]
-    ) -> Merged:
+    def merge(self, parsed: Parsed, shards: frozenset[ShardKey], streams: Sequence[StreamId]) -> Merged:
         """`shards`: those of the wave, as whose rows all new files are staged. `streams`: those of the wave."""
         look = self.rows.look(parsed.files)
         self._check(look)

@@ -11,7 +11,7 @@ Rows come sorted: by `key`, `epoch` and `sort_key`, and of one record first the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -23,21 +23,20 @@ ORDER = ("key", "epoch", "sort_key")
 """The columns by which rows are sorted."""
 FRESH = "fresh"
 """The column that tells whether a row is the wave's, and not the table's."""
-KEY_ROWS = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("epoch", pa.int64()),
-        ("sort_key", pa.string()),
-        (FRESH, pa.bool_()),
-        ("deletes", pa.bool_()),
-        ("record_key", pa.string()),
-        ("file", pa.int32()),
-        ("row", pa.int64()),
-    ]
-)
+_FIELDS: Mapping[str, Any] = {
+    "key": pa.binary(),
+    "epoch": pa.int64(),
+    "sort_key": pa.string(),
+    FRESH: pa.bool_(),
+    "deletes": pa.bool_(),
+    "record_key": pa.string(),
+    "file": pa.int32(),
+    "row": pa.int64(),
+}
+KEY_ROWS = pa.schema(_FIELDS)
 """`key`: the values of the key's columns, as one. `deletes`: whether the record deletes the key's row. `record_key`: the
 record's partition key. `file`, `row`: where the row is."""
-LEAVING = pa.schema([("file", pa.int32()), ("row", pa.int64()), ("why", pa.int8())])
+LEAVING = pa.schema({"file": pa.int32(), "row": pa.int64(), "why": pa.int8()})
 
 
 class Why(IntEnum):

@@ -24,21 +24,19 @@ from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
 from headrace.pipeline.ports.tasks import Job, Now, Work, packed
 from headrace.pipeline.settings.latest_rules import Deletion
 from headrace.pipeline.typed.account import one_report
-from headrace.pipeline.typed.latest.bounds import LatestLook
 from headrace.pipeline.typed.latest.decision import decision_of
-from headrace.pipeline.typed.latest.ports import Decision, LatestRows
 from headrace.pipeline.typed.latest.rule import FRESH, ORDER
 from headrace.pipeline.typed.latest.table import IcebergLatest
-from headrace.pipeline.typed.latest.task import KeyPart, KeySpec, Losing
+from headrace.pipeline.typed.latest.task import KeySpec
+from headrace.pipeline.typed.latest_plan import Decision, KeyPart, LatestLook, Losing
+from headrace.pipeline.typed.ports import LatestRows
 from headrace.pipeline.typed.values import Parsed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _Task = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
-_KEYS = (
-    "key binary, epoch bigint, sort_key string, fresh boolean, deletes boolean, record_key string, file int, row bigint"
-)
+_KEYS = "key binary, epoch bigint, sort_key string, fresh boolean, deletes boolean, record_key string, file int, row bigint"
 _LEAVING = "file int, row bigint, why tinyint"
 
 
@@ -121,8 +119,6 @@ def _copying(
         from headrace.pipeline.lake.staging.stage_codec import encode
         from headrace.pipeline.typed.latest.task import copy_rest
 
-        return encode(
-            copy_rest(packs[number], spec=spec, schema=schema, streams=streams, mark=mark, now=now)
-        )
+        return encode(copy_rest(packs[number], spec=spec, schema=schema, streams=streams, mark=mark, now=now))
 
     return work

@@ -21,7 +21,7 @@ from headrace.pipeline.lake.table.catalog import asking
 from headrace.pipeline.lake.table.live_files import ManifestReader
 from headrace.pipeline.lake.table.schema import TableLayout
 from headrace.pipeline.settings.schema_rules import RECORD_KEY
-from headrace.pipeline.typed.latest.bounds import KeyBounds, KeyFile, LatestLook, may_have_keys
+from headrace.pipeline.typed.latest_plan import KeyBounds, KeyFile, LatestLook, may_have_keys
 from headrace.pipeline.typed.table import GIVEN, IcebergTyped
 
 _KEY = "headrace.latest.key"
@@ -92,7 +92,9 @@ def _bounds(file: DataFile, lead: NestedField) -> KeyBounds | None:
 
 def _bounds_in_footer(footer: bytes, lead: NestedField) -> KeyBounds | None:
     metadata = pq.read_metadata(BytesIO(footer))
-    bounds = [_bounds_of_group(metadata.row_group(group), lead.name) for group in range(metadata.num_row_groups)]
+    bounds = [
+        _bounds_of_group(metadata.row_group(group), lead.name) for group in range(metadata.num_row_groups)
+    ]
     known = [bound for bound in bounds if bound is not None]
     if not known or len(known) < len(bounds):
         return None

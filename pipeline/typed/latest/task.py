@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +20,7 @@ from headrace.pipeline.ports.staging import StagingSpec
 from headrace.pipeline.settings.latest_rules import Deletion
 from headrace.pipeline.settings.schema_rules import RECORD_KEY
 from headrace.pipeline.typed.latest.rule import KEY_ROWS, Why
+from headrace.pipeline.typed.latest_plan import KeyPart, Losing
 from headrace.pipeline.typed.tasks.duplicates import small
 from headrace.pipeline.typed.tasks.exchange import Parts, copied_by_file
 from headrace.pipeline.typed.tasks.write import by_shard
@@ -47,16 +47,6 @@ class KeySpec:
             names[self.deletion.column] = None
         fields: list[Any] = [self.schema.field(name) for name in names]
         return pa.schema(field.with_type(small(field.type)) for field in fields)
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPart:
-    """A file whose keys are read."""
-
-    number: int
-    path: str
-    fresh: bool
-    """Whether it is one of the wave's files, which no commit names yet."""
 
 
 def key_rows(parts: Iterable[KeyPart], spec: KeySpec) -> Iterator[pa.RecordBatch]:
@@ -117,23 +107,12 @@ def _as_bytes(values: Any) -> Any:
     return values.cast(pa.string()).cast(pa.binary())
 
 
-@dataclass(frozen=True, slots=True)
-class Losing:
-    """A file that loses rows."""
-
-    path: str
-    fresh: bool
-    rows: Any
-    """The numbers of the rows, from 0."""
-    whys: Any
-    """Why each of them isn't there."""
-
-    def whys_of(self, first: int, count: int) -> Any:
-        """For each of so many rows from this number on why it leaves the file; -1 where it stays."""
-        whys: Any = np.full(count, -1, dtype=np.int8)
-        are_there = (self.rows >= first) & (self.rows < first + count)
-        whys[self.rows[are_there] - first] = self.whys[are_there]
-        return whys
+def _whys_of(one: Losing, first: int, count: int) -> Any:
+    """For each of so many rows from this number on why it leaves the file; -1 where it stays."""
+    whys: Any = np.full(count, -1, dtype=np.int8)
+    are_there = (one.rows >= first) & (one.rows < first + count)
+    whys[one.rows[are_there] - first] = one.whys[are_there]
+    return whys
 
 
 def copy_rest(
@@ -166,7 +145,7 @@ def copy_rest(
 
         def parts(group: pa.Table) -> Iterator[tuple[ShardKey, pa.RecordBatch]]:
             nonlocal first
-            whys, first = one.whys_of(first, group.num_rows), first + group.num_rows
+            whys, first = _whys_of(one, first, group.num_rows), first + group.num_rows
             if one.fresh:
                 for why in (Why.SUPERSEDED, Why.DELETION):
                     count(group.filter(pa.array(whys == why)), why)

@@ -15,13 +15,13 @@ from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.settings.choices import Into
 from headrace.pipeline.settings.latest_rules import Deletion, deletion_in
 from headrace.pipeline.settings.parse_block import LatestSettings
-from headrace.pipeline.typed.latest.bounds import LatestLook
 from headrace.pipeline.typed.latest.decision import decision_of
 from headrace.pipeline.typed.latest.merging import Merging
-from headrace.pipeline.typed.latest.ports import Decision, LatestRows
 from headrace.pipeline.typed.latest.rule import FRESH, KEY_ROWS, LEAVING, ORDER, leaving
 from headrace.pipeline.typed.latest.table import IcebergLatest
-from headrace.pipeline.typed.latest.task import KeyPart, KeySpec, Losing, copy_rest, key_rows
+from headrace.pipeline.typed.latest.task import KeySpec, copy_rest, key_rows
+from headrace.pipeline.typed.latest_plan import Decision, KeyPart, LatestLook, Losing
+from headrace.pipeline.typed.ports import LatestRows
 from headrace.pipeline.typed.values import Parsed
 from headrace.pipeline.typed.wave import Parsing
 from tests.lake.samples import StandingClock

@@ -1,6 +1,6 @@
 """Only files that may have a key of the wave are looked into."""
 
-from headrace.pipeline.typed.latest.bounds import KeyBounds, KeyFile, may_have_keys
+from headrace.pipeline.typed.latest_plan import KeyBounds, KeyFile, may_have_keys
 
 FILES = (
     KeyFile("low", KeyBounds("a", "f")),

@@ -65,9 +65,7 @@ def latest(bed: LatestBed, spark: "SparkSession", **settings: Any) -> Parsing:
 
 
 def values(bed: LatestBed) -> dict[str, Any]:
-    return {
-        row["sequence_number"]: row["value"] for row in read.rows(bed.typed()).to_pylist()
-    }
+    return {row["sequence_number"]: row["value"] for row in read.rows(bed.typed()).to_pylist()}
 
 
 def test_the_latest_row_stays_by_keys_of_every_type(spark: "SparkSession", tmp_path: Path):
@@ -82,7 +80,9 @@ def test_the_latest_row_stays_by_keys_of_every_type(spark: "SparkSession", tmp_p
     wave = latest(bed, spark, **own).wave()
     assert (wave.landed, wave.aside, wave.dropped) == (10, 0, {"superseded": 1})
     # Each key is deleted or replaced by its own record only.
-    bed.land(A, {30: payload(EVENT, 30, op="d"), 31: payload(near[0], 31), 32: payload({**EVENT, "id": None}, 32)})
+    bed.land(
+        A, {30: payload(EVENT, 30, op="d"), 31: payload(near[0], 31), 32: payload({**EVENT, "id": None}, 32)}
+    )
     wave = latest(bed, spark, **own).wave()
     assert (wave.landed, wave.aside, wave.dropped) == (1, 1, {"deletion": 1})
     assert values(bed) == {str(n): {"of": [n]} for n in [*range(12, 20), 31]}
@@ -106,7 +106,9 @@ def test_changes_of_a_dynamodb_table_leave_the_items_that_it_has(spark: "SparkSe
         return json.dumps({"dynamodb": {"Keys": {"id": {"S": item}}, **image}, "eventName": name}).encode()
 
     child = a_key(2)
-    bed.land(A, {1: change("INSERT", "a", "1"), 2: change("INSERT", "b", "2"), 3: change("MODIFY", "a", "1.5")})
+    bed.land(
+        A, {1: change("INSERT", "a", "1"), 2: change("INSERT", "b", "2"), 3: change("MODIFY", "a", "1.5")}
+    )
     bed.land(B, {4: change("INSERT", "c", "3")})
     latest(bed, spark, **own).wave()
     bed.land(A, {}, ended=[child.shard_id])
@@ -115,5 +117,9 @@ def test_changes_of_a_dynamodb_table_leave_the_items_that_it_has(spark: "SparkSe
     for _ in range(2):
         latest(bed, spark, **own).wave()
     rows = read.rows(bed.typed(), ("record_key", "NewImage")).to_pylist()
-    assert {row["NewImage"]["id"]: float(row["NewImage"]["total"]) for row in rows} == {"a": 1.5, "c": 3, "d": 4}
+    assert {row["NewImage"]["id"]: float(row["NewImage"]["total"]) for row in rows} == {
+        "a": 1.5,
+        "c": 3,
+        "d": 4,
+    }
     assert len({row["record_key"] for row in rows}) == 3

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from headrace.pipeline.core.shards.sort_texts import sort_key_of
 from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.sort_texts import sort_key_of
 from headrace.pipeline.typed.latest.rule import Why
 from headrace.pipeline.typed.latest.task import joined_key
 from tests.typed.latest.beds import decided

@@ -16,7 +16,7 @@ from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.windows.replace import check_replaceable
 from tests.lake.samples import NOON, a_key
 from tests.typed.latest.beds import GONE, LatestBed, named
-from tests.typed.parsings import A, BAD, B, Killed
+from tests.typed.parsings import BAD, A, B, Killed
 
 
 def dropped(bed: LatestBed) -> Mapping[str, int]:
