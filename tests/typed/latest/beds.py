@@ -21,7 +21,7 @@ from headrace.pipeline.typed.latest.rule import FRESH, KEY_ROWS, LEAVING, ORDER,
 from headrace.pipeline.typed.latest.table import IcebergLatest
 from headrace.pipeline.typed.latest.task import KeySpec, copy_rest, key_rows
 from headrace.pipeline.typed.latest_plan import Decision, KeyPart, LatestLook, Losing
-from headrace.pipeline.typed.ports import LatestRows
+from headrace.pipeline.typed.ports import LatestRows, ParsePorts
 from headrace.pipeline.typed.values import Parsed
 from headrace.pipeline.typed.wave import Parsing
 from tests.lake.samples import StandingClock
@@ -93,10 +93,16 @@ class LatestBed(Bed):
     def partition_key(self, payload: bytes) -> str:
         return payload.split(b",")[0].decode()
 
-    def parsing(self, **how: Any) -> Parsing:
+    def ports(self) -> ParsePorts:
         deletion = deletion_in(self.settings.deletes_when)
         rows = LatestInProcess(table=self.typed(), deletion=deletion, clock=self.clock)
-        return replace(super().parsing(**how), merging=Merging(rows=rows, settings=self.settings))
+        return replace(super().ports(), latest=rows)
+
+    def parsing(self, **how: Any) -> Parsing:
+        parsing = super().parsing(**how)
+        rows = parsing.ports.latest
+        assert rows is not None
+        return replace(parsing, merging=Merging(rows=rows, settings=self.settings))
 
     def names(self) -> dict[int, str]:
         """The name of each id in the table, which has each once."""
