@@ -20,7 +20,7 @@ import time
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from bench._cpu import MARK
@@ -83,8 +83,8 @@ class Table:
         before, own, began = cpu_now(), time.process_time(), time.monotonic()
         done = parsing.wave()
         seconds, own, spark = time.monotonic() - began, time.process_time() - own, cpu_now() - before
-        head = self._bed.typed().open().current_snapshot()
-        added = int((head.summary or {}).get("added-records") or 0) if head else 0
+        head: Any = self._bed.typed().open().current_snapshot()
+        added = int(head.summary["added-records"])
         return Cost(own + spark.jvm + spark.workers, added - done.landed, seconds)
 
 
