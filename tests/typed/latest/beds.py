@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
@@ -25,7 +26,7 @@ from headrace.pipeline.typed.ports import LatestRows, ParsePorts
 from headrace.pipeline.typed.values import Parsed
 from headrace.pipeline.typed.wave import Parsing
 from tests.lake.samples import StandingClock
-from tests.typed.parsings import Bed
+from tests.typed.parsings import A, Bed
 
 GONE = "gone"
 """The name by which a record deletes the row of its id."""
@@ -103,6 +104,16 @@ class LatestBed(Bed):
         rows = parsing.ports.latest
         assert rows is not None
         return replace(parsing, merging=Merging(rows=rows, settings=self.settings))
+
+    def copied_whole(self, path: str) -> tuple[StagedFile, ...]:
+        """A copy of a file of the table, as a compaction makes it."""
+        table = self.typed()
+        losing = Losing(path, False, np.array([], np.int64), np.array([], np.int8))
+        schema = schema_to_pyarrow(table.open().schema())
+        copied = copy_rest(
+            [losing], spec=table.staging_spec(), schema=schema, streams=[], mark=A, now=self.clock.now
+        )
+        return copied.files
 
     def names(self) -> dict[int, str]:
         """The name of each id in the table, which has each once."""

@@ -9,6 +9,7 @@ import pytest
 
 from headrace.pipeline.core.ledger.accounting import read_accounting
 from headrace.pipeline.errors import BadSetting, Overtaken, WrongShape
+from headrace.pipeline.lake.table.live_files import found_in
 from headrace.pipeline.settings.choices import Into
 from headrace.pipeline.settings.parse_block import LatestSettings
 from headrace.pipeline.typed.source import IcebergSource
@@ -93,21 +94,46 @@ def test_a_wave_that_is_killed_anywhere_is_done_once(tmp_path: Path, place: str)
 
 def test_a_wave_is_refused_where_another_one_has_brought_rows_since_its_look(tmp_path: Path):
     bed = LatestBed(tmp_path)
-    bed.land(A, {1: named(1, "one")})
+    bed.land(A, {2: named(1, "one")})
     bed.catch_up()
-    bed.land(A, {2: named(1, "uno")})
-    slow = bed.parsing()
+    bed.land(A, {3: named(2, "two")})
 
     def overtake(step: str) -> None:
         if step == "staged":
-            # Of another shard, so that no range of the slow wave is in the way.
-            bed.land(B, {10: named(2, "two")})
+            # Of the same key, and of another shard: no range of the slow wave is in the way.
+            bed.land(B, {1: named(2, "deux")})
             assert bed.parsing(limits=WaveLimits(1, 2**30)).wave().landed == 1
 
-    bed.land(B, {9: named(2, "deux")})
-    wave = replace(slow, on_step=overtake)
     with pytest.raises(Overtaken):
-        wave.wave()
+        replace(bed.parsing(), on_step=overtake).wave()
+    assert bed.names() == {1: "one", 2: "deux"}
+    bed.catch_up()
+    assert bed.names() == {1: "one", 2: "two"}
+
+
+def test_a_wave_is_done_again_where_a_compaction_has_replaced_a_file_that_it_would_remove(tmp_path: Path):
+    bed = LatestBed(tmp_path)
+    bed.land(A, {1: named(1, "one"), 2: named(2, "two")})
+    bed.catch_up()
+    bed.land(A, {3: named(1, "uno")})
+
+    def compact(step: str) -> None:
+        if step == "staged":
+            table = bed.typed()
+            base = table.base()
+            (path,) = paths(bed)
+            copied = bed.copied_whole(path)
+            attempt = table.prepare(
+                base,
+                base.carrying(copied),
+                move_tag=False,
+                replaced=found_in(base.table, [path]),
+            )
+            assert table.sent(attempt, base.table)
+
+    with pytest.raises(Overtaken):
+        replace(bed.parsing(), on_step=compact).wave()
+    assert bed.names() == {1: "one", 2: "two"}
     bed.catch_up()
     assert bed.names() == {1: "uno", 2: "two"}
 
