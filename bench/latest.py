@@ -1,12 +1,12 @@
 """What does a wave of a table of the latest rows cost? CPU, and how much of the table it copies, on a real local Spark.
 
-    python bench/latest.py            # a table of 1,000,000 keys, waves of 10,000 records
-    python bench/latest.py --quick    # 200,000 keys; about two minutes; exit 1 where a goal is missed
+    python bench/latest.py            # a table of 500,000 keys, waves of 5,000 records
+    python bench/latest.py --quick    # 100,000 keys; about two minutes; exit 1 where a goal is missed
 
 The table is filled by ten waves, so that it has at least ten files, and its keys grow with time. Then come waves of three kinds: with new
 keys, with keys of the newest tenth of the table, and with keys from all over the table. The first copies nothing, the second one file or
 two, and the third the whole table: copy-on-write pays where changes are near each other. The goals: new keys copy no row, near keys at most
-a quarter of the table, and a row that is copied costs at most 5 microseconds more than the wave with new keys does.
+a quarter of the table, and each further row that the third wave copies costs at most 40 microseconds of CPU.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 _FILLS = 10
 _MOST_NEAR = 0.25
 """The part of the table that a wave with near keys may copy."""
-_MOST_EACH = 5.0
-"""Microseconds of CPU of a row that is copied."""
+_MOST_EACH = 40.0
+"""Microseconds of CPU of a row that is copied. It is compared as well, and only once in each wave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     asked = parser.parse_args()
-    size, records = (200_000, 5_000) if asked.quick else (1_000_000, 10_000)
+    size, records = (100_000, 5_000) if asked.quick else (500_000, 5_000)
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     os.environ[MARK] = uuid4().hex
     dice, missed = random.Random(1), []
@@ -112,18 +112,18 @@ def main() -> int:
         finally:
             session.stop()
             stop_local_server()
-    base = costs["new keys"]
+    new, near, far = costs.values()
     for name, cost in costs.items():
-        each = (cost.cpu - base.cpu) / cost.copied * 1e6 if cost.copied else 0.0
         print(
-            f"{records:,} records, {name:25} {cost.cpu:6.1f} s of CPU, {cost.seconds:6.1f} s, {cost.copied:9,} of {size:,} rows copied, "
-            f"{each:4.1f} microseconds each"
+            f"{records:,} records, {name:23} {cost.cpu:5.1f} s of CPU, {cost.seconds:5.1f} s, {cost.copied:9,} of {size:,} rows copied"
         )
-        if each > _MOST_EACH:
-            missed.append(f"{name}: the CPU of a copied row")
-    if base.copied:
+    each = (far.cpu - near.cpu) / (far.copied - near.copied) * 1e6
+    print(f"{each:.1f} microseconds of CPU for each further row that is compared and copied")
+    if each > _MOST_EACH:
+        missed.append("the CPU of a copied row")
+    if new.copied:
         missed.append("new keys: rows are copied")
-    if costs["keys of the newest tenth"].copied > _MOST_NEAR * size:
+    if near.copied > _MOST_NEAR * size:
         missed.append("keys of the newest tenth: too many rows are copied")
     print(f"misses its goal: {', '.join(missed) or 'none'}")
     return int(bool(missed))
