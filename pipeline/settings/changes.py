@@ -193,6 +193,15 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "parse.N.filter": _TARGET,
     "parse.N.unique.by": _TARGET,
     "parse.N.unique.within": _TARGET,
+    "parse.N.into": SettingChange(
+        Takes.REFUSED, "If the table is there: a table has either rows of all records or the latest ones."
+    ),
+    "parse.N.latest.key": SettingChange(
+        Takes.REFUSED, "If the table is there: its rows are the latest ones of the former key."
+    ),
+    "parse.N.latest.delete_when": SettingChange(
+        Takes.RUN, "What earlier records have deleted or left stays as it is."
+    ),
     "parse.N.version": _RUN,
     "parse.N.stop_above": _RUN,
     "processors.N.name": SettingChange(

@@ -17,6 +17,7 @@ from headrace.pipeline.settings.choices import (
 )
 from headrace.pipeline.settings.dagster_rules import dagster_rules
 from headrace.pipeline.settings.discovery_block import DiscoverySettings
+from headrace.pipeline.settings.latest_rules import latest_rules
 from headrace.pipeline.settings.metrics_rules import metrics_rules
 from headrace.pipeline.settings.model import (
     LandingSettings,
@@ -61,6 +62,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         _landing,
         _upkeep,
         target_rules,
+        latest_rules,
         processor_rules,
         dagster_rules,
         _times,

@@ -145,6 +145,8 @@ _SAMPLES = {
     "aws.client": "{read_timeout: 3}",
     "parse.0.schema": "id BIGINT NOT NULL",
     "parse.0.unique.by": "id",
+    "parse.0.latest.key": "id",
+    "parse.0.latest.delete_when": "id = 0",
     "processors.0.name": "totals",
     "processors.0.table": "lake.totals",
     "processors.0.callable": "package.module:function",
@@ -204,6 +206,14 @@ _ALSO = {
     },
     "parse.0.unique.by": {"HEADRACE__PARSE__0__UNIQUE__WITHIN": "1h"},
     "parse.0.unique.within": {"HEADRACE__PARSE__0__UNIQUE__BY": "id"},
+    "parse.0.latest.key": {
+        "HEADRACE__PARSE__0__INTO": "latest",
+        "HEADRACE__PARSE__0__SCHEMA": "id INT NOT NULL",
+    },
+    "parse.0.latest.delete_when": {
+        "HEADRACE__PARSE__0__INTO": "latest",
+        "HEADRACE__PARSE__0__SCHEMA": "id INT NOT NULL",
+    },
     "parse.0.message": {
         "HEADRACE__PARSE__0__FORMAT": "protobuf",
         "HEADRACE__PARSE__0__SCHEMA": "orders.desc",
