@@ -30,6 +30,7 @@ from headrace.pipeline.app.wiring import Wiring, wire
 from headrace.pipeline.duties.waves.report import OnStep
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.targets import landed_processors
 from headrace.resources.instance import KeptInstance
 from headrace.resources.kept_spark import keep_spark
 from headrace.resources.lake import LakeResource
@@ -71,7 +72,7 @@ def build_definitions(
         executor_def=dg.in_process_executor,
     )
     upkeep, prove = build_upkeep(wiring), build_prove(wiring)
-    processors = [build_processor(wiring, processor) for processor in settings.processors]
+    processors = [build_processor(wiring, processor) for processor in landed_processors(settings)]
     process = [_process_job(settings, processors)] if processors else []
     follow = [build_follow(wiring)] if settings.parse else []
     other_jobs: list[Any] = [

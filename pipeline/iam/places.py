@@ -9,6 +9,7 @@ from headrace.pipeline.aws.leases import lease_item
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from headrace.pipeline.settings.stream_names import is_dynamodb
+from headrace.pipeline.settings.targets import landed_processors
 
 _STREAM = ":stream/"
 
@@ -142,7 +143,11 @@ class ApplicationArns:
         """The tables that are made of the lake table, and their quarantine tables."""
         tables = [
             *(table for target in self.settings.parse for table in (target.table, target.quarantine)),
-            *(table for maker in self.settings.processors for table in (maker.table, maker.quarantine)),
+            *(
+                table
+                for maker in landed_processors(self.settings)
+                for table in (maker.table, maker.quarantine)
+            ),
         ]
         return tuple(name for table in tables for name in _with_lineage(table))
 

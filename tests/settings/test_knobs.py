@@ -13,14 +13,16 @@ from headrace.pipeline.settings.values import knobs
 
 ROOT = Path(__file__).parents[2]
 KNOBS = [key for key, *_ in knobs(Settings, index="N")]
-MOST = 172
-"""89, the four of fan-out, the nineteen of Dagster's assets, checks, schedules and pools, the six of metrics, the nineteen of a target of `parse`, the eighteen of a processor (each of both is a table of its own, with its own schema and rules), and the
+MOST = 175
+"""89, the four of fan-out, the nineteen of Dagster's assets, checks, schedules and pools, the six of metrics, the nineteen of a target of `parse`, the twenty-one of a processor (each of both is a table of its own, with its own schema and rules), and the
 seventeen by which Kinesis, DynamoDB, CloudWatch and a stream are asked elsewhere, or by a role."""
 SHIPPED = ("pipeline", "assets", "kclpy", "resources", "sensors")
 VIA_A_PROPERTY = {
     "streams_mode": "multi",
     "parse.N.unique.by": "key_columns",
     "kcl.failover": "is_shared",
+    "processors.N.failover": "is_shared",
+    "processors.N.leases": "kcl",
     **{
         f"aws.{service}.{name}": "of"
         for service in ("kinesis", "dynamodb", "cloudwatch")
@@ -108,6 +110,10 @@ def test_only_the_block_kcl_mentions_kcl() -> None:
     assert set(elsewhere) == {
         "assignment.strategy",
         "metrics.level",
+        # A processor that is an application of KCL's kind itself.
+        "processors.N.application",
+        "processors.N.failover",
+        "processors.N.mode",
         "streams.N.consumer",
         "streams.N.initial_position",
         "streams.N.retrieval",
