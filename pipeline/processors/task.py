@@ -121,7 +121,7 @@ def _turn(
         work=shard.work,
         records=_delivered(records),
         rules=spec.rules,
-        start=lambda: _process(spec.child, folder, grace=spec.rules.grace),
+        start=lambda: process_of(spec.child, folder, grace=spec.rules.grace),
         keep=writing.add,
         check=writing.columns.rows,
         pause=pause,
@@ -164,7 +164,7 @@ def folder_of(child: ChildSpec) -> Iterator[str]:
 
 
 @contextmanager
-def _process(spec: ChildSpec, folder: str, *, grace: float) -> Iterator[ProcessorChild]:
+def process_of(spec: ChildSpec, folder: str, *, grace: float) -> Iterator[ProcessorChild]:
     child = start_child(spec, folder)
     try:
         yield child

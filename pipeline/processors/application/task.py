@@ -1,0 +1,178 @@
+"""The work of a Spark task for a processor that is an application of its own, as plain functions: it reads its shards, each
+in a thread, and lets a process of the processor work on the records as they come.
+
+Nothing here imports Spark. A task writes no file: what it leaves are the checkpoints in the lease rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Event
+from time import sleep
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Manifest, Staged
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.lake.staging.host_load import Gauge
+from headrace.pipeline.lake.staging.stage_read import Box, ShardReading
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.pages import Pages, RecordPage
+from headrace.pipeline.processors.application.delivery import Delivery
+from headrace.pipeline.processors.application.row_checkpoints import ClaimedRow, OneRow
+from headrace.pipeline.processors.stopping import check_stop, noting_signals
+from headrace.pipeline.processors.task import folder_of, process_of
+from headrace.pipeline.processors.values import ChildSpec, Delivered, TurnRules
+
+_LOOK_EVERY = 5.0
+"""Seconds between two looks at a shard's row while its records are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedShard:
+    """A shard of a wave, with its lease row as the run has claimed it."""
+
+    batch: Batch
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverySpec:
+    """What a task has to know of the processor. It can be pickled."""
+
+    child: ChildSpec
+    rules: TurnRules
+    worker: str
+    """The worker that holds the leases."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivering:
+    """What a task reports: as a stage does, and how it has left the rows."""
+
+    manifest: Manifest
+    rows: tuple[Lease, ...] = ()
+    with_rest: frozenset[str] = frozenset()
+    """Lease keys of rows whose checkpoint is inside of a Kinesis record that was handed out as a whole."""
+
+
+def deliver_batches(
+    shards: Sequence[ClaimedShard],
+    pages: Pages,
+    rows: OneRow,
+    spec: DeliverySpec,
+    *,
+    limits: BatchLimits,
+    threads: int,
+    gauge: Gauge | None = None,
+    clock: Clock | None = None,
+    pause: Callable[[float], None] = sleep,
+) -> Delivering:
+    clock = clock or SystemClock()
+    if gauge is not None:
+        gauge.begin()
+    box, stopping = Box(limits, clock), Event()
+    with noting_signals(), folder_of(spec.child) as folder:
+        works = [_ShardWork(shard, pages, rows, spec, folder, pause) for shard in shards]
+        with ThreadPoolExecutor(max(1, min(threads, len(works))), "headrace-shard") as pool:
+            jobs = [pool.submit(work.run, box, stopping, clock) for work in works]
+            for job in jobs:
+                job.result()
+        if not stopping.is_set():
+            check_stop()
+    if stopping.is_set():
+        raise KeyboardInterrupt
+    loads = () if gauge is None else gauge.end()
+    return Delivering(
+        Manifest(tuple(work.staged for work in works), (), loads),
+        tuple(work.delivery.row.lease for work in works),
+        frozenset(work.delivery.row.lease.key for work in works if work.delivery.has_rest),
+    )
+
+
+class _ShardWork:
+    """One shard of the task. One thread works on it."""
+
+    def __init__(
+        self,
+        shard: ClaimedShard,
+        pages: Pages,
+        rows: OneRow,
+        spec: DeliverySpec,
+        folder: str,
+        pause: Callable[[float], None],
+    ) -> None:
+        self.delivery = Delivery(
+            batch=shard.batch,
+            row=ClaimedRow(rows, shard.lease, spec.worker),
+            rules=spec.rules,
+            start=lambda: process_of(spec.child, folder, grace=spec.rules.grace),
+            pause=pause,
+        )
+        self._reading = ShardReading(
+            shard.batch, _Noting(pages, self.delivery), self._take, unpack=True
+        )
+        self.staged: Staged = self._reading.staged
+
+    def run(self, box: Box, stopping: Event, clock: Clock) -> None:
+        """`stopping`: set once the task is to stop. Then this shard ends, too."""
+        delivery, reading = self.delivery, self._reading
+        looked = clock.monotonic()
+        try:
+            while not (reading.over or delivery.is_over or stopping.is_set()) and box.has_room:
+                check_stop()
+                if clock.monotonic() - looked >= _LOOK_EVERY:
+                    looked = clock.monotonic()
+                    if not self._may_go_on():
+                        break
+                # One page at a time.
+                reading.read_on(box, records=1, bytes_=1)
+            has_ended = reading.over and reading.staged.upto.ended and reading.staged.error is None
+            ended = delivery.end(has_ended=has_ended and not stopping.is_set())
+        except KeyboardInterrupt:
+            stopping.set()
+            delivery.interrupt()
+            ended = False
+        self.staged = delivery.staged(reading.staged, ended=ended)
+
+    def _may_go_on(self) -> bool:
+        # Where the row can't be read now, the condition of the next checkpoint tells.
+        with suppress(HeadraceError):
+            return self.delivery.row.look()
+        return True
+
+    def _take(self, _key: ShardKey, batch: pa.RecordBatch) -> None:
+        self.delivery.take(delivered_of(batch))
+
+
+@dataclass(slots=True)
+class _Noting:
+    """Pages that tell the delivery how far behind each of them is."""
+
+    reader: Pages
+    delivery: Delivery
+
+    def pages(self, batch: Batch) -> Iterator[RecordPage]:
+        for page in self.reader.pages(batch):
+            self.delivery.behind = page.behind
+            yield page
+
+
+def delivered_of(batch: pa.RecordBatch) -> list[Delivered]:
+    arrivals: Any = batch["arrival_ts"].cast(pa.int64())
+    numbers: list[Any] = batch["sequence_number"].to_pylist()
+    columns = (
+        map(int, numbers),
+        (sub or 0 for sub in batch["sub_sequence_number"].to_pylist()),
+        (micros // 1000 for micros in arrivals.to_pylist()),
+        (key or "" for key in batch["partition_key"].to_pylist()),
+        (data or b"" for data in batch["data"].to_pylist()),
+    )
+    return [Delivered(*values) for values in zip(*columns, strict=True)]
