@@ -55,7 +55,7 @@ class Checkpoints:
     def answer(self, message: Mapping[str, Any], *, action: str) -> Mapping[str, Any]:
         """The answer to a checkpoint while this action is under way."""
         number, sub = message.get("sequenceNumber"), message.get("subSequenceNumber")
-        error = _NOT_NOW if action in _WITHOUT_CHECKPOINTER else self._take(message)
+        error = _NOT_NOW if action in _WITHOUT_CHECKPOINTER else self.take(message)
         return {
             "action": "checkpoint",
             "sequenceNumber": number,
@@ -63,7 +63,7 @@ class Checkpoints:
             "error": error,
         }
 
-    def _take(self, message: Mapping[str, Any]) -> str | None:
+    def take(self, message: Mapping[str, Any]) -> str | None:
         """The error; None where the checkpoint is taken."""
         if message.get("prepare"):
             # Nothing keeps a prepared checkpoint until the wave's commit.

@@ -29,7 +29,7 @@ def application_settings(settings: Settings, processor: ProcessorSettings) -> Se
         coordination=replace(settings.coordination, lease_table=None, worker_table=None, state_table=None),
         kcl=_kcl(processor),
         parse=(),
-        processors=(),
+        processors=(replace(processor, beside=settings.application),),
     )
 
 

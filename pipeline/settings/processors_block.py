@@ -101,6 +101,9 @@ class ProcessorSettings:
         default_factory=Written, compare=False, repr=False, metadata={"is_setting": False}
     )
 
+    beside: str = field(default="", compare=False, repr=False, metadata={"is_setting": False})
+    """In the settings of a processor's own application: the application that lands records, beside which it works."""
+
     def called(self, setting: str) -> str:
         """A setting of this processor in words for a message."""
         place = self.written.places.get(setting)

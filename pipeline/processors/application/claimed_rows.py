@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refused
 from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.ports.leases import NO_ROWS, LeaseStore, Listing
 
 _PREPARED = frozenset({"pending", "pending_state"})
@@ -55,7 +56,9 @@ class ClaimedRows:
         outcomes = self.store.apply_all([self._put_right(change) for change in changes])
         for change, outcome in zip(changes, outcomes, strict=True):
             self._note(change, outcome)
-        return tuple(_told(outcome) for outcome in outcomes)
+        return tuple(
+            outcome if isinstance(outcome, HeadraceError) else _told(outcome) for outcome in outcomes
+        )
 
     def note_moved(self, row: Lease, *, has_rest: bool) -> None:
         """A task has left the row so."""
@@ -100,11 +103,9 @@ def _as_authorities(listing: Listing) -> Listing:
     return replace(listing, leases=tuple(_as_authority(row) for row in listing.leases))
 
 
-def _told(outcome: Outcome) -> Outcome:
+def _told(outcome: Applied | Refused) -> Applied | Refused:
     match outcome:
         case Applied(row):
             return Applied(_as_authority(row))
-        case Refused(row) if row is not None:
-            return Refused(_as_authority(row))
-        case _:
-            return outcome
+        case Refused(row):
+            return Refused(None if row is None else _as_authority(row))

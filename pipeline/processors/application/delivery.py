@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from headrace.pipeline.core.ledger.batch import Batch, Staged
@@ -77,7 +78,7 @@ class Delivery:
                 return
             self._since += call
             self.count += len(call)
-            self._attempt(lambda: self._hand_out(call))
+            self._attempt(partial(self._hand_out, call))
 
     def end(self, *, has_ended: bool) -> bool:
         """Let the process end. `has_ended`: whether the shard has no more records. Returns whether the processor has
@@ -123,9 +124,7 @@ class Delivery:
                 # The next look has to begin before the records that are delivered and not checkpointed.
                 seen = _arrival(self._since[0]) - timedelta(milliseconds=1)
             return replace(after, seen=seen or after.seen)
-        return Position(
-            int(last.sequence), last.sub, arrival=_arrival(self._reached), seen=seen, inside=True
-        )
+        return Position(int(last.sequence), last.sub, arrival=_arrival(self._reached), seen=seen, inside=True)
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
@@ -196,9 +195,7 @@ class Delivery:
         call: list[Delivered] = []
         size = 0
         for record in records:
-            if call and (
-                len(call) >= self.rules.records or size + len(record.data) > _MOST_BYTES
-            ):
+            if call and (len(call) >= self.rules.records or size + len(record.data) > _MOST_BYTES):
                 yield call
                 call, size = [], 0
             call.append(record)

@@ -65,9 +65,7 @@ class ClaimedRow:
         return self._write(change.checkpoint(self.lease, self.me, self.claim, upto=upto))
 
     def prepare(self, upto: Checkpoint, state: bytes | None) -> str | None:
-        return self._write(
-            change.prepare_checkpoint(self.lease, self.me, self.claim, upto=upto, state=state)
-        )
+        return self._write(change.prepare_checkpoint(self.lease, self.me, self.claim, upto=upto, state=state))
 
     def _write(self, proposed: Change) -> str | None:
         """KCL's name of the error; None where the row was written."""
@@ -110,8 +108,8 @@ class RowCheckpoints(Checkpoints):
         # Not super(): a dataclass with slots is made anew, and the old class is what super() would look for.
         return Checkpoints.answer(self, message, action=action)
 
-    def _take(self, message: Mapping[str, Any]) -> str | None:
-        return self._prepare(message) if message.get("prepare") else Checkpoints._take(self, message)
+    def take(self, message: Mapping[str, Any]) -> str | None:
+        return self._prepare(message) if message.get("prepare") else Checkpoints.take(self, message)
 
     def _prepared_by(self, message: Mapping[str, Any]) -> Checkpoint | None:
         """The checkpoint that a message prepares; None where that can't be told."""

@@ -1,10 +1,10 @@
 """Lease rows as positions: where the reading of each shard goes on, by the checkpoint in its row alone. Pure functions.
 
-    the row's checkpoint          the position                               reading
-    TRIM_HORIZON, AT_TIMESTAMP    none                                       from the stream's start in the settings
-    LATEST                        a start, when the shard was first seen     from then on
-    a sequence number             after that user record                     the rest of its Kinesis record first
-    SHARD_END                     ended, with the children in the row        none
+the row's checkpoint          the position                               reading
+TRIM_HORIZON, AT_TIMESTAMP    none                                       from the stream's start in the settings
+LATEST                        a start, when the shard was first seen     from then on
+a sequence number             after that user record                     the rest of its Kinesis record first
+SHARD_END                     ended, with the children in the row        none
 """
 
 from __future__ import annotations

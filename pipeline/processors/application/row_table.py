@@ -66,9 +66,7 @@ class RowTable:
         origins: dict[StreamId, Origin] = {}
         shards: dict[ShardKey, Position] = {}
         for stream, settings in self._streams(rows.values()).items():
-            of_stream = [
-                row for row in rows_of_stream(stream, rows.values()) if is_of_this_life(stream, row)
-            ]
+            of_stream = [row for row in rows_of_stream(stream, rows.values()) if is_of_this_life(stream, row)]
             origins[stream] = origin_of(settings, of_stream, self.clock.now())
             shards |= self._positions({ShardKey(stream, row.shard_id): row for row in of_stream})
         self._state = TableState(Positions(origins, shards), None, origin_allowed=True)
@@ -136,5 +134,6 @@ class RowTable:
 
 
 def _no_table(does: str) -> Unknown:
-    return Unknown(f"a processor that is an application of its own has no table that {does}. Nothing was done")
-
+    return Unknown(
+        f"a processor that is an application of its own has no table that {does}. Nothing was done"
+    )

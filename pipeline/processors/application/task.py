@@ -6,12 +6,11 @@ Nothing here imports Spark. A task writes no file: what it leaves are the checkp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event
-from time import sleep
 from typing import Any
 
 import pyarrow as pa
@@ -73,14 +72,13 @@ def deliver_batches(
     threads: int,
     gauge: Gauge | None = None,
     clock: Clock | None = None,
-    pause: Callable[[float], None] = sleep,
 ) -> Delivering:
     clock = clock or SystemClock()
     if gauge is not None:
         gauge.begin()
     box, stopping = Box(limits, clock), Event()
     with noting_signals(), folder_of(spec.child) as folder:
-        works = [_ShardWork(shard, pages, rows, spec, folder, pause) for shard in shards]
+        works = [_ShardWork(shard, pages, rows, spec, folder, clock) for shard in shards]
         with ThreadPoolExecutor(max(1, min(threads, len(works))), "headrace-shard") as pool:
             jobs = [pool.submit(work.run, box, stopping, clock) for work in works]
             for job in jobs:
@@ -107,18 +105,16 @@ class _ShardWork:
         rows: OneRow,
         spec: DeliverySpec,
         folder: str,
-        pause: Callable[[float], None],
+        clock: Clock,
     ) -> None:
         self.delivery = Delivery(
             batch=shard.batch,
             row=ClaimedRow(rows, shard.lease, spec.worker),
             rules=spec.rules,
             start=lambda: process_of(spec.child, folder, grace=spec.rules.grace),
-            pause=pause,
+            pause=clock.pause,
         )
-        self._reading = ShardReading(
-            shard.batch, _Noting(pages, self.delivery), self._take, unpack=True
-        )
+        self._reading = ShardReading(shard.batch, _Noting(pages, self.delivery), self._take, unpack=True)
         self.staged: Staged = self._reading.staged
 
     def run(self, box: Box, stopping: Event, clock: Clock) -> None:

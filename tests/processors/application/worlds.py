@@ -45,7 +45,9 @@ class SourcePages:
         if after is None or after.sequence is None:
             found = self.source.records(batch.key, batch.start)
         else:
-            found = self.source.records(batch.key, after.sequence - 1 if after.reads_again else after.sequence)
+            found = self.source.records(
+                batch.key, after.sequence - 1 if after.reads_again else after.sequence
+            )
         now = self.source.describe(batch.key.stream.arn).asked
         children = self.source.children(batch.key)
         for first in range(0, len(found), 3):
