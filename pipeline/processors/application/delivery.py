@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -22,7 +22,10 @@ from typing import Any
 
 from headrace.pipeline.core.ledger.batch import Batch, Staged
 from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.processors.application.kept import KeptLines
+from headrace.pipeline.processors.application.memory import Memory, read_memory
 from headrace.pipeline.processors.application.row_checkpoints import ClaimedRow, RowCheckpoints
+from headrace.pipeline.processors.child import ChildFailed
 from headrace.pipeline.processors.dialogue import CallFailed, Dialogue, Lines
 from headrace.pipeline.processors.values import Delivered, TurnRules
 from headrace.pipeline.settings.choices import OnProcessorError
@@ -41,6 +44,10 @@ class Delivery:
     start: Callable[[], AbstractContextManager[Lines]]
     """Starts a process of the processor."""
     pause: Callable[[float], None]
+    meet: Callable[[], AbstractContextManager[KeptLines | None]] = nullcontext
+    """Finds the process that an earlier wave has kept."""
+    code: str = ""
+    """Tells the processor's code from another one."""
     behind: timedelta | None = None
     """How far behind the tip the page is whose records come."""
     trouble: str = ""
@@ -51,14 +58,20 @@ class Delivery:
     """Delivered records that aren't checkpointed."""
     _reached: Delivered | None = None
     """The last record that was checkpointed in this delivery."""
+    _forgotten: int = 0
+    """How many of these, from the first one on, an earlier wave has delivered: their payloads are gone."""
+    _begins_anew: bool = False
+    """Whether the process has failed, and the next wave begins at the row with a new one."""
     _process: ExitStack = field(default_factory=ExitStack)
     _dialogue: Dialogue | None = None
+    _last: Delivered | None = None
+    """The last record that was delivered."""
     _failed: int = 0
 
     @property
     def is_over(self) -> bool:
         """Whether the processor gets no more records."""
-        return bool(self.trouble) or self.row.is_lost
+        return bool(self.trouble) or self.row.is_lost or self._begins_anew
 
     @property
     def is_complete(self) -> bool:
@@ -71,20 +84,47 @@ class Delivery:
         last = self.row.lease.checkpoint
         return last.is_digits and bool(self._since) and self._since[0].sequence == int(last.sequence)
 
+    def resume(self) -> Batch | None:
+        """Go on with the process that an earlier wave has kept. Returns what is left to read for it; None where there is no
+        such process, or where it doesn't know what has become of its shard since."""
+        lines = self._process.enter_context(self.meet())
+        if lines is None or lines.memory is None:
+            self._process.close()
+            return None
+        memory = read_memory(lines.memory)
+        checkpoints = RowCheckpoints.of(self.row)
+        dialogue = Dialogue(lines, checkpoints)
+        if (memory.code, memory.checkpoint) != (self.code, self.row.lease.checkpoint):
+            with suppress(CallFailed):
+                dialogue.call("leaseLost", within=self.rules.grace)
+            self._process.close()
+            return None
+        checkpoints.deliver(memory.last.place)
+        self._dialogue, self._since, self._forgotten = dialogue, list(memory.since), len(memory.since)
+        arrival = _arrival(memory.last)
+        after = Position(memory.last.sequence, memory.last.sub, arrival=arrival, inside=True)
+        self._last = memory.last
+        return replace(
+            self.batch, after=after, witness=max(self.batch.witness, arrival), iterator=None, parents=()
+        )
+
     def take(self, records: Sequence[Delivered]) -> None:
         """Deliver these records. Records that come after a failure are left to the next delivery."""
         for call in self._calls(records):
             if self.is_over:
                 return
             self._since += call
+            self._last = call[-1]
             self.count += len(call)
             self._attempt(partial(self._hand_out, call))
 
-    def end(self, *, has_ended: bool) -> bool:
-        """Let the process end. `has_ended`: whether the shard has no more records. Returns whether the processor has
-        checkpointed the shard's end."""
+    def end(self, *, has_ended: bool, keeps: bool = False) -> bool:
+        """Let the process end. `has_ended`: whether the shard has no more records. `keeps`: where it has, the process stays for
+        the next wave. Returns whether the processor has checkpointed the shard's end."""
         try:
-            if self.trouble:
+            if self.trouble or self._begins_anew:
+                return False
+            if keeps and not (has_ended or self.row.is_lost) and self._keep():
                 return False
             if has_ended and not self.row.is_lost:
                 self._attempt(self._end_shard, is_end=True)
@@ -94,6 +134,18 @@ class Delivery:
             return False
         finally:
             self._process.close()
+
+    def _keep(self) -> bool:
+        """Leave the process to the next wave. Whether it could be left."""
+        lines = None if self._dialogue is None else self._dialogue.child
+        if not isinstance(lines, KeptLines) or self._last is None:
+            return False
+        memory = Memory(self.code, self.row.lease.checkpoint, self._last, tuple(self._since))
+        try:
+            lines.keep(memory.plain())
+        except ChildFailed:
+            return False
+        return True
 
     def interrupt(self) -> None:
         """The task is to stop: the processor has its grace, and may checkpoint."""
@@ -107,6 +159,7 @@ class Delivery:
         """What the engine is told of the shard. `read`: how far it was read."""
         return replace(
             read,
+            after=self.batch.after,
             upto=read.upto if ended else self._upto(read),
             rows=self.count,
             iterator=None,
@@ -211,6 +264,7 @@ class Delivery:
         count = bisect_right(self._since, place, key=lambda record: record.place)
         if count:
             self._reached = self._since[count - 1]
+            self._forgotten = max(0, self._forgotten - count)
             del self._since[:count]
 
     # --- after an error ---------------------------------------------------------------------------------------------
@@ -226,6 +280,9 @@ class Delivery:
                     # The processor may have failed because of that.
                     return
                 self._kill(failed)
+                if self.rules.on_error is OnProcessorError.RETRY and self._forgotten:
+                    self._begins_anew = True
+                    return
                 if not self._tries_again():
                     self.trouble = self._sentence(failed)
                     return

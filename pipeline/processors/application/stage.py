@@ -6,13 +6,16 @@ processor. No file is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
 
 from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Manifest
-from headrace.pipeline.core.shards.stream import lease_key
+from headrace.pipeline.core.shards.position import TRIM
+from headrace.pipeline.core.shards.stream import ShardKey, lease_key
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.errors import HeadraceError, Unreachable
 from headrace.pipeline.lake.staging.stage import pack, shares_of, tasks_within
 from headrace.pipeline.lake.staging.stage_codec import decode, encode
 from headrace.pipeline.ports.pages import Pages
@@ -40,6 +43,10 @@ class DeliveryStage:
     pages: Callable[[], Pages]
     task_rows: Callable[[], OneRow]
     """Both are pickled to the tasks, with the keys of their moment."""
+    keeps: bool = True
+    """Whether processes stay from wave to wave, as long as the run keeps their shards."""
+    _kept: set[ShardKey] = field(default_factory=set)
+    """The shards whose processes stay."""
 
     def open(self, on_waiting: OnWaiting) -> None:
         ProcessorCode(self.settings).check()
@@ -51,20 +58,38 @@ class DeliveryStage:
         most, threads = self._at_once
         packed = pack(batches, min(most, tasks_within(limits)))
         parts = [[self._claimed(batch) for batch in batches_of_task] for batches_of_task in packed]
-        code = ProcessorCode(self.settings)
-        work = _work(
-            parts,
-            shares_of(packed, limits),
-            self.pages(),
-            self.task_rows(),
-            DeliverySpec(code.child, code.rules, self.worker),
-            threads,
-        )
-        reports = [decode(report, Delivering) for report in self.tasks.run(len(parts), work, self._job)]
+        work = _work(parts, shares_of(packed, limits), self.pages(), self.task_rows(), self._spec, threads)
+        if self.keeps:
+            self._kept.update(batch.key for batch in batches)
+        reports = self._run(len(parts), work)
+        return _joined([report.manifest for report in reports], batches)
+
+    def let_go(self, keys: Collection[ShardKey]) -> None:
+        """The run releases these shards: their processes end, and may checkpoint before."""
+        going = self._kept & set(keys)
+        self._kept.difference_update(going)
+        rows = {key: self.rows.claimed.get(lease_key(key, multi=self.multi)) for key in sorted(going)}
+        shards = [ClaimedShard(_nothing_of(key), row) for key, row in rows.items() if row is not None]
+        if not shards:
+            return
+        # A process that isn't ended here ends by itself, once no wave has come back to it. Its next instance begins at the
+        # row's checkpoint.
+        with suppress(HeadraceError):
+            # One task on each core, because each host may have some of the processes.
+            self._run(self.tasks.cores, _ending(shards, self.task_rows(), self._spec))
+
+    def _run(self, count: int, work: Work) -> list[Delivering]:
+        reports = [decode(report, Delivering) for report in self.tasks.run(count, work, self._job)]
         for report in reports:
             for row in report.rows:
                 self.rows.note_moved(row, has_rest=row.key in report.with_rest)
-        return _joined([report.manifest for report in reports], batches)
+        return reports
+
+    @property
+    def _spec(self) -> DeliverySpec:
+        code = ProcessorCode(self.settings)
+        application = f"{self.settings.application} {self.task_rows()}" if self.keeps else ""
+        return DeliverySpec(code.child, code.rules, self.worker, code.text(), application)
 
     @property
     def _at_once(self) -> tuple[int, int]:
@@ -95,6 +120,19 @@ def _joined(manifests: Sequence[Manifest], batches: Sequence[Batch]) -> Manifest
         )
     loads = tuple(load for manifest in manifests for load in manifest.loads)
     return Manifest(tuple(by_key[batch.key] for batch in batches), (), loads)
+
+
+def _nothing_of(key: ShardKey) -> Batch:
+    return Batch(key, None, TRIM, key.stream.created, timedelta(0))
+
+
+def _ending(shards: Sequence[ClaimedShard], rows: OneRow, spec: DeliverySpec) -> Work:
+    def work(_number: int, _now: Now) -> bytes:
+        from headrace.pipeline.processors.application.task import end_kept
+
+        return encode(end_kept(shards, rows, spec))
+
+    return work
 
 
 def _work(

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -18,6 +20,7 @@ import pyarrow as pa
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Manifest, Staged
+from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.lake.staging.host_load import Gauge
@@ -25,9 +28,10 @@ from headrace.pipeline.lake.staging.stage_read import Box, ShardReading
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.pages import Pages, RecordPage
 from headrace.pipeline.processors.application.delivery import Delivery
+from headrace.pipeline.processors.application.kept import begun, met, place_of
 from headrace.pipeline.processors.application.row_checkpoints import ClaimedRow, OneRow
+from headrace.pipeline.processors.starting import folder_of, process_of
 from headrace.pipeline.processors.stopping import check_stop, noting_signals
-from headrace.pipeline.processors.task import folder_of, process_of
 from headrace.pipeline.processors.values import ChildSpec, Delivered, TurnRules
 
 _LOOK_EVERY = 5.0
@@ -50,6 +54,30 @@ class DeliverySpec:
     rules: TurnRules
     worker: str
     """The worker that holds the leases."""
+    code: str = ""
+    """Tells the processor's code from another one."""
+    application: str = ""
+    """By which processes are kept from wave to wave. Empty: none is kept."""
+
+    def delivery(self, shard: ClaimedShard, rows: OneRow, folder: str, clock: Clock) -> Delivery:
+        """`folder`: where the user's modules are, for a process that isn't kept."""
+        place, grace = self._place(shard.lease), self.rules.grace
+        return Delivery(
+            batch=shard.batch,
+            row=ClaimedRow(rows, shard.lease, self.worker),
+            rules=self.rules,
+            start=(
+                partial(begun, place, self.child, grace=grace)
+                if place
+                else partial(process_of, self.child, folder, grace=grace)
+            ),
+            meet=partial(met, place, grace=grace) if place else nullcontext,
+            code=self.code,
+            pause=clock.pause,
+        )
+
+    def _place(self, lease: Lease) -> Path | None:
+        return place_of(self.application, self.worker, lease.key) if self.application else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +123,22 @@ def deliver_batches(
     )
 
 
+def end_kept(shards: Sequence[ClaimedShard], rows: OneRow, spec: DeliverySpec) -> Delivering:
+    """Let the processes end that this host keeps for these shards. Each may checkpoint, because the run still has the
+    rows."""
+    clock, left = SystemClock(), []
+    for shard in shards:
+        delivery = spec.delivery(shard, rows, "", clock)
+        if delivery.resume() is not None:
+            delivery.end(has_ended=False)
+            left.append(delivery)
+    return Delivering(
+        Manifest(()),
+        tuple(delivery.row.lease for delivery in left),
+        frozenset(delivery.row.lease.key for delivery in left if delivery.has_rest),
+    )
+
+
 class _ShardWork:
     """One shard of the task. One thread works on it."""
 
@@ -107,36 +151,43 @@ class _ShardWork:
         folder: str,
         clock: Clock,
     ) -> None:
-        self.delivery = Delivery(
-            batch=shard.batch,
-            row=ClaimedRow(rows, shard.lease, spec.worker),
-            rules=spec.rules,
-            start=lambda: process_of(spec.child, folder, grace=spec.rules.grace),
-            pause=clock.pause,
-        )
-        self._reading = ShardReading(shard.batch, _Noting(pages, self.delivery), self._take, unpack=True)
-        self.staged: Staged = self._reading.staged
+        self.delivery = spec.delivery(shard, rows, folder, clock)
+        self._keeps = bool(spec.application)
+        self._pages = _Noting(pages, self.delivery)
+        before = shard.batch.after
+        self.staged = Staged(shard.batch.key, before, before or Position(), unpacked=True)
 
     def run(self, box: Box, stopping: Event, clock: Clock) -> None:
         """`stopping`: set once the task is to stop. Then this shard ends, too."""
-        delivery, reading = self.delivery, self._reading
-        looked = clock.monotonic()
+        delivery, ended = self.delivery, False
+        # A process that was kept has got records after the checkpoint.
+        batch = delivery.resume() or delivery.batch
+        reading = ShardReading(batch, self._pages, self._take, unpack=True)
         try:
-            while not (reading.over or delivery.is_over or stopping.is_set()) and box.has_room:
-                check_stop()
-                if clock.monotonic() - looked >= _LOOK_EVERY:
-                    looked = clock.monotonic()
-                    if not self._may_go_on():
-                        break
-                # One page at a time.
-                reading.read_on(box, records=1, bytes_=1)
-            has_ended = reading.over and reading.staged.upto.ended and reading.staged.error is None
-            ended = delivery.end(has_ended=has_ended and not stopping.is_set())
+            may_go_on = self._read(reading, box, stopping, clock)
+            staged = reading.staged
+            has_ended = reading.over and staged.upto.ended and staged.error is None
+            ended = delivery.end(
+                has_ended=has_ended and not stopping.is_set(),
+                keeps=self._keeps and may_go_on and not stopping.is_set(),
+            )
         except KeyboardInterrupt:
             stopping.set()
             delivery.interrupt()
-            ended = False
         self.staged = delivery.staged(reading.staged, ended=ended)
+
+    def _read(self, reading: ShardReading, box: Box, stopping: Event, clock: Clock) -> bool:
+        """Read on until nothing more may or can be read. Whether this run may keep the shard."""
+        looked = clock.monotonic()
+        while not (reading.over or self.delivery.is_over or stopping.is_set()) and box.has_room:
+            check_stop()
+            if clock.monotonic() - looked >= _LOOK_EVERY:
+                looked = clock.monotonic()
+                if not self._may_go_on():
+                    return False
+            # One page at a time.
+            reading.read_on(box, records=1, bytes_=1)
+        return True
 
     def _may_go_on(self) -> bool:
         # Where the row can't be read now, the condition of the next checkpoint tells.
