@@ -5,14 +5,16 @@ settings, processor ──► settings of its application ──► ApplicationW
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from headrace.pipeline.app.application_adapters import ApplicationAdapters
 from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.app.wiring import Wiring
+from headrace.pipeline.duties.policy.policy import Policy
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.metrics.wiring import metering_of
+from headrace.pipeline.ports.leases import LeaseStore
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.processor_application import application_settings
 from headrace.pipeline.settings.processors_block import ProcessorSettings
@@ -25,6 +27,13 @@ class ApplicationWiring(Wiring):
 
     def expiring(self, user: str) -> Expiring | None:
         return None
+
+    def policy(self, leases: LeaseStore | None = None) -> Policy:
+        # Not super(): a dataclass with slots is made anew, and the old class is what super() would look for.
+        policy = Wiring.policy(self, leases)
+        # Also beside KCL's workers: no row is behind what the processor has checkpointed, and its instance lives as long as
+        # the claim.
+        return replace(policy, may_keep=lambda _: True)
 
 
 def wire_application(settings: Settings, processor: ProcessorSettings) -> ApplicationWiring:

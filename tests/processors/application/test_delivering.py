@@ -39,6 +39,7 @@ def test_a_wave_hands_records_out_in_their_order_and_the_row_has_what_is_checkpo
     assert (world.row().run_claim, last["behind"]) == (None, 0)
 
 
+@pytest.mark.slow
 def test_the_next_wave_begins_behind_the_checkpoint(world):
     world.say("a", "b")
     world.wave()
@@ -50,6 +51,7 @@ def test_the_next_wave_begins_behind_the_checkpoint(world):
     assert second["at"] == world.recorded("record")[1]["number"]
 
 
+@pytest.mark.slow
 def test_records_without_a_checkpoint_come_again(world):
     world.say("a", "leave", "leave")
     world.wave()
@@ -69,6 +71,7 @@ def test_a_checkpoint_is_durable_before_the_processor_goes_on(world, tmp_path: P
     assert world.words() == ["a", "b", world.words()[2], world.words()[2], "c"]
 
 
+@pytest.mark.slow
 def test_a_run_that_dies_after_the_delivery_takes_no_checkpoint_back(world):
     world.say("a", "b")
     world.killed_run(WaveStep.STAGED)
@@ -81,13 +84,16 @@ def test_a_run_that_dies_after_the_delivery_takes_no_checkpoint_back(world):
     assert world.words() == ["a", "b", "c"]
 
 
-def test_a_checkpoint_inside_of_an_aggregate_gives_the_rest_of_it_next_time(world):
-    world.say_together("a", "b", "leave", "leave")
+@pytest.mark.slow
+@pytest.mark.parametrize("sub", [0, 1])
+def test_a_checkpoint_inside_of_an_aggregate_gives_the_rest_of_it_next_time(world, sub: int):
+    words = [*"ab"[: sub + 1], "leave", "leave"]
+    world.say_together(*words)
     world.wave()
-    assert (world.row().checkpoint.sub, world.words()) == (1, ["a", "b", "leave", "leave"])
+    assert (world.row().checkpoint.sub, world.words()) == (sub, words)
     world.begin_process()
     world.wave()
-    assert world.words()[4:] == ["leave", "leave"]
+    assert world.words()[sub + 1 :] == ["leave"] * 4
 
 
 def test_the_end_of_a_shard_is_checkpointed_before_its_children_begin(world):
@@ -106,6 +112,7 @@ def test_the_end_of_a_shard_is_checkpointed_before_its_children_begin(world):
     assert [call["at"][0] for call in world.recorded("initialize")] == ["TRIM_HORIZON"] * 3
 
 
+@pytest.mark.slow
 def test_a_forgotten_end_holds_up_the_children_and_is_told(world):
     with_processor(world, callable="recording:ForgetsTheEnd")
     world.say("a")
@@ -146,6 +153,7 @@ def test_a_checkpoint_after_another_worker_has_the_lease_is_refused_and_the_proc
     assert not [problem for problem in report.problems if problem.fatal]
 
 
+@pytest.mark.slow
 def test_a_prepared_checkpoint_and_its_state_reach_the_next_instance(world):
     world.say("a", "prepare")
     world.wave()
@@ -162,6 +170,17 @@ def test_a_prepared_checkpoint_and_its_state_reach_the_next_instance(world):
     assert world.row().pending_state is None
 
 
+@pytest.mark.slow
+def test_a_run_for_named_shards_leaves_what_its_task_has_written(world):
+    """Such a run writes each row after its wave, on condition of the checkpoint that the task has moved."""
+    world.say("a", "prepare")
+    report = world.wave(keys=[world.shard(0).shard_id])
+    assert not report.problems
+    numbers = [call["number"][0] for call in world.recorded("record")]
+    assert [world.row().checkpoint.sequence, world.row().pending.sequence] == numbers
+
+
+@pytest.mark.slow
 def test_with_halt_the_shard_stops_at_its_checkpoint_and_the_others_go_on(tmp_path, monkeypatch):
     world = a_world(tmp_path, monkeypatch, shards=2)
     world.say("a", "fail", "b")
@@ -176,6 +195,7 @@ def test_with_halt_the_shard_stops_at_its_checkpoint_and_the_others_go_on(tmp_pa
     assert "b" not in world.words()
 
 
+@pytest.mark.slow
 def test_with_retry_a_new_process_gets_the_records_since_the_checkpoint(world, tmp_path: Path):
     with_processor(world, on_error=OnProcessorError.RETRY, backoff=world.settings.times.worker_tick * 0)
     world.say("a", "leave", f"once:{tmp_path / 'once'}", "b")
@@ -186,6 +206,7 @@ def test_with_retry_a_new_process_gets_the_records_since_the_checkpoint(world, t
     assert len({call["process"] for call in world.recorded("record")}) == 2
 
 
+@pytest.mark.slow
 def test_shutdown_requested_may_checkpoint_what_is_left(world):
     with_processor(world, callable="recording:AtShutdown")
     world.say("a", "b")
@@ -193,6 +214,7 @@ def test_shutdown_requested_may_checkpoint_what_is_left(world):
     assert world.row().checkpoint.sequence == world.recorded("record")[1]["number"][0]
 
 
+@pytest.mark.slow
 def test_latest_begins_with_what_comes_after_the_first_look(tmp_path, monkeypatch):
     world = ApplicationWorld(shards=1, log=tmp_path / "recorded", position=InitialPosition.LATEST)
     monkeypatch.setenv("RECORDED", str(world.log))

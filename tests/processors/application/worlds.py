@@ -89,6 +89,8 @@ def _page(key: ShardKey, records: tuple[MemoryRecord, ...], now: Any, behind: ti
 class ApplicationWorld(World):
     log: Path = field(default=Path("recorded"))
     """Where the processor notes its calls (the environment names it, too)."""
+    keeps: bool = False
+    """Whether processes stay from wave to wave. Without that a test needs no keepers, which is faster."""
     processor: ProcessorSettings = field(
         default=ProcessorSettings(
             name="words",
@@ -121,6 +123,7 @@ class ApplicationWorld(World):
             rows=rows,
             pages=lambda: SourcePages(self.source),
             task_rows=lambda: self.store,
+            keeps=self.keeps,
         )
 
     def say(self, *words: str, shard: int = 0) -> None:
