@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "KinesisConsumer": "headrace.pipeline.component",
+    "KinesisConsumer": "headrace.component",
     "build_definitions": "headrace.pipeline.building",
     "fork_runs": "headrace.resources.forked_runs",
     "register_spark_source": "headrace.pipeline.source.register",

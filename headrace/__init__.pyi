@@ -1,5 +1,5 @@
+from headrace.component import KinesisConsumer
 from headrace.pipeline.building import build_definitions
-from headrace.pipeline.component import KinesisConsumer
 from headrace.pipeline.source.register import register_spark_source
 from headrace.resources.forked_runs import fork_runs
 

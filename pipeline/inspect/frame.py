@@ -77,7 +77,7 @@ def _worker_rows(observation: Observation, shards: Sequence[ShardProgress]) -> I
             cpu,
             source,
             in_words(max(lags)) if lags else "?",
-            size_in_words(sum(backlog)) if backlog else "?",
+            short_size(sum(backlog)) if backlog else "?",
             "NOT MOVING" if is_sure and worker is not None and worker.moved is False else age,
         )
 
@@ -97,14 +97,14 @@ def _shard_rows(shards: Sequence[ShardProgress]) -> Iterator[tuple[str, ...]]:
             shard.name,
             shard.worker or "none",
             "?" if shard.lag is None else in_words(shard.lag),
-            "?" if shard.backlog is None else size_in_words(shard.backlog),
+            "?" if shard.backlog is None else short_size(shard.backlog),
             "" if shard.catches_up_in is None else in_words(shard.catches_up_in),
             "" if shard.loses_in is None else in_words(shard.loses_in),
             shard.why or "",
         )
 
 
-def size_in_words(size: float) -> str:
+def short_size(size: float) -> str:
     for unit in ("B", "KB", "MB", "GB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -51,7 +51,7 @@ def _row(lease: Lease, cluster_by: re.Pattern[str], *, moved: bool | None) -> Pl
         lease.key,
         lease.stream,
         lease.shard_id,
-        state_of(lease),
+        lease_state(lease),
         lease.owner,
         None if lease.owner is None else cluster_by_rule(lease.owner, cluster_by),
         lease.checkpoint_owner,
@@ -74,7 +74,7 @@ def _failure(failure: FailingShard | None) -> Plain:
     )
 
 
-def state_of(lease: Lease) -> str:
+def lease_state(lease: Lease) -> str:
     if lease.has_ended:
         return "ended"
     if lease.checkpoint_owner is not None:

@@ -27,7 +27,7 @@ from headrace.pipeline.proof.lake_subject import LakeSubject, listed_shards
 from headrace.pipeline.proof.made.subject import MadeSubject, sides_of
 from headrace.pipeline.proof.memory import proved_now
 from headrace.pipeline.proof.ports import ProofTable, ProvedTable, TargetPorts
-from headrace.pipeline.proof.read_rows import all_rows, new_rows, rows_of
+from headrace.pipeline.proof.read_rows import all_rows, new_rows, window_rows
 from headrace.pipeline.proof.sides import Side, late_steps
 from headrace.pipeline.proof.subject import MOST_RANGES, ProofReading, Subject
 from headrace.pipeline.proof.verdict import Proof, TableProof
@@ -102,7 +102,7 @@ def prove(subject: Subject, window: Window, *, anew: bool) -> tuple[TableProof, 
     reading = new_rows(subject) if window.is_all and not anew else None
     finding = None if reading is None else subject.finding(reading)
     if reading is None or finding is None or (subject.reads_again and not finding.holds):
-        reading = (all_rows(subject) if window.is_all else None) or rows_of(subject, window)
+        reading = (all_rows(subject) if window.is_all else None) or window_rows(subject, window)
         finding = subject.finding(reading)
     # A table whose quarantine table hasn't followed yet is read whole by the next proof.
     if not finding.holds or not window.is_all or late_steps(reading.sides)[0]:

@@ -60,7 +60,7 @@ def new_rows(subject: Subject) -> ProofReading | None:
     return replace(_compared(subject, plan, tuple(read_sides)), is_new=True)
 
 
-def rows_of(subject: Subject, window: Window) -> ProofReading:
+def window_rows(subject: Subject, window: Window) -> ProofReading:
     """The rows of the ranges that are asked for, all at once."""
     sides = tuple(side.read() for side in subject.sides)
     view = subject.view(sides, sides[0].look.story)

@@ -52,7 +52,7 @@ def _spark_type(kind: pa.DataType) -> DataType:
     return from_arrow_type(kind, prefer_timestamp_ntz=True)
 
 
-def side_by_side(rows: DataFrame, earlier: DataFrame, by: Sequence[str], *, tasks: int) -> DataFrame:
+def rows_beside_earlier(rows: DataFrame, earlier: DataFrame, by: Sequence[str], *, tasks: int) -> DataFrame:
     """All rows with a key in one task, sorted as `headrace.pipeline.typed.tasks.duplicates` needs them."""
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -26,7 +26,7 @@ from headrace.pipeline.settings.choices import ColumnsFrom, Compression, ParseFo
 from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.codec import decode_facts
 from headrace.pipeline.typed.duplicates_plan import Comparison
-from headrace.pipeline.typed.duplicates_spark import keys_type, rows_type, side_by_side
+from headrace.pipeline.typed.duplicates_spark import keys_type, rows_beside_earlier, rows_type
 from headrace.pipeline.typed.filter_frame import reads_json
 from headrace.pipeline.typed.formats.decoder import Decoder
 from headrace.pipeline.typed.formats.inflate import Inflation
@@ -188,7 +188,9 @@ class SparkParser(Surveyor):
         earlier = _numbers(session, len(parts)).mapInArrow(
             _reading_keys(parts, spec.table, columns, comparison), keys_type(columns)
         )
-        together = side_by_side(rows, earlier, by, tasks=_tasks_for(plan, comparison, cores=self.tasks))
+        together = rows_beside_earlier(
+            rows, earlier, by, tasks=_tasks_for(plan, comparison, cores=self.tasks)
+        )
         marking = _marking(len(by), comparison.within)
         return _reported(together.mapInArrow(_both(marking, _writing(spec)), _REPORT))
 

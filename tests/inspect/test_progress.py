@@ -13,7 +13,7 @@ from headrace.pipeline.cli.live.watch_status import show_frame
 from headrace.pipeline.core.leases.failure import Failure
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
-from headrace.pipeline.inspect.frame import frame_of, size_in_words
+from headrace.pipeline.inspect.frame import frame_of, short_size
 from headrace.pipeline.inspect.observation import Observation
 from headrace.pipeline.inspect.progress import Earlier, ShardProgress, lags_of, progress_of, too_far_behind
 from tests.inspect.looks import AT, a_look, later, seen
@@ -134,7 +134,7 @@ def test_a_frame_fits_its_screen_and_counts_what_it_leaves_out(height: int):
 
 
 def test_sizes_have_a_unit_that_people_read():
-    assert [size_in_words(size) for size in (0, 999, 1500, 2.5e9, 7e13)] == [
+    assert [short_size(size) for size in (0, 999, 1500, 2.5e9, 7e13)] == [
         "0 B",
         "999 B",
         "1.5 KB",

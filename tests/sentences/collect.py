@@ -25,7 +25,8 @@ _WORDS = 5
 def sentences() -> dict[str, list[str]]:
     """The sentences of each module, in the order of the code."""
     collected = {}
-    for path in sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+    in_rooms = (path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+    for path in sorted([*in_rooms, *(ROOT / "headrace").glob("*.py")]):
         name = str(path.relative_to(ROOT))
         texts = [] if name.startswith(APART) else list(_of_module(path))
         if texts:

@@ -11,11 +11,14 @@ from tests.docs.pages import ROOT
 PACKAGES = ("pipeline", "assets", "kclpy", "resources", "sensors")
 LAYERS = ("core", "duties", "beside_kcl", "kcl", "aws", "lake")
 MODULES = {
-    ".".join(("headrace", *path.relative_to(ROOT).with_suffix("").parts)): ast.parse(
+    ".".join(("headrace", *path.relative_to(folder).with_suffix("").parts)): ast.parse(
         path.read_text(encoding="utf-8")
     )
-    for package in PACKAGES
-    for path in sorted((ROOT / package).rglob("*.py"))
+    for folder, paths in (
+        (ROOT, [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]),
+        (ROOT / "headrace", sorted((ROOT / "headrace").glob("*.py"))),
+    )
+    for path in paths
 }
 COMMANDS = ("add", "run")
 """Names that each module of a command has. `headrace` imports these modules by their names."""
@@ -25,9 +28,9 @@ UNUSED = {
     "headrace.assets.changes.by_reading": "as by_parsing",
     "headrace.kclpy.kcl.RecordProcessorBase": "for users, as in amazon_kclpy",
     "headrace.pipeline.cli.__init__.main": "the headrace command of pyproject.toml",
-    "headrace.pipeline.component.KinesisConsumer": "for users: Dagster finds it by the entry point of pyproject.toml",
+    "headrace.component.KinesisConsumer": "for users: Dagster finds it by the entry point of pyproject.toml",
     "headrace.pipeline.core.leases.change.prepare_checkpoint": "a later version needs it, with the rules of `kcl_prepare` in pipeline/kcl",
-    "headrace.pipeline.inspect.as_frame.observe_frame": "for users: docs/use/operations.md",
+    "headrace.pipeline.inspect.as_frame.observe_frame": "for users: docs/use/looking.md",
     "headrace.pipeline.lake.spark.session.stop_local_server": "a test session stops the Spark server that its tests started",
     "headrace.pipeline.lake.spark.server.watch.main": "started by `server_watch.start`, in a process of its own",
     "headrace.pipeline.local.pytest_plugin.headrace_aws": "for users: a fixture, which pytest finds by its name",

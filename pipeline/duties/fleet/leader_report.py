@@ -61,7 +61,7 @@ class LeaderReport:
         return self.sentence
 
 
-def keys_of(listing: Listing | None) -> tuple[str, ...]:
+def partitions_of(listing: Listing | None) -> tuple[str, ...]:
     """Keys of all leases, parents first: Dagster keeps partitions in the order in which they were added."""
     return () if listing is None else keys_parents_first(listing.leases)
 

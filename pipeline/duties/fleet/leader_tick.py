@@ -20,7 +20,12 @@ from headrace.pipeline.core.leases.sighting import Sightings
 from headrace.pipeline.duties.fleet.assignment_pass import Assigning, AssignmentMemory
 from headrace.pipeline.duties.fleet.cleanup import CleanupDue
 from headrace.pipeline.duties.fleet.known_tables import KnownTables
-from headrace.pipeline.duties.fleet.leader_report import LeaderMemory, LeaderReport, keys_of, sentence_of
+from headrace.pipeline.duties.fleet.leader_report import (
+    LeaderMemory,
+    LeaderReport,
+    partitions_of,
+    sentence_of,
+)
 from headrace.pipeline.duties.fleet.neighbours import Neighbours
 from headrace.pipeline.duties.fleet.shard_sync import Round, ShardSync
 from headrace.pipeline.duties.policy.electing import Electing, LockState
@@ -129,7 +134,7 @@ class LeaderDuty:
             tally.notes.append(memory.neighbours.notice)
         took = round((self.clock.monotonic() - began) * 1000)
         sentence = sentence_of(tally, listing, fleet.misread_rows, took=took)
-        return LeaderReport(memory, sentence, leads=True, trouble=trouble, partitions=keys_of(listing))
+        return LeaderReport(memory, sentence, leads=True, trouble=trouble, partitions=partitions_of(listing))
 
     def beat_lock(self) -> bool:
         return self._electing.beat()

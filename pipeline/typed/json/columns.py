@@ -80,6 +80,6 @@ def why_no_name(name: str, beside: Iterable[str], limits: Limits | None) -> str 
     return None
 
 
-def name_of(path: Path) -> str:
+def path_in_words(path: Path) -> str:
     steps = ("[]" if step is None else f".{step[:_LONGEST_NAME]}" for step in path)
     return "".join(steps).removeprefix(".").replace("\x00", "\\u0000") or "''"

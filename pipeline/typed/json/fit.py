@@ -15,7 +15,7 @@ from headrace.pipeline.typed.json.columns import (
     Limits,
     Path,
     Struct,
-    name_of,
+    path_in_words,
     why_no_name,
 )
 
@@ -68,11 +68,11 @@ class Judge:
     def _why_no_column(self, value: Any, path: Path, beside: Mapping[str, Kind]) -> str:
         """Why a field gets no column. `value`: of a field without a column. `beside`: the columns beside it."""
         if _is_deeper(value, DEPTH - len(path)):
-            return f"the field {name_of(path)} has parts deeper than {DEPTH} levels"
+            return f"the field {path_in_words(path)} has parts deeper than {DEPTH} levels"
         named, why = next(_bad_names(value, path, beside, self.limits), (path, None))
         if why is None:
             why = f"has no column: there would be more than most_columns ({self.limits.columns}), or most payloads have another kind of value there"
-        return f"the field {name_of(named)} {why}"
+        return f"the field {path_in_words(named)} {why}"
 
 
 def _bad_names(
@@ -158,4 +158,4 @@ def _other(value: Any, kind: Kind, path: Path) -> str:
         if isinstance(kind, Items)
         else f"of type {kind}"
     )
-    return f"the field {name_of(path)} has {found}, and its column is {column}"
+    return f"the field {path_in_words(path)} has {found}, and its column is {column}"

@@ -177,9 +177,9 @@ def test_an_iterator_older_than_five_minutes_is_neither_kept_nor_used(
     orders.source.has_news({orders.key(): TRIM})
     orders.local.clock.advance(301)
     now = time.monotonic()
-    monkeypatch.setattr("headrace.pipeline.aws.reading.kinesis.time.monotonic", lambda: now + 301)
+    monkeypatch.setattr("headrace.pipeline.aws.reading.stream_source.time.monotonic", lambda: now + 301)
     assert orders.source.has_news({orders.key(): TRIM} if asked else {}) == frozenset()
-    monkeypatch.setattr("headrace.pipeline.aws.reading.kinesis.time.monotonic", lambda: now)
+    monkeypatch.setattr("headrace.pipeline.aws.reading.stream_source.time.monotonic", lambda: now)
     assert orders.source.has_news({orders.key(): TRIM}) == frozenset()
     assert orders.calls["GetShardIterator"] == 2
     assert orders.calls["GetRecords"] == (3 if asked else 2)

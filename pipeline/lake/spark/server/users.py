@@ -38,7 +38,7 @@ def use(folder: Path, name: str) -> None:
     key = (folder, os.getpid())
     if key in _held:
         return
-    users = folder_of(folder)
+    users = users_folder(folder)
     # The file gets its name once it is locked. Without the lock it would count as that of a process that has ended.
     begun = folder / f".{os.getpid()}-{time.monotonic_ns()}"
     file = begun.open("x", encoding="utf-8")
@@ -49,7 +49,7 @@ def use(folder: Path, name: str) -> None:
     _held[key] = file
 
 
-def folder_of(folder: Path) -> Path:
+def users_folder(folder: Path) -> Path:
     """The folder with the users' files; it is made where there is none."""
     users = folder / FOLDER
     users.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -64,7 +64,7 @@ def main() -> None:
         os._exit(0)
     with (folder / _LOCK).open("a+", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        place = os.open(server_users.folder_of(folder), os.O_RDONLY)
+        place = os.open(server_users.users_folder(folder), os.O_RDONLY)
         ends, ended = os.pipe()
         os.set_blocking(ended, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
