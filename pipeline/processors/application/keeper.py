@@ -3,10 +3,10 @@
     task of a wave ──connects──► keeper ──lines──► process of the processor
           └── what the next wave has to know ──►┘
 
-A task that dies without a word leaves an instance of which nobody knows what it has got: it ends. So does one that no task
-comes back to: its lease is lost, as far as it can tell.
+A task that dies without a word, as Spark ends that of a cancelled run, leaves an instance of which nobody knows what it has
+got. It has its grace and ends; no checkpoint is taken any more. So ends one that no task comes back to.
 
-    python -m headrace.pipeline.processors.application.keeper SOCKET IDLE      the ChildSpec comes by standard input
+    python -m headrace.pipeline.processors.application.keeper SOCKET IDLE GRACE    the ChildSpec comes by standard input
 """
 
 from __future__ import annotations
@@ -22,19 +22,23 @@ from time import monotonic
 from typing import Any
 
 from headrace.pipeline.lake.staging.stage_codec import decode
+from headrace.pipeline.processors.checkpoints import Checkpoints
 from headrace.pipeline.processors.child import ChildFailed, ProcessorChild
+from headrace.pipeline.processors.dialogue import CallFailed, Dialogue
 from headrace.pipeline.processors.starting import folder_of, start_child
 from headrace.pipeline.processors.values import ChildSpec
 
 _LOOK_EVERY = 0.5
 """Seconds between two looks at what the process writes to stderr while no task is there."""
-_GRACE = 5.0
 
 
 class Keeper:
-    def __init__(self, child: ProcessorChild, *, idle: float) -> None:
+    def __init__(self, child: ProcessorChild, *, idle: float, grace: float) -> None:
         self._child = child
         self._idle = idle
+        self._grace = grace
+        self._unanswered = ""
+        """The action on which the process is at work."""
         self._memory: Any = None
         """What the last task has left for the next one."""
 
@@ -53,41 +57,50 @@ class Keeper:
                 if not self._serve_one(visitor):
                     return
             until = monotonic() + self._idle
-        self._tell_lost()
+        self._end_alone()
 
     def _serve_one(self, visitor: socket.socket) -> bool:
         """Whether the process stays for the next task."""
-        lines = visitor.makefile("rwb")
-        _write(lines, {"memory": self._memory})
-        for line in lines:
-            asked = json.loads(line)
-            if "say" in asked:
-                self._child.say(asked["say"])
-            elif "hear" in asked:
-                _write(lines, self._heard(float(asked["hear"])))
-            elif "keep" in asked:
-                self._memory = asked["keep"]
-                return True
-            else:
-                self._child.close(grace=float(asked.get("end", 0)))
-                return False
+        # The task may be gone by the time that an answer comes.
+        with suppress(BrokenPipeError, ConnectionResetError), visitor.makefile("rwb") as lines:
+            _write(lines, {"memory": self._memory})
+            for line in lines:
+                asked = json.loads(line)
+                if "say" in asked:
+                    self._say(asked["say"])
+                elif "hear" in asked:
+                    _write(lines, self._heard(float(asked["hear"])))
+                elif "keep" in asked:
+                    self._memory = asked["keep"]
+                    return True
+                else:
+                    self._child.close(grace=float(asked["end"]))
+                    return False
+        self._end_alone()
         return False
+
+    def _say(self, message: Mapping[str, Any]) -> None:
+        if message["action"] != "checkpoint":
+            self._unanswered = message["action"]
+        self._child.say(message)
 
     def _heard(self, within: float) -> Mapping[str, Any]:
         self._child.errors.clear()
         answer: dict[str, Any] = {}
         try:
-            answer["heard"] = self._child.hear(within=within)
+            answer["heard"] = heard = self._child.hear(within=within)
+            if heard["action"] == "status":
+                self._unanswered = ""
         except ChildFailed as failed:
             answer["failed"] = str(failed)
         return {**answer, "errors": list(self._child.errors)}
 
-    def _tell_lost(self) -> None:
-        with suppress(ChildFailed):
-            self._child.say({"action": "leaseLost"})
-            while self._child.hear(within=_GRACE).get("action") != "status":
-                self._child.say({"action": "checkpoint", "error": "InvalidStateException"})
-        self._child.close(grace=_GRACE)
+    def _end_alone(self) -> None:
+        """Let the process end by itself. Nobody writes its checkpoints now."""
+        dialogue = Dialogue(self._child, Checkpoints.since(None), self._unanswered)
+        with suppress(CallFailed):
+            dialogue.stop(within=self._grace)
+        self._child.close(grace=_LOOK_EVERY)
 
 
 def _write(lines: Any, answer: Mapping[str, Any]) -> None:
@@ -95,7 +108,7 @@ def _write(lines: Any, answer: Mapping[str, Any]) -> None:
     lines.flush()
 
 
-def main(place: Path, idle: float) -> None:
+def main(place: Path, *, idle: float, grace: float) -> None:
     spec = decode(sys.stdin.buffer.read(), ChildSpec)
     door = socket.socket(socket.AF_UNIX)
     place.unlink(missing_ok=True)
@@ -109,7 +122,7 @@ def main(place: Path, idle: float) -> None:
         with folder_of(spec) as folder:
             child = start_child(spec, folder)
             try:
-                Keeper(child, idle=idle).serve(door)
+                Keeper(child, idle=idle, grace=grace).serve(door)
             finally:
                 child.kill()
     finally:
@@ -121,4 +134,4 @@ def main(place: Path, idle: float) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]))
+    main(Path(sys.argv[1]), idle=float(sys.argv[2]), grace=float(sys.argv[3]))

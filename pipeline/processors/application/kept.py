@@ -116,7 +116,7 @@ def begun(place: Path, spec: ChildSpec, *, grace: float, idle: float = IDLE) -> 
     left."""
     module = "headrace.pipeline.processors.application.keeper"
     started = subprocess.run(  # noqa: S603 - this very Python
-        (sys.executable, "-m", module, str(place), str(idle)),
+        (sys.executable, "-m", module, str(place), str(idle), str(grace)),
         input=encode(spec),
         stdout=subprocess.DEVNULL,
         env={

@@ -1,6 +1,8 @@
 """An instance lives as long as its run keeps the claim on the shard: it goes on from wave to wave, and ends before the row is
 released."""
 
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.settings.choices import OnProcessorError
+from tests.eventually import eventually
 from tests.processors.application.worlds import ApplicationWorld
 
 
@@ -98,6 +101,28 @@ def test_the_next_run_goes_on_with_the_instance_of_a_run_that_was_killed(world: 
     world.wave(run="second")
     assert world.words() == ["a", "leave", "b"]
     assert (processes(world), len(world.recorded("initialize"))) == (1, 1)
+
+
+@pytest.mark.slow
+def test_an_instance_whose_task_was_killed_has_its_grace_and_no_checkpoint(
+    world: ApplicationWorld, tmp_path: Path
+):
+    """As Spark ends the task of a cancelled run: by SIGKILL, in the middle of a call."""
+    marker = tmp_path / "steal"
+    world.processor = replace(world.processor, callable="recording:AtShutdown")
+    world.begin_process()
+    world.say("a", f"steal:{marker}")
+    task = os.fork()
+    if not task:
+        world.a_run().wave()
+        os._exit(0)
+    eventually(marker.exists, "the processor is at work")
+    os.kill(task, signal.SIGKILL)
+    os.waitpid(task, 0)
+    marker.unlink()
+    eventually(lambda: world.recorded("refused", "lease_lost")[1:], "the instance has ended")
+    assert world.calls()[3:] == ["shutdown_requested", "refused", "lease_lost"]
+    assert world.recorded("refused")[0]["error"] == "ShutdownException"
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ class AtShutdown(Recording):
 
     def shutdown_requested(self, shutdown_requested_input):
         super().shutdown_requested(shutdown_requested_input)
-        shutdown_requested_input.checkpointer.checkpoint()
+        Recording.checkpoint(self, shutdown_requested_input.checkpointer)
 
 
 class ForgetsTheEnd(Recording):
