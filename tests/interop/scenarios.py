@@ -8,6 +8,7 @@ from tests.interop.aggregated import AGGREGATED
 from tests.interop.beside import BESIDE
 from tests.interop.deployed import DEPLOYED
 from tests.interop.oldest import OLDEST
+from tests.interop.processors import PROCESSORS
 from tests.interop.scene import APP, REBALANCE, START, Stage, scene
 
 
@@ -85,4 +86,5 @@ SCENARIOS: dict[str, Callable[[Stage], int]] = {
     **DEPLOYED,
     **AGGREGATED,
     **OLDEST,
+    **PROCESSORS,
 }
