@@ -152,10 +152,7 @@ class Wiring:
             sensor.at_work.release()
 
     def worker_turn(self, worker_id: str, cursor: str | None, *, instance: str, runs: Runs) -> Turn:
-        """A tick of a worker's sensor.
-
-        `instance`: the id of this Dagster; a second Dagster may have a worker with the same id by mistake.
-        """
+        """`instance`: the id of this Dagster; a second Dagster may have a worker with the same id by mistake."""
         sensor = self.remembered.worker(worker_id)
         if not sensor.at_work.acquire(blocking=False):
             return Turn(sentence=f"worker {worker_id}: the previous tick is still at work", cursor=cursor)
@@ -249,15 +246,19 @@ class Wiring:
             sensor.tables = KnownTables(tables, self.ports.clock)
         return sensor.tables
 
-    def _leaders_expiring(self) -> Expiring:
+    def _leaders_expiring(self) -> Expiring | None:
         sensor, table = self.remembered.leader, self.ports.table("leader")
         if sensor.expiring is None or sensor.expiring.table is not table:
-            sensor.expiring = self.upkeep.expiring("leader")
+            sensor.expiring = self.expiring("leader")
         return sensor.expiring
+
+    def expiring(self, user: str) -> Expiring | None:
+        """What expires the lake table's snapshots; None where there is no lake table."""
+        return self.upkeep.expiring(user)
 
     def policy(self, leases: LeaseStore | None = None) -> Policy:
         """How this application shares its leases: by itself, or beside KCL. Each tick, run and command makes a policy on the
-        ports of its moment. The parts of a policy keep nothing: a run asks them anew at each wave."""
+        ports of its moment. Its parts keep nothing."""
         ports = self.ports
         return policy_of(
             self.settings,
@@ -324,7 +325,7 @@ class Wiring:
             clock=self.ports.clock,
             on_wave=on_wave,
             is_stopping=is_stopping,
-            expiring=self.upkeep.expiring(worker_id),
+            expiring=self.expiring(worker_id),
             tell=on_waiting,
             failing=hints.failing,
         )
@@ -418,7 +419,6 @@ class Wiring:
         return ProofWiring(self.settings, self.ports)
 
     def look_ports(self) -> CheckPorts:
-        """What the checks look at, by the ports of this moment."""
         ports, targets = self.ports, {target.name: target for target in self.settings.parse}
         return CheckPorts(
             leases=self.leases(),

@@ -83,7 +83,7 @@ def _making(places: ApplicationArns) -> Iterator[Statement]:
     tables = places.coordination_tables
     tagging = " TagResource" if coordination.tags else ""
     yield from statement("MakeTables", "dynamodb", f"CreateTable{tagging}", tables)
-    yield from statement("MakeTheIndex", "dynamodb", "UpdateTable", (places.lease_table,))
+    yield from statement("MakeTheIndex", "dynamodb", "UpdateTable", places.lease_tables)
     if coordination.point_in_time_recovery:
         yield from statement("SwitchBackupsOn", "dynamodb", "UpdateContinuousBackups", tables)
 
@@ -101,7 +101,7 @@ def _worker(places: ApplicationArns) -> Iterator[Statement]:
         "DescribeTable GetItem BatchGetItem Scan PutItem UpdateItem",
         places.coordination_tables,
     )
-    yield from statement("OwnLeases", "dynamodb", "Query", (places.owner_index,))
+    yield from statement("OwnLeases", "dynamodb", "Query", places.owner_indexes)
     yield from _metrics(places)
     yield from catalog(
         places,
@@ -123,6 +123,8 @@ def _spark(places: ApplicationArns) -> Iterator[Statement]:
     yield from statement(
         "TableStreams", "dynamodb", "DescribeStream GetShardIterator GetRecords", places.table_streams
     )
+    if places.processor_lease_tables:
+        yield from statement("Checkpoints", "dynamodb", "GetItem UpdateItem", places.processor_lease_tables)
     yield from files(places, "GetObject PutObject", places.warehouse)
     yield from listing(places)
 

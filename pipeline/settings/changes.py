@@ -209,7 +209,15 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     ),
     "processors.N.callable": _RUN,
     "processors.N.command": _RUN,
-    "processors.N.mode": SettingChange(Takes.REFUSED, "There is no other mode than `landed` yet."),
+    "processors.N.mode": SettingChange(
+        Takes.RELOAD,
+        "Positions aren't taken along: the other mode begins where its own table or lease rows say.",
+    ),
+    "processors.N.application": SettingChange(
+        Takes.RELOAD, "An application that is new begins where `streams.N.initial_position` says."
+    ),
+    "processors.N.failover": _RELOAD,
+    "processors.N.leases": _RELOAD,
     "processors.N.table": SettingChange(
         Takes.RUN,
         "The new table gets all records that the lake table still has, from an empty state on. The former table stays as it is.",

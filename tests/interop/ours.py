@@ -233,14 +233,12 @@ class OurWorker:
         self.ports.workers().set_stopping(self.me, stopping=True)
 
 
-def main() -> None:
+def main(kind: type[OurWorker] = OurWorker) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
     for library in ("botocore", "pyiceberg"):
         logging.getLogger(library).setLevel(logging.WARNING)
     given = json.loads(sys.argv[1])
-    worker = OurWorker(
-        settings_of(given), timedelta(seconds=given.get("first_run_after", 0)), given.get("pace")
-    )
+    worker = kind(settings_of(given), timedelta(seconds=given.get("first_run_after", 0)), given.get("pace"))
     tell("started", worker.me, "-")
     signal.signal(signal.SIGTERM, worker.stop)
     duties: list[Callable[[], None]] = [worker.work]

@@ -12,6 +12,7 @@ from tests.interop.fan_out import FAN_OUT
 from tests.interop.migrations import MIGRATIONS
 from tests.interop.of_table import OF_TABLE
 from tests.interop.oldest import OLDEST
+from tests.interop.processors import PROCESSORS
 from tests.interop.scene import APP, REBALANCE, START, Stage, scene
 
 
@@ -93,4 +94,5 @@ SCENARIOS: dict[str, Callable[[Stage], int]] = {
     **MIGRATIONS,
     **FAN_OUT,
     **OF_TABLE,
+    **PROCESSORS,
 }
