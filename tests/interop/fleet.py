@@ -123,9 +123,9 @@ class Fleet:
         command = [*_JAVA, *_LOG, "-cp", adapter_class_path(), "headrace.interop.AdapterWorker"]
         return self._start(name, [*command, app, self.stream, name, self.endpoint])
 
-    def start_ours(self, name: str, home: Path, **more: str | float) -> Member:
+    def start_ours(self, name: str, home: Path, *, module: str = "ours", **more: str | float) -> Member:
         """Start a worker of Headrace in the same application. `home` is the folder of the lake table, which all
-        workers of Headrace share."""
+        workers of Headrace share. `module`: `ours` lands, and `processing` has a processor."""
         given = {
             "worker": name,
             "app": self.app,
@@ -135,7 +135,7 @@ class Fleet:
             "failover": self.failover_seconds,
             **more,
         }
-        command = [sys.executable, "-m", "tests.interop.ours", json.dumps(given)]
+        command = [sys.executable, "-m", f"tests.interop.{module}", json.dumps(given)]
         return self._start(name, command)
 
     def _start(self, name: str, command: list[str]) -> Member:
