@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         args,
         _names(settings, args),
         settings.aws.at(**place_arguments(args)),
-        judge=partial(_forms, settings),
+        judge=partial(_judge, settings),
         lines=[
             *_told(reading),
             *(line for lines, _ in processors for line in lines),
@@ -88,13 +88,18 @@ def _processors(settings: "Settings") -> "Iterator[tuple[list[str], dict[str, An
     if not settings.processors:
         return
     from headrace.pipeline.app.wiring import wire
+    from headrace.pipeline.cli.processor_application import application_status
     from headrace.pipeline.cli.views.processor_views import standing_json, standing_lines
     from headrace.pipeline.errors import HeadraceError
     from headrace.pipeline.processors.standing import standing_of
+    from headrace.pipeline.settings.targets import landed_processors, processor_applications
+
+    for processor in processor_applications(settings):
+        yield application_status(settings, processor)
 
     ports = wire(settings).ports
     try:
-        for processor in settings.processors:
+        for processor in landed_processors(settings):
             try:
                 standing = standing_of(processor, ports.processing(processor, "status"))
             except HeadraceError as error:
@@ -136,6 +141,20 @@ def _watch(args: argparse.Namespace) -> int:
         return watch_status(args, table_names_in(args), AwsSettings(**place_arguments(args)))
     settings = load(args).settings
     return watch_status(args, _names(settings, args), settings.aws.at(**place_arguments(args)), settings)
+
+
+def _judge(settings: "Settings", observation: "Observation") -> "Iterator[Finding]":
+    yield from _forms(settings, observation)
+    yield from _beater(settings, observation)
+
+
+def _beater(settings: "Settings", observation: "Observation") -> "Iterator[Finding]":
+    from headrace.pipeline.beside_kcl.beaten import REMEDY, why_no_beater, workers_without_beater
+    from headrace.pipeline.inspect.finding import Finding
+
+    silent = workers_without_beater(settings, observation.last.workers, observation.last.read_at)
+    if silent:
+        yield Finding("no-beater", f"{why_no_beater(silent)}: {REMEDY}", needs_person=True, names=silent)
 
 
 def _forms(settings: "Settings", observation: "Observation") -> "Iterator[Finding]":

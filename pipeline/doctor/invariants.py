@@ -28,7 +28,7 @@ _ADVICE = {
     "log says why it can't take the lock",
     "leader-idle": "Stop the deployment that leads, so that another one leads",
     "nobody-leads": "Start the leader's sensor of a deployment",
-    "shards-failing": 'Each sentence says what to do; see docs/use/when-wrong.md',
+    "shards-failing": "Each sentence says what to do; see docs/use/when-wrong.md",
     "rows-left-over": "Run `headrace rekey`",
 }
 """Code of a finding -> what to do; the others say it themselves."""
