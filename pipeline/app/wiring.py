@@ -16,7 +16,7 @@ real ports when they are first needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,6 +28,7 @@ from headrace.pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
 from headrace.pipeline.beside_kcl.kcl_workers import why_not_handed_over, why_not_rekey
 from headrace.pipeline.checking.looking import CheckPorts
 from headrace.pipeline.core.leases.due import RunState, RunVerdict
+from headrace.pipeline.duties.fleet.beater import BeaterDuty
 from headrace.pipeline.duties.fleet.handing_over import HandingOver
 from headrace.pipeline.duties.fleet.known_tables import KnownTables
 from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
@@ -49,7 +50,9 @@ from headrace.pipeline.duties.waves.report import OnStep, WaveStep
 from headrace.pipeline.duties.waves.run import OnWave, Reading, Run
 from headrace.pipeline.duties.waves.steps import WavePorts
 from headrace.pipeline.duties.waves.wave_rows import WaveRows
-from headrace.pipeline.errors import TablesMissing
+from headrace.pipeline.errors import BadSetting, TablesMissing
+from headrace.pipeline.hooks.tracker import tracker_of
+from headrace.pipeline.hooks.watching import Hooks, NoHooks, hooks_of
 from headrace.pipeline.metrics.metering import Meters, NoMetering
 from headrace.pipeline.metrics.wiring import metering_of
 from headrace.pipeline.ports.leases import LeaseStore
@@ -60,7 +63,8 @@ from headrace.pipeline.processors.wiring import ProcessorWiring
 from headrace.pipeline.proof.wiring import ProofWiring
 from headrace.pipeline.repair.decide import Recovery
 from headrace.pipeline.repair.repair import Repairing
-from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.choices import Beat
+from headrace.pipeline.settings.model import BEATS_ALONE, Settings, StreamSettings
 from headrace.pipeline.typed.wiring import TargetWiring
 from headrace.pipeline.windows.wiring import WindowWiring
 
@@ -71,7 +75,7 @@ def wire(settings: Settings) -> Wiring:
 
     adapters = Adapters(settings)
     metering = metering_of(settings, adapters.clock, adapters.cloudwatch, adapters.meter)
-    return Wiring(settings, adapters, metering=metering)
+    return Wiring(settings, adapters, metering=metering, hooks=hooks_of(settings, adapters.clock))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +120,7 @@ class Wiring:
     ports: Ports
     remembered: Remembered = field(default_factory=Remembered)
     metering: Meters = field(default_factory=NoMetering)
+    hooks: Hooks = field(default_factory=NoHooks)
 
     def leases(self) -> OwnForm:
         """The application's lease rows, without those of the other `streams_mode`."""
@@ -132,13 +137,14 @@ class Wiring:
                 self.leader(), tables=self._known_tables(), expiring=self._leaders_expiring()
             )
             with self.metering.leading(plain_duty) as duty:
-                return leader_turn(
+                turn = leader_turn(
                     duty,
                     cursor,
                     last_tick=sensor.last_tick,
                     times=self.settings.times,
                     timer=self.ports.timer,
                 )
+            return self.hooks.led(turn, has_made_tables=plain_duty.look.has_made_tables)
         except TablesMissing:
             sensor.tables = None
             raise
@@ -157,7 +163,7 @@ class Wiring:
                 tick.turn = worker_turn(
                     duty, cursor, last_tick=sensor.last_tick, application=self.settings.application
                 )
-                return tick.turn
+                return self.hooks.worked(worker_id, sensor.last_tick, tick.turn)
         finally:
             sensor.at_work.release()
 
@@ -175,6 +181,7 @@ class Wiring:
             source=ports.source(user),
             table=ports.table(user),
             consumers=ports.consumers,
+            tracker=self._tracker(),
             clock=ports.clock,
             ids=ports.ids,
         )
@@ -197,6 +204,26 @@ class Wiring:
             times=settings.times,
             policy=self.policy(leases),
             stream=lambda row: streams.facts(stream_as_written(settings, row)),
+            asks_for_beater=settings.kcl.beat is Beat.PROCESS,
+        )
+
+    def beater(self, worker_id: str) -> BeaterDuty:
+        """What beats for this worker between its ticks, on the ports and by the policy of this moment."""
+        settings, leases = self.settings, self.leases()
+        if settings.lease_beat is None:
+            raise BadSetting(
+                "kcl.failover is missing, so no KCL worker expects a beat of each lease: a worker of Headrace alone "
+                "needs no `headrace beat`, because its ticks beat. Nothing was started"
+            )
+        return BeaterDuty(
+            worker_id=worker_id,
+            leases=leases,
+            workers=self.ports.workers(),
+            clock=self.ports.clock,
+            policy=self.policy(leases),
+            every=settings.lease_beat,
+            alone=BEATS_ALONE,
+            lease_duration=settings.times.lease_duration,
         )
 
     def _streams_of(self, worker_id: str, source: ShardSource) -> KnownStreams:
@@ -205,6 +232,13 @@ class Wiring:
         if sensor.streams is None or sensor.streams.source is not source:
             sensor.streams = KnownStreams(source, self.ports.clock)
         return sensor.streams
+
+    def _tracker(self) -> Callable[[], tuple[StreamSettings, ...]] | None:
+        """One for the process: it remembers whether the user's function still has to answer."""
+        sensor = self.remembered.leader
+        if sensor.tracker is None:
+            sensor.tracker = tracker_of(self.settings)
+        return sensor.tracker
 
     def _known_tables(self) -> KnownTables:
         sensor, tables = self.remembered.leader, self.ports.tables()
@@ -295,9 +329,13 @@ class Wiring:
             tell=on_waiting,
             failing=hints.failing,
         )
-        # Four beats in each lease duration, so that a run that misses three in a row still counts as alive.
-        beats = self.ports.timer(attempt.beat, self.settings.times.lease_duration / 4, None)
-        with self.metering.running(), beats:
+        beats = self.ports.timer(attempt.beat, self.settings.run_beat, None)
+        with (
+            self.metering.running(),
+            beats,
+            self.hooks.running(worker_id, on_wave, on_waiting) as on_wave_too,
+        ):
+            run.on_wave = on_wave_too
             yield run
 
     def attempt(

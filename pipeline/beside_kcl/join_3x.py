@@ -67,6 +67,9 @@ class JoinedWork:
     def own_rows(self, me: str, held: frozenset[str], known: Mapping[str, Lease]) -> tuple[Lease, ...]:
         return self._given.own_rows(me, held, known)
 
+    def rows_to_beat(self, me: str, known: Mapping[str, Lease], *, search: bool) -> tuple[Lease, ...]:
+        return self._given.rows_to_beat(me, known, search=search)
+
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
         return TakenLeases(memory)
 

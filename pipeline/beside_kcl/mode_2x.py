@@ -15,7 +15,7 @@ from headrace.pipeline.core.leases.sighting import Sighting
 from headrace.pipeline.duties.policy.electing import Electing, LockState
 from headrace.pipeline.duties.policy.leader_watch import LeaderWatchMemory
 from headrace.pipeline.duties.policy.memory import PartMemory
-from headrace.pipeline.duties.policy.own_tables import held_of
+from headrace.pipeline.duties.policy.own_tables import at_rest, held_of
 from headrace.pipeline.duties.policy.policy import Elected, LeaderLook, TakenLeases
 from headrace.pipeline.ports.base import Clock, Ids
 from headrace.pipeline.ports.leases import LeaseStore, Tables, WorkerStore
@@ -67,6 +67,14 @@ class TakesLeases:
         # tick on: the next scan comes after two lease durations, when they would have expired.
         children = {key for row in own for key in row.child_keys} - held
         return (*own, *held_of(self.leases, me, children))
+
+    def rows_to_beat(self, me: str, known: Mapping[str, Lease], *, search: bool) -> tuple[Lease, ...]:
+        """KCL's workers compare counters every second failover time, so a lease that was just taken may wait for the
+        next search."""
+        if search:
+            return tuple(row for row in self.leases.scan().leases if row.holder == me and not row.has_ended)
+        resting = tuple(row for row in known.values() if at_rest(row))
+        return (*resting, *held_of(self.leases, me, known.keys() - {row.key for row in resting}))
 
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
         if self.why_not:

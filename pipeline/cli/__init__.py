@@ -27,6 +27,7 @@ from headrace.pipeline.errors import HeadraceError, Transient, WrongSettings
 
 COMMANDS = {
     "adopt": "take over a stopped KCL application at the positions of its workers",
+    "beat": "beat for the workers' leases between their ticks, beside KCL's workers",
     "config": "print each setting and the place that it comes from",
     "console": "serve a web page that shows this or any KCL application as it is now",
     "consume": "read shards up to their newest record, without Dagster",

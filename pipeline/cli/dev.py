@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
     from headrace.pipeline.cli.beside import services
+    from headrace.pipeline.cli.beside.beater_beside import beater_beside
     from headrace.pipeline.cli.beside.console_beside import console_beside
     from headrace.pipeline.cli.beside.other_dagster import require_alone
     from headrace.pipeline.cli.beside.own_spark import spark_of_its_own, warmed
@@ -74,7 +75,10 @@ def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
             dagster = services.Group(services.dagster_command(workspace, port), env=env)
             # At once: if this process is killed, the next command finds Dagster by this number.
             hold.has_dagster(dagster.pid)
-            with console_beside(loaded.settings, dagster=f"http://{services.HOST}:{port}", say=_say):
+            with (
+                beater_beside(loaded.settings, config, env=env, say=_say),
+                console_beside(loaded.settings, dagster=f"http://{services.HOST}:{port}", say=_say),
+            ):
                 _supervise(dagster, loaded.settings, home, port=port)
     except KeyboardInterrupt:
         return 0

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         args,
         _names(settings, args),
         settings.aws.at(**place_arguments(args)),
-        judge=partial(_forms, settings),
+        judge=partial(_judge, settings),
         lines=[
             *_told(reading),
             *(line for lines, _ in processors for line in lines),
@@ -141,6 +141,20 @@ def _watch(args: argparse.Namespace) -> int:
         return watch_status(args, table_names_in(args), AwsSettings(**place_arguments(args)))
     settings = load(args).settings
     return watch_status(args, _names(settings, args), settings.aws.at(**place_arguments(args)), settings)
+
+
+def _judge(settings: "Settings", observation: "Observation") -> "Iterator[Finding]":
+    yield from _forms(settings, observation)
+    yield from _beater(settings, observation)
+
+
+def _beater(settings: "Settings", observation: "Observation") -> "Iterator[Finding]":
+    from headrace.pipeline.beside_kcl.beaten import REMEDY, why_no_beater, workers_without_beater
+    from headrace.pipeline.inspect.finding import Finding
+
+    silent = workers_without_beater(settings, observation.last.workers, observation.last.read_at)
+    if silent:
+        yield Finding("no-beater", f"{why_no_beater(silent)}: {REMEDY}", needs_person=True, names=silent)
 
 
 def _forms(settings: "Settings", observation: "Observation") -> "Iterator[Finding]":

@@ -117,6 +117,10 @@ class ApplicationArns:
         return self.lease_tables[1:]
 
     @property
+    def state_table(self) -> str:
+        return self._table(self.settings.state_table)
+
+    @property
     def coordination_tables(self) -> tuple[str, ...]:
         return tuple(
             self._table(name)

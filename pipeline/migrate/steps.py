@@ -76,9 +76,10 @@ class MoveBack:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Write COMPLETE into both tables and the lock into the lease table, in one transaction, while the lock is as `lock`."""
+    """Write COMPLETE into both tables and the lock into the lease table, in one transaction, while the lock is as `lock`. Both locks
+    then stand for two minutes without a beat."""
 
-    lock: LockRow | None
+    lock: LockRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,6 +239,11 @@ def _finish(request: Request, facts: MigrationFacts) -> Answer:
 def _complete(facts: MigrationFacts) -> Answer:
     if late := sorted(worker.name for worker in facts.reporting if not worker.in_lease_table):
         return NotYet(f"{', '.join(late)} still writes into the table for workers' rows")
+    if facts.lock is None or facts.lock.released:
+        # One deployment would take the lock of the one table, and another one, which looks a minute later, that of the other.
+        return NotYet(
+            "nobody leads now, and without a leader's lock two deployments could lead in two tables"
+        )
     moves = tuple(MoveRow(key, TableStatus.PENDING) for key in facts.moving)
     return Plan(
         (

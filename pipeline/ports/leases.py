@@ -127,6 +127,11 @@ class WorkerStore(Protocol):
         claimed. Nothing happens where there is no such row."""
         ...
 
+    def note_beater(self, worker_id: str) -> None:
+        """Write into the row of a worker of Headrace that `headrace beat` beats for it now. Nothing happens where there
+        is no such row."""
+        ...
+
     def set_notice(self, worker_id: str, notice: str | None) -> None:
         """Write into the row what a person should know; None removes it."""
         ...

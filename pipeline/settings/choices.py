@@ -42,6 +42,13 @@ class Heartbeat(StrEnum):
     """A worker also moves the counter of each of its leases, as KCL's workers do and expect."""
 
 
+class Beat(StrEnum):
+    TICKS = "ticks"
+    """A worker's sensor beats at each of its ticks."""
+    PROCESS = "process"
+    """A process of its own, `headrace beat`, beats between the ticks, too."""
+
+
 class Mode(StrEnum):
     OWN = "own"
     """A leader assigns the leases to workers."""
@@ -92,6 +99,13 @@ class Retrieval(StrEnum):
     """By GetRecords, whose limits of a shard all readers share."""
     FANOUT = "fanout"
     """By enhanced fan-out: a consumer with 2 MiB a second of each shard for itself."""
+
+
+class Into(StrEnum):
+    ROWS = "rows"
+    """A row for each record."""
+    LATEST = "latest"
+    """One row for each key: that of its latest record."""
 
 
 class ParseFormat(StrEnum):

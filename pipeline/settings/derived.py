@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from headrace.pipeline.settings.choices import Mode
+from headrace.pipeline.settings.choices import Beat, Mode
 from headrace.pipeline.settings.model import Settings
 
 
@@ -29,8 +29,18 @@ def derived_of(settings: Settings) -> Iterator[Derived]:
     times = settings.times
     yield Derived("worker beat", times.worker_tick, "times.worker_tick", "a worker shows that it lives")
     yield Derived(
-        "run beat", times.lease_duration / 4, "times.lease_duration / 4", "a run shows that it lives"
+        "run beat",
+        settings.run_beat,
+        "times.lease_duration / 4, at most kcl.failover / 3 - 25ms",
+        "a run shows that it lives",
     )
+    if settings.kcl.beat is Beat.PROCESS and settings.lease_beat is not None:
+        yield Derived(
+            "lease beat",
+            settings.lease_beat,
+            "kcl.failover / 3 - 25ms",
+            "`headrace beat` beats for the leases that no run reads",
+        )
     yield Derived(
         "lease expiry", times.lease_duration, "times.lease_duration", "a worker without a beat counts as dead"
     )

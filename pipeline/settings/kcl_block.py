@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from headrace.pipeline.settings.choices import Heartbeat, Layout, Mode
+from headrace.pipeline.settings.choices import Beat, Heartbeat, Layout, Mode
 from headrace.pipeline.settings.knob import knob
 
 
@@ -21,8 +21,15 @@ class KclSettings:
     )
     failover: timedelta | None = knob(
         doc="Set this to work beside running KCL workers, in their tables: "
-        "the value is the failoverTimeMillis of these workers, at least 20s. Needs `heartbeat: "
-        "lease` and `allow_foreign_checkpoints: true`.",
+        "the value is the failoverTimeMillis of these workers, at least 20s, or at least 10s (KCL's default) with "
+        "`beat: process`. Needs `heartbeat: lease` and `allow_foreign_checkpoints: true`.",
+    )
+    beat: Beat = knob(
+        Beat.TICKS,
+        doc="With `failover`: what beats for a worker's leases while no run reads them. ticks: the worker's sensor, at "
+        "each tick. process: also `headrace beat`, which `headrace dev` starts itself, every third of `failover` as "
+        "KCL's workers do. Slow ticks then lose no lease. Two minutes after the worker's last tick and its runs' last beat it "
+        "falls silent.",
     )
     heartbeat: Heartbeat = knob(
         Heartbeat.WORKER,

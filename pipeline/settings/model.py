@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Final
 
 from headrace.pipeline.settings.assignment_block import AssignmentSettings
 from headrace.pipeline.settings.aws_block import AwsSettings
@@ -28,11 +29,16 @@ from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.knob import knob
 from headrace.pipeline.settings.metrics_block import MetricsSettings
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.parse_block import ParseSettings, Written
 from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.stream_names import name_in
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
+_RENEWALS, _EPSILON = 3, timedelta(milliseconds=25)
+"""KCL renews a lease three times in each failover time, and a moment earlier (epsilonMillis)."""
+BEATS_ALONE: Final = timedelta(minutes=2)
+"""How long `headrace beat` goes on after a worker's last tick and its runs' last beat: longer than a Dagster that is started
+again, and short enough for the shards of one that is down."""
 # After the reading, Spark's answer and the table's commit take a minute at times, however short the wave
 # is.
 _LEAST_HUNG = timedelta(minutes=2)
@@ -404,6 +410,17 @@ class Settings:
         doc="Figures for dashboards and alarms, in Amazon CloudWatch or OpenTelemetry.",
     )
 
+    hooks: str | None = knob(
+        doc="A class of yours, as package.module:Class, whose methods are called when a worker changes its state, takes or "
+        "loses a lease, when a shard has ended, and when the coordination tables were made. Its module is beside this file, "
+        "or installed. No tick waits for it.",
+        kcl="workerStateChangeListener / taskExecutionListener / tableCreatorCallback",
+    )
+
+    written: Written = field(
+        default_factory=Written, compare=False, repr=False, metadata={"is_setting": False}
+    )
+
     @property
     def multi(self) -> bool:
         return self.streams_mode is StreamsMode.MULTI
@@ -434,6 +451,20 @@ class Settings:
     def is_shared(self) -> bool:
         """Whether KCL's workers work in the same tables."""
         return self.kcl.failover is not None
+
+    @property
+    def lease_beat(self) -> timedelta | None:
+        """The time between two beats of a lease beside KCL's workers, as between two renewals of KCL; None without
+        them."""
+        failover = self.kcl.failover
+        return None if failover is None else failover / _RENEWALS - _EPSILON
+
+    @property
+    def run_beat(self) -> timedelta:
+        """The time between two beats of a run: four in each lease duration, so that a run that misses three in a row
+        still counts as alive; and beside KCL's workers as often as these renew their leases."""
+        own = self.times.lease_duration / 4
+        return own if self.lease_beat is None else min(own, self.lease_beat)
 
     @property
     def hung_after(self) -> timedelta:

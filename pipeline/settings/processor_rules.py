@@ -13,7 +13,7 @@ from headrace.pipeline.settings.processor_application_rules import application_r
 from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.schema_rules import columns_of_processor
 
-_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 # Dagster's rule for names.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Kinesis's rule for names.
@@ -95,7 +95,7 @@ def _code(processor: ProcessorSettings, key: str) -> Iterator[Broken]:
             "(my_module:MyProcessor)",
             also=(f"{key}.command",),
         )
-    elif processor.callable and not _CODE.fullmatch(processor.callable):
+    elif processor.callable and not CODE.fullmatch(processor.callable):
         yield Broken(f"{key}.callable", f"is {processor.callable!r}; allowed: package.module:Name")
     elif processor.command and (why := _why_no_command(processor.command)):
         yield Broken(f"{key}.command", f"is {processor.command!r}; {why}")

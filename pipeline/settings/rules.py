@@ -9,6 +9,7 @@ from headrace.pipeline.settings.aws_block import AwsSettings
 from headrace.pipeline.settings.aws_rules import aws_rules
 from headrace.pipeline.settings.broken import Broken, is_table_name
 from headrace.pipeline.settings.choices import (
+    Beat,
     FormerStreams,
     Heartbeat,
     InitialPosition,
@@ -16,6 +17,7 @@ from headrace.pipeline.settings.choices import (
 )
 from headrace.pipeline.settings.dagster_rules import dagster_rules
 from headrace.pipeline.settings.discovery_block import DiscoverySettings
+from headrace.pipeline.settings.latest_rules import latest_rules
 from headrace.pipeline.settings.metrics_rules import metrics_rules
 from headrace.pipeline.settings.model import (
     LandingSettings,
@@ -23,7 +25,7 @@ from headrace.pipeline.settings.model import (
     StreamSettings,
     WorkerSettings,
 )
-from headrace.pipeline.settings.processor_rules import processor_rules
+from headrace.pipeline.settings.processor_rules import CODE, processor_rules
 from headrace.pipeline.settings.stream_names import DYNAMODB_ARN, is_dynamodb, name_in
 from headrace.pipeline.settings.table_stream_rules import no_table_stream, table_stream_rules
 from headrace.pipeline.settings.target_rules import target_rules
@@ -60,6 +62,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         _landing,
         _upkeep,
         target_rules,
+        latest_rules,
         processor_rules,
         dagster_rules,
         _times,
@@ -105,6 +108,9 @@ def _discovery(settings: Settings) -> Iterator[Broken]:
         )
     if discovery.prefix is not None and not _PREFIX.fullmatch(discovery.prefix):
         yield Broken("discovery.prefix", f"is {discovery.prefix!r}; allowed: 1 to 128 of A-Z a-z 0-9 _ . -")
+    for key, code in (("discovery.tracker", discovery.tracker), ("hooks", settings.hooks)):
+        if code is not None and not CODE.fullmatch(code):
+            yield Broken(key, f"is {code!r}; allowed: package.module:Name")
     yield from _start(discovery, "discovery")
 
 
@@ -294,6 +300,8 @@ def _fractions(settings: Settings) -> Iterator[Broken]:
 
 # With less, the leases of a worker would expire when its sensor misses a few ticks (5 s each).
 _LEAST_FAILOVER = timedelta(seconds=20)
+# KCL's default. The process that beats may miss two of three beats.
+_LEAST_FAILOVER_OF_PROCESS = timedelta(seconds=10)
 # A longer time is almost surely a number of milliseconds that was taken for seconds.
 _MOST_FAILOVER = timedelta(hours=1)
 
@@ -308,13 +316,15 @@ def _shared(settings: Settings) -> Iterator[Broken]:
                 "which says how long the KCL fleet waits for the counter of a lease to move",
                 also=shared,
             )
+        if kcl.beat is Beat.PROCESS:
+            yield Broken(
+                "kcl.beat",
+                "is process, but kcl.failover is missing; allowed with kcl.failover only: a third of it is the time "
+                "between two beats",
+                also=shared,
+            )
         return
-    if kcl.failover < _LEAST_FAILOVER:
-        yield Broken(
-            "kcl.failover",
-            f"is {show(kcl.failover)}; allowed: {show(_LEAST_FAILOVER)} or more: set the fleet's failoverTimeMillis to "
-            f"{_LEAST_FAILOVER // timedelta(milliseconds=1)} or more first",
-        )
+    yield from _beating(settings, kcl.failover)
     if kcl.failover > _MOST_FAILOVER:
         yield Broken(
             "kcl.failover",
@@ -333,18 +343,49 @@ def _shared(settings: Settings) -> Iterator[Broken]:
             "is false; allowed beside KCL's workers: true. Records that KCL's workers read aren't in the "
             "lake table, and the table's ledger records these ranges as foreign",
         )
-    if 2 * times.worker_tick > kcl.failover:
-        yield Broken(
-            "times.worker_tick",
-            f"is {show(times.worker_tick)}; allowed: at most half of kcl.failover ({show(kcl.failover)})",
-            also=shared,
-        )
     if times.lease_duration < kcl.failover:
         yield Broken(
             "times.lease_duration",
             f"is {show(times.lease_duration)}; allowed: kcl.failover ({show(kcl.failover)}) or more, "
             "else living workers of KCL count as dead",
             also=shared,
+        )
+
+
+def _beating(settings: Settings, failover: timedelta) -> Iterator[Broken]:
+    """What beats, and how often it has to."""
+    kcl, tick = settings.kcl, settings.times.worker_tick
+    if kcl.beat is Beat.TICKS:
+        if failover < _LEAST_FAILOVER:
+            wayout = (
+                "say kcl.beat: process, which beats between the ticks"
+                if failover >= _LEAST_FAILOVER_OF_PROCESS
+                else f"set the fleet's failoverTimeMillis to {_LEAST_FAILOVER // timedelta(milliseconds=1)} or more first"
+            )
+            yield Broken(
+                "kcl.failover", f"is {show(failover)}; allowed: {show(_LEAST_FAILOVER)} or more: {wayout}"
+            )
+        if 2 * tick > failover:
+            yield Broken(
+                "times.worker_tick",
+                f"is {show(tick)}; allowed: at most half of kcl.failover ({show(failover)})",
+                also=("kcl.failover",),
+            )
+        return
+    if failover < _LEAST_FAILOVER_OF_PROCESS:
+        least = _LEAST_FAILOVER_OF_PROCESS
+        yield Broken(
+            "kcl.failover",
+            f"is {show(failover)}; allowed with kcl.beat: process: {show(least)} or more: "
+            f"set the fleet's failoverTimeMillis to {least // timedelta(milliseconds=1)} or more first",
+            also=("kcl.beat",),
+        )
+    if settings.times.lease_duration < _LEAST_FAILOVER:
+        yield Broken(
+            "times.lease_duration",
+            f"is {show(settings.times.lease_duration)}; allowed with kcl.beat: process: {show(_LEAST_FAILOVER)} or more, "
+            "else a leader of Headrace counts a worker with slow ticks as dead",
+            also=("kcl.beat",),
         )
 
 

@@ -149,16 +149,28 @@ def test_the_values_for_helm_say_what_dagster_yaml_says():
 
 def test_compose_has_its_services_and_nothing_listens_beyond_this_host():
     services = COMPOSE["services"]
-    assert set(services) == {"postgres", "code", "daemon", "web", "tables", "aws"}
+    assert set(services) == {"postgres", "code", "daemon", "web", "beat", "tables", "aws"}
     assert [port for each in services.values() for port in each.get("ports", ())] == ["127.0.0.1:3000:3000"]
     assert services["aws"]["network_mode"] == "service:code"
     passwords = [line for line in (DEPLOY / "compose.yaml").read_text().splitlines() if "PASSWORD" in line]
     assert all("${POSTGRES_PASSWORD:?" in line for line in passwords)
 
 
-@pytest.mark.parametrize("service", ["tables", "aws"])
+@pytest.mark.parametrize("service", ["beat", "tables", "aws"])
 def test_the_commands_of_headrace_in_compose_parse(service: str):
     program, *words = COMPOSE["services"][service]["command"]
+    assert (program, words[0] in COMMANDS) == ("headrace", True)
+    _parser(words[0]).parse_args(words)
+
+
+def test_the_process_that_beats_has_the_image_and_the_settings_of_the_code_location():
+    [deployment] = HELM["dagster-user-deployments"]["deployments"]
+    pod = yaml.safe_load((DEPLOY / "helm" / "beat.yaml").read_text())["spec"]["template"]["spec"]
+    [beat] = pod["containers"]
+    assert beat["image"] == f"{deployment['image']['repository']}:{deployment['image']['tag']}"
+    assert beat["env"] == [each for each in deployment["env"] if each["name"] == "HEADRACE_CONFIG"]
+    assert (beat["volumeMounts"], pod["volumes"]) == (deployment["volumeMounts"], deployment["volumes"])
+    program, *words = beat["command"]
     assert (program, words[0] in COMMANDS) == ("headrace", True)
     _parser(words[0]).parse_args(words)
 
@@ -188,7 +200,7 @@ def test_the_image_has_the_versions_of_the_lock():
 
 def test_the_page_says_of_each_file_what_wasnt_run():
     rows = [line for line in PAGE.splitlines() if line.startswith("| `deploy/")]
-    assert sum("**Not " in row for row in rows) == 4
+    assert sum("**Not " in row for row in rows) == 5
     named = set(re.findall(r"`(deploy/[\w/.]+)`", "".join(rows)))
     assert all((ROOT / each).exists() for each in named)
 

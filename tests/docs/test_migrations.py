@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.pipeline.aws.leases.leader_lock import DynamoLeaderLock
 from headrace.pipeline.cli import main
 from tests.docs.pages import ROOT
-from tests.migrate.test_dynamo_migration import Application, make_index
+from tests.migrate.test_dynamo_migration import LOCK, Application, make_index
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -85,6 +86,7 @@ def test_the_migration_to_3x_goes_as_the_page_says(
 
 def test_three_tables_become_one_as_the_page_says(app: Application) -> None:
     own_all(app)
+    assert DynamoLeaderLock(app.client, f"{app.name}-CoordinatorState").take(LOCK, seen=None)
     start, finish = commands("From three tables to one")
     assert main(start) == 0
     assert state(app) == "INIT"

@@ -22,7 +22,7 @@ from headrace.pipeline.duties.streams.streams import stream_as_written
 from headrace.pipeline.duties.waves.attempt import Attempt
 from headrace.pipeline.duties.waves.report import WaveReport, WaveStep
 from headrace.pipeline.kcl.migration import AgreedVersion, ClientVersion
-from headrace.pipeline.settings.choices import InitialPosition, StreamsMode
+from headrace.pipeline.settings.choices import Beat, InitialPosition, StreamsMode
 from headrace.pipeline.settings.model import Settings, StreamSettings, WaveSettings, WorkerSettings
 from tests.duties.reading import an_attempt, wiring_of
 from tests.memory.clock import CountingIds, MemoryClock
@@ -173,6 +173,7 @@ class World:
             times=self.settings.times,
             policy=self.policy,
             stream=self._stream_of,
+            asks_for_beater=self.settings.kcl.beat is Beat.PROCESS,
         )
         memory = self.worker_memory.get(instance + worker, WorkerMemory())
         report = duty.tick(memory)

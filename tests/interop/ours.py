@@ -31,7 +31,7 @@ from headrace.pipeline.lake.staging.stage_task import stage_batches
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.staging import OnWaiting, Stage, StagingSpec
 from headrace.pipeline.settings.aws_block import AwsSettings
-from headrace.pipeline.settings.choices import Heartbeat, Layout, Mode
+from headrace.pipeline.settings.choices import Beat, Heartbeat, Layout, Mode, Retrieval
 from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import (
     LandingSettings,
@@ -49,7 +49,7 @@ log = logging.getLogger("ours")
 def settings_of(given: dict[str, Any]) -> Settings:
     """The settings of a deployment beside a KCL fleet."""
     times = TimeSettings(
-        lease_duration=timedelta(seconds=given["failover"]),
+        lease_duration=timedelta(seconds=max(20.0, given["failover"])),
         linger=timedelta(seconds=30),
         idle=timedelta(seconds=5),
         probe=timedelta(seconds=5),
@@ -57,11 +57,17 @@ def settings_of(given: dict[str, Any]) -> Settings:
     )
     return Settings(
         application=given["app"],
-        streams=(StreamSettings(name=given["stream"]),),
+        streams=(
+            StreamSettings(
+                name=given["stream"],
+                retrieval=Retrieval(given.get("retrieval", "polling")),
+                consumer=given.get("consumer"),
+            ),
+        ),
         workers=(WorkerSettings(id=given["worker"]),),
         kcl=KclSettings() if given.get("alone") else _beside_kcl(given),
         landing=LandingSettings(home=given["home"]),
-        aws=AwsSettings(region="us-east-1", endpoint=given["endpoint"]),
+        aws=AwsSettings(region=given.get("region", "us-east-1"), endpoint=given["endpoint"]),
         wave=WaveSettings(every=timedelta(seconds=1), seconds=timedelta(seconds=10)),
         times=times,
     )
@@ -69,6 +75,7 @@ def settings_of(given: dict[str, Any]) -> Settings:
 
 def _beside_kcl(given: dict[str, Any]) -> KclSettings:
     return KclSettings(
+        beat=Beat(given.get("beat", "ticks")),
         mode=Mode(given.get("mode", "own")),
         heartbeat=Heartbeat.LEASE,
         layout=Layout(given.get("layout", "auto")),
@@ -110,6 +117,8 @@ class OurWorker:
     settings: Settings
     first_run_after: timedelta = timedelta(0)
     """How long the process of the first run takes to start, as with a slow Spark."""
+    pace: float | None = None
+    """Seconds between two ticks where they are slower than the settings say, as on a busy host."""
     over: threading.Event = field(default_factory=threading.Event)
     """Set when the process is to end."""
 
@@ -126,8 +135,8 @@ class OurWorker:
     # -- the sensors ----------------------------------------------------------------------------------------
 
     def lead(self) -> None:
-        cursor, every = None, self.settings.times.leader_tick
-        while not self.over.wait(every.total_seconds()):
+        cursor, every = None, self.pace or self.settings.times.leader_tick.total_seconds()
+        while not self.over.wait(every):
             cursor = self._lead_once(cursor)
         # this tick sees that all workers of the deployment are stopping, and releases the lock
         self._lead_once(cursor)
@@ -142,8 +151,8 @@ class OurWorker:
         return turn.cursor
 
     def work(self) -> None:
-        cursor, every = None, self.settings.times.worker_tick
-        while not self.over.wait(every.total_seconds()):
+        cursor, every = None, self.pace or self.settings.times.worker_tick.total_seconds()
+        while not self.over.wait(every):
             try:
                 turn = self.wiring.worker_turn(self.me, cursor, instance=self.instance, runs=self.runs)
             except HeadraceError as error:
@@ -229,11 +238,11 @@ def main(kind: type[OurWorker] = OurWorker) -> None:
     for library in ("botocore", "pyiceberg"):
         logging.getLogger(library).setLevel(logging.WARNING)
     given = json.loads(sys.argv[1])
-    worker = kind(settings_of(given), timedelta(seconds=given.get("first_run_after", 0)))
+    worker = kind(settings_of(given), timedelta(seconds=given.get("first_run_after", 0)), given.get("pace"))
     tell("started", worker.me, "-")
     signal.signal(signal.SIGTERM, worker.stop)
     duties: list[Callable[[], None]] = [worker.work]
-    if worker.settings.kcl.mode is Mode.OWN:
+    if worker.settings.kcl.mode is not Mode.KCL_2:
         duties.append(worker.lead)
     else:
         worker.ports.tables().ensure()  # KCL 2.x finds the shards, and no leader assigns leases

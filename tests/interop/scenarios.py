@@ -6,7 +6,11 @@ from collections.abc import Callable
 
 from tests.interop.aggregated import AGGREGATED
 from tests.interop.beside import BESIDE
+from tests.interop.default_failover import DEFAULT_FAILOVER
 from tests.interop.deployed import DEPLOYED
+from tests.interop.fan_out import FAN_OUT
+from tests.interop.migrations import MIGRATIONS
+from tests.interop.of_table import OF_TABLE
 from tests.interop.oldest import OLDEST
 from tests.interop.processors import PROCESSORS
 from tests.interop.scene import APP, REBALANCE, START, Stage, scene
@@ -83,8 +87,12 @@ SCENARIOS: dict[str, Callable[[Stage], int]] = {
     "3.4.2": kcl_3_4_stopped,
     "2.7.2": kcl_2_7_alone,
     **BESIDE,
+    **DEFAULT_FAILOVER,
     **DEPLOYED,
     **AGGREGATED,
     **OLDEST,
+    **MIGRATIONS,
+    **FAN_OUT,
+    **OF_TABLE,
     **PROCESSORS,
 }

@@ -88,6 +88,12 @@ class MemoryWorkerStore:
             if before is not None and before.is_ours:
                 self._put(replace(before, asked=before.asked + 1))
 
+    def note_beater(self, worker_id: str) -> None:
+        with self._lock:
+            before = self._rows.get(worker_id)
+            if before is not None and before.is_ours:
+                self._put(replace(before, beaten_at=self._clock.now()))
+
     def set_notice(self, worker_id: str, notice: str | None) -> None:
         with self._lock:
             if notice is not None or worker_id in self._rows:

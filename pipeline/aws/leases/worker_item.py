@@ -22,11 +22,12 @@ INSTANCE: Final = "instance"
 STOPPING: Final = "stopping"
 ASSIGN_PASS: Final = "assignPass"  # noqa: S105 - a pass over the leases
 ASKED: Final = "asked"
+BEATEN_AT: Final = "beatenAt"
 NOTICE: Final = "notice"
 MEASURED_BY: Final = "measuredBy"
 MEASURED_AT: Final = "measuredAt"
 OURS: Final = frozenset(
-    {BEAT, RUN_BEATS, INSTANCE, STOPPING, ASSIGN_PASS, ASKED, NOTICE, MEASURED_BY, MEASURED_AT}
+    {BEAT, RUN_BEATS, INSTANCE, STOPPING, ASSIGN_PASS, ASKED, BEATEN_AT, NOTICE, MEASURED_BY, MEASURED_AT}
 )
 # Attributes since KCL 3.5. In layout S (one table), entityType is KCL's only way to tell this row from a lease.
 ENTITY: Final = "entityType"
@@ -72,6 +73,7 @@ def _worker(item: Item, key: str) -> Worker:
         stopping=av.flag(item, STOPPING),
         assign_pass=av.integer(item, ASSIGN_PASS) or 0,
         asked=av.integer(item, ASKED) or 0,
+        beaten_at=av.moment(item, BEATEN_AT, av.MILLISECOND),
         notice=av.text(item, NOTICE),
         stats={metric: tuple(float(n) for n in av.numbers(stats, metric)) for metric in stats},
         ranges={metric: av.whole_numbers(ranges, metric) for metric in ranges},

@@ -154,6 +154,15 @@ class DynamoWorkerStore:
             values={":one": av.number_value(1)},
         )
 
+    def note_beater(self, worker_id: str) -> None:
+        # Not `lut`: KCL's leader would take the process for a worker that lives.
+        self._upsert(
+            worker_id,
+            f"SET {wire.BEATEN_AT} = :now",
+            ConditionExpression=f"attribute_exists({wire.RUN_BEATS})",
+            values={":now": av.moment_value(self._clock.now(), av.MILLISECOND)},
+        )
+
     def set_notice(self, worker_id: str, notice: str | None) -> None:
         if notice is None:
             self._upsert(

@@ -4,7 +4,7 @@ kind          | made by                  | must still be true (me: this worker; 
 --------------+--------------------------+-------------------------------------------------------------------------
 create        | shard sync, a run        | there is no such row
 claim         | a run, before a wave     | owner = me, no handover, runClaim, wantedBy and streamEpoch as read
-beat          | a run or a worker        | holder = me, runClaim as read
+beat          | a run or a worker        | holder = me, runClaim as read; of `headrace beat` also leaseCounter
 repair        | a run, before a wave     | holder as read, runClaim = mine, checkpoint as read
 checkpoint    | a run, after a commit    | holder = me, runClaim = mine, checkpoint as read
 prepare       | nothing yet              | as checkpoint

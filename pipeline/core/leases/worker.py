@@ -47,6 +47,9 @@ class Worker:
     asked: int = 0
     """Counted up whenever somebody needs a lease that a run of this worker has claimed. The run looks at its rows
     then."""
+    beaten_at: datetime | None = None
+    """When `headrace beat` last beat for this worker's leases, by its host's clock. It doesn't show that the worker lives:
+    without ticks and runs the process stops beating."""
     notice: str | None = None
     """What this worker's deployment, as the leader, has to tell a person. `headrace status` shows it while the
     deployment leads."""

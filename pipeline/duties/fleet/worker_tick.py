@@ -23,7 +23,13 @@ from headrace.pipeline.core.sharing.handover import plan_hand_over, plan_take_ov
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.duties.fleet.own_runs import OwnRuns
 from headrace.pipeline.duties.fleet.rows_at_rest import KnownRows
-from headrace.pipeline.duties.fleet.worker_report import WorkerMemory, WorkerReport, claims_on, sentence_of
+from headrace.pipeline.duties.fleet.worker_report import (
+    WorkerMemory,
+    WorkerReport,
+    WorkerState,
+    claims_on,
+    sentence_of,
+)
 from headrace.pipeline.duties.policy.policy import Policy
 from headrace.pipeline.duties.streams.due_rows import PROBES_A_TICK, DueRows, describe_streams
 from headrace.pipeline.duties.streams.failing import failures_suffix, note_undescribed
@@ -47,6 +53,8 @@ class WorkerDuty:
     policy: Policy
     stream: Callable[[Lease], tuple[StreamId, timedelta] | None]
     """Identity and retention of a row's stream, as Kinesis describes it. Called only when they are needed."""
+    asks_for_beater: bool = False
+    """Whether the settings ask for `headrace beat` beside this worker's ticks."""
 
     def tick(self, memory: WorkerMemory) -> WorkerReport:
         now = self.clock.now()
@@ -57,6 +65,7 @@ class WorkerDuty:
                 replace(memory, last_look=now, rival=rival),
                 f"worker {self.worker_id}: another Dagster instance beats under this id; this instance does nothing until the "
                 "other has been silent for the lease duration. Give each deployment worker ids of its own",
+                state=WorkerState.WAITING,
             )
         if row is not None and row.stopping:
             return self._stop(row, memory, now)
@@ -69,12 +78,13 @@ class WorkerDuty:
             remembered = replace(
                 memory, last_look=now, leader=watched.watch, own_leases_memory=watched.memory
             )
-            return WorkerReport(remembered, why, alarm=why)
+            return WorkerReport(remembered, why, state=WorkerState.WAITING, alarm=why)
         beaten = self.workers.beat(self.worker_id, self.instance, found=row.instance if row else None)
         if beaten is None:
             return WorkerReport(
                 replace(memory, last_look=now, rival=None),
                 f"worker {self.worker_id}: another Dagster instance beats under this id, too; the next tick looks again",
+                state=WorkerState.WAITING,
             )
         return self._look(beaten, memory, now)
 
@@ -85,6 +95,25 @@ class WorkerDuty:
         before = {} if memory.rival is None else {"rival": memory.rival}
         token = {"rival": f"{row.instance}:{row.beat}"}
         return after_look(before, token, since=self._since(memory, now), tick=self.times.worker_tick)["rival"]
+
+    def _beater(self, row: Worker, memory: WorkerMemory, now: datetime) -> Sighting | None:
+        """The beat of `headrace beat`, which is to beat between this worker's ticks; None where the settings don't ask
+        for it."""
+        if not self.asks_for_beater:
+            return None
+        before = {} if memory.beater is None else {"beater": memory.beater}
+        token = {"beater": str(row.beaten_at)}
+        return after_look(before, token, since=self._since(memory, now), tick=self.times.worker_tick)[
+            "beater"
+        ]
+
+    def _why_no_beater(self, memory: WorkerMemory) -> str | None:
+        if memory.beater is None or memory.beater.credit <= self.times.lease_duration:
+            return None
+        return (
+            f"worker {self.worker_id}: kcl.beat is process, but no process beats for this worker, so KCL's workers take "
+            "its leases whenever a tick is slow. No record is lost. Start `headrace beat` with these settings"
+        )
 
     @property
     def _due_rows(self) -> DueRows:
@@ -99,7 +128,13 @@ class WorkerDuty:
         runs = self._own_runs(memory.latest_run if at_rest.read else None)
         if row.run_beats or runs.latest != memory.latest_run:
             at_rest = KnownRows()  # a run may have changed the rows since they were read
-        memory = replace(memory, leader=watched.watch, own_leases_memory=watched.memory, rival=None)
+        memory = replace(
+            memory,
+            leader=watched.watch,
+            own_leases_memory=watched.memory,
+            rival=None,
+            beater=self._beater(row, memory, now),
+        )
         memory, mine, previous = self._read_rows(row, memory, now, at_rest)
         memory = self._count_failures(memory, runs, now)
         living = runs.living_claims(memory.claims)
@@ -112,7 +147,11 @@ class WorkerDuty:
         memory, mine, taking = self._take_leases(memory, mine)
         alive, dead = runs.judge(memory.claims)
         report = WorkerReport(
-            memory, "", dead_runs=dead, partitions=tuple(sorted(memory.held)), alarm=watched.alarm
+            memory,
+            "",
+            dead_runs=dead,
+            partitions=tuple(sorted(memory.held)),
+            alarm=watched.alarm or self._why_no_beater(memory),
         )
         suffix = (f", {counted(handed, 'shard')} handed over" if handed else "") + taking
         suffix += failures_suffix(mine) + (f", {watched.note}" if watched.note else "")
@@ -245,7 +284,12 @@ class WorkerDuty:
             else "stopped; `headrace stop --cancel` lets it work again"
         )
         memory = replace(memory, held=frozenset(lease.key for lease in mine) - given.keys())
-        return WorkerReport(memory, f"worker {self.worker_id}: {state}", dead_runs=dead)
+        return WorkerReport(
+            memory,
+            f"worker {self.worker_id}: {state}",
+            dead_runs=dead,
+            state=WorkerState.STOPPING if remaining or handed else WorkerState.STOPPED,
+        )
 
     def _count_failures(self, memory: WorkerMemory, runs: OwnRuns, now: datetime) -> WorkerMemory:
         latest = runs.latest

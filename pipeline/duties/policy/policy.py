@@ -241,6 +241,13 @@ class OwnLeases(Protocol):
         `known`: rows, by lease key, that needn't be read again as long as the worker owns them."""
         ...
 
+    def rows_to_beat(self, me: str, known: Mapping[str, Lease], *, search: bool) -> tuple[Lease, ...]:
+        """The rows that this worker holds, for the process that beats between ticks. `known`: by lease key, as its last
+        turn left them; such a row is answered as it is where nobody reads it and it isn't being handed over, because
+        the beat itself demands the row as known. `search`: look for leases that the worker got meanwhile, where that
+        costs a scan."""
+        ...
+
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
         """Take leases that no leader assigned to this worker, where the policy has workers do that."""
         ...

@@ -82,4 +82,6 @@ def test_commands_tell_where_the_processor_stands(
     assert main(["processor", "status"]) == 0
     assert f"words (application {name}-words): 2 shards, 0 ended" in capsys.readouterr().out
     assert main(["processor", "run", "words"]) != 0
-    assert f"no worker of these settings owns a lease of the application {name}-words" in capsys.readouterr().err
+    assert (
+        f"no worker of these settings owns a lease of the application {name}-words" in capsys.readouterr().err
+    )

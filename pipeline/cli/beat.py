@@ -1,0 +1,93 @@
+"""`headrace beat`: beat for the leases of the settings' workers between their ticks, beside KCL's workers."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.telling import tell
+
+if TYPE_CHECKING:
+    from threading import Event, Thread
+
+    from headrace.pipeline.app.wiring import Wiring
+    from headrace.pipeline.cli.options import Subparsers
+
+_LOOK_EVERY = 0.5
+_LAST_TURN = 2.0
+"""Seconds for a turn that is at work to end."""
+
+
+def add(subparsers: "Subparsers") -> None:
+    parser = subparsers.add_parser(
+        "beat",
+        description="Beat for the leases of the settings' workers, every third of kcl.failover, until Ctrl-C or SIGTERM "
+        "(exit code 0). It is for kcl.beat: process, in deployments without `headrace dev`, which starts it itself. Without "
+        "a worker's ticks and runs it falls silent after two minutes, and goes on with the worker's next tick. A second "
+        "one beside it does no harm.",
+    )
+    add_config(parser)
+    parser.add_argument("--ends-with-input", action="store_true", help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    from threading import Event
+
+    from headrace.pipeline.app.wiring import wire
+    from headrace.pipeline.cli.beside.services import stopped_by_signals
+    from headrace.pipeline.errors import BadSetting
+    from headrace.pipeline.settings.choices import Beat
+
+    settings = load(args).settings
+    if settings.kcl.beat is not Beat.PROCESS:
+        raise BadSetting(
+            f"kcl.beat is {settings.kcl.beat}, so the workers' ticks beat, and nothing was started: "
+            "say kcl.beat: process where this command is to beat between them"
+        )
+    over = Event()
+    with stopped_by_signals():
+        try:
+            _beat(wire(settings), over, ends_with_input=args.ends_with_input)
+        except KeyboardInterrupt:
+            over.set()
+    return 0
+
+
+def _beat(wiring: "Wiring", over: "Event", *, ends_with_input: bool) -> None:
+    from threading import Thread
+
+    from headrace.pipeline.app.beating import Beating
+    from headrace.pipeline.errors import ProcessDied
+
+    # A thread for each worker, so that none waits for the slow answer to another.
+    threads = [
+        Thread(target=Beating(wiring, worker.id, tell).until, args=(over,), daemon=True, name=worker.id)
+        for worker in wiring.settings.workers
+    ]
+    for thread in threads:
+        thread.start()
+    if ends_with_input:
+        _end_with_input(over)
+    while not over.wait(_LOOK_EVERY):
+        dead = [thread.name for thread in threads if not thread.is_alive()]
+        if dead:
+            over.set()
+            raise ProcessDied(
+                f"the beats of {', '.join(dead)} ended by an unexpected error, which is printed above; no record is "
+                "lost. Start the command again"
+            )
+    for thread in threads:
+        thread.join(_LAST_TURN)
+
+
+def _end_with_input(over: "Event") -> "Thread":
+    """End with the process that started this one, which holds its standard input open."""
+    import sys
+    from threading import Thread
+
+    def read() -> None:
+        sys.stdin.read()
+        over.set()
+
+    thread = Thread(target=read, daemon=True)
+    thread.start()
+    return thread
