@@ -43,11 +43,9 @@ class ProcessorSettings:
     application: str | None = knob(
         doc="With `mode: application`: the name of the KCL application, which names its lease tables. Workers of KCL and "
         "amazon_kclpy of the same name share the shards with the processor.",
-        kcl="applicationName",
     )
     failover: timedelta | None = knob(
         doc="With `mode: application`, beside running workers of KCL: their failoverTimeMillis, at least 20s.",
-        kcl="failoverTimeMillis",
     )
     leases: Mode = knob(
         Mode.OWN,

@@ -192,6 +192,14 @@ _ALSO = {
         for service in _SERVICES
     },
     "processors.0.command": {"HEADRACE__PROCESSORS__0__CALLABLE": ""},
+    **dict.fromkeys(
+        ("processors.0.application", "processors.0.failover", "processors.0.leases"),
+        {
+            "HEADRACE__PROCESSORS__0__MODE": "application",
+            "HEADRACE__PROCESSORS__0__APPLICATION": "words",
+            "HEADRACE__PROCESSORS__0__TABLE": "",
+        },
+    ),
     "dagster.freshness.warn": {"HEADRACE__DAGSTER__FRESHNESS__FAIL": "1h"},
     "dagster.backfill.by": {"HEADRACE__DAGSTER__BACKFILL__SINCE": "2026-01-31T00:00:00Z"},
     "dagster.backfill.since": {"HEADRACE__DAGSTER__BACKFILL__BY": "day"},
@@ -246,6 +254,8 @@ def test_every_setting_can_be_set_by_its_variable(key: str, hint: object):
         environ = _A_TARGET | environ
     if key.startswith("processors."):
         environ = _A_PROCESSOR | environ
+    if key == "processors.0.failover":
+        environ[variable] = "20s"
     if key == "kcl.mode":
         environ["HEADRACE__KCL__HEARTBEAT"] = "lease"
     if key == "kcl.failover":

@@ -56,6 +56,7 @@ def test_sparks_tasks_may_write_checkpoints_in_the_lease_table_of_the_processor_
     assert set(checkpoints.actions) == {"dynamodb:GetItem", "dynamodb:UpdateItem"}
 
 
+@pytest.mark.slow
 def test_commands_tell_where_the_processor_stands(
     aws: LocalAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
