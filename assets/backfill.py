@@ -50,7 +50,7 @@ def build_backfills(wiring: Wiring) -> list[dg.AssetsDefinition]:
         return []
     # Which row of an event stayed was decided by rows of other hours, too, so that such a target can't be replaced by
     # the hour.
-    targets = [target for target in settings.parse if not target.unique.by]
+    targets = [target for target in settings.parse if not (target.unique.by or target.is_latest)]
     assets = [_build(wiring, partitions, target) for target in targets]
     return [*assets, _build(wiring, partitions, None)] if settings.dagster.backfill.copies else assets
 

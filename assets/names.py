@@ -20,6 +20,11 @@ def _key(settings: Settings, *names: str) -> dg.AssetKey:
 
 
 def records_key(settings: Settings) -> dg.AssetKey:
+    """The asset whose partitions are the application's shards: the landed records. Where the settings are those of a
+    processor's own application, the processor."""
+    for processor in settings.processors:
+        if processor.beside:
+            return dg.AssetKey([slug(processor.beside), "processor", processor.name])
     return _key(settings, "records")
 
 

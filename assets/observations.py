@@ -12,6 +12,7 @@ from headrace.assets.shown import totals_of
 from headrace.pipeline.checking.lag import lags, stream_of
 from headrace.pipeline.checking.look import CheckLook
 from headrace.pipeline.core.landing.valid_through import overall
+from headrace.pipeline.core.leases.lag import longest
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.settings.model import Settings
 
@@ -55,17 +56,21 @@ def _key(settings: Settings, stream: str) -> dg.AssetKey:
 def _of_stream(settings: Settings, look: CheckLook, rows: list[Lease]) -> dict[str, dg.MetadataValue]:
     """Each name begins with the application's, because several applications may read the stream."""
     is_open = [row for row in rows if not row.has_ended]
-    by_key = lags(look)
-    behind = {row.key: by_key[row.key].lag.total_seconds() for row in is_open}
+    by_key = {key: now.lag for key, now in lags(look).items()}
+    known = {row.key: lag.total_seconds() for row in is_open if (lag := by_key[row.key]) is not None}
+    most = longest(by_key[row.key] for row in is_open)
     rates = {row.key: row.throughput_kbps or 0.0 for row in is_open}
-    backlog = sum(behind[key] * rates[key] for key in behind) / 1000
+    backlog = sum(known[key] * rates[key] for key in known) / 1000
     number, name = dg.MetadataValue.float, settings.application
+    # Where the lag of a shard isn't known, 0 would say that all is read.
+    told = {} if most.seconds is None else {f"{name}: lag (seconds)": number(round(most.seconds, 1))}
     return {
-        f"{name}: lag (seconds)": number(round(max(behind.values(), default=0.0), 1)),
+        **told,
         f"{name}: rate (KB/s)": number(round(sum(rates.values()), 3)),
         f"{name}: backlog (MB, estimated)": number(round(backlog, 3)),
         f"{name}: open shards": dg.MetadataValue.int(len(is_open)),
         f"{name}: ended shards": dg.MetadataValue.int(len(rows) - len(is_open)),
-        f"{name}: shards behind": dg.MetadataValue.int(sum(lag > 0 for lag in behind.values())),
+        f"{name}: shards behind": dg.MetadataValue.int(sum(seconds > 0 for seconds in known.values())),
+        f"{name}: shards of unknown lag": dg.MetadataValue.int(most.unknown),
         f"{name}: failing shards": dg.MetadataValue.int(sum(row.failure is not None for row in is_open)),
     }

@@ -20,6 +20,7 @@ from headrace.assets.names import (
     workers_key,
 )
 from headrace.assets.shown import STREAMS, Layer, shown_metadata, table_name
+from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.model import Settings
 
 
@@ -49,15 +50,21 @@ def streams_outside(settings: Settings) -> list[dg.AssetSpec]:
     how = settings.discovery
     if not how.is_asked_for:
         return named
-    conditions = [f"names begin with {how.prefix}"] if how.prefix else []
-    conditions += [f"tag {name} is {value}" for name, value in sorted(how.tags.items())]
     matching = dg.AssetSpec(
         found_key(settings),
-        description=f"All Kinesis streams whose {' and whose '.join(conditions)}.",
+        description=_found_by(how),
         kinds={"kinesis"},
         group_name=STREAMS,
     )
     return [*named, matching]
+
+
+def _found_by(how: DiscoverySettings) -> str:
+    conditions = [f"names begin with {how.prefix}"] if how.prefix else []
+    conditions += [f"tag {name} is {value}" for name, value in sorted(how.tags.items())]
+    found = [f"All Kinesis streams whose {' and whose '.join(conditions)}."] if conditions else []
+    listed = [f"The Kinesis streams that `{how.tracker}` lists."] if how.tracker else []
+    return " ".join((*found, *listed))
 
 
 def found_key(settings: Settings) -> dg.AssetKey:

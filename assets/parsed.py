@@ -76,8 +76,10 @@ def _description(settings: Settings, target: ParseSettings) -> str:
     how = f"`{target.callable}`" if target.format is ParseFormat.CALLABLE else f"format `{target.format}`"
     of_stream = f" of the stream `{target.stream}`" if target.stream else ""
     only = f" Only records for which `{target.filter}` is true." if target.filter else ""
+    key = ", ".join(f"`{name}`" for name in target.latest_key) or "the partition key"
+    one = f" One row for each key ({key}): that of its latest record." if target.is_latest else ""
     return (
-        f"Iceberg table `{target.table}`: the payloads of `{settings.landing.table}`{of_stream} as columns, by {how}.{only} "
+        f"Iceberg table `{target.table}`: the payloads of `{settings.landing.table}`{of_stream} as columns, by {how}.{only}{one} "
         f"What can't be parsed is in `{target.quarantine}`. The job `{slug(settings.application)}_parse` keeps it up to "
         "date while records come."
     )

@@ -73,7 +73,7 @@ def build_records(wiring: Wiring, on_step: OnStep | None = None) -> dg.AssetsDef
     ) -> Iterator[Any]:
         lease_tables: LeaseTablesResource = getattr(context.resources, resource_key(settings, "lease_tables"))
         config = read_config(context.op_execution_context.op_config)
-        _Execution(context, config, lease_tables.wiring, on_step).run()
+        RunOfShards(context, config, lease_tables.wiring, on_step).run()
         # The run's own events say what happened, so that it yields no output. But Dagster skips the assets
         # after it that a person has selected for the same run, unless there is one.
         if (context.run.asset_selection or frozenset()) - {context.asset_key}:
@@ -93,8 +93,8 @@ def _description(settings: Settings) -> str:
     )
 
 
-class _Execution:
-    """One run of the asset: reads shards, and reports to Dagster."""
+class RunOfShards:
+    """One run of an asset whose partitions are shards: reads shards, and reports to Dagster."""
 
     def __init__(
         self,

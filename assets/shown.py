@@ -1,6 +1,6 @@
 """How Dagster shows the assets of an application: groups, owners, tags, freshness, and what a table's metadata says."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import Any, TypedDict
 
@@ -13,6 +13,7 @@ from headrace.pipeline.core.words.words import size_in_words
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.ports.described_table import Column, TableDescription
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.schema_rules import RECORD_KEY
 
 STREAMS = "kinesis"
 """The group of all streams. Applications that read one stream share its asset, so it has no group of one of them."""
@@ -128,8 +129,15 @@ def column_schema_of(ports: Ports, settings: Settings, name: str) -> dict[str, A
         "dagster/column_schema": schema_of(facts.columns),
         "dagster/column_lineage": dg.TableColumnLineage(
             {
-                column.name: [dg.TableColumnDep(records, column.name if column.name in own else PAYLOAD)]
+                column.name: [dg.TableColumnDep(records, _source_of(column.name, own))]
                 for column in facts.columns
             }
         ),
     }
+
+
+def _source_of(column: str, own: Collection[str]) -> str:
+    """The column of the record from which a column comes. `own`: the columns that a record has."""
+    if column == RECORD_KEY:
+        return "partition_key"
+    return column if column in own else PAYLOAD

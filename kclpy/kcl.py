@@ -7,11 +7,13 @@ own daemon it goes to stderr alone, and the daemon goes on with the next batch, 
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 from headrace.kclpy import dispatch, messages
@@ -19,7 +21,7 @@ from headrace.kclpy.checkpoint_error import CheckpointError
 from headrace.kclpy.v2.processor import V1toV2Processor
 from headrace.kclpy.v3.processor import V2toV3Processor
 
-__all__ = ["CheckpointError", "Checkpointer", "KCLProcess", "RecordProcessorBase"]
+__all__ = ["CheckpointError", "Checkpointer", "KCLProcess", "PreparedCheckpointer", "RecordProcessorBase"]
 
 HOST = "HEADRACE_PROCESSOR"
 """Environment variable of a process whose host is Headrace."""
@@ -67,9 +69,40 @@ class Checkpointer:
         self, sequence_number: str | int | None = None, sub_sequence_number: int | None = None
     ) -> None:
         """Checkpoint at a record; without arguments at the last one that was handed out. Raises CheckpointError."""
+        self._ask(sequence_number, sub_sequence_number, {})
+
+    def prepare_checkpoint(
+        self,
+        sequence_number: str | int | None = None,
+        sub_sequence_number: int | None = None,
+        application_state: bytes | None = None,
+    ) -> PreparedCheckpointer:
+        """The first of two steps, as KCL has it in Java: the lease row notes what is about to be checkpointed, and a state. The
+        next instance hears of it in `initialize`. The second step is `checkpoint()` of what this returns. Raises
+        CheckpointError, also under a host that isn't Headrace's, or in another mode than `application`."""
+        if HOST not in os.environ:
+            # KCL's daemon would take the message for a checkpoint.
+            raise CheckpointError("InvalidStateException")
+        state = None if application_state is None else base64.b64encode(application_state).decode()
+        prepared = self._ask(
+            sequence_number, sub_sequence_number, {"prepare": True, "applicationState": state}
+        )
+        return PreparedCheckpointer(self, prepared.sequence_number, prepared.sub_sequence_number)
+
+    def _ask(
+        self,
+        sequence_number: str | int | None,
+        sub_sequence_number: int | None,
+        members: Mapping[str, Any],
+    ) -> messages.CheckpointInput:
         number = None if sequence_number is None else str(sequence_number)
         self.io_handler.write_action(
-            {"action": "checkpoint", "sequenceNumber": number, "subSequenceNumber": sub_sequence_number}
+            {
+                "action": "checkpoint",
+                "sequenceNumber": number,
+                "subSequenceNumber": sub_sequence_number,
+                **members,
+            }
         )
         answer = self.io_handler.load_action(self.io_handler.read_line())
         if not isinstance(answer, messages.CheckpointInput):
@@ -77,6 +110,20 @@ class Checkpointer:
             raise CheckpointError("InvalidStateException")
         if answer.error is not None:
             raise CheckpointError(answer.error)
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCheckpointer:
+    """The second step of a prepared checkpoint."""
+
+    checkpointer: Checkpointer
+    sequence_number: str | None
+    sub_sequence_number: int | None
+
+    def checkpoint(self) -> None:
+        """Raises CheckpointError."""
+        self.checkpointer.checkpoint(self.sequence_number, self.sub_sequence_number)
 
 
 class RecordProcessorBase:

@@ -45,10 +45,26 @@ class InitializeInput(MessageDispatcher):
         self._shard_id: str = json_dict["shardId"]
         self._sequence_number: str | None = json_dict.get("sequenceNumber")
         self._sub_sequence_number: int | None = json_dict.get("subSequenceNumber")
+        self._pending: Message = json_dict.get("pendingCheckpoint") or {}
 
     @property
     def shard_id(self) -> str:
         return self._shard_id
+
+    @property
+    def pending_checkpoint_sequence_number(self) -> str | None:
+        """Where an instance before this one has prepared a checkpoint and not made it; None where none has."""
+        return self._pending.get("sequenceNumber")
+
+    @property
+    def pending_checkpoint_sub_sequence_number(self) -> int | None:
+        return self._pending.get("subSequenceNumber")
+
+    @property
+    def pending_checkpoint_state(self) -> bytes | None:
+        """The state that it has prepared."""
+        state = self._pending.get("applicationState")
+        return None if state is None else base64.b64decode(state)
 
     @property
     def sequence_number(self) -> str | None:

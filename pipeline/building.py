@@ -11,6 +11,7 @@ from typing import Any
 
 import dagster as dg
 
+from headrace.assets.applications import application_job, build_application
 from headrace.assets.backfill import build_backfills
 from headrace.assets.checks import build_checks
 from headrace.assets.follow import build_follow
@@ -25,11 +26,14 @@ from headrace.assets.redrive import build_redrive
 from headrace.assets.replay import build_replay
 from headrace.assets.schedules import build_schedules
 from headrace.assets.upkeep import build_upkeep
+from headrace.pipeline.app.application_wiring import wire_application
 from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.app.wiring import Wiring, wire
 from headrace.pipeline.duties.waves.report import OnStep
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.targets import landed_processors, processor_applications
 from headrace.resources.instance import KeptInstance
 from headrace.resources.kept_spark import keep_spark
 from headrace.resources.lake import LakeResource
@@ -71,9 +75,12 @@ def build_definitions(
         executor_def=dg.in_process_executor,
     )
     upkeep, prove = build_upkeep(wiring), build_prove(wiring)
-    processors = [build_processor(wiring, processor) for processor in settings.processors]
+    processors = [build_processor(wiring, processor) for processor in landed_processors(settings)]
     process = [_process_job(settings, processors)] if processors else []
     follow = [build_follow(wiring)] if settings.parse else []
+    applications = [
+        _application(settings, processor, instance, on_step) for processor in processor_applications(settings)
+    ]
     other_jobs: list[Any] = [
         upkeep,
         prove,
@@ -89,7 +96,7 @@ def build_definitions(
         *(build_processor_sensor(wiring, instance, job_of_all) for job_of_all in process),
     ]
     jobs = [job.name, *(other.name for other in other_jobs)]
-    return dg.Definitions(
+    definitions = dg.Definitions(
         assets=[
             records,
             build_lineage(settings),
@@ -111,6 +118,29 @@ def build_definitions(
             resource_key(settings, "lake"): LakeResource.of(settings, shared),
             resource_key(settings, "spark"): SparkResource.of(settings, shared),
         },
+    )
+    return dg.Definitions.merge(definitions, *applications)
+
+
+def _application(
+    settings: Settings, processor: ProcessorSettings, instance: KeptInstance, on_step: OnStep | None
+) -> dg.Definitions:
+    """The definitions of a processor that is an application of its own: as those of the records, without a lake."""
+    wiring = wire_application(settings, processor)
+    own, asset = wiring.settings, build_application(wiring, processor, on_step)
+    job = application_job(wiring, asset)
+    workers = [build_worker(wiring, instance, worker.id, job) for worker in own.workers]
+    shared = dg.ResourceDefinition.hardcoded_resource(
+        wiring, f"what the sensors and runs of the processor {processor.name} work with"
+    )
+    return dg.Definitions(
+        assets=[asset],
+        jobs=[job],
+        sensors=[
+            build_leader(wiring, instance, [job.name], [sensor.name for sensor in workers]),
+            *workers,
+        ],
+        resources={resource_key(own, "spark"): SparkResource.of(own, shared)},
     )
 
 

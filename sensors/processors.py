@@ -16,6 +16,7 @@ from headrace.assets.processors import process_job
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.targets import landed_processors
 from headrace.pipeline.typed.following import EVERY
 from headrace.resources.instance import KeptInstance
 from headrace.resources.runs import OPEN, PROCESSOR_TAG
@@ -43,7 +44,7 @@ def build_processor_sensor(wiring: Wiring, kept_instance: KeptInstance, job: Any
         requests: list[dg.RunRequest] = []
         notes: list[str] = []
         troubles: list[str] = []
-        for processor in settings.processors:
+        for processor in landed_processors(settings):
             if wait := _why_wait(instance, job.name, processor):
                 notes.append(wait)
                 continue

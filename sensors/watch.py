@@ -23,13 +23,13 @@ from headrace.assets.outside import hours_of
 from headrace.assets.planned import tell_check
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.checking.hours import HoursTold, floor, hours_to_tell
-from headrace.pipeline.checking.judge import verdicts
+from headrace.pipeline.checking.judge import told_lag, verdicts
 from headrace.pipeline.checking.lag import longest_lag
 from headrace.pipeline.checking.look import CheckLook
 from headrace.pipeline.checking.looking import CheckLooking
 from headrace.pipeline.checking.verdict import Verdict
 from headrace.pipeline.core.landing.valid_through import overall
-from headrace.pipeline.core.words.words import counted, time_in_words
+from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import HeadraceError
 from headrace.resources.instance import KeptInstance
 from headrace.sensors.interval import interval
@@ -128,7 +128,7 @@ class _Watching:
 
     def _is_time_to_observe(self, look: CheckLook) -> bool:
         snapshot = None if look.facts is None else look.facts.snapshot
-        every = _MOVING if snapshot != self._snapshot or longest_lag(look) else _AT_REST
+        every = _MOVING if snapshot != self._snapshot or not longest_lag(look).is_nothing else _AT_REST
         if self._now - self._observed_at < every.total_seconds():
             return False
         self._observed_at, self._snapshot = self._now, snapshot
@@ -189,7 +189,7 @@ def _parts(look: CheckLook, found: tuple[Verdict, ...], hours: list[Event]) -> I
         yield f"watch: {len(failing)} of {len(found)} checks fail ({first.check}: {first.sentence})"
     else:
         yield f"watch: all {len(found)} checks hold"
-    yield f"lag {time_in_words(longest_lag(look).total_seconds())}"
+    yield told_lag(longest_lag(look))
     through = overall(look.through, look.positions)
     if through is not None:
         yield f"complete up to {through:%Y-%m-%d %H:%M} UTC"

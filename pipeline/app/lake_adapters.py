@@ -71,9 +71,14 @@ class LakeAdapters(AwsAdapters):
         return describe_table(table.open(), self.clock.now()) if table.exists() else None
 
     def typed(self, target: ParseSettings, writer: str) -> IcebergTyped:
+        from headrace.pipeline.typed.latest.table import IcebergLatest
         from headrace.pipeline.typed.table import IcebergTyped
 
-        return self._table(IcebergTyped, target.table, writer)
+        if not target.is_latest:
+            return self._table(IcebergTyped, target.table, writer)
+        table = self._table(IcebergLatest, target.table, writer)
+        table.key = target.latest_key or table.key
+        return table
 
     def quarantine(self, target: ParseSettings, writer: str) -> IcebergQuarantine:
         from headrace.pipeline.typed.table import IcebergQuarantine

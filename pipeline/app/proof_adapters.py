@@ -15,6 +15,8 @@ from headrace.pipeline.windows.window import ReplayWindow
 if TYPE_CHECKING:
     from headrace.pipeline.lake.table.lake_table import IcebergTable
     from headrace.pipeline.proof.compare_task import SideSpec
+    from headrace.pipeline.proof.latest.ports import LatestProof
+    from headrace.pipeline.settings.parse_block import ParseSettings
 
 
 class ProofAdapters(ProcessorAdapters):
@@ -29,10 +31,28 @@ class ProofAdapters(ProcessorAdapters):
         """The typed tables, and the tables of all windows, as a proof reads them."""
         user = "prove"
         for target in self.settings.parse:
-            ports = self._proved(self.typed(target, user), self.quarantine(target, user))
-            yield replace(ports, stream=target.stream)
+            table, aside = self.typed(target, user), self.quarantine(target, user)
+            ports = self._proved(table, aside)
+            yield replace(ports, stream=target.stream, latest=self._latest_proof(target, table, aside))
         for each in self.windows().all():
             yield self._proved(self.window_table(each.window.id, user), window=each.window)
+
+    def _latest_proof(
+        self, target: ParseSettings, table: IcebergTable, aside: IcebergTable
+    ) -> LatestProof | None:
+        from headrace.pipeline.proof.latest.spark import SparkLatestProof
+        from headrace.pipeline.typed.latest.table import IcebergLatest
+
+        if not isinstance(table, IcebergLatest):
+            return None
+        return SparkLatestProof(
+            session=self.first_session,
+            settings=target,
+            lake=self.table("prove"),
+            table=table,
+            aside=aside,
+            tasks=self.settings.workers[0].spark.tasks,
+        )
 
     def _proved(
         self, table: IcebergTable, aside: IcebergTable | None = None, window: ReplayWindow | None = None

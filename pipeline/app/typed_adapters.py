@@ -17,6 +17,8 @@ from headrace.pipeline.windows.ports import ReplayPorts, UnpackPorts, WindowStor
 
 if TYPE_CHECKING:
     from headrace.pipeline.lake.table.lake_table import IcebergTable
+    from headrace.pipeline.typed.ports import LatestRows
+    from headrace.pipeline.typed.quarantine.spark import SparkRedriver
     from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
 
 
@@ -61,6 +63,21 @@ class TypedAdapters(LakeAdapters):
             ),
             lineage=IcebergLineage(table),
             kept=self._kept_tables(table, quarantine),
+            latest=self._latest(target, table, parser),
+        )
+
+    def _latest(self, target: ParseSettings, table: IcebergTyped, parser: SparkRedriver) -> LatestRows | None:
+        from headrace.pipeline.settings.latest_rules import deletion_in
+        from headrace.pipeline.typed.latest.spark import SparkLatest
+        from headrace.pipeline.typed.latest.table import IcebergLatest
+
+        if not isinstance(table, IcebergLatest):
+            return None
+        return SparkLatest(
+            session=parser.session,
+            table=table,
+            deletion=deletion_in(target.deletes_when),
+            tasks=parser.tasks,
         )
 
     def _kept_tables(self, table: IcebergTyped, quarantine: IcebergQuarantine) -> tuple[KeptTable, ...]:

@@ -19,6 +19,7 @@ from headrace.pipeline.processors.wiring import ProcessorWiring
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.targets import landed_processors
 from headrace.pipeline.typed.ports import KeptTable
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.upkeep import failed, run_upkeep_of, run_upkeep_of_target
@@ -43,7 +44,7 @@ class UpkeepWiring:
         reports = [(lake, run_upkeep_of(lake, self.of_lake_table(), dry_run=dry_run))]
         for target in self.settings.parse:
             reports += self._of_target(target.table, partial(self._target, target), dry_run=dry_run)
-        for processor in self.settings.processors:
+        for processor in landed_processors(self.settings):
             parts = partial(self._processor, processor)
             reports += self._of_target(processor.table, parts, dry_run=dry_run)
         return together(reports)
@@ -110,7 +111,7 @@ class UpkeepWiring:
 
     def _needed_before(self, day: date) -> str:
         """The targets and processors that may still need rows from before this day."""
-        targets, processors = self.settings.parse, self.settings.processors
+        targets, processors = self.settings.parse, landed_processors(self.settings)
         needing = [
             target.name for target in targets if self.targets.parsing(target, "upkeep").needs_before(day)
         ]

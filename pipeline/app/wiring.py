@@ -16,7 +16,7 @@ real ports when they are first needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -51,6 +51,8 @@ from headrace.pipeline.duties.waves.run import OnWave, Reading, Run
 from headrace.pipeline.duties.waves.steps import WavePorts
 from headrace.pipeline.duties.waves.wave_rows import WaveRows
 from headrace.pipeline.errors import BadSetting, TablesMissing
+from headrace.pipeline.hooks.tracker import tracker_of
+from headrace.pipeline.hooks.watching import Hooks, NoHooks, hooks_of
 from headrace.pipeline.metrics.metering import Meters, NoMetering
 from headrace.pipeline.metrics.wiring import metering_of
 from headrace.pipeline.ports.leases import LeaseStore
@@ -62,7 +64,7 @@ from headrace.pipeline.proof.wiring import ProofWiring
 from headrace.pipeline.repair.decide import Recovery
 from headrace.pipeline.repair.repair import Repairing
 from headrace.pipeline.settings.choices import Beat
-from headrace.pipeline.settings.model import BEATS_ALONE, Settings
+from headrace.pipeline.settings.model import BEATS_ALONE, Settings, StreamSettings
 from headrace.pipeline.typed.wiring import TargetWiring
 from headrace.pipeline.windows.wiring import WindowWiring
 
@@ -73,7 +75,7 @@ def wire(settings: Settings) -> Wiring:
 
     adapters = Adapters(settings)
     metering = metering_of(settings, adapters.clock, adapters.cloudwatch, adapters.meter)
-    return Wiring(settings, adapters, metering=metering)
+    return Wiring(settings, adapters, metering=metering, hooks=hooks_of(settings, adapters.clock))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +120,7 @@ class Wiring:
     ports: Ports
     remembered: Remembered = field(default_factory=Remembered)
     metering: Meters = field(default_factory=NoMetering)
+    hooks: Hooks = field(default_factory=NoHooks)
 
     def leases(self) -> OwnForm:
         """The application's lease rows, without those of the other `streams_mode`."""
@@ -134,13 +137,14 @@ class Wiring:
                 self.leader(), tables=self._known_tables(), expiring=self._leaders_expiring()
             )
             with self.metering.leading(plain_duty) as duty:
-                return leader_turn(
+                turn = leader_turn(
                     duty,
                     cursor,
                     last_tick=sensor.last_tick,
                     times=self.settings.times,
                     timer=self.ports.timer,
                 )
+            return self.hooks.led(turn, has_made_tables=plain_duty.look.has_made_tables)
         except TablesMissing:
             sensor.tables = None
             raise
@@ -148,10 +152,7 @@ class Wiring:
             sensor.at_work.release()
 
     def worker_turn(self, worker_id: str, cursor: str | None, *, instance: str, runs: Runs) -> Turn:
-        """A tick of a worker's sensor.
-
-        `instance`: the id of this Dagster; a second Dagster may have a worker with the same id by mistake.
-        """
+        """`instance`: the id of this Dagster; a second Dagster may have a worker with the same id by mistake."""
         sensor = self.remembered.worker(worker_id)
         if not sensor.at_work.acquire(blocking=False):
             return Turn(sentence=f"worker {worker_id}: the previous tick is still at work", cursor=cursor)
@@ -162,7 +163,7 @@ class Wiring:
                 tick.turn = worker_turn(
                     duty, cursor, last_tick=sensor.last_tick, application=self.settings.application
                 )
-                return tick.turn
+                return self.hooks.worked(worker_id, sensor.last_tick, tick.turn)
         finally:
             sensor.at_work.release()
 
@@ -180,6 +181,7 @@ class Wiring:
             source=ports.source(user),
             table=ports.table(user),
             consumers=ports.consumers,
+            tracker=self._tracker(),
             clock=ports.clock,
             ids=ports.ids,
         )
@@ -231,21 +233,32 @@ class Wiring:
             sensor.streams = KnownStreams(source, self.ports.clock)
         return sensor.streams
 
+    def _tracker(self) -> Callable[[], tuple[StreamSettings, ...]] | None:
+        """One for the process: it remembers whether the user's function still has to answer."""
+        sensor = self.remembered.leader
+        if sensor.tracker is None:
+            sensor.tracker = tracker_of(self.settings)
+        return sensor.tracker
+
     def _known_tables(self) -> KnownTables:
         sensor, tables = self.remembered.leader, self.ports.tables()
         if sensor.tables is None or sensor.tables.tables is not tables:
             sensor.tables = KnownTables(tables, self.ports.clock)
         return sensor.tables
 
-    def _leaders_expiring(self) -> Expiring:
+    def _leaders_expiring(self) -> Expiring | None:
         sensor, table = self.remembered.leader, self.ports.table("leader")
         if sensor.expiring is None or sensor.expiring.table is not table:
-            sensor.expiring = self.upkeep.expiring("leader")
+            sensor.expiring = self.expiring("leader")
         return sensor.expiring
+
+    def expiring(self, user: str) -> Expiring | None:
+        """What expires the lake table's snapshots; None where there is no lake table."""
+        return self.upkeep.expiring(user)
 
     def policy(self, leases: LeaseStore | None = None) -> Policy:
         """How this application shares its leases: by itself, or beside KCL. Each tick, run and command makes a policy on the
-        ports of its moment. The parts of a policy keep nothing: a run asks them anew at each wave."""
+        ports of its moment. Its parts keep nothing."""
         ports = self.ports
         return policy_of(
             self.settings,
@@ -312,12 +325,17 @@ class Wiring:
             clock=self.ports.clock,
             on_wave=on_wave,
             is_stopping=is_stopping,
-            expiring=self.upkeep.expiring(worker_id),
+            expiring=self.expiring(worker_id),
             tell=on_waiting,
             failing=hints.failing,
         )
         beats = self.ports.timer(attempt.beat, self.settings.run_beat, None)
-        with self.metering.running(), beats:
+        with (
+            self.metering.running(),
+            beats,
+            self.hooks.running(worker_id, on_wave, on_waiting) as on_wave_too,
+        ):
+            run.on_wave = on_wave_too
             yield run
 
     def attempt(
@@ -401,7 +419,6 @@ class Wiring:
         return ProofWiring(self.settings, self.ports)
 
     def look_ports(self) -> CheckPorts:
-        """What the checks look at, by the ports of this moment."""
         ports, targets = self.ports, {target.name: target for target in self.settings.parse}
         return CheckPorts(
             leases=self.leases(),

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 from headrace.pipeline.checking.hash_keys import unread
-from headrace.pipeline.checking.lag import Lag, lags, risks
+from headrace.pipeline.checking.lag import Lag, lags, longest_lag, risks
 from headrace.pipeline.checking.look import CheckLook, TargetLook
 from headrace.pipeline.checking.verdict import About, Offender, Verdict
+from headrace.pipeline.core.leases.lag import LongestLag
 from headrace.pipeline.core.shards.partition import partition_of, read_name
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
@@ -141,23 +142,38 @@ def hash_keys_covered(look: CheckLook) -> Verdict:
 
 
 def lag(look: CheckLook, limits: CheckSettings) -> Verdict:
-    by_shard = sorted(lags(look).items(), key=lambda item: -item[1].lag)
-    offenders = [
-        Offender(partition_of(key), f"is up to {_in_words(now.lag)} behind")
-        for key, now in by_shard
-        if now.lag > limits.lag
+    behind = {key: now.lag for key, now in lags(look).items() if now.lag is not None}
+    never_read = {key: look.at - since for key, since in look.unread_since.items() if key not in behind}
+    late = [
+        *((period, key, f"is up to {_in_words(period)} behind") for key, period in behind.items()),
+        *(
+            (period, key, f"was never read, for {_in_words(period)} or more")
+            for key, period in never_read.items()
+        ),
     ]
-    most = by_shard[0][1].lag if by_shard else timedelta(0)
+    offenders = [
+        Offender(partition_of(key), what)
+        for period, key, what in sorted(late, key=lambda shard: (-shard[0], shard[1]))
+        if period > limits.lag
+    ]
     return Verdict(
         check="lag",
         sentence=_told(
             offenders,
             f"shard is more than {_in_words(limits.lag)} behind",
-            f"the last shard is {_in_words(most)} behind" if most else "no shard is behind",
+            told_lag(longest_lag(look)),
             more=f"shards are more than {_in_words(limits.lag)} behind",
         ),
         offenders=tuple(offenders),
     )
+
+
+def told_lag(lag: LongestLag) -> str:
+    if lag.is_nothing:
+        return "no shard is behind"
+    known = f"the last shard is {_in_words(lag.known)} behind" if lag.known else ""
+    unknown = f"the lag of {counted(lag.unknown, 'shard')} isn't known" if lag.unknown else ""
+    return ", and ".join(part for part in (known, unknown) if part)
 
 
 def retention_at_risk(look: CheckLook, limits: CheckSettings, before: Mapping[str, Lag]) -> Verdict:

@@ -2,7 +2,8 @@
 
 A shard that was read to its tip isn't behind, however long ago that was, as long as its worker may be alive: the
 worker's sensor asks for a run once a new record is there. Of a shard whose worker is dead nobody knows what came since it
-was read last. Its lag is the age of its oldest unread record at most.
+was read last. Its lag is the age of its oldest unread record at most. The lag of a shard that nobody has read yet
+isn't known, which is something else than no lag.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from headrace.pipeline.checking.look import CheckLook
-from headrace.pipeline.core.leases.lag import open_lags
+from headrace.pipeline.core.leases.lag import LongestLag, longest, open_lags
 from headrace.pipeline.core.shards.partition import read_name
 
 _NO_LAG = timedelta(0)
@@ -22,7 +23,8 @@ _NO_LAG = timedelta(0)
 class Lag:
     at: datetime
     """When it was looked at."""
-    lag: timedelta
+    lag: timedelta | None
+    """None: it isn't known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +38,11 @@ class Risk:
 def lags(look: CheckLook) -> dict[str, Lag]:
     """How old the oldest record of each open shard may be that hasn't landed yet, by lease key."""
     by_key = open_lags(look.leases, look.at, readers=look.readers, waiting_since=look.waiting)
-    return {key: Lag(look.at, lag or _NO_LAG) for key, lag in by_key.items()}
+    return {key: Lag(look.at, lag) for key, lag in by_key.items()}
 
 
-def longest_lag(look: CheckLook) -> timedelta:
-    return max((now.lag for now in lags(look).values()), default=_NO_LAG)
+def longest_lag(look: CheckLook) -> LongestLag:
+    return longest(now.lag for now in lags(look).values())
 
 
 def risks(look: CheckLook, before: Mapping[str, Lag]) -> tuple[Risk, ...]:
@@ -51,19 +53,19 @@ def risks(look: CheckLook, before: Mapping[str, Lag]) -> tuple[Risk, ...]:
         retention = look.retention.get(stream_of(key))
         if retention is None or not now.lag:
             continue
-        rate = _rate(before.get(key), now)
+        rate = _rate(before.get(key), now.at, now.lag)
         left = max(retention - now.lag, _NO_LAG)
         if rate > 0:
             found.append(Risk(key, now.lag, left / rate))
     return tuple(sorted(found, key=lambda risk: risk.loses_in))
 
 
-def _rate(before: Lag | None, now: Lag) -> float:
+def _rate(before: Lag | None, at: datetime, lag: timedelta) -> float:
     """Seconds by which the lag grows in a second. A shard that isn't read grows by one; a first look takes that for
     granted, because the rate isn't known yet."""
-    if before is None or now.at <= before.at:
+    if before is None or before.lag is None or at <= before.at:
         return 1.0
-    return (now.lag - before.lag) / (now.at - before.at)
+    return (lag - before.lag) / (at - before.at)
 
 
 def stream_of(lease_key: str) -> str:

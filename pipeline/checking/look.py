@@ -50,6 +50,8 @@ class CheckLook:
     """By the name of the stream; by an empty one where the application has a single stream."""
     waiting: Mapping[str, datetime] = field(default_factory=dict)
     """By lease key: since when a shard that counts as read to its tip has been seen to have unread records all the same."""
+    unread_since: Mapping[str, datetime] = field(default_factory=dict)
+    """By lease key: since when an open shard has been seen that nobody has read, though Headrace ought to."""
     facts: TableDescription | None = None
     """Of the lake table; None before it is made."""
     snapshots: int = 0

@@ -3,7 +3,7 @@ of the lease table and a few requests to the catalog."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from headrace.pipeline.checking.lag import Lag, lags
 from headrace.pipeline.checking.ledgers import LedgersRead, read_on
 from headrace.pipeline.checking.look import CheckLook, TargetLook
+from headrace.pipeline.core.leases.lag import open_lags
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.shards.partition import read_name
@@ -31,7 +32,7 @@ from headrace.pipeline.settings.stream_names import name_in
 
 _LEDGERS = 500
 """Ledgers that the first look reads. Older ones are the business of `headrace prove`."""
-_ASK_EVERY = timedelta(minutes=5)
+_ASK_EVERY = timedelta(minutes=1)
 _MOST_ASKED = 10
 """Shards that Kinesis is asked about in one look: whether one that counts as read to its tip has unread records."""
 _FACTS_HOLD = timedelta(minutes=5)
@@ -69,6 +70,8 @@ class CheckLooking:
     _news: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)
     """By lease key: shards that had unread records at the last look. When each was last read, and when the records were
     first seen."""
+    _unread_since: dict[str, datetime] = field(default_factory=dict)
+    """By lease key: when an open shard that nobody has read was first seen."""
     _looks: SuccessiveLooks = field(init=False)
 
     def __post_init__(self) -> None:
@@ -78,7 +81,8 @@ class CheckLooking:
     def look(self, ports: CheckPorts, *, proved_at: datetime | None = None, disproved: str = "") -> CheckLook:
         """`proved_at`, `disproved`: what is known of the last proof."""
         rows = tuple(ports.leases.scan().leases)
-        readers = readers_of(self._looks.observation(rows, ports.workers.listing().workers))
+        workers = ports.workers.listing().workers
+        readers = readers_of(self._looks.observation(rows, workers))
         exists = ports.table.exists()
         state = ports.table.load() if exists else None
         positions = state.positions if state is not None else Positions()
@@ -90,6 +94,7 @@ class CheckLooking:
             through=dict(state.through) if state is not None else {},
             retention=self._retentions(ports.source, positions),
             waiting=self._waiting(rows, positions, ports.source),
+            unread_since=self._unread(rows, {worker.worker_id for worker in workers if worker.is_ours}),
             facts=ports.facts(self.settings.landing.table) if exists else None,
             snapshots=state.shape.snapshots if state is not None else 0,
             chains=self._ledgers(ports.lineage).chains if exists else LedgersRead().chains,
@@ -175,6 +180,18 @@ class CheckLooking:
                 if idle[lease][1] in news
             }
         return {lease: since for lease, (_, since) in self._news.items()}
+
+    def _unread(self, rows: Collection[Lease], ours: Collection[str]) -> dict[str, datetime]:
+        """`ours`: the workers of Headrace. KCL's workers write into no row that they read its shard."""
+        now = self.clock.now()
+        # Who reads counts only for shards that were read.
+        lags = open_lags(rows, now, readers=())
+        self._unread_since = {
+            row.key: self._unread_since.get(row.key, now)
+            for row in rows
+            if row.key in lags and lags[row.key] is None and (row.holder is None or row.holder in ours)
+        }
+        return self._unread_since
 
     def _next_to_ask(self, idle: Mapping[str, tuple[datetime, ShardKey]]) -> list[str]:
         """The next few of the shards that were looked at long ago, in turn."""

@@ -10,7 +10,7 @@ from headrace.pipeline.cli.telling import tell
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
 
-ROLES = ("leader", "worker", "spark", "upkeep", "reader")
+ROLES = ("leader", "worker", "spark", "upkeep", "reader", "migrate")
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -27,7 +27,7 @@ def add(subparsers: "Subparsers") -> None:
         required=True,
         choices=ROLES,
         help="leader: the leader's sensor. worker: the workers' sensors, runs, and commands that land or parse. "
-        "spark: Spark's tasks. upkeep: the upkeep job. reader: what only looks. May be given several times",
+        "spark: Spark's tasks. upkeep: the upkeep job. reader: what only looks. migrate: `headrace migrate`. May be given several times",
     )
     parser.add_argument(
         "--account",

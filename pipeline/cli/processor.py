@@ -11,6 +11,7 @@ from headrace.pipeline.cli.telling import tell, tell_aside, tell_waves
 from headrace.pipeline.cli.told_dagster import tell_dagster
 from headrace.pipeline.cli.views.json_output import add_json, print_json
 from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.choices import ProcessorMode
 
 if TYPE_CHECKING:
     from typing import Any
@@ -69,15 +70,38 @@ def run(args: argparse.Namespace) -> int:
     answers: list[dict[str, Any]] = []
     try:
         for processor in processors:
-            is_status = args.action == "status"
-            answer = _status(args, processor, wiring) if is_status else _run(args, loaded, processor, wiring)
-            answers.append(answer)
+            of_mode = _of_application if processor.mode is ProcessorMode.APPLICATION else _of_landed
+            answers.append(of_mode(args, loaded, processor, wiring))
     finally:
         wiring.ports.close()
         if args.json:
             # Also where an error of a later processor has ended the command.
             print_json({"processors": answers})
-    return 0
+    return 1 if any(answer.get("stopped") for answer in answers) else 0
+
+
+def _of_landed(
+    args: argparse.Namespace, loaded: "Loaded", processor: "ProcessorSettings", wiring: "Wiring"
+) -> "dict[str, Any]":
+    is_status = args.action == "status"
+    return _status(args, processor, wiring) if is_status else _run(args, loaded, processor, wiring)
+
+
+def _of_application(
+    args: argparse.Namespace, loaded: "Loaded", processor: "ProcessorSettings", _wiring: "Wiring"
+) -> "dict[str, Any]":
+    from headrace.pipeline.cli.beside.services import join_spark
+    from headrace.pipeline.cli.processor_application import application_status, run_application
+
+    if args.action == "status":
+        lines, answer = application_status(loaded.settings, processor)
+        if not args.json:
+            tell(*lines)
+        return answer
+    join_spark(Path(loaded.name))
+    if args.as_amazon_kclpy and not processor.command:
+        processor = replace(processor, as_amazon_kclpy=True)
+    return run_application(args, loaded.settings, processor)
 
 
 def _run(

@@ -88,13 +88,18 @@ def _processors(settings: "Settings") -> "Iterator[tuple[list[str], dict[str, An
     if not settings.processors:
         return
     from headrace.pipeline.app.wiring import wire
+    from headrace.pipeline.cli.processor_application import application_status
     from headrace.pipeline.cli.views.processor_views import standing_json, standing_lines
     from headrace.pipeline.errors import HeadraceError
     from headrace.pipeline.processors.standing import standing_of
+    from headrace.pipeline.settings.targets import landed_processors, processor_applications
+
+    for processor in processor_applications(settings):
+        yield application_status(settings, processor)
 
     ports = wire(settings).ports
     try:
-        for processor in settings.processors:
+        for processor in landed_processors(settings):
             try:
                 standing = standing_of(processor, ports.processing(processor, "status"))
             except HeadraceError as error:

@@ -12,6 +12,7 @@ from headrace.pipeline.doctor.consumers import consumers_are_active
 from headrace.pipeline.doctor.coordination import tables_are_there
 from headrace.pipeline.doctor.dagster_home import dagster_is_set_up
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
+from headrace.pipeline.doctor.hooks import hooks_can_be_imported
 from headrace.pipeline.doctor.invariants import leases_and_shards, neighbours, what_status_finds
 from headrace.pipeline.doctor.java import java_is_found
 from headrace.pipeline.doctor.processors import processors_can_be_loaded, processors_keep_up
@@ -35,6 +36,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     spark_is_reached,
     dagster_is_set_up,
     processors_can_be_loaded,
+    hooks_can_be_imported,
 )
 """What can be told without AWS."""
 LIVE_CHECKS: Final[tuple[LiveCheck, ...]] = (

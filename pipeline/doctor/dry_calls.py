@@ -95,7 +95,7 @@ def _of_kinesis(settings: Settings) -> Iterator[DryCall]:
         reading = _Reading(client, named)
         yield DryCall("kinesis:GetShardIterator", name, reading.iterator)
         yield DryCall("kinesis:GetRecords", name, reading.records)
-    if settings.discovery.is_asked_for:
+    if settings.discovery.searches:
         whole: Any = kinesis_client(settings.aws)
         yield DryCall("kinesis:ListStreams", "*", partial(whole.list_streams, Limit=1))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.doctor.case import Case, LiveCase
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
+from headrace.pipeline.settings.targets import landed_processors
 
 _NAME = "processors"
 
@@ -33,7 +34,7 @@ def processors_can_be_loaded(case: Case) -> Iterator[Diagnosis]:
 def processors_keep_up(live: LiveCase) -> Iterator[Diagnosis]:
     from headrace.pipeline.processors.standing import standing_of
 
-    for processor in live.settings.processors:
+    for processor in landed_processors(live.settings):
         standing = standing_of(processor, live.ports.processing(processor, "doctor"))
         if standing.stopped:
             shards = ". ".join(f"{shard.key}: {shard.stopped}" for shard in standing.stopped)

@@ -85,15 +85,26 @@ def check_shards(shards: Sequence[ShardProgress], *, most: timedelta) -> Iterato
     if not shards:
         yield HealthCheck("lag", HealthCode.WELL, "no shard is open")
         return
-    # KCL's workers don't write into the row how far behind the shard is.
-    last = max(shards, key=lambda shard: shard.lag or timedelta(0))
-    lag = last.lag or timedelta(0)
-    seconds = show(timedelta(seconds=round(lag.total_seconds())))
-    if lag > most:
-        yield HealthCheck(
-            "lag",
-            HealthCode.ILL,
-            f"{last.name} is up to {seconds} behind, which is more than {show(most)}",
+    yield _check_lag(shards, most)
+
+
+def _check_lag(shards: Sequence[ShardProgress], most: timedelta) -> HealthCheck:
+    last = max(shards, key=lambda shard: timedelta(-1) if shard.lag is None else shard.lag)
+    known = None if last.lag is None else show(timedelta(seconds=round(last.lag.total_seconds())))
+    if last.lag is not None and last.lag > most:
+        return HealthCheck(
+            "lag", HealthCode.ILL, f"{last.name} is up to {known} behind, which is more than {show(most)}"
         )
-    else:
-        yield HealthCheck("lag", HealthCode.WELL, f"the lag is {seconds} at most")
+    # KCL's workers never write into a row how far behind the shard is: that is no trouble of this application.
+    unread = sorted(shard.name for shard in shards if shard.lag is None and not shard.is_kcls)
+    if unread:
+        names = unread[0] + (", ..." if len(unread) > 1 else "")
+        return HealthCheck(
+            "lag", HealthCode.UNKNOWN, f"nobody has read {counted(len(unread), 'open shard')} yet ({names})"
+        )
+    of_kcl = sum(shard.lag is None for shard in shards)
+    parts = [
+        *([] if known is None else [f"the lag is {known} at most"]),
+        *([f"KCL's workers don't tell the lag of {counted(of_kcl, 'shard')}"] if of_kcl else []),
+    ]
+    return HealthCheck("lag", HealthCode.WELL, "; ".join(parts))

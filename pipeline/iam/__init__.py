@@ -2,6 +2,6 @@
 
 places     the ARNs of the application's streams, tables, catalog and folders
 rights     a statement of a policy, and the statements that several roles share
-roles      the five roles, and the statements of each
+roles      the six roles, and the statements of each
 policy     the statements of one or more roles as one document
 """

@@ -8,7 +8,9 @@ from urllib.parse import urlsplit
 from headrace.pipeline.aws.leases import lease_item
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.model import Settings, StreamSettings
+from headrace.pipeline.settings.processor_application import application_settings
 from headrace.pipeline.settings.stream_names import is_dynamodb
+from headrace.pipeline.settings.targets import landed_processors, processor_applications
 
 _STREAM = ":stream/"
 
@@ -100,18 +102,35 @@ class ApplicationArns:
         return tuple(consumer.partition("/consumer/")[0] for consumer in self.consumers)
 
     @property
-    def lease_table(self) -> str:
-        return self._table(self.settings.lease_table)
+    def applications(self) -> tuple[Settings, ...]:
+        """The application that lands records, and those of processors that are applications of their own."""
+        own = (application_settings(self.settings, maker) for maker in processor_applications(self.settings))
+        return (self.settings, *own)
+
+    @property
+    def lease_tables(self) -> tuple[str, ...]:
+        return tuple(self._table(application.lease_table) for application in self.applications)
+
+    @property
+    def processor_lease_tables(self) -> tuple[str, ...]:
+        """The lease tables in which Spark's tasks write the checkpoints of processors."""
+        return self.lease_tables[1:]
+
+    @property
+    def state_table(self) -> str:
+        return self._table(self.settings.state_table)
 
     @property
     def coordination_tables(self) -> tuple[str, ...]:
-        settings = self.settings
-        names = (settings.lease_table, settings.worker_table, settings.state_table)
-        return tuple(map(self._table, names))
+        return tuple(
+            self._table(name)
+            for application in self.applications
+            for name in (application.lease_table, application.worker_table, application.state_table)
+        )
 
     @property
-    def owner_index(self) -> str:
-        return f"{self.lease_table}/index/{lease_item.OWNER_INDEX}"
+    def owner_indexes(self) -> tuple[str, ...]:
+        return tuple(f"{table}/index/{lease_item.OWNER_INDEX}" for table in self.lease_tables)
 
     def _table(self, name: str) -> str:
         return self._account_of("dynamodb").arn("dynamodb", f"table/{name}")
@@ -142,7 +161,11 @@ class ApplicationArns:
         """The tables that are made of the lake table, and their quarantine tables."""
         tables = [
             *(table for target in self.settings.parse for table in (target.table, target.quarantine)),
-            *(table for maker in self.settings.processors for table in (maker.table, maker.quarantine)),
+            *(
+                table
+                for maker in landed_processors(self.settings)
+                for table in (maker.table, maker.quarantine)
+            ),
         ]
         return tuple(name for table in tables for name in _with_lineage(table))
 

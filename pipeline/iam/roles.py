@@ -1,4 +1,4 @@
-"""The five roles of an application, each with the statements that its part of Headrace needs and no other.
+"""The six roles of an application, each with the statements that its part of Headrace needs and no other.
 
 `tests/iam` runs the parts against the stand-in, which refuses what the role's policy lacks and notes what nobody asks for.
 """
@@ -20,6 +20,7 @@ class Role(StrEnum):
     SPARK = "spark"
     UPKEEP = "upkeep"
     READER = "reader"
+    MIGRATE = "migrate"
 
 
 WHAT_IT_IS_FOR: Final = {
@@ -28,6 +29,7 @@ WHAT_IT_IS_FOR: Final = {
     Role.SPARK: "Spark's tasks: read records from Kinesis, read and write data files",
     Role.UPKEEP: "the upkeep job and `headrace upkeep`: compact, expire, and delete files",
     Role.READER: "what only looks: `headrace status`, `plan`, `lineage`, `prove`, `tables describe`, `console` (without `--peek`)",
+    Role.MIGRATE: "a person who drives KCL's migrations by `headrace migrate`",
 }
 
 
@@ -63,7 +65,7 @@ def _leader(places: ApplicationArns) -> Iterator[Statement]:
 def _finding(places: ApplicationArns) -> Iterator[Statement]:
     """The rights to find streams by their names and tags, which `headrace plan` does as the leader's sensor does."""
     discovery = places.settings.discovery
-    if discovery.is_asked_for:
+    if discovery.searches:
         yield from statement("FindStreams", "kinesis", "ListStreams", ("*",))
     if discovery.tags:
         yield from statement("TagsOfStreams", "kinesis", "ListTagsForStream", places.streams)
@@ -81,7 +83,7 @@ def _making(places: ApplicationArns) -> Iterator[Statement]:
     tables = places.coordination_tables
     tagging = " TagResource" if coordination.tags else ""
     yield from statement("MakeTables", "dynamodb", f"CreateTable{tagging}", tables)
-    yield from statement("MakeTheIndex", "dynamodb", "UpdateTable", (places.lease_table,))
+    yield from statement("MakeTheIndex", "dynamodb", "UpdateTable", places.lease_tables)
     if coordination.point_in_time_recovery:
         yield from statement("SwitchBackupsOn", "dynamodb", "UpdateContinuousBackups", tables)
 
@@ -99,7 +101,7 @@ def _worker(places: ApplicationArns) -> Iterator[Statement]:
         "DescribeTable GetItem BatchGetItem Scan PutItem UpdateItem",
         places.coordination_tables,
     )
-    yield from statement("OwnLeases", "dynamodb", "Query", (places.owner_index,))
+    yield from statement("OwnLeases", "dynamodb", "Query", places.owner_indexes)
     yield from _metrics(places)
     yield from catalog(
         places,
@@ -121,6 +123,8 @@ def _spark(places: ApplicationArns) -> Iterator[Statement]:
     yield from statement(
         "TableStreams", "dynamodb", "DescribeStream GetShardIterator GetRecords", places.table_streams
     )
+    if places.processor_lease_tables:
+        yield from statement("Checkpoints", "dynamodb", "GetItem UpdateItem", places.processor_lease_tables)
     yield from files(places, "GetObject PutObject", places.warehouse)
     yield from listing(places)
 
@@ -153,10 +157,21 @@ def _reader(places: ApplicationArns) -> Iterator[Statement]:
     yield from listing(places)
 
 
+def _migrate(places: ApplicationArns) -> Iterator[Statement]:
+    both = (places.lease_table, places.state_table)
+    yield from statement("Look", "dynamodb", "DescribeTable Scan", places.coordination_tables)
+    yield from statement("WriteRows", "dynamodb", "GetItem PutItem UpdateItem DeleteItem", both)
+    # A part of the transactions in which rows move between the tables.
+    yield from statement("CheckRows", "dynamodb", "ConditionCheckItem", (places.state_table,))
+    # A rollback of a fleet of KCL's workers deletes the index of owners.
+    yield from statement("DeleteTheIndex", "dynamodb", "UpdateTable", (places.lease_table,))
+
+
 _STATEMENTS: Final[dict[Role, Callable[[ApplicationArns], Iterator[Statement]]]] = {
     Role.LEADER: _leader,
     Role.WORKER: _worker,
     Role.SPARK: _spark,
     Role.UPKEEP: _upkeep,
     Role.READER: _reader,
+    Role.MIGRATE: _migrate,
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
+from headrace.pipeline.core.leases.lag import LongestLag, longest
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.words.words import clean, counted
 from headrace.pipeline.inspect.as_text import aligned
@@ -65,7 +66,7 @@ def _worker_rows(observation: Observation, shards: Sequence[ShardProgress]) -> I
     is_sure = is_sure_of_silence(observation)
     for share in observation.balance.workers:
         own = [shard for shard in shards if shard.worker == share.name]
-        lags = [shard.lag for shard in own if shard.lag is not None]
+        most = longest(shard.lag for shard in own)
         backlog = [shard.backlog for shard in own if shard.backlog is not None]
         worker = seen.get(share.name)
         age = "none" if worker is None or worker.age is None else f"{in_words(worker.age)} old"
@@ -76,10 +77,16 @@ def _worker_rows(observation: Observation, shards: Sequence[ShardProgress]) -> I
             f"{share.kbps:,.1f}",
             cpu,
             source,
-            in_words(max(lags)) if lags else "?",
+            _longest_told(most),
             short_size(sum(backlog)) if backlog else "?",
             "NOT MOVING" if is_sure and worker is not None and worker.moved is False else age,
         )
+
+
+def _longest_told(lag: LongestLag) -> str:
+    if lag.known is None:
+        return "?"
+    return f"{in_words(lag.known)} or more" if lag.unknown else in_words(lag.known)
 
 
 def _cpu(row: Worker | None) -> tuple[str, str]:

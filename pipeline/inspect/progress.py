@@ -32,6 +32,8 @@ class ShardProgress:
     """When the oldest unread record leaves the stream; None where that isn't to be feared, or not known."""
     why: str | None
     """Why the shard fails."""
+    is_kcls: bool
+    """Whether no row shows that the shard's worker is one of Headrace."""
 
     @property
     def name(self) -> str:
@@ -59,12 +61,14 @@ def progress_of(
     now = observation.last.read_at
     readers = readers_of(observation)
     lags = open_lags(observation.open_ones, now, readers=readers)
+    ours = {worker.worker_id for worker in observation.last.workers if worker.is_ours}
     every = [
         _progress(
             lease,
             lags[lease.key],
             now,
             is_read=lease.holder in readers,
+            is_kcls=lease.holder is not None and lease.holder not in ours,
             earlier=earlier,
             kept=(retention or {}).get(lease.stream),
         )
@@ -123,6 +127,7 @@ def _progress(
     now: datetime,
     *,
     is_read: bool,
+    is_kcls: bool,
     earlier: Earlier | None,
     kept: timedelta | None,
 ) -> ShardProgress:
@@ -139,6 +144,7 @@ def _progress(
         catches_up_in=lag / -pace if lag and pace is not None and pace < 0 else None,
         loses_in=_loses_in(lag, kept, pace, is_read=is_read),
         why=None if lease.failure is None else lease.failure.why,
+        is_kcls=is_kcls,
     )
 
 

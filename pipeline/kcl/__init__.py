@@ -1,4 +1,4 @@
-"""The rules of the Kinesis Client Library (KCL), as pure functions that decide as KCL does. docs/use/kcl.md lists
+"""The rules of the Kinesis Client Library (KCL), as pure functions that decide as KCL does. docs/reference/kcl-rows.md lists
 the differences.
 
 Where Headrace has tables of its own, its defaults replace most of these rules. The rules are used in tables that KCL's

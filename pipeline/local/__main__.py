@@ -10,10 +10,11 @@ import sys
 import threading
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
-from headrace.pipeline.local.endpoint import READY
+from headrace.pipeline.local.endpoint import READY, READY_BY_TLS
 from headrace.pipeline.local.kinesis.region import Options
-from headrace.pipeline.local.server import Server, run_until_signal
+from headrace.pipeline.local.server import Server, Tls, run_until_signal
 
 _LARGEST_PORT = 65535
 _REGION = "eu-west-1"
@@ -59,6 +60,16 @@ def add_local_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long a subscription without new records stays silent (default: 5)",
     )
     parser.add_argument(
+        "--tls",
+        type=Path,
+        nargs=2,
+        metavar=("CERTIFICATE", "KEY"),
+        help="be reached by TLS as well, at a port of its own, with the certificate and key in these PEM files",
+    )
+    parser.add_argument(
+        "--tls-port", type=_port, default=0, help="that port; 0 chooses a free one (default: 0)"
+    )
+    parser.add_argument(
         "--while-stdin",
         action="store_true",
         help="stop when standard input ends, as it does when the parent process ends",
@@ -68,10 +79,14 @@ def add_local_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
     options = Options(throttle=args.throttle, transition=args.transition, heartbeat=args.heartbeat)
-    server = Server(args.port, options=options, seed=args.seed)
+    tls = Tls(args.tls[0], args.tls[1], args.tls_port) if args.tls else None
+    if tls is not None and (unreadable := _unreadable(tls)):
+        sys.stderr.write(f"headrace: {unreadable}: name two PEM files with --tls; nothing was started\n")
+        return _STOPPED
+    server = Server(args.port, options=options, seed=args.seed, tls=tls)
 
     def ready() -> None:
-        _announce(server.endpoint, args.region)
+        _announce(server.endpoint, args.region, server.tls_endpoint)
         if args.while_stdin:
             threading.Thread(target=_stop_with_stdin, args=(server,), daemon=True).start()
 
@@ -79,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         asyncio.run(run_until_signal(server, ready))
     except OSError as error:
         sys.stderr.write(
-            f"headrace: port {args.port} of this machine can't be listened on ({error.strerror or error}): "
+            f"headrace: port {args.port}{f' or {args.tls_port}' if tls else ''} of this machine can't be listened on ({error.strerror or error}): "
             "name a free port with --port; nothing was started\n"
         )
         return _STOPPED
@@ -95,14 +110,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run(parser.parse_args(argv))
 
 
-def _announce(endpoint: str, region: str) -> None:
+def _announce(endpoint: str, region: str, tls_endpoint: str | None) -> None:
     # boto3 reads AWS_DEFAULT_REGION only, other SDKs AWS_REGION only.
     settings = (
         f"AWS_ENDPOINT_URL={endpoint} AWS_REGION={region} AWS_DEFAULT_REGION={region} AWS_ACCESS_KEY_ID=local "
         "AWS_SECRET_ACCESS_KEY=local"
     )
     sys.stdout.write(f"{READY}{endpoint}   (export {settings})\n")
+    if tls_endpoint is not None:
+        sys.stdout.write(f"{READY_BY_TLS}{tls_endpoint}\n")
     sys.stdout.flush()
+
+
+def _unreadable(tls: Tls) -> str:
+    """Say what is wrong with the files of `--tls`; nothing if they can be used."""
+    try:
+        tls.context()
+    except OSError as error:
+        return f"{tls.certificate} and {tls.key} are no certificate and its key ({error.strerror or error})"
+    return ""
 
 
 def _stop_with_stdin(server: Server) -> None:

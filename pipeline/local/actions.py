@@ -21,9 +21,11 @@ ACCOUNT = "123456789012"
 # IAM's name of a service where it isn't the name in a signature.
 _SERVICES = {"monitoring": "cloudwatch"}
 # Operations of Kinesis that name no stream, so that IAM knows no other resource for them than `*`.
-_WITHOUT_STREAM = frozenset({"ListStreams"})
+_WITHOUT_STREAM = frozenset({"DescribeAccountSettings", "ListStreams", "UpdateAccountSettings"})
 # Operations of Kinesis on a consumer.
 _ON_CONSUMERS = frozenset({"DescribeStreamConsumer", "DeregisterStreamConsumer", "SubscribeToShard"})
+# Parts of a transaction on DynamoDB whose right isn't named like PutItem.
+_PARTS = {"ConditionCheck": "ConditionCheckItem"}
 _WITHOUT_A_RIGHT = frozenset({"sts:GetCallerIdentity"})
 
 
@@ -82,6 +84,13 @@ def _of_others(request: HttpRequest, region: str) -> Iterator[Asked]:
 
 def _of_dynamodb(request: HttpRequest, region: str) -> Iterator[Asked]:
     operation, body = _operation(request), _body(request)
+    for part in body.get("TransactItems", ()):
+        # IAM knows no right on a transaction: each part needs that of its own action.
+        for name, content in part.items():
+            action = _PARTS.get(name, f"{name}Item")
+            yield Asked(
+                f"dynamodb:{action}", f"arn:aws:dynamodb:{region}:{ACCOUNT}:table/{content['TableName']}"
+            )
     names = [body["TableName"]] if "TableName" in body else list(body.get("RequestItems", ()))
     index = f"/index/{body['IndexName']}" if "IndexName" in body else ""
     for name in names:

@@ -6,20 +6,32 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
+from contextlib import suppress
 
 _BACKLOG = 1024
 # Connections accepted in one turn of the event loop, so that open ones are served in between.
 _AT_ONCE = 100
+# Also the longest time for which a client that says nothing keeps the door from closing.
+_HANDSHAKE_SECONDS = 5.0
 
 
 class Door:
     """A listening socket, and the connections that are being accepted."""
 
-    def __init__(self, host: str, port: int, connection: Callable[[], asyncio.Protocol]) -> None:
-        """Listen, in the running loop."""
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        connection: Callable[[], asyncio.Protocol],
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Listen, in the running loop. `tls`: what connections are within; None: they come in the clear."""
         self._loop = asyncio.get_running_loop()
         self._connection = connection
+        self._tls = tls
         self._coming: set[asyncio.Task[object]] = set()
         self._listener = socket.create_server((host, port), backlog=_BACKLOG)
         self._listener.setblocking(False)
@@ -48,4 +60,11 @@ class Door:
             coming.add_done_callback(self._coming.discard)
 
     async def _take_in(self, accepted: socket.socket) -> None:
-        await self._loop.connect_accepted_socket(self._connection, accepted)
+        # A client that doesn't trust the certificate, or doesn't speak TLS, goes away again.
+        with suppress(OSError):
+            await self._loop.connect_accepted_socket(
+                self._connection,
+                accepted,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else _HANDSHAKE_SECONDS,
+            )

@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 _SECONDS = 30.0
 # The line that __main__ prints begins with this: a parent process waits for it.
 READY = "headrace local is ready at "
+# The second line of a stand-in with --tls.
+READY_BY_TLS = "and by TLS at "
 
 
 class LocalAws:
     """A stand-in that is reached by its endpoint, in this process or another."""
 
-    def __init__(self, endpoint: str, region: str = "us-east-1") -> None:
-        """Use a stand-in that is running."""
+    def __init__(self, endpoint: str, region: str = "us-east-1", *, tls_endpoint: str | None = None) -> None:
+        """Use a stand-in that is running. `tls_endpoint`: where it is reached by TLS, if it is."""
         self.endpoint = endpoint
+        self.tls_endpoint = tls_endpoint
         self.region = region
         # The session is kept, since each new session reads the service models anew. Clients are made under a
         # lock, since making them isn't thread-safe.
@@ -144,7 +147,9 @@ def local_aws(*options: str) -> Iterator[LocalAws]:
             line = process.stdout.readline() if process.stdout is not None else ""
             if not line.startswith(READY):
                 raise RuntimeError(f"the stand-in did not start; it said {line!r}")
-            yield LocalAws(line.removeprefix(READY).split()[0])
+            by_tls = process.stdout.readline() if process.stdout is not None and "--tls" in options else ""
+            tls_endpoint = by_tls.removeprefix(READY_BY_TLS).strip() or None
+            yield LocalAws(line.removeprefix(READY).split()[0], tls_endpoint=tls_endpoint)
         finally:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from headrace.pipeline.local.errors import AwsError, invalid, unreadable
+from headrace.pipeline.local.errors import AwsError, invalid, invalid_argument, unreadable
 
 Request = Mapping[str, Any]
 
@@ -16,6 +16,7 @@ SHARD_ID = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 SEQUENCE_NUMBER = re.compile(r"0|[1-9][0-9]{0,128}")
 # The year 10000: Python has no dates after it.
 _LATEST = 253_402_300_800
+_TAG_LETTERS = re.compile(r"[\w\s./=+\-@:,]*")
 HASH_KEY = re.compile(r"0|[1-9][0-9]{0,38}")
 
 
@@ -116,3 +117,17 @@ def sequence_of(request: Request, field: str, *, most: int) -> list[Any]:
     if len(value) > most:
         raise broken(field, "[...]", f"Member must have length less than or equal to {most}")
     return value
+
+
+def tags_field(request: Request) -> dict[str, str]:
+    """Give the tags of a request, which have to be there."""
+    given = maybe_mapping(request, "Tags")
+    if not given:
+        raise broken("tags", given, "Member must have length greater than or equal to 1")
+    tags = {key: maybe_text(given, key) or "" for key in given}
+    for key, value in tags.items():
+        if not 1 <= len(key) <= 128 or len(value) > 256:
+            raise broken("tags", key, "Map keys must have 1 to 128 letters, values up to 256")
+        if not (_TAG_LETTERS.fullmatch(key) and _TAG_LETTERS.fullmatch(value)):
+            raise invalid_argument("Some tags contain invalid characters.")
+    return tags

@@ -47,16 +47,27 @@ def error_answer(error: AwsError, request_id: str, service: str, wire: Wire = JS
 
 
 def answer_bytes(answer: HttpAnswer, *, date: str, method: str, keep: bool) -> Iterable[bytes]:
-    """Give an answer's bytes: the head, then the body where there is one."""
-    lines = [f"HTTP/1.1 {answer.status} {_PHRASES.get(answer.status, 'Unknown')}", f"Date: {date}"]
-    lines += [f"{name}: {value}" for name, value in answer.headers if name.lower() not in _OURS]
-    if answer.status not in _BODILESS:
-        head_only = method == "HEAD" and answer.length is not None
-        lines.append(f"Content-Length: {answer.length if head_only else len(answer.body)}")
+    """Give an answer's bytes in HTTP/1.1: the head, then the body where there is one."""
+    lines = [f"HTTP/1.1 {answer.status} {_PHRASES.get(answer.status, 'Unknown')}"]
+    lines += [f"{name}: {value}" for name, value in fields_of(answer, date=date, method=method)]
     lines.append("Connection: keep-alive" if keep else "Connection: close")
     head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
-    silent = method == "HEAD" or answer.status in _BODILESS or not answer.body
-    return (head,) if silent else (head, answer.body)
+    return (head, answer.body) if has_body(answer, method) else (head,)
+
+
+def fields_of(answer: HttpAnswer, *, date: str, method: str) -> list[tuple[str, str]]:
+    """Give the header fields of an answer that HTTP/1.1 and HTTP/2 have both."""
+    fields = [("Date", date)]
+    fields += [(name, value) for name, value in answer.headers if name.lower() not in _OURS]
+    if answer.status not in _BODILESS:
+        head_only = method == "HEAD" and answer.length is not None
+        fields.append(("Content-Length", str(answer.length if head_only else len(answer.body))))
+    return fields
+
+
+def has_body(answer: HttpAnswer, method: str) -> bool:
+    """Tell whether bytes follow the head of an answer."""
+    return method != "HEAD" and answer.status not in _BODILESS and bool(answer.body)
 
 
 def stream_head(content_type: str, request_id: str, *, date: str) -> bytes:

@@ -44,13 +44,16 @@ class Push:
     """The sending of one subscription."""
 
     def __init__(self, subscription: Subscription, line: Line, faults: FaultPlan) -> None:
-        """Send the first message, and the others as they come."""
+        """Send nothing yet."""
         self._subscription = subscription
         self._line = line
         self._faults = faults
         self._is_silent = False
         self._next: asyncio.TimerHandle | None = None
-        line.send(event_stream.initial_response())
+
+    def begin(self) -> None:
+        """Send the first message, and the others as they come."""
+        self._line.send(event_stream.initial_response())
         self._go_on()
 
     def stop(self) -> None:

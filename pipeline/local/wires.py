@@ -30,13 +30,13 @@ from headrace.pipeline.local.fields import Request
 
 # CBOR's tag of timestamps.
 _EPOCH = 1
-# The CBOR bytes around the four values of a record are fixed: a page has up to 10,000 records, so they are
+# The CBOR bytes around the values of a record are fixed: a page has up to 10,000 records, so they are
 # prepared once.
-# A map of four begins with the byte a4.
-_SEQUENCE = b"\xa4" + encoded("SequenceNumber")
+# A map of four begins with the byte a4, and one of five, with the encryption at its end, with a5.
+_SEQUENCE, _SEQUENCE_OF_FIVE = (begin + encoded("SequenceNumber") for begin in (b"\xa4", b"\xa5"))
 # c1 is tag 1, and after 1b follow the eight bytes of a number.
 _ARRIVAL = encoded("ApproximateArrivalTimestamp") + b"\xc1\x1b"
-_DATA, _KEY = encoded("Data"), encoded("PartitionKey")
+_DATA, _KEY, _ENCRYPTION = encoded("Data"), encoded("PartitionKey"), encoded("EncryptionType")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +129,16 @@ def _record(record: Mapping[str, Any]) -> bytes:
     sequence, key = record["SequenceNumber"].encode(), record["PartitionKey"].encode()
     data = binascii.a2b_base64(record["Data"])
     arrival = round(record["ApproximateArrivalTimestamp"] * 1000).to_bytes(8)
+    encryption = record.get("EncryptionType")
     return b"".join((
-        _SEQUENCE, head(TEXT, len(sequence)), sequence, _ARRIVAL, arrival,
+        _SEQUENCE if encryption is None else _SEQUENCE_OF_FIVE, head(TEXT, len(sequence)), sequence, _ARRIVAL, arrival,
         _DATA, head(BYTES, len(data)), data, _KEY, head(TEXT, len(key)), key,
+        b"" if encryption is None else _ENCRYPTION + encoded(encryption),
     ))  # fmt: skip
 
 
 def _is_instant(field: str) -> bool:
-    return field.endswith("Timestamp")
+    return field.endswith("Timestamp") or field == "StartedAt"
 
 
 def _finite(field: str, value: float) -> float:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from headrace.pipeline.core.leases.change import Applied, Change, Outcome
 from headrace.pipeline.core.leases.change_kind import MOVES, ChangeKind
-from headrace.pipeline.core.leases.lag import lag_of
+from headrace.pipeline.core.leases.lag import longest, open_lags
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.throughput import rate_now
 from headrace.pipeline.core.shards.stream import name_of_serialized
@@ -138,14 +138,14 @@ class LeaderTickWatch:
 
     def _by_stream(
         self, rows: list[Lease], living: Collection[str], now: datetime
-    ) -> Iterator[tuple[str, list[tuple[timedelta, float]]]]:
-        """By stream, the lag and the unread bytes of each of its shards."""
-        by_stream: dict[str, list[tuple[timedelta, float]]] = {}
+    ) -> Iterator[tuple[str, list[tuple[timedelta | None, float]]]]:
+        """By stream, the lag and the unread bytes of each of its shards, as far as they are known."""
+        by_stream: dict[str, list[tuple[timedelta | None, float]]] = {}
+        lags = open_lags(rows, now, readers=living)
         for row in rows:
-            lag = lag_of(row, now, is_read=row.holder in living) or timedelta(0)
-            by_stream.setdefault(self._stream_of(row), []).append(
-                (lag, (rate_now(row, now) or 0.0) * 1024 * lag.total_seconds())
-            )
+            lag = lags[row.key]
+            unread = 0.0 if lag is None else (rate_now(row, now) or 0.0) * 1024 * lag.total_seconds()
+            by_stream.setdefault(self._stream_of(row), []).append((lag, unread))
         yield from by_stream.items()
 
     def _stream_of(self, row: Lease) -> str:
@@ -153,10 +153,12 @@ class LeaderTickWatch:
             return name_of_serialized(row.stream)
         return name_in(self.settings.streams[0].name) if self.settings.streams else ""
 
-    def _add_stream(self, stream: str, lags: list[tuple[timedelta, float]]) -> None:
-        add, longest = self.gathering.add, max(lag for lag, _ in lags)
-        add(own.LAG, longest.total_seconds(), stream)
+    def _add_stream(self, stream: str, lags: list[tuple[timedelta | None, float]]) -> None:
+        add, seconds = self.gathering.add, longest(lag for lag, _ in lags).seconds
         add(own.BACKLOG, sum(unread for _, unread in lags), stream)
+        if seconds is None:
+            return  # a 0 would say that all is read, and `UnreadShards` says that it isn't
+        add(own.LAG, seconds, stream)
         retention = self.retentions.get(stream)
         if retention is not None:
-            add(own.RETENTION_LEFT, (retention - longest).total_seconds(), stream)
+            add(own.RETENTION_LEFT, retention.total_seconds() - seconds, stream)

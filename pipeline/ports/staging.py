@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Manifest
+    from headrace.pipeline.core.shards.stream import ShardKey
     from headrace.pipeline.task_identity import TaskIdentity
 
 
@@ -35,6 +36,15 @@ class StagingSpec:
 
 OnWaiting = Callable[[str], None]
 """Called with a sentence for people, every few seconds while something takes long; maybe from another thread."""
+
+
+@runtime_checkable
+class LetsGo(Protocol):
+    """A stage that has something of the shards which a run keeps from wave to wave."""
+
+    def let_go(self, keys: Collection[ShardKey]) -> None:
+        """Called just before the run releases these shards."""
+        ...
 
 
 class Stage(Protocol):

@@ -20,7 +20,7 @@ from headrace.pipeline.kcl.checkpointer import (
 
 _WITHOUT_CHECKPOINTER = frozenset({"initialize", "leaseLost"})
 """Actions in which KCL has no checkpointer."""
-_OUT_OF_RANGE, _NOT_NOW = "IllegalArgumentException", "InvalidStateException"
+OUT_OF_RANGE, _NOT_NOW = "IllegalArgumentException", "InvalidStateException"
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Checkpoints:
     def answer(self, message: Mapping[str, Any], *, action: str) -> Mapping[str, Any]:
         """The answer to a checkpoint while this action is under way."""
         number, sub = message.get("sequenceNumber"), message.get("subSequenceNumber")
-        error = _NOT_NOW if action in _WITHOUT_CHECKPOINTER else self._take(number, sub)
+        error = _NOT_NOW if action in _WITHOUT_CHECKPOINTER else self.take(message)
         return {
             "action": "checkpoint",
             "sequenceNumber": number,
@@ -63,20 +63,40 @@ class Checkpoints:
             "error": error,
         }
 
-    def _take(self, number: Any, sub: Any) -> str | None:
+    def take(self, message: Mapping[str, Any]) -> str | None:
         """The error; None where the checkpoint is taken."""
-        requested = None
-        if number is not None:
-            try:
-                requested = Checkpoint(str(number), 0 if sub is None else int(sub))
-            except (WrongShape, ValueError, TypeError):
-                return _OUT_OF_RANGE
-            if not (requested.is_digits or requested.is_end):
-                return _OUT_OF_RANGE
+        if message.get("prepare"):
+            # Nothing keeps a prepared checkpoint until the wave's commit.
+            return _NOT_NOW
+        try:
+            requested = requested_by(message)
+        except ValueError:
+            return OUT_OF_RANGE
         # `mended`: a processor that had checkpointed the last record can still end the shard.
         planned = plan_checkpoint(self.progress, requested, mended=True)
         if isinstance(planned, OutOfBounds):
-            return _OUT_OF_RANGE
+            return OUT_OF_RANGE
         if isinstance(planned, Write):
+            if (error := self.write(planned)) is not None:
+                return error
             self.progress = written(self.progress, planned)
         return None
+
+    def write(self, planned: Write) -> str | None:
+        """Keep the checkpoint. Returns KCL's name of the error where that failed. Here nothing can fail: the wave's commit
+        makes checkpoints durable."""
+        return None
+
+
+def requested_by(message: Mapping[str, Any]) -> Checkpoint | None:
+    """The checkpoint that a message asks for; None for the last record that was delivered. Raises ValueError."""
+    number, sub = message.get("sequenceNumber"), message.get("subSequenceNumber")
+    if number is None:
+        return None
+    try:
+        requested = Checkpoint(str(number), 0 if sub is None else int(sub))
+    except (WrongShape, TypeError) as error:
+        raise ValueError(str(error)) from error
+    if not (requested.is_digits or requested.is_end):
+        raise ValueError(f"{number!r} is no sequence number")
+    return requested

@@ -123,6 +123,10 @@ class ProcessorChild:
                 raise ChildFailed(f"it hasn't answered within {within:g} s")
             self._exchange(min(left, LOOK_EVERY))
 
+    def drain(self) -> None:
+        """Take what it has written, also while no answer is waited for: else it would wait for somebody who reads."""
+        self._exchange(0)
+
     def _exchange(self, wait: float) -> None:
         """Read and write what can be read and written, after waiting for it."""
         for key, _ in self._selector.select(wait):

@@ -65,9 +65,10 @@ class Dialogue:
         self._check(message, action)
         return message
 
-    def stop(self, *, within: float) -> None:
+    def stop(self, *, within: float, takes_checkpoints: bool = False) -> None:
         """Let a processor end whose task is interrupted. A call that it is at work on ends first: KCL's protocol has one
-        action at a time. The wave won't be committed, so each checkpoint is refused. Raises CallFailed."""
+        action at a time. Raises CallFailed. `takes_checkpoints`: whether a checkpoint is durable without a commit of the
+        wave, which won't come. Else each one is refused."""
         until = monotonic() + within
         try:
             for action in (self.unanswered, "shutdownRequested", "leaseLost"):
@@ -78,7 +79,9 @@ class Dialogue:
                 while (message := self.child.hear(within=max(0.0, until - monotonic()))).get(
                     "responseFor"
                 ) != action:
-                    if message["action"] == "checkpoint":
+                    if message["action"] == "checkpoint" and takes_checkpoints:
+                        self.child.say(self.checkpoints.answer(message, action=action))
+                    elif message["action"] == "checkpoint":
                         self.child.say({**message, "error": "ShutdownException"})
         except ChildFailed as failed:
             raise CallFailed(f"at the stop {failed}", "\n".join(self.child.errors)) from failed
@@ -92,10 +95,12 @@ class Dialogue:
             trace = "\n".join(self.child.errors)
             raise CallFailed(f"{action} raised {swallowed.partition(f'{SWALLOWED}: ')[2]}", trace)
 
-    def process_records(self, records: Iterable[Delivered], *, within: float) -> Mapping[str, Any]:
+    def process_records(
+        self, records: Iterable[Delivered], *, within: float, behind_ms: int | None = None
+    ) -> Mapping[str, Any]:
         told = [_told(record) for record in records]
         self.checkpoints.deliver((int(told[-1]["sequenceNumber"]), told[-1]["subSequenceNumber"]))
-        return self.call("processRecords", within=within, records=told, millisBehindLatest=None)
+        return self.call("processRecords", within=within, records=told, millisBehindLatest=behind_ms)
 
 
 def _told(record: Delivered) -> dict[str, Any]:

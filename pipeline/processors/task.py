@@ -3,28 +3,20 @@ of the processor work on each shard, and writes the rows that count. No commit n
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from time import sleep
 from typing import Any
 
 import pyarrow as pa
 
-from headrace.kclpy.kcl import HOST
-from headrace.kclpy.runner import AS_AMAZON_KCLPY
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.lake.files.stage_files import CantWrite, TaskFiles
 from headrace.pipeline.lake.files.stage_place import StagePlace, file_system
 from headrace.pipeline.ports.staging import StagingSpec
-from headrace.pipeline.processors.child import ProcessorChild
 from headrace.pipeline.processors.columns import RowColumns
+from headrace.pipeline.processors.starting import folder_of, process_of
 from headrace.pipeline.processors.stopping import check_stop, noting_signals
 from headrace.pipeline.processors.turn import ShardTurn
 from headrace.pipeline.processors.values import (
@@ -121,7 +113,7 @@ def _turn(
         work=shard.work,
         records=_delivered(records),
         rules=spec.rules,
-        start=lambda: _process(spec.child, folder, grace=spec.rules.grace),
+        start=lambda: process_of(spec.child, folder, grace=spec.rules.grace),
         keep=writing.add,
         check=writing.columns.rows,
         pause=pause,
@@ -144,55 +136,6 @@ def _delivered(records: pa.Table) -> list[Delivered]:
         (data or b"" for data in records["data"].to_pylist()),
     )
     return [Delivered(*values) for values in zip(*columns, strict=True)]
-
-
-# --- the process ----------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def folder_of(child: ChildSpec) -> Iterator[str]:
-    """A folder with the user's modules."""
-    folder = tempfile.mkdtemp(prefix="headrace-processor-")
-    try:
-        for path, source in child.files.items():
-            place = Path(folder, path)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(source)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _process(spec: ChildSpec, folder: str, *, grace: float) -> Iterator[ProcessorChild]:
-    child = start_child(spec, folder)
-    try:
-        yield child
-        child.close(grace=grace)
-    finally:
-        child.kill()
-
-
-def start_child(spec: ChildSpec, folder: str) -> ProcessorChild:
-    """`folder`: where the user's modules are."""
-    runner = (sys.executable, "-m", "headrace.kclpy.runner", spec.code)
-    command = spec.command or (*runner, *((AS_AMAZON_KCLPY,) if spec.as_amazon_kclpy else ()))
-    paths = [folder, *(path for path in sys.path if path)]
-    environ = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
-        # Else the folder in which it starts would come before these paths.
-        "PYTHONSAFEPATH": "1",
-        "PYTHONUNBUFFERED": "1",
-        HOST: "1",
-    }
-    return ProcessorChild.start(
-        command,
-        folder=spec.folder or folder,
-        environ=environ,
-        memory=spec.memory or 0,
-        cpu=spec.cpu or 0,
-    )
 
 
 # --- the files ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.processors.child import ChildFailed
 from headrace.pipeline.processors.code import ProcessorCode
-from headrace.pipeline.processors.task import folder_of, start_child
+from headrace.pipeline.processors.starting import folder_of, start_child
 from headrace.pipeline.settings.processors_block import ProcessorSettings
 
 _WITHIN = 60.0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from headrace.pipeline.settings.aws_network import AwsNetwork, network_of
 from headrace.pipeline.settings.knob import knob
 
 SERVICES: Final = ("kinesis", "dynamodb", "cloudwatch")
@@ -41,6 +43,14 @@ class AwsSettings:
         "Glue and S3 too, unless `landing.catalog` has `glue.endpoint` or `s3.endpoint` (empty: AWS's own). A "
         "table on local files asks neither."
     )
+    client: Mapping[str, str] = knob(
+        factory=dict,
+        doc="How Kinesis, DynamoDB and CloudWatch are connected to, in Spark's tasks too, by botocore's names: "
+        "use_fips_endpoint, use_dualstack_endpoint (true, false), proxies (one address), max_pool_connections (1 to 1000), "
+        "connect_timeout (0.1 to 5 seconds) and read_timeout (1 to 10 seconds). What isn't here comes from AWS's own variables "
+        "and files, or is Headrace's.",
+        kcl="kinesisRequestTimeout / dynamoDbRequestTimeout",
+    )
     kinesis: ServiceSettings = knob(
         factory=ServiceSettings,
         doc="Where the streams are, and who reads them, where that differs from `aws`.",
@@ -70,6 +80,7 @@ class AwsSettings:
             all_services_at=self.endpoint,
             has_own_profile=own.profile is not None,
             has_own_endpoint=own.endpoint is not None,
+            network=network_of(self.client),
         )
 
     def at(
@@ -99,6 +110,7 @@ class AwsPlace:
     """The endpoint of all services, STS among them."""
     has_own_profile: bool = False
     has_own_endpoint: bool = False
+    network: AwsNetwork = field(default_factory=AwsNetwork)
 
     @property
     def profile_key(self) -> str:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from headrace.pipeline.settings.aws_block import SERVICES, ServiceSettings
+from headrace.pipeline.settings.aws_network import broken_names, broken_value, network_of
 from headrace.pipeline.settings.broken import Broken
 from headrace.pipeline.settings.model import Settings, StreamSettings
 
@@ -17,10 +18,29 @@ def aws_rules(settings: Settings) -> Iterator[Broken]:
             yield Broken(
                 f"{key}.endpoint", f"is {block.endpoint!r}; allowed: http://host:port or https://host:port"
             )
+    yield from _client(settings)
     for name in SERVICES:
         yield from _role(getattr(settings.aws, name), f"aws.{name}")
     for n, stream in enumerate(settings.streams):
         yield from _role(stream, f"streams.{n}")
+
+
+def _client(settings: Settings) -> Iterator[Broken]:
+    aws = settings.aws
+    wrong = [*broken_names(aws.client)]
+    if not wrong:
+        wrong = [why for name, text in aws.client.items() if (why := broken_value(name, text)) is not None]
+    for why in wrong:
+        yield Broken("aws.client", why)
+    network = network_of(aws.client)
+    endpoints = [f"aws.{name}.endpoint" for name in SERVICES if getattr(aws, name).endpoint]
+    endpoints += ["aws.endpoint"] if aws.endpoint else []
+    if (network.fips or network.dualstack) and endpoints:
+        yield Broken(
+            "aws.client",
+            f"asks for AWS's FIPS or dual-stack endpoints, but {endpoints[0]} names an endpoint: remove one of the two",
+            also=tuple(endpoints),
+        )
 
 
 def _role(block: ServiceSettings | StreamSettings, key: str) -> Iterator[Broken]:

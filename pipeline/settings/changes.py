@@ -87,6 +87,9 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
         Takes.RELOAD, "Streams that are no longer found become former streams."
     ),
     "discovery.tags": SettingChange(Takes.RELOAD, "Streams that are no longer found become former streams."),
+    "discovery.tracker": SettingChange(
+        Takes.RELOAD, "Streams that are no longer listed become former streams."
+    ),
     "discovery.initial_position": _START,
     "discovery.timestamp": _START,
     "discovery.on_data_loss": _RUN,
@@ -190,6 +193,15 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "parse.N.filter": _TARGET,
     "parse.N.unique.by": _TARGET,
     "parse.N.unique.within": _TARGET,
+    "parse.N.into": SettingChange(
+        Takes.REFUSED, "If the table is there: a table has either rows of all records or the latest ones."
+    ),
+    "parse.N.latest.key": SettingChange(
+        Takes.REFUSED, "If the table is there: its rows are the latest ones of the former key."
+    ),
+    "parse.N.latest.delete_when": SettingChange(
+        Takes.RUN, "What earlier records have deleted or left stays as it is."
+    ),
     "parse.N.version": _RUN,
     "parse.N.stop_above": _RUN,
     "processors.N.name": SettingChange(
@@ -197,7 +209,15 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     ),
     "processors.N.callable": _RUN,
     "processors.N.command": _RUN,
-    "processors.N.mode": SettingChange(Takes.REFUSED, "There is no other mode than `landed` yet."),
+    "processors.N.mode": SettingChange(
+        Takes.RELOAD,
+        "Positions aren't taken along: the other mode begins where its own table or lease rows say.",
+    ),
+    "processors.N.application": SettingChange(
+        Takes.RELOAD, "An application that is new begins where `streams.N.initial_position` says."
+    ),
+    "processors.N.failover": _RELOAD,
+    "processors.N.leases": _RELOAD,
     "processors.N.table": SettingChange(
         Takes.RUN,
         "The new table gets all records that the lake table still has, from an empty state on. The former table stays as it is.",
@@ -263,6 +283,7 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "aws.region": _OTHER_REGION,
     "aws.profile": _OTHER_ACCOUNT,
     "aws.endpoint": _OTHER_PLACE,
+    "aws.client": _BOTH,
     "aws.kinesis.region": _OTHER_REGION,
     "aws.kinesis.endpoint": _OTHER_PLACE,
     "aws.kinesis.profile": _OTHER_ACCOUNT,
@@ -304,5 +325,6 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "metrics.dimensions": _BOTH,
     "metrics.every": _BOTH,
     "metrics.most_series": _BOTH,
+    "hooks": _BOTH,
 }
 """What a change does, by the key of the setting, as `headrace config` prints it, with N for the entries of lists."""

@@ -101,6 +101,13 @@ class Retrieval(StrEnum):
     """By enhanced fan-out: a consumer with 2 MiB a second of each shard for itself."""
 
 
+class Into(StrEnum):
+    ROWS = "rows"
+    """A row for each record."""
+    LATEST = "latest"
+    """One row for each key: that of its latest record."""
+
+
 class ParseFormat(StrEnum):
     JSON = "json"
     DYNAMODB = "dynamodb"

@@ -56,7 +56,7 @@ class CheckSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillSettings:
     by: Period | None = knob(
-        doc="hour or day: each typed table without `unique.by` gets an asset <table>_again with a partition for each "
+        doc="hour or day: each typed table without `unique.by` and `into: latest` gets an asset <table>_again with a partition for each "
         "hour or day (UTC) of arrival. Materializing partitions, or a backfill of them, parses the records that "
         "arrived then again, by the present code. Needs `backfill.since`. Default: there are no such assets."
     )

@@ -19,6 +19,12 @@ class DiscoverySettings:
         factory=dict,
         doc="Headrace reads all streams that have all of these tags. With `prefix` too, a stream must match both.",
     )
+    tracker: str | None = knob(
+        doc="A function of yours that lists streams, as package.module:function; its module is beside this file, or "
+        "installed. It returns names or ARNs, or mappings with name, initial_position and timestamp. It is asked once a "
+        "minute, beside `prefix` and `tags`, and has 5 s to answer.",
+        kcl="streamTracker",
+    )
     initial_position: InitialPosition = knob(
         InitialPosition.TRIM_HORIZON, doc="Where Headrace starts in a found stream that it has never read."
     )
@@ -36,4 +42,9 @@ class DiscoverySettings:
 
     @property
     def is_asked_for(self) -> bool:
+        return self.searches or self.tracker is not None
+
+    @property
+    def searches(self) -> bool:
+        """Whether Kinesis is asked for streams, by their names or tags."""
         return self.prefix is not None or bool(self.tags)

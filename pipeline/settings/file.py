@@ -199,7 +199,8 @@ def _parse(root: yaml.Node | None, environ: Mapping[str, str], *, name: str, fol
         replace(processor, written=Written(str(folder or ""), _places(reader, f"processors.{n}.")))
         for n, processor in enumerate(settings.processors)
     )
-    settings = replace(settings, parse=parse, processors=processors)
+    written = Written(str(folder or ""))
+    settings = replace(settings, parse=parse, processors=processors, written=written)
     origins = {key: reader.origins.get(key, ValueSource()) for key, *_ in leaves(settings)}
     return Loaded(settings, origins, name)
 

@@ -29,7 +29,7 @@ from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.knob import knob
 from headrace.pipeline.settings.metrics_block import MetricsSettings
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.parse_block import ParseSettings, Written
 from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.stream_names import name_in
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
@@ -408,6 +408,17 @@ class Settings:
     metrics: MetricsSettings = knob(
         factory=MetricsSettings,
         doc="Figures for dashboards and alarms, in Amazon CloudWatch or OpenTelemetry.",
+    )
+
+    hooks: str | None = knob(
+        doc="A class of yours, as package.module:Class, whose methods are called when a worker changes its state, takes or "
+        "loses a lease, when a shard has ended, and when the coordination tables were made. Its module is beside this file, "
+        "or installed. No tick waits for it.",
+        kcl="workerStateChangeListener / taskExecutionListener / tableCreatorCallback",
+    )
+
+    written: Written = field(
+        default_factory=Written, compare=False, repr=False, metadata={"is_setting": False}
     )
 
     @property

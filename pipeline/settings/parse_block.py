@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from headrace.pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
+from headrace.pipeline.settings.choices import ColumnsFrom, Compression, Into, ParseFormat
 from headrace.pipeline.settings.knob import knob
 
 MOST_VALUES = 1_000_000
+REMOVED = "eventName = 'REMOVE'"
+"""The changes of a DynamoDB table that delete an item."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,20 @@ class UniqueSettings:
     within: timedelta | None = knob(
         doc="With `unique.by`: two rows with equal values are the same event where Kinesis received them "
         "at most this long apart.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatestSettings:
+    key: str | None = knob(
+        doc="With `into: latest`: the columns of the schema, with commas between them, that are NOT NULL and together "
+        "tell which records are of the same thing (order_id). All records of one key need the same "
+        "partition key. Default: the partition key itself, which for a DynamoDB table is the item's key.",
+    )
+    delete_when: str | None = knob(
+        doc="With `into: latest`: a record that says so deletes the row of its key. A column of the schema, "
+        "which is true there (is_deleted), or a column and its value (op = 'd'). "
+        "`format: dynamodb` has eventName = 'REMOVE'.",
     )
 
 
@@ -121,6 +137,15 @@ class ParseSettings:
         doc="Which rows are left out because the same event is in the table already: "
         "producers that try again send it twice.",
     )
+    into: Into = knob(
+        Into.ROWS,
+        doc="rows: the table gets a row for each record. latest: it has one row for each key, that of the "
+        "key's latest record.",
+    )
+    latest: LatestSettings = knob(
+        factory=LatestSettings,
+        doc="With `into: latest`: what the key is, and which records delete its row.",
+    )
     version: str = knob(
         "1",
         doc="The version of your schema and code, which the ledger records with each range. "
@@ -144,9 +169,26 @@ class ParseSettings:
     @property
     def key_columns(self) -> tuple[str, ...]:
         """The columns of `unique.by`."""
-        by = self.unique.by
-        return tuple(name.strip() for name in by.split(",")) if by else ()
+        return _names_in(self.unique.by)
+
+    @property
+    def is_latest(self) -> bool:
+        return self.into is Into.LATEST
+
+    @property
+    def latest_key(self) -> tuple[str, ...]:
+        """The columns of `latest.key`; none where the record's partition key is the key."""
+        return _names_in(self.latest.key)
+
+    @property
+    def deletes_when(self) -> str | None:
+        """Which records delete the row of their key, as written in `latest.delete_when`."""
+        return REMOVED if self.format is ParseFormat.DYNAMODB else self.latest.delete_when
 
     @property
     def quarantine(self) -> str:
         return f"{self.table}_quarantine"
+
+
+def _names_in(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",")) if text else ()

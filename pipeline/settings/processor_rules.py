@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from headrace.pipeline.settings.broken import Broken, is_table_name
-from headrace.pipeline.settings.choices import ProcessorMode
+from headrace.pipeline.settings.choices import Mode, ProcessorMode
 from headrace.pipeline.settings.ddl import WrongDdl
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.processor_application_rules import application_rules
 from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.schema_rules import columns_of_processor
 
-_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 # Dagster's rule for names.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Kinesis's rule for names.
@@ -38,24 +39,50 @@ def processor_rules(settings: Settings) -> Iterator[Broken]:
                 f"{key}.name", f"is {processor.name!r}; allowed: letters, digits and _, each name once"
             )
         names.add(processor.name)
-        own = {
-            f"{table}{end}" for table in (processor.table, processor.quarantine) for end in ("", "_lineage")
-        }
-        if taken := sorted(own & tables):
-            yield Broken(
-                f"{key}.table",
-                f"is {processor.table!r}, and {taken[0]} is another table of these settings; allowed: "
-                "a table of its own for each processor",
-                also=("landing.table",),
-            )
-        tables |= own
-        if not is_table_name(processor.table):
-            yield Broken(
-                f"{key}.table", f"is {processor.table!r}; allowed: a namespace and a name (lake.totals)"
-            )
+        if processor.mode is ProcessorMode.LANDED:
+            yield from _table(processor, key, taken=tables)
+            tables |= _tables_of(processor)
+            yield from _of_the_other_mode(processor, key)
         yield from _code(processor, key)
         yield from _numbers(processor, key)
         yield from _schema(processor, key)
+    yield from application_rules(settings)
+
+
+def _tables_of(processor: ProcessorSettings) -> set[str]:
+    return {f"{table}{end}" for table in (processor.table, processor.quarantine) for end in ("", "_lineage")}
+
+
+def _table(processor: ProcessorSettings, key: str, *, taken: set[str]) -> Iterator[Broken]:
+    if not processor.table:
+        yield Broken(
+            f"{key}.table",
+            "is missing; needed with mode: landed: the namespace and the name of its table (lake.totals)",
+        )
+        return
+    if others := sorted(_tables_of(processor) & taken):
+        yield Broken(
+            f"{key}.table",
+            f"is {processor.table!r}, and {others[0]} is another table of these settings; allowed: "
+            "a table of its own for each processor",
+            also=("landing.table",),
+        )
+    if not is_table_name(processor.table):
+        yield Broken(f"{key}.table", f"is {processor.table!r}; allowed: a namespace and a name (lake.totals)")
+
+
+def _of_the_other_mode(processor: ProcessorSettings, key: str) -> Iterator[Broken]:
+    given = {
+        "application": processor.application is not None,
+        "failover": processor.failover is not None,
+        "leases": processor.leases is not Mode.OWN,
+    }
+    for name in (name for name, is_given in given.items() if is_given):
+        yield Broken(
+            f"{key}.{name}",
+            "is given, and mode is landed; allowed with mode: application only, where the processor has lease tables",
+            also=(f"{key}.mode",),
+        )
 
 
 def _code(processor: ProcessorSettings, key: str) -> Iterator[Broken]:
@@ -68,7 +95,7 @@ def _code(processor: ProcessorSettings, key: str) -> Iterator[Broken]:
             "(my_module:MyProcessor)",
             also=(f"{key}.command",),
         )
-    elif processor.callable and not _CODE.fullmatch(processor.callable):
+    elif processor.callable and not CODE.fullmatch(processor.callable):
         yield Broken(f"{key}.callable", f"is {processor.callable!r}; allowed: package.module:Name")
     elif processor.command and (why := _why_no_command(processor.command)):
         yield Broken(f"{key}.command", f"is {processor.command!r}; {why}")
@@ -77,12 +104,6 @@ def _code(processor: ProcessorSettings, key: str) -> Iterator[Broken]:
             f"{key}.as_amazon_kclpy",
             "is true, and a command starts its own Python; say command: python -m headrace.kclpy my_script.py",
             also=(f"{key}.command",),
-        )
-    if processor.mode is ProcessorMode.APPLICATION:
-        yield Broken(
-            f"{key}.mode",
-            "is application, and this version of Headrace has no processors that read the stream themselves with a "
-            "lease table of their own; allowed: landed",
         )
 
 

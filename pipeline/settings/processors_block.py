@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from headrace.pipeline.settings.choices import OnProcessorError, ProcessorMode
+from headrace.pipeline.settings.choices import Mode, OnProcessorError, ProcessorMode
 from headrace.pipeline.settings.knob import knob
 from headrace.pipeline.settings.parse_block import Written
 
@@ -32,13 +32,27 @@ class ProcessorSettings:
     )
     mode: ProcessorMode = knob(
         ProcessorMode.LANDED,
-        doc="landed: over the records in the lake table, with rows, state and position in one commit.",
+        doc="landed: over the records in the lake table, with rows, state and position in one commit. application: over the "
+        "stream itself, at least once, as a KCL application with lease tables of its own.",
     )
-    table: str = field(
-        metadata={
-            "doc": "Namespace and name of the processor's table, in the catalog of the lake table: it has the rows, and "
-            "the positions. Its quarantine table has the same name with `_quarantine` at its end."
-        }
+    table: str = knob(
+        "",
+        doc="With `mode: landed`: namespace and name of the processor's table, in the catalog of the lake table: it has the "
+        "rows, and the positions. Its quarantine table has the same name with `_quarantine` at its end.",
+    )
+    application: str | None = knob(
+        doc="With `mode: application`: the name of the KCL application, which names its lease tables. Workers of KCL and "
+        "amazon_kclpy of the same name share the shards with the processor.",
+        kcl="applicationName",
+    )
+    failover: timedelta | None = knob(
+        doc="With `mode: application`, beside running workers of KCL: their failoverTimeMillis, at least 20s.",
+        kcl="failoverTimeMillis",
+    )
+    leases: Mode = knob(
+        Mode.OWN,
+        doc="With `mode: application`: how the workers of the application share its leases, as `kcl.mode` says it of the "
+        "application that lands records.",
     )
     schema: str = knob(
         "",
@@ -86,6 +100,9 @@ class ProcessorSettings:
     written: Written = field(
         default_factory=Written, compare=False, repr=False, metadata={"is_setting": False}
     )
+
+    beside: str = field(default="", compare=False, repr=False, metadata={"is_setting": False})
+    """In the settings of a processor's own application: the application that lands records, beside which it works."""
 
     def called(self, setting: str) -> str:
         """A setting of this processor in words for a message."""

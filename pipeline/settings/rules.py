@@ -17,6 +17,7 @@ from headrace.pipeline.settings.choices import (
 )
 from headrace.pipeline.settings.dagster_rules import dagster_rules
 from headrace.pipeline.settings.discovery_block import DiscoverySettings
+from headrace.pipeline.settings.latest_rules import latest_rules
 from headrace.pipeline.settings.metrics_rules import metrics_rules
 from headrace.pipeline.settings.model import (
     LandingSettings,
@@ -24,7 +25,7 @@ from headrace.pipeline.settings.model import (
     StreamSettings,
     WorkerSettings,
 )
-from headrace.pipeline.settings.processor_rules import processor_rules
+from headrace.pipeline.settings.processor_rules import CODE, processor_rules
 from headrace.pipeline.settings.stream_names import DYNAMODB_ARN, is_dynamodb, name_in
 from headrace.pipeline.settings.table_stream_rules import no_table_stream, table_stream_rules
 from headrace.pipeline.settings.target_rules import target_rules
@@ -61,6 +62,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         _landing,
         _upkeep,
         target_rules,
+        latest_rules,
         processor_rules,
         dagster_rules,
         _times,
@@ -106,6 +108,9 @@ def _discovery(settings: Settings) -> Iterator[Broken]:
         )
     if discovery.prefix is not None and not _PREFIX.fullmatch(discovery.prefix):
         yield Broken("discovery.prefix", f"is {discovery.prefix!r}; allowed: 1 to 128 of A-Z a-z 0-9 _ . -")
+    for key, code in (("discovery.tracker", discovery.tracker), ("hooks", settings.hooks)):
+        if code is not None and not CODE.fullmatch(code):
+            yield Broken(key, f"is {code!r}; allowed: package.module:Name")
     yield from _start(discovery, "discovery")
 
 

@@ -11,13 +11,14 @@ from headrace.pipeline.settings.parse_block import ParseSettings
 
 REASON, DATA = "quarantine_reason", "quarantine_data"
 """Columns by which a callable sets a record aside."""
-"""The column into which Spark puts a JSON payload that it can't read."""
+RECORD_KEY = "record_key"
+"""The column of a table with `into: latest` that has the partition key of the row's record."""
 ROW_NUMBER = "row_number"
 """The column of a processor's table that tells the rows apart that the processor gave after the same record."""
 OWN_COLUMNS = frozenset(
     {
         *("stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number", "arrival_ts"),
-        *("sort_key", "arrival_day", "record", REASON, DATA),
+        *("sort_key", "arrival_day", "record", RECORD_KEY, REASON, DATA),
     }
 )
 """Names, in small letters, that no column of a schema may have: columns that Headrace itself gives to a typed
@@ -74,9 +75,10 @@ def columns_of_processor(schema: str) -> tuple[DdlColumn, ...]:
     return columns
 
 
-def why_no_keys(by: Sequence[str], columns: Mapping[str, Any]) -> str | None:
-    """Why the columns of `unique.by` can't tell whether two rows are the same event. `columns`: with types as
-    Spark writes them in JSON."""
+def why_no_keys(
+    by: Sequence[str], columns: Mapping[str, Any], tell: str = "whether two rows are the same event"
+) -> str | None:
+    """Why these columns can't tell what they are to tell. `columns`: with types as Spark writes them in JSON."""
     for name in by:
         if name not in columns:
             return (
@@ -89,8 +91,8 @@ def why_no_keys(by: Sequence[str], columns: Mapping[str, Any]) -> str | None:
         if not isinstance(kind, str) or kind in ("float", "double"):
             word = kind if isinstance(kind, str) else kind["type"]
             return (
-                f"names {name}, whose type is {word}: such values can't tell whether two rows are the same "
-                "event; name columns with texts, whole numbers, decimals, times, booleans or bytes"
+                f"names {name}, whose type is {word}: such values can't tell {tell}; "
+                "name columns with texts, whole numbers, decimals, times, booleans or bytes"
             )
     return None
 

@@ -1,6 +1,7 @@
 """The targets and the processors of the settings that a person or a run means."""
 
 from headrace.pipeline.errors import Unknown
+from headrace.pipeline.settings.choices import ProcessorMode
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.settings.processors_block import ProcessorSettings
@@ -33,3 +34,15 @@ def processors_of(settings: Settings, name: str | None) -> tuple[ProcessorSettin
             else "the settings name no processor under `processors`. Nothing was processed"
         )
     return processors
+
+
+def landed_processors(settings: Settings) -> tuple[ProcessorSettings, ...]:
+    """The processors that work over the lake table."""
+    return tuple(processor for processor in settings.processors if processor.mode is ProcessorMode.LANDED)
+
+
+def processor_applications(settings: Settings) -> tuple[ProcessorSettings, ...]:
+    """The processors that are KCL applications of their own."""
+    return tuple(
+        processor for processor in settings.processors if processor.mode is ProcessorMode.APPLICATION
+    )

@@ -160,14 +160,8 @@ def _shard_source(access: KinesisAccess) -> ShardSource:
 
     from headrace.pipeline.aws.reading.kinesis import KinesisSource
 
-    config = Config(
-        use_fips_endpoint=access.fips,
-        use_dualstack_endpoint=access.dualstack,
-        ignore_configured_endpoint_urls=True,  # type: ignore[call-arg] # the stubs lack it
-        retries={"mode": "standard", "total_max_attempts": 3},
-        connect_timeout=5,
-        read_timeout=10,
-    )
+    retries = {"mode": "standard", "total_max_attempts": 3}
+    config = Config(**access.config(retries=retries, connect_timeout=5, read_timeout=10))
     certificates = access.certificates if access.certificates and Path(access.certificates).exists() else None
     client: Any = access.identity.session().create_client(
         "kinesis", region_name=access.region, endpoint_url=access.endpoint, verify=certificates, config=config

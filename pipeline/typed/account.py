@@ -15,6 +15,10 @@ DUPLICATE = "duplicate"
 """Why a row is in neither table: the typed table has the same event."""
 FILTER = "filter"
 """Why a row is in neither table: the target's filter leaves it out."""
+SUPERSEDED = "superseded"
+"""Why a row is in neither table: a table of the latest rows has a later record of its key, or had one."""
+DELETION = "deletion"
+"""Why a row is in neither table: its record deletes the row of its key."""
 
 
 def one_report(reports: Iterable[Parsed]) -> Parsed:
@@ -64,7 +68,10 @@ def account(
                 f"of {planned.key} {counted(planned.rows, 'row')} went in, "
                 f"{count.parsed:,} were parsed and {count.aside:,} set aside"
             )
-        reasons = ((FILTER, count.filtered), (dropped_as, missing), (DUPLICATE, count.duplicates))
+        reasons = (
+            *((FILTER, count.filtered), (dropped_as, missing), (DUPLICATE, count.duplicates)),
+            *((SUPERSEDED, count.superseded), (DELETION, count.deletions)),
+        )
         dropped = all_dropped({why: rows} for why, rows in reasons if rows)
         names = tuple(aside_name(file.path) for file in parsed.aside if planned.key in file.shards)
         accounting = Accounting(planned.rows, count.parsed, count.aside, dropped, version, schema, names)

@@ -18,6 +18,7 @@ from pyiceberg.types import NestedField
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.choices import Compression, ParseFormat
 from headrace.pipeline.settings.ddl import WrongDdl, why_no_column_name
+from headrace.pipeline.settings.latest_rules import why_not_latest
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.settings.schema_rules import (
     DATA,
@@ -83,7 +84,11 @@ class Frames:
                 f"the schema of the target {self.settings.name} is wrong {wrong}. Nothing was parsed; correct {self.settings.called('schema')}"
             ) from None
         # At the schema, and not at the first row: a wave that can't compare duplicates must not begin.
-        self._check_keys({each.name: each.type for each in columns})
+        kinds, required = (
+            {each.name: each.type for each in columns},
+            {each.name for each in columns if each.required},
+        )
+        self._check_keys(kinds, frozenset(required))
         return [each.field for each in columns]
 
     def decoded_columns(self, decoder: Decoder) -> list[NestedField]:
@@ -91,7 +96,7 @@ class Frames:
             return columns_of(decoder.fields)
         columns = dict(decoder.columns())
         self._check(list(columns))
-        self._check_keys(columns)
+        self._check_keys(columns, None)
         return columns_of([{"name": name, "type": kind} for name, kind in columns.items()])
 
     def check(self) -> None:
@@ -114,7 +119,12 @@ class Frames:
                     f"{self.settings.called('schema')}, or use format: callable"
                 )
 
-    def _check_keys(self, columns: Mapping[str, Any]) -> None:
+    def _check_keys(self, columns: Mapping[str, Any], required: frozenset[str] | None) -> None:
+        if self.settings.is_latest:
+            for setting, wrong in why_not_latest(self.settings, columns, required):
+                raise BadSetting(
+                    f"{setting} of the target {self.settings.name} {wrong}. Nothing was parsed; correct {self.settings.called(setting)}"
+                )
         if why := why_no_keys(self.settings.key_columns, columns):
             raise BadSetting(
                 f"unique.by of the target {self.settings.name} {why}. Nothing was parsed; correct {self.settings.called('unique.by')}"

@@ -155,9 +155,10 @@ class LakeWaves(Waves[Basis]):
         *,
         aside: Sequence[StagedFile],
         compared: Positions | None = None,
+        gone: tuple[str, ...] = (),
     ) -> Proposal:
         """What is committed of this part of the wave's plan. `compared`: the positions of the rows that the wave's rows
-        were compared with."""
+        were compared with. `gone`: files of the made table that the commit removes."""
         looked = looked_after(
             self.known.described(basis.files),
             after(plan, basis.target),
@@ -179,6 +180,7 @@ class LakeWaves(Waves[Basis]):
             looked=looked,
             # Which files are done was found by these positions: a table that is behind them mustn't say so.
             rests_on=basis.target,
+            gone=gone,
         )
 
     def refusal(self, refused: Sequence[RangeRefused]) -> Overtaken:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.ports.lineage import LineageTable
     from headrace.pipeline.typed.duplicates_plan import Comparison
     from headrace.pipeline.typed.json.columns import Struct
+    from headrace.pipeline.typed.latest_plan import Decision, KeyPart, LatestLook, Losing
     from headrace.pipeline.typed.values import (
         Bound,
         Parsed,
@@ -124,6 +125,23 @@ class Parser(Surveyor, Protocol):
         ...
 
 
+class LatestRows(Protocol):
+    """A table of the latest rows."""
+
+    def look(self, staged: Sequence[StagedFile]) -> LatestLook:
+        """The table now, with those of its files that may have rows of the keys in these staged files."""
+        ...
+
+    def decide(self, parts: Sequence[KeyPart]) -> Decision:
+        """Compare the rows of these files by their keys."""
+        ...
+
+    def copy(self, losing: Sequence[Losing], streams: Sequence[StreamId], mark: ShardKey) -> Parsed:
+        """Copy the rows of these files that stay into files that no commit names yet. `mark`: the shard of which the new
+        files count as having rows."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thinned:
     """A table of which a replacement removes rows."""
@@ -176,6 +194,8 @@ class ParsePorts(MadePorts):
     redriver: Parser
     typed: Thinned
     """The typed table, as a replacement reads it, and as the rows of a wave are compared with its rows."""
+    latest: LatestRows | None = None
+    """The rows of a table of the latest rows. None where the table has a row for each record."""
     infer: Callable[[WavePlan], Struct] | None = None
     """The columns that the table would have if the payloads of this wave added theirs. Nothing is written. None where
     payloads don't tell their columns."""

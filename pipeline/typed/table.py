@@ -29,6 +29,7 @@ from headrace.pipeline.lake.table.live_files import ManifestReader
 from headrace.pipeline.lake.table.remedy import Remedy, of_typed
 from headrace.pipeline.lake.table.schema import Columns, TableLayout
 from headrace.pipeline.lake.table.summary import ledger_in
+from headrace.pipeline.settings.schema_rules import RECORD_KEY
 from headrace.pipeline.typed.columns.changes import Change, change_to
 from headrace.pipeline.typed.columns.spark_types import iceberg_type, spark_field
 from headrace.pipeline.typed.json.column_types import spark_of, struct_of
@@ -37,7 +38,7 @@ from headrace.pipeline.typed.json.growth import changes
 from headrace.pipeline.typed.ports import Exchange
 from headrace.pipeline.typed.tasks.exchange import exchange
 
-_PROVENANCE: Columns = (
+GIVEN: Columns = (
     ("stream", StringType(), "Name of the Kinesis stream"),
     ("stream_epoch", LongType(), "When the stream was created, in seconds"),
     ("shard_id", StringType(), "Unique within stream and stream_epoch only"),
@@ -46,7 +47,7 @@ _PROVENANCE: Columns = (
     ("arrival_ts", TimestamptzType(), "When Kinesis received the record"),
     (SORT_KEY, StringType(), "Sorts a shard's records, as in the lake table"),
 )
-PROVENANCE = tuple(name for name, _, _ in _PROVENANCE)
+PROVENANCE = tuple(name for name, _, _ in GIVEN)
 """The columns of a typed table that tell from which record a row comes."""
 
 _DAY = re.compile(r"arrival_ts_day=(\d{4}-\d\d-\d\d)/[0-9a-f]{32}\.parquet")
@@ -69,7 +70,21 @@ class _Parsed(IcebergTable):
 
 
 class IcebergTyped(_Parsed):
-    layout: ClassVar[TableLayout] = TableLayout(_PROVENANCE, no_bounds=())
+    layout: ClassVar[TableLayout] = TableLayout(GIVEN, no_bounds=())
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The columns that Headrace gives to the table."""
+        return tuple(name for name, _, _ in self.layout.columns)
+
+    def ensure(self, *, create: bool) -> None:
+        super().ensure(create=create)
+        if RECORD_KEY not in self.given and RECORD_KEY in self.open().schema().column_names:
+            raise WrongShape(
+                f"the table {self.identifier} has one row for each key (it was made with `into: latest`), and the target "
+                "lands a row for each record now. Nothing was parsed, and no row was changed; "
+                "say into: latest again, or give the target another table"
+            )
 
     @property
     def remedy(self) -> Remedy:
@@ -81,7 +96,7 @@ class IcebergTyped(_Parsed):
         """Give the table the parser's columns (`headrace.pipeline.typed.columns.changes`). Returns the columns that its
         files get, and the number of the table's schema. `may_have_more`: the table may have more columns than the
         parser names, and its structs more fields."""
-        names = [*PROVENANCE, *(column.name for column in columns)]
+        names = [*self.given, *(column.name for column in columns)]
         table = self._changed(
             lambda table: change_to(table, columns, _own(table), may_have_more=may_have_more)
         )
@@ -115,7 +130,7 @@ class IcebergTyped(_Parsed):
 
         table = self._changed(change, freezes=freezes)
         own = _own_columns(table)
-        names = [*PROVENANCE, *(field["name"] for field in own.spark)]
+        names = [*self.given, *(field["name"] for field in own.spark)]
         return own, _file_schema(table, names), table.schema().schema_id
 
     def _changed(self, change: Callable[[Table], Change | None], *, freezes: bool = False) -> Table:
@@ -161,7 +176,7 @@ class OwnColumns:
 
 
 def _own(table: Table) -> tuple[NestedField, ...]:
-    return tuple(field for field in table.schema().fields if field.name not in PROVENANCE)
+    return tuple(field for field in table.schema().fields if field.name not in (*PROVENANCE, RECORD_KEY))
 
 
 def _own_columns(table: Table) -> OwnColumns:
@@ -184,7 +199,7 @@ def _file_schema(table: Table, names: Sequence[str]) -> pa.Schema:
 class IcebergQuarantine(_Parsed):
     layout: ClassVar[TableLayout] = TableLayout(
         (
-            *_PROVENANCE,
+            *GIVEN,
             ("partition_key", StringType(), "As in the lake table"),
             ("explicit_hash_key", StringType(), "As in the lake table"),
             ("data", BinaryType(), "The payload as it is in the lake table"),

@@ -249,11 +249,15 @@ class ShardCount:
     """How many rows were left out because the typed table has, or gets, the same event."""
     filtered: int = 0
     """How many rows the target's filter leaves out."""
+    superseded: int = 0
+    """How many rows a table of the latest rows lacks because a later record of the same key has come."""
+    deletions: int = 0
+    """How many rows it lacks because their records delete the row of their key."""
 
     @property
     def rows_told(self) -> int:
         """The rows of which a task told what became of them."""
-        return self.parsed + self.aside + self.duplicates + self.filtered
+        return self.parsed + self.aside + self.duplicates + self.filtered + self.superseded + self.deletions
 
     def plus(self, more: ShardCount) -> ShardCount:
         return ShardCount(
@@ -262,6 +266,8 @@ class ShardCount:
             self.aside + more.aside,
             self.duplicates + more.duplicates,
             self.filtered + more.filtered,
+            self.superseded + more.superseded,
+            self.deletions + more.deletions,
         )
 
 

@@ -9,14 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from headrace.pipeline.core.ledger.accounting import Accounting
 from headrace.pipeline.core.ledger.ledger import Kind
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.account import account, why_stop
 from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
 from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.lake_wave import Basis, LakeWaves
+from headrace.pipeline.typed.latest.merging import Merging
 from headrace.pipeline.typed.ports import ParsePorts, Parser
+from headrace.pipeline.typed.values import Parsed, WavePlan
 from headrace.pipeline.typed.wave_engine import ReadyWave, accounted_ranges
 
 
@@ -29,6 +33,8 @@ class Parsing(LakeWaves):
     ports: ParsePorts
     deduplicating: Deduplicating | None = None
     """None where all rows stay, also those of the same event."""
+    merging: Merging | None = None
+    """None where the table has a row for each record."""
     on_wave: Callable[[Wave], None] = lambda _: None
     """Called with what a wave did that had something to parse."""
 
@@ -42,23 +48,34 @@ class Parsing(LakeWaves):
         parsed, schema = self.ports.parser.parse(wave, basis.wishes, comparison)
         # Each row that was read has to come back, or to be dropped for a reason that the target has: else nothing is
         # committed.
-        accounts = account(
-            wave, parsed, dropped_as=self.ports.dropped_as, version=self.settings.version, schema=schema
-        )
+        accounts = self._accounts(wave, parsed, schema)
         if why := why_stop(accounts.values(), self.settings.stop_above):
             raise WrongShape(
                 f"{self.settings.name}: {why}. Nothing was committed, no record was moved aside, "
                 "and no position moved. Correct the schema or the parser, or raise stop_above of this target, "
                 "and run it again"
             )
+        merged = None
+        if self.merging is not None:
+            keys = frozenset(planned.key for planned in wave.ranges)
+            merged = self.merging.merge(parsed, keys, basis.wishes.streams)
+            parsed = merged.parsed
+            accounts = self._accounts(wave, parsed, schema)
         # After the parsing, when the user's modules have been read: this is the code that parsed.
         code = self.ports.code()
         ranges = tuple(accounted_ranges(Kind.PARSED, wave, accounts, parsed.files, run=self.run, code=code))
-        compared = comparison.positions if comparison else None
-        proposal = self.proposal(basis, wave, ranges, parsed.files, aside=parsed.aside, compared=compared)
+        compared = comparison.positions if comparison else merged.positions if merged else None
+        gone = merged.gone if merged else ()
+        proposal = self.proposal(
+            basis, wave, ranges, parsed.files, aside=parsed.aside, compared=compared, gone=gone
+        )
         done = wave_of(Does.PARSE, wave.rows, accounts.values(), is_last=wave.is_last)
         done = replace(done, settled=basis.settled, notes=basis.notes)
         return ReadyWave(self.ports.table, proposal, done, self._follow)
+
+    def _accounts(self, wave: WavePlan, parsed: Parsed, schema: int) -> dict[ShardKey, Accounting]:
+        version = self.settings.version
+        return account(wave, parsed, dropped_as=self.ports.dropped_as, version=version, schema=schema)
 
     def _follow(self, wave: Wave) -> Wave:
         done = self.settling.after(wave)

@@ -24,6 +24,7 @@ from headrace.pipeline.typed.check_wave import ParseChecking
 from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.infer import Inferring
+from headrace.pipeline.typed.latest.merging import Merging
 from headrace.pipeline.typed.ports import KeptTable, ParsePorts
 from headrace.pipeline.typed.quarantine.redrive import Redriving
 from headrace.pipeline.typed.quarantine.settle import Settling
@@ -65,6 +66,7 @@ class TargetWiring:
                 accepts_difference=accepts_difference,
             ),
             deduplicating=_deduplicating(target, parse_ports),
+            merging=_merging(target, parse_ports),
             limits=WaveLimits(wave.records, wave.bytes),
             clock=self.clock,
             expiring=expiring_all(parse_ports.kept, self.settings.upkeep, self.clock),
@@ -112,3 +114,8 @@ def _deduplicating(target: ParseSettings, parse_ports: ParsePorts) -> Deduplicat
         if within is not None
         else None
     )
+
+
+def _merging(target: ParseSettings, parse_ports: ParsePorts) -> Merging | None:
+    rows = parse_ports.latest
+    return None if rows is None else Merging(rows=rows, settings=target)

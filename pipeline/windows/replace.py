@@ -31,6 +31,7 @@ from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.account import account, why_stop
 from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
+from headrace.pipeline.typed.latest.merging import check_decided_once
 from headrace.pipeline.typed.next_wave import plan_next
 from headrace.pipeline.typed.ports import ParsePorts, Parser, SourceLook
 from headrace.pipeline.typed.quarantine.settle import Settling
@@ -62,6 +63,7 @@ from headrace.pipeline.windows.window import ReplayWindow, filter_of
 
 def check_replaceable(target: ParseSettings) -> None:
     """Raise BadSetting for a target whose rows can't be replaced range by range."""
+    check_decided_once(target, "a replacement of rows")
     if target.unique.by:
         raise BadSetting(
             f"the target {target.name} lands the same event once (unique.by), and which row of an event stayed was "

@@ -1,6 +1,6 @@
 """The asset of a typed table, and its sensor."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time
 from typing import Any
@@ -19,6 +19,7 @@ from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.ports import ParsePorts
 from tests.dagster.fixtures import MakeInstance
 from tests.lake.samples import StandingClock
+from tests.typed.latest.beds import GONE, LatestBed, named
 from tests.typed.parsings import BAD, SETTINGS, A, Bed, good
 
 APPLICATION = Settings(application="typed-app", streams=(StreamSettings(name="orders"),), parse=(SETTINGS,))
@@ -120,6 +121,31 @@ def test_the_columns_of_a_typed_table_lead_back_to_the_record(deployment: Deploy
         == SETTINGS.table
     )
     assert metadata["dagster/uri"].value.endswith(SETTINGS.table.replace(".", "/"))
+
+
+def test_a_table_of_the_latest_rows_tells_its_key_its_rows_and_why_others_arent_there(
+    make_instance: MakeInstance, tmp_path: Path
+):
+    from headrace.pipeline.building import build_definitions
+
+    bed = LatestBed(tmp_path / "lake")
+    ports: Any = PortsOfBed(bed)
+    definitions = build_definitions(replace(APPLICATION, parse=(bed.settings,)), ports=ports)
+    deployment = Deployment(bed, make_instance(), definitions)
+    bed.land(A, {1: named(1, "one"), 2: named(1, "uno"), 3: named(2, GONE), 4: named(3, "three")})
+    (made,) = deployment.materialize().get_asset_materialization_events()
+    metadata: dict[str, Any] = dict(made.materialization.metadata)
+    told = {name: metadata[name].value for name in ("rows", "dagster/row_count")}
+    assert told == {"rows": 2, "dagster/row_count": 2}
+    dropped = [metadata[f"dropped by {why}"].value for why in ("superseded", "deletion")]
+    assert dropped == [1, 1]
+    lineage = metadata["dagster/column_lineage"].value
+    assert lineage.deps_by_column["record_key"] == [
+        dg.TableColumnDep(records_key(APPLICATION), "partition_key")
+    ]
+    key = parsed_key(APPLICATION, bed.settings)
+    about = definitions.resolve_asset_graph().get(key).description or ""
+    assert "One row for each key (`id`): that of its latest record." in about
 
 
 def test_a_run_that_finds_nothing_new_says_so_and_leaves_no_event(deployment: Deployment):

@@ -29,10 +29,11 @@ class FanOutWorld:
     aws: LocalAws
     name: str = field(default_factory=lambda: f"s-{uuid.uuid4().hex[:12]}")
     sleeps: list[float] = field(default_factory=list)
+    shards: int = 1
 
     def __post_init__(self) -> None:
         self.client: Any = self.aws.client("kinesis")
-        self.client.create_stream(StreamName=self.name, ShardCount=1)
+        self.client.create_stream(StreamName=self.name, ShardCount=self.shards)
         facts = self.client.describe_stream_summary(StreamName=self.name)["StreamDescriptionSummary"]
         self.stream = StreamId(facts["StreamARN"], int(facts["StreamCreationTimestamp"].timestamp()))
         self.consumer_arn = self.register()

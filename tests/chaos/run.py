@@ -35,9 +35,10 @@ _CAUGHT_UP_WITHIN = 600.0
 """Seconds after the last trouble. A person does nothing in them."""
 _OUTAGE_FROM = 5.0
 """Minutes from which on the daemon is dead for longer once."""
-PERIODS = {STATUS: 90.0, CONSOLE: 90.0, CHECKS: 90.0 + 60.0}
+PERIODS = {STATUS: 90.0, CONSOLE: 90.0, CHECKS: 90.0 + 60.0 + 60.0 + LAG_LIMIT}
 """Seconds by which each source may be late: a worker's row counts as fresh for a minute, and a dead run holds its shards for the lease
-duration until the next run has started. The checks are looked at each minute."""
+duration until the next run has started. The checks are looked at each minute. Whether a shard that was read to its tip has unread records is
+asked each minute from the lag's limit on, and its lag counts from when they were first seen."""
 _JUDGED_WITHIN = 300.0
 """Seconds: the checks are judged each minute, and in a chaos some of these ticks are cut off one after the other."""
 

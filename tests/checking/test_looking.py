@@ -6,9 +6,11 @@ from datetime import timedelta
 
 import pytest
 
+from headrace.pipeline.checking.judge import verdicts
 from headrace.pipeline.checking.lag import longest_lag
 from headrace.pipeline.checking.look import CheckLook
 from headrace.pipeline.checking.looking import CheckLooking, CheckPorts
+from headrace.pipeline.checking.verdict import Verdict
 from headrace.pipeline.core.ledger.filter import ALL_RANGES, RangeFilter
 from headrace.pipeline.core.ledger.ledger import LedgerEntry, LedgerPage, Lost
 from headrace.pipeline.ports.described_table import TableDescription
@@ -39,7 +41,16 @@ class Watched:
         )
 
     def lag(self) -> timedelta:
-        return longest_lag(self.look())
+        lag = longest_lag(self.look())
+        assert lag.known is not None
+        assert not lag.unknown
+        return lag.known
+
+    def verdict(self) -> Verdict:
+        """Of the check `lag`."""
+        settings = self.world.settings
+        found = verdicts(self.look(), settings.dagster.checks, settings.upkeep, {})
+        return next(verdict for verdict in found if verdict.check == "lag")
 
     def rest(self, duration: timedelta) -> None:
         """Time passes, and the worker goes on to beat."""
@@ -83,6 +94,16 @@ def test_a_record_that_nobody_reads_makes_a_lag_since_it_was_first_seen(watched:
     assert watched.lag() == 12 * MINUTE
 
 
+def test_a_record_that_came_after_a_look_is_seen_by_the_look_a_minute_later(watched: Watched):
+    watched.rest(180 * MINUTE)
+    assert watched.lag() == timedelta(0)
+    watched.world.produce(0)
+    watched.rest(MINUTE)
+    assert watched.look().waiting
+    watched.rest(4 * MINUTE)
+    assert watched.lag() == 4 * MINUTE
+
+
 def test_the_lag_is_gone_once_the_shard_is_read(watched: Watched):
     watched.rest(180 * MINUTE)
     watched.world.produce(0)
@@ -93,6 +114,25 @@ def test_the_lag_is_gone_once_the_shard_is_read(watched: Watched):
     watched.world.wave(run="fourth")
     watched.world.produce(0)
     assert watched.lag() == timedelta(0), "another record, which came just now"
+
+
+def test_shards_that_nobody_reads_have_an_unknown_lag_which_becomes_a_late_one():
+    world = World()
+    world.settle()
+    new = Watched(world, CheckLooking(world.settings, world.clock))
+    first = new.verdict()
+    assert (first.holds, first.sentence) == (True, "the lag of 2 shards isn't known")
+    new.rest(9 * MINUTE)
+    assert new.verdict().holds
+    new.rest(2 * MINUTE)
+    late = new.verdict()
+    assert (late.holds, [offender.what for offender in late.offenders]) == (
+        False,
+        ["was never read, for 11 min or more"] * 2,
+    )
+    world.wave(run="first")
+    world.wave(run="second")
+    assert new.verdict().sentence == "no shard is behind"
 
 
 def test_the_ledgers_of_each_look_go_on_from_those_of_the_last_one(watched: Watched):

@@ -10,6 +10,7 @@ from headrace.pipeline.console.ports import LandedOfShard, LandedRange, ParsedCo
 from headrace.pipeline.console.serve import bound, served_beside
 from headrace.pipeline.console.server import Console, app_of
 from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON
 from headrace.pipeline.errors import Throttled
 from tests.console.browser import browser, opened, opened_file
 from tests.console.scenes import NOW, Scene, a_scene, an_orphan, an_unread
@@ -61,6 +62,23 @@ def test_planted_damage_is_red_and_a_click_leads_to_the_shard(browser: Browser):
         assert page.evaluate("document.activeElement.closest('li').dataset.code") == "orphan-leases", (
             "focus comes back"
         )
+
+
+def test_beside_a_shard_of_unknown_lag_the_page_never_says_that_nothing_is_behind(browser: Browser):
+    scene = a_scene(4)
+    is_open = [lease.key for lease in scene.tables.leases if not lease.has_ended]
+    for key in is_open:
+        scene.change(key, looked_at=NOW, behind_ms=0)
+    console = scene.console(peeking=False)
+    with opened(browser, console) as page:
+        tile = page.locator(".tile", has_text="Greatest lag")
+        assert "0 s" in tile.inner_text()
+        scene.change(is_open[0], looked_at=None, behind_ms=None, checkpoint=TRIM_HORIZON)
+        scene.later(30)
+        again(page)
+        tile.get_by_text("1 shard of unknown lag").wait_for()
+        assert "unknown" in tile.inner_text().splitlines()
+        assert page.locator("#workers tbody td", has_text="unknown").count() == 1
 
 
 def test_a_person_clicks_through_the_whole_page(browser: Browser):

@@ -42,6 +42,19 @@ def test_a_shard_is_read_from_its_oldest_record_in_order(world: FanOutWorld, pag
     assert (numbers_of(read), payloads_of(read)) == (numbers, [b"%d" % n for n in range(100)])
 
 
+def test_encrypted_records_are_read_like_others(world: FanOutWorld, pages: Pages):
+    key = {"EncryptionType": "KMS", "KeyId": "alias/aws/kinesis"}
+    numbers = world.put(b"before")
+    world.client.start_stream_encryption(StreamName=world.name, **key)
+    numbers += world.put(b"encrypted")
+    world.client.stop_stream_encryption(StreamName=world.name, **key)
+    numbers += world.put(b"after")
+
+    read = up_to_tip(pages.pages(world.batch()))
+
+    assert (numbers_of(read), payloads_of(read)) == (numbers, [b"before", b"encrypted", b"after"])
+
+
 def test_reading_begins_after_the_batchs_position(world: FanOutWorld, pages: Pages):
     numbers = world.put(b"a", b"b", b"c")
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.accounting import read_accounting
 from headrace.pipeline.core.ledger.batch import StagedFile
 from headrace.pipeline.core.ledger.generation import chain_of, next_link
 from headrace.pipeline.core.ledger.ledger import Kind, Range
@@ -16,8 +17,10 @@ from headrace.pipeline.core.shards.sort_texts import end_of, sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.ports.landing import LandingTable
+from headrace.pipeline.settings.parse_block import ParseSettings, UniqueSettings
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from headrace.pipeline.typed.account import account, aside_name
+from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.known_files import KnownFiles
 from headrace.pipeline.typed.next_wave import plan_next
 from headrace.pipeline.typed.plan import plan_wishes
@@ -51,11 +54,14 @@ from tests.windows.windows import InProcess as InProcessCopier
 from tests.windows.windows import WindowBed
 
 ALL = WaveLimits(1_000, 2**30)
+HOUR, MILLISECOND = timedelta(hours=1), timedelta(milliseconds=1)
+UNIQUE = UniqueSettings(by="id", within=HOUR)
 
 
 class OnIceberg:
     def __init__(self, folder: Path) -> None:
         self._bed = WindowBed(folder)
+        self._bed.settings = replace(self._bed.settings, unique=UNIQUE)
         self.clock: StandingClock = self._bed.clock
         self.source: SourceTable = IcebergSource(self._bed.lake.iceberg)
         table = self._bed.typed()
@@ -78,6 +84,10 @@ class OnIceberg:
 
     def land(self, key: ShardKey, records: Mapping[int, bool]) -> None:
         self._bed.land(key, {number: good(number) if fits else BAD for number, fits in records.items()})
+
+    def land_events(self, key: ShardKey, records: Mapping[int, int], arrival: datetime) -> None:
+        """By number: the event of the record. The second one arrives a millisecond after the first."""
+        self._bed.land(key, {number: good(event) for number, event in records.items()}, arrival=arrival)
 
     def leave_out(self, *numbers: int) -> None:
         """The filter leaves these records out from now on."""
@@ -108,7 +118,13 @@ class OnIceberg:
 class InMemory:
     def __init__(self) -> None:
         self.clock = StandingClock()
-        landed, typed, aside = (MemoryRows(self.clock) for _ in range(3))
+        self._arrivals: dict[int, datetime] = {}
+        self._events: dict[int, int] = {}
+
+        def arrival(_: ShardKey, number: int) -> datetime | None:
+            return self._arrivals.get(number)
+
+        landed, typed, aside = (MemoryRows(self.clock, arrival=arrival) for _ in range(3))
         self._lake, self._landed = MemoryTable(self.clock), landed
         self._lake.commit(ORIGIN)
         self._wrong: set[int] = set()
@@ -125,6 +141,7 @@ class InMemory:
             quarantine=self.quarantine,
             verdict=self._verdict,
             version="1",
+            event_of=lambda row: self._events.get(row.number),
         )
         self.parser: Parser = parser
         self.redriver: Parser = replace(parser, source=aside)
@@ -139,12 +156,21 @@ class InMemory:
 
     def land(self, key: ShardKey, records: Mapping[int, bool]) -> None:
         self._wrong |= {number for number, fits in records.items() if not fits}
+        self._land(key, sorted(records), NOON)
+
+    def land_events(self, key: ShardKey, records: Mapping[int, int], arrival: datetime) -> None:
+        self._events |= records
+        self._land(key, sorted(records), arrival)
+
+    def _land(self, key: ShardKey, records: list[int], arrival: datetime) -> None:
+        for place, number in enumerate(records):
+            self._arrivals[number] = arrival + place * timedelta(milliseconds=1)
         path = f"memory/{len(self._landed.rows)}"
-        self._landed.rows[path] = tuple((key, number) for number in sorted(records))
+        self._landed.rows[path] = tuple((key, number) for number in records)
         day = f"{self.clock.at:%Y-%m-%d}"
         file = StagedFile(path, frozenset({key}), len(records), 1, b"", day, self.clock.at)
         after = self._lake.load().positions.of(key)
-        upto = Position(max(records), arrival=NOON)
+        upto = Position(max(records), arrival=arrival)
         self._lake.commit(Proposal((a_range(key, after, upto, rows=len(records)),), (file,)))
 
     def _verdict(self, row: TypedRow) -> str | None:
@@ -201,7 +227,7 @@ def planned(made: Made) -> tuple[WavePlan, Wishes]:
     return plan_next(wishes, look.files, surveyor=made.parser, limits=ALL, known=KnownFiles()), wishes
 
 
-def wave(made: Made) -> None:
+def wave(made: Made, settings: ParseSettings = SETTINGS) -> None:
     ports = ParsePorts(
         source=made.source,
         table=made.table,
@@ -214,12 +240,15 @@ def wave(made: Made) -> None:
         lineage=None,  # type: ignore[arg-type] # a wave without a check doesn't read it
     )
     Parsing(
-        settings=SETTINGS,
+        settings=settings,
         ports=ports,
         settling=Settling(table=made.table, quarantine=made.quarantine, run="run"),
         limits=ALL,
         clock=made.clock,
         run="run",
+        deduplicating=None
+        if settings.unique.within is None
+        else Deduplicating(table=made.typed, name=settings.table, within=settings.unique.within),
     ).wave()
 
 
@@ -270,6 +299,44 @@ def test_a_survey_finds_the_rows_within_its_bounds(made: Made):
         order = SurveyOrder(files, bounds, frozenset(closed), (STREAM,), ceiling, others=others)
         pieces = sorted((p.key, p.first, p.last, p.rows) for p in made.parser.survey(order).pieces)
         assert pieces == [(k, key(first), key(last), rows) for k, first, last, rows in found]
+
+
+def test_a_survey_tells_when_the_oldest_and_the_newest_row_of_a_piece_arrived(made: Made):
+    made.land_events(A, {20: 1, 21: 2, 22: 3}, NOON + HOUR)
+    files = tuple(file.path for file in made.source.look().files)
+    # The bound leaves out the first of the three, and the ceiling nothing.
+    for bound, oldest in ((Bound(A, key(20)), 1), (Bound(A, key(3)), 0)):
+        order = SurveyOrder(files, (bound,), frozenset({B}), (STREAM,), None)
+        pieces = made.parser.survey(order).pieces
+        assert [(piece.oldest, piece.newest) for piece in pieces] == [
+            (NOON + HOUR + oldest * MILLISECOND, NOON + HOUR + 2 * MILLISECOND)
+        ]
+
+
+def test_a_look_tells_when_the_oldest_and_the_newest_row_of_a_file_arrived(made: Made):
+    made.land_events(A, {20: 1, 21: 2, 22: 3}, NOON + HOUR)
+    told = sorted((file.oldest, file.newest) for file in made.source.look().files)
+    assert told == [
+        (NOON, NOON + MILLISECOND),
+        (NOON, NOON + 2 * MILLISECOND),
+        (NOON + HOUR, NOON + HOUR + 2 * MILLISECOND),
+    ]
+
+
+def test_rows_of_the_same_event_are_left_out_within_a_wave_and_for_rows_of_the_table(made: Made):
+    unique = replace(SETTINGS, unique=UNIQUE)
+    wave(made, unique)
+    made.land_events(A, {20: 101, 21: 101, 22: 102}, NOON + HOUR)
+    wave(made, unique)
+    # Of the other shard, and parsed later: 30 arrived before rows of its event that are there, and 33 too long after them.
+    made.land_events(B, {30: 101, 31: 103}, NOON + HOUR / 2)
+    made.land_events(B, {32: 102, 33: 103}, NOON + HOUR + HOUR)
+    wave(made, unique)
+    told = [
+        {each.key: read_accounting(each.account).dropped for each in page.ranges}
+        for page in made.table.pages()
+    ]
+    assert told == [{B: {"duplicate": 2}}, {A: {"duplicate": 1}}, {A: {}, B: {}}]
 
 
 def test_what_is_parsed_is_told_row_by_row_and_is_in_no_table_yet(made: Made):

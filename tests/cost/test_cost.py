@@ -163,5 +163,5 @@ def test_without_a_dagster_the_sentence_says_which_folder_is_meant(
 def test_the_page_tells_what_the_row_of_an_ended_shard_costs() -> None:
     settings = Settings(application="app")
     day = scanned(settings, rows=1) * 24 * 3600
-    page = (Path(__file__).parents[2] / "docs/use/kcl.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/why/kcl-parts.md").read_text(encoding="utf-8")
     assert f"about {day:,.0f} read units a day" in page

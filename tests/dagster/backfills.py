@@ -40,6 +40,15 @@ mutation($params: LaunchBackfillParams!) {
 }
 """
 _CANCEL = "mutation($id: String!) { cancelPartitionBackfill(backfillId: $id) { __typename } }"
+_AGAIN = """
+mutation($params: ReexecutionParams!) {
+  launchRunReexecution(reexecutionParams: $params) {
+    __typename
+    ... on LaunchRunSuccess { run { runId } }
+    ... on PythonError { message }
+  }
+}
+"""
 _SHOWN = """
 query($id: String!) {
   partitionBackfillOrError(backfillId: $id) {
@@ -86,6 +95,16 @@ class Backfills:
     def cancel(self, backfill: str) -> None:
         answer = self._ask(_CANCEL, {"id": backfill})["cancelPartitionBackfill"]
         assert answer["__typename"] == "CancelBackfillSuccess", answer
+
+    def executed_again(self, run: str, strategy: str) -> dg.DagsterRun:
+        """The run that executes another one again, as a person asks for it on that one's page. `strategy`: ALL_STEPS or FROM_FAILURE."""
+        answer = self._ask(_AGAIN, {"params": {"parentRunId": run, "strategy": strategy}})[
+            "launchRunReexecution"
+        ]
+        assert answer["__typename"] == "LaunchRunSuccess", answer
+        again = self.instance.get_run_by_id(answer["run"]["runId"])
+        assert again is not None
+        return again
 
     def shown(self, backfill: str) -> dict[str, Any]:
         """What Dagster's page of the backfill shows."""

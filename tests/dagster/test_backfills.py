@@ -1,12 +1,14 @@
 """Hours of landed records are parsed again, or copied, by Dagster's own backfills."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
 from headrace.assets.names import again_key, copies_key, parsed_key, records_key
 from headrace.pipeline.building import build_definitions
@@ -14,6 +16,7 @@ from headrace.pipeline.core.ledger.arrivals import ALL
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.settings.choices import Period
 from headrace.pipeline.settings.dagster_block import BackfillSettings, DagsterSettings
+from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.typed.duplicates_plan import Comparison
 from headrace.pipeline.typed.values import Parsed, WavePlan, Wishes
 from headrace.pipeline.windows.window import Word
@@ -54,6 +57,20 @@ class _CutOff(InProcess):
         return super().parse(plan, wishes, comparison)
 
 
+@dataclass(kw_only=True)
+class _Between(InProcess):
+    """A parser that has parsed a wave when something else happens, once."""
+
+    between: Callable[[], None]
+
+    def parse(
+        self, plan: WavePlan, wishes: Wishes, comparison: Comparison | None = None
+    ) -> tuple[Parsed, int]:
+        parsed = super().parse(plan, wishes, comparison)
+        self.between()
+        return parsed
+
+
 @dataclass
 class Deployment:
     """Records 10, 11, 12 of shard A arrived in the hours 10, 11, 12, and 30 of shard B in hour 10. Version 1 has parsed them wrongly, and
@@ -61,10 +78,21 @@ class Deployment:
 
     bed: ReplaceBed
     ports: PortsOfBed
+    settings: Settings
     backfills: Backfills
 
     def materialized(self, asset: dg.AssetKey) -> list[str]:
         return sorted(self.backfills.instance.get_materialized_partitions(asset))
+
+    def materialize(self, asset: dg.AssetKey, first: str, last: str) -> dg.ExecuteInProcessResult:
+        """A run of a range of hours, as the UI launches it beside all backfills."""
+        repository = build_definitions(self.settings, ports=as_ports(self.ports)).get_repository_def()
+        job = repository.get_implicit_job_def_for_assets([asset])
+        assert job is not None
+        tags = {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last}
+        return job.get_subset(asset_selection={asset}).execute_in_process(
+            instance=self.backfills.instance, tags=tags, raise_on_error=False
+        )
 
     def windows(self) -> list[str]:
         return [kept.window.how for kept in self.bed.windowing().windows.all()]
@@ -85,7 +113,7 @@ def deployment(tmp_path: Path) -> Iterator[Deployment]:
     settings = replace(APPLICATION, parse=(bed.settings,), wave=replace(APPLICATION.wave, records=1))
     (tmp_path / "dagster").mkdir()
     with backfills_of(build_definitions(settings, ports=as_ports(ports)), tmp_path / "dagster") as backfills:
-        yield Deployment(bed, ports, backfills)
+        yield Deployment(bed, ports, settings, backfills)
 
 
 def test_a_backfill_of_an_hour_replaces_the_rows_of_the_records_that_arrived_in_it_and_no_other(
@@ -177,6 +205,47 @@ def test_a_backfill_goes_on_where_the_run_of_an_earlier_one_was_cut_off(deployme
     deployment.backfills.done([AGAIN], partitionNames=hours)
     assert len(deployment.windows()) == 1
     assert deployment.bed.values() == {10: 10, 11: 11, 12: 12, 30: 30}
+
+
+def test_a_run_of_hours_that_failed_goes_on_with_its_window_when_a_person_executes_it_again(
+    deployment: Deployment,
+):
+    parser, hours = deployment.bed.parser, [key(hour) for hour in (10, 11, 12)]
+    deployment.bed.parser = _CutOff(bed=deployment.bed, after=2)
+    (failed,) = deployment.backfills.runs(deployment.backfills.done([AGAIN], partitionNames=hours))
+    deployment.bed.parser = parser
+    again = deployment.backfills.executed_again(failed.run_id, "ALL_STEPS")
+    assert again.status == dg.DagsterRunStatus.SUCCESS
+    assert len(deployment.windows()) == 1
+    assert deployment.bed.values() == {10: 10, 11: 11, 12: 12, 30: 30}
+    assert deployment.materialized(AGAIN) == hours
+
+
+def test_of_two_runs_that_replace_the_same_hours_at_once_each_record_is_replaced_once_and_the_late_one_says_so(
+    deployment: Deployment,
+):
+    hours = [key(hour) for hour in (10, 11, 12)]
+    parser = deployment.bed.parser
+    other: list[dg.ExecuteInProcessResult] = []
+
+    def launch() -> None:
+        other.append(deployment.materialize(AGAIN, hours[0], hours[-1]))
+
+    def in_between() -> None:
+        deployment.bed.parser = parser
+        # In a thread: Dagster's server can't be asked from within a run's own loop of asyncio.
+        with ThreadPoolExecutor(1) as executor:
+            executor.submit(launch).result()
+
+    deployment.bed.parser = _Between(bed=deployment.bed, between=in_between)
+    mine = deployment.backfills.done([AGAIN], partitionNames=hours)
+    (late,) = deployment.backfills.runs(mine)
+    assert len(deployment.windows()) == 1
+    assert deployment.bed.values() == {10: 10, 11: 11, 12: 12, 30: 30}
+    assert deployment.bed.parsing().settling.is_settled()
+    assert (other[0].success, late.status) == (True, dg.DagsterRunStatus.SUCCESS)
+    said = {entry.user_message for entry in deployment.backfills.instance.all_logs(late.run_id)}
+    assert "nothing left to replace" in said
 
 
 def test_a_window_that_other_code_has_begun_isnt_gone_on_with(deployment: Deployment):

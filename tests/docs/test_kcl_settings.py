@@ -1,4 +1,4 @@
-"""The table of KCL's settings in docs/use/kcl.md agrees with the names of KCL in pipeline/settings/model.py."""
+"""The table of KCL's settings in docs/reference/kcl-settings.md agrees with the names of KCL in pipeline/settings/model.py."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,9 @@ import pytest
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.values import knobs
 
-TEXT = (Path(__file__).parents[2] / "docs" / "use" / "kcl.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("use/kcl", "use/kcl-fleets", "why/kcl-parts", "reference/kcl-settings", "reference/kcl-rows")
+TEXT = (DOCS / "reference" / "kcl-settings.md").read_text(encoding="utf-8")
 KNOBS = {key.removesuffix(".N"): spec.metadata.get("kcl", "") for key, spec, _ in knobs(Settings, index="N")}
 NAMED = {key: kcl for key, kcl in KNOBS.items() if kcl}
 _WORD = re.compile(r"`([^`]+)`")
@@ -56,10 +58,12 @@ def test_no_name_is_in_the_table_twice() -> None:
     assert len(names) == len(set(names))
 
 
-def test_links_within_the_page_have_a_section_as_target() -> None:
-    titles = re.findall(r"^## (.+)$", TEXT, re.MULTILINE)
+@pytest.mark.parametrize("page", PAGES)
+def test_links_within_a_page_have_a_section_as_target(page: str) -> None:
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    titles = re.findall(r"^## (.+)$", text, re.MULTILINE)
     anchors = {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles}
-    asked = set(re.findall(r"\]\(#([^)]+)\)", TEXT))
+    asked = set(re.findall(r"\]\(#([^)]+)\)", text))
     assert asked <= anchors
     assert len(anchors) == len(titles)
 

@@ -17,6 +17,9 @@ from tests.eventually import eventually
 
 pytestmark = pytest.mark.slow
 
+_PATIENCE = 280.0
+"""In seconds. On a busy machine a run needs minutes to start."""
+
 
 @pytest.fixture(scope="module")
 def spark_cluster(_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -32,6 +35,15 @@ def _headrace(app: App, *words: str) -> str:
     return log.read_text()
 
 
+_TIMES = {
+    "worker_tick": "5s",
+    "leader_tick": "5s",
+    "lease_duration": "30s",
+    "launch_grace": "120s",
+    "linger": "60s",
+}
+"""A run waits for a driver and executors of its own, a minute or more on a busy machine. With shorter times another run is started meanwhile,
+which waits for the same cores."""
 _CONF = {"spark.executor.memory": "600m", "spark.driver.host": "127.0.0.1"}
 
 
@@ -45,6 +57,7 @@ def test_a_cluster_whose_executors_and_worker_die_in_mid_wave_lands_each_record_
             "conf": _CONF,
         },
         wave={"records": 100},
+        times=_TIMES,
     )
     app.settle()
     app.start_daemon()
@@ -59,10 +72,12 @@ def test_a_cluster_whose_executors_and_worker_die_in_mid_wave_lands_each_record_
             killed += spark_cluster.kill_executor()
         return killed == 4
 
-    eventually(goes_on, "four executors were killed", every=2)
+    eventually(goes_on, "four executors were killed", within=_PATIENCE, every=2)
     spark_cluster.kill_worker()
     app.produce(200)
-    eventually(lambda: set(app.landed()) >= set(app.put), "every record that was put has landed")
+    eventually(
+        lambda: set(app.landed()) >= set(app.put), "every record that was put has landed", within=_PATIENCE
+    )
     app.check()
 
 

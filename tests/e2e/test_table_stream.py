@@ -40,8 +40,9 @@ aws: {{region: ddblocal, endpoint: "{endpoint}"}}
 class Shop:
     """A table with an application whose sensors tick when the test says so."""
 
-    def __init__(self, endpoint: str, folder: Path) -> None:
+    def __init__(self, endpoint: str, folder: Path, *, yaml: str = YAML, items: int = 200) -> None:
         self.folder = folder
+        self._items = items
         self.dice = random.Random(28)
         # The table name of the test control has brackets, which boto3 would refuse.
         unchecked = Config(parameter_validation=False)
@@ -55,16 +56,16 @@ class Shop:
         )
         arn = self.client.describe_table(TableName=TABLE)["Table"]["LatestStreamArn"]
         file = folder / "headrace.yaml"
-        file.write_text(YAML.format(arn=arn, endpoint=endpoint))
-        settings = read_settings(str(file), {}).settings
-        self._wiring = Wiring(settings, Adapters(settings))
+        file.write_text(yaml.format(arn=arn, endpoint=endpoint))
+        self.settings = read_settings(str(file), {}).settings
+        self._wiring = Wiring(self.settings, Adapters(self.settings))
         self._cursor: str | None = None
         self._value = 0
 
     def change(self, count: int) -> None:
         for _ in range(count):
             self._value += 1
-            key = {"id": {"S": f"item {self.dice.randrange(200)}"}}
+            key = {"id": {"S": f"item {self.dice.randrange(self._items)}"}}
             if self.dice.random() < 0.2:
                 self.client.delete_item(TableName=TABLE, Key=key)
             else:

@@ -143,5 +143,24 @@ def test_a_shard_that_fails_or_is_too_far_behind_is_named() -> None:
     )
 
 
+def test_a_shard_that_nobody_has_read_is_no_shard_without_lag_and_one_of_kcl_is_not_judged() -> None:
+    now = MemoryClock().now()
+
+    def said(*rows: Lease, worker: Worker) -> HealthCheck:
+        look = TablesRead(read_at=now, tables=TABLES, leases=rows, workers=(worker,))
+        shards = progress_of(observation_of(look, cluster_by=re.compile("")))
+        return {check.name: check for check in check_shards(shards, most=TEN_MINUTES)}["lag"]
+
+    quiet, unread = a_row(0, looked_at=now, behind_ms=0), a_row(1)
+    ours = Worker("w1", last_update=now, beat=1, instance="here")
+    assert said(quiet, unread, worker=ours) == HealthCheck(
+        "lag", HealthCode.UNKNOWN, "nobody has read 1 open shard yet (shardId-000000000001)"
+    )
+    kcls = Worker("w1", last_update=now)
+    assert said(quiet, unread, worker=kcls) == HealthCheck(
+        "lag", HealthCode.WELL, "the lag is 0s at most; KCL's workers don't tell the lag of 1 shard"
+    )
+
+
 def test_a_lock_of_the_same_version_under_another_owner_counts_as_a_beat() -> None:
     assert LockRow("w1", "v", BEAT) != LockRow("w2", "v", BEAT)

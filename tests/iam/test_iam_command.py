@@ -64,6 +64,21 @@ def test_only_the_upkeep_role_may_delete_an_object(tmp_path: Path, capsys: pytes
     assert [role for role, deletes in may.items() if deletes] == ["upkeep"]
 
 
+def test_who_drives_migrations_needs_no_right_but_on_the_coordination_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    yaml = "{application: shop, streams: [{name: s}], aws: {region: eu-west-1}}"
+    rights = printed(capsys, tmp_path, yaml, "--role", "migrate", "--account", "1" * 12)
+    place = "arn:aws:dynamodb:eu-west-1:111111111111:table/shop"
+    assert rights["dynamodb:UpdateTable"] == [place]
+    assert rights["dynamodb:DeleteItem"] == [place, f"{place}-CoordinatorState"]
+    assert {where for places in rights.values() for where in places} == {
+        place,
+        f"{place}-CoordinatorState",
+        f"{place}-WorkerMetricStats",
+    }
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

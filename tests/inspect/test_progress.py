@@ -133,6 +133,12 @@ def test_a_frame_fits_its_screen_and_counts_what_it_leaves_out(height: int):
     assert sum("more shards" in line or "more workers" in line for line in lines) == 2
 
 
+def test_a_worker_with_a_shard_that_was_never_read_isnt_called_0_s_behind():
+    observation = at(a_shard(0), a_shard(1, looked_at=None))
+    lines = frame_of(observation, progress_of(observation), height=40, width=200)
+    assert [line for line in lines if line.startswith("a-1") and " 0 s or more " in line]
+
+
 def test_sizes_have_a_unit_that_people_read():
     assert [short_size(size) for size in (0, 999, 1500, 2.5e9, 7e13)] == [
         "0 B",

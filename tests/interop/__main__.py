@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.interop.build import NotAtHand, class_path, producers_class_path
+from tests.interop.build import NotAtHand, adapter_class_path, class_path, producers_class_path
 
 if TYPE_CHECKING:
     from tests.interop.scene import Stage
@@ -28,6 +28,7 @@ def main() -> int:
         for kcl in _VERSIONS:
             class_path(kcl)
         producers_class_path()
+        adapter_class_path()
     except NotAtHand as reason:
         print(f"make interop was skipped: {reason}, and real KCL workers can't be built without it.")
         return 0

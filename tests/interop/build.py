@@ -10,6 +10,8 @@ _HERE = Path(__file__).parent
 _BUILT = Path(__file__).parents[2] / "artifacts" / "interop"
 _SECONDS = 900.0
 KPL = "1.0.4"
+ADAPTER = "2.0.1"
+"""Of the adapter for streams of DynamoDB tables."""
 # What Maven says when its repository can't be reached, in different versions.
 _CUT_OFF = ("Could not transfer", "Could not resolve", "Unknown host", "Non-resolvable", "was not found in")
 
@@ -28,6 +30,13 @@ def producers_class_path() -> str:
     """The class path of the Java producers: the Kinesis Producer Library, and AWS's Java aggregator."""
     _look_for("openssl")  # for the TLS that KPL wants
     return _class_path(f"KPL {KPL}", _HERE / "java-kpl", _BUILT / f"kpl-{KPL}", f"-Dkpl={KPL}")
+
+
+def adapter_class_path() -> str:
+    """The class path of the Java worker that reads streams of DynamoDB tables."""
+    return _class_path(
+        f"adapter {ADAPTER}", _HERE / "java-ddb", _BUILT / f"adapter-{ADAPTER}", f"-Dadapter={ADAPTER}"
+    )
 
 
 def _class_path(library: str, source: Path, built: Path, version: str) -> str:

@@ -38,7 +38,7 @@ def settings_file(play: Scene, lake: Lake, **more: object) -> Path:
 
 
 def settings_beside(play: Scene, lake: Lake, **kcl: str) -> Path:
-    """Write a settings file that joins the live fleet as docs/use/kcl.md describes."""
+    """Write a settings file that joins the live fleet as docs/use/kcl-fleets.md describes."""
     failover = f"{play.fleet.failover_seconds:.0f}s"
     lease_duration = f"{max(20.0, play.fleet.failover_seconds):.0f}s"
     beside = {"heartbeat": "lease", "failover": failover, "allow_foreign_checkpoints": True, **kcl}

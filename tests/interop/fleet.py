@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
 from tests.eventually import eventually
-from tests.interop.build import class_path
+from tests.interop.build import adapter_class_path, class_path
 from tests.interop.records import Record
 
 _JAVA = ("java", "-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -94,9 +95,17 @@ class Fleet:
     failover_seconds: float = 20.0
     workers: dict[str, Member] = field(default_factory=dict)
 
-    def start(self, name: str, kcl: str, *, position: str = "TRIM_HORIZON", **config: str) -> Member:
+    def start(
+        self,
+        name: str,
+        kcl: str,
+        *,
+        position: str = "TRIM_HORIZON",
+        java: Sequence[str] = (),
+        **config: str,
+    ) -> Member:
         """Start a KCL worker. `lease__failoverTimeMillis` calls KCL's own setter of that name on its lease
-        configuration."""
+        configuration. `java`: more options of the JVM."""
         given = {
             "app": self.app,
             "stream": self.stream,
@@ -106,12 +115,17 @@ class Fleet:
             "lease.failoverTimeMillis": str(round(self.failover_seconds * 1000)),
             "lease.shardSyncIntervalMillis": "1000",  # otherwise the first leader sleeps for a minute
         } | {key.replace("__", "."): value for key, value in config.items()}
-        command = [*_JAVA, *_LOG, "-cp", class_path(kcl), "headrace.interop.Worker"]
+        command = [*_JAVA, *java, *_LOG, "-cp", class_path(kcl), "headrace.interop.Worker"]
         return self._start(name, command + [f"{key}={value}" for key, value in given.items()])
 
-    def start_ours(self, name: str, home: Path, **more: str | float) -> Member:
+    def start_adapter(self, name: str, app: str) -> Member:
+        """Start a KCL worker of another application, which reads a table's stream by AWS's adapter."""
+        command = [*_JAVA, *_LOG, "-cp", adapter_class_path(), "headrace.interop.AdapterWorker"]
+        return self._start(name, [*command, app, self.stream, name, self.endpoint])
+
+    def start_ours(self, name: str, home: Path, *, module: str = "ours", **more: str | float) -> Member:
         """Start a worker of Headrace in the same application. `home` is the folder of the lake table, which all
-        workers of Headrace share."""
+        workers of Headrace share. `module`: `ours` lands, and `processing` has a processor."""
         given = {
             "worker": name,
             "app": self.app,
@@ -121,7 +135,7 @@ class Fleet:
             "failover": self.failover_seconds,
             **more,
         }
-        command = [sys.executable, "-m", "tests.interop.ours", json.dumps(given)]
+        command = [sys.executable, "-m", f"tests.interop.{module}", json.dumps(given)]
         return self._start(name, command)
 
     def _start(self, name: str, command: list[str]) -> Member:

@@ -31,7 +31,7 @@ from headrace.pipeline.lake.staging.stage_task import stage_batches
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.staging import OnWaiting, Stage, StagingSpec
 from headrace.pipeline.settings.aws_block import AwsSettings
-from headrace.pipeline.settings.choices import Beat, Heartbeat, Layout, Mode
+from headrace.pipeline.settings.choices import Beat, Heartbeat, Layout, Mode, Retrieval
 from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import (
     LandingSettings,
@@ -57,11 +57,17 @@ def settings_of(given: dict[str, Any]) -> Settings:
     )
     return Settings(
         application=given["app"],
-        streams=(StreamSettings(name=given["stream"]),),
+        streams=(
+            StreamSettings(
+                name=given["stream"],
+                retrieval=Retrieval(given.get("retrieval", "polling")),
+                consumer=given.get("consumer"),
+            ),
+        ),
         workers=(WorkerSettings(id=given["worker"]),),
         kcl=KclSettings() if given.get("alone") else _beside_kcl(given),
         landing=LandingSettings(home=given["home"]),
-        aws=AwsSettings(region="us-east-1", endpoint=given["endpoint"]),
+        aws=AwsSettings(region=given.get("region", "us-east-1"), endpoint=given["endpoint"]),
         wave=WaveSettings(every=timedelta(seconds=1), seconds=timedelta(seconds=10)),
         times=times,
     )
@@ -227,14 +233,12 @@ class OurWorker:
         self.ports.workers().set_stopping(self.me, stopping=True)
 
 
-def main() -> None:
+def main(kind: type[OurWorker] = OurWorker) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
     for library in ("botocore", "pyiceberg"):
         logging.getLogger(library).setLevel(logging.WARNING)
     given = json.loads(sys.argv[1])
-    worker = OurWorker(
-        settings_of(given), timedelta(seconds=given.get("first_run_after", 0)), given.get("pace")
-    )
+    worker = kind(settings_of(given), timedelta(seconds=given.get("first_run_after", 0)), given.get("pace"))
     tell("started", worker.me, "-")
     signal.signal(signal.SIGTERM, worker.stop)
     duties: list[Callable[[], None]] = [worker.work]

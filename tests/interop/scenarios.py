@@ -8,8 +8,11 @@ from tests.interop.aggregated import AGGREGATED
 from tests.interop.beside import BESIDE
 from tests.interop.default_failover import DEFAULT_FAILOVER
 from tests.interop.deployed import DEPLOYED
+from tests.interop.fan_out import FAN_OUT
 from tests.interop.migrations import MIGRATIONS
+from tests.interop.of_table import OF_TABLE
 from tests.interop.oldest import OLDEST
+from tests.interop.processors import PROCESSORS
 from tests.interop.scene import APP, REBALANCE, START, Stage, scene
 
 
@@ -89,4 +92,7 @@ SCENARIOS: dict[str, Callable[[Stage], int]] = {
     **AGGREGATED,
     **OLDEST,
     **MIGRATIONS,
+    **FAN_OUT,
+    **OF_TABLE,
+    **PROCESSORS,
 }

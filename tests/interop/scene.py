@@ -4,12 +4,12 @@ scenario."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.pipeline.local.endpoint import local_aws
+from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from tests.eventually import eventually
 from tests.interop.fleet import Event, Fleet
 from tests.interop.landed import Lake
@@ -46,6 +46,7 @@ class Scene:
     """A stream with traffic, an application on it, and the checks of both."""
 
     name: str
+    aws: LocalAws
     fleet: Fleet
     traffic: Traffic
     rows: Rows
@@ -135,17 +136,19 @@ class Scene:
 
 
 @contextmanager
-def scene(name: str, shards: int, stage: Stage, *, failover: float = 20.0) -> Iterator[Scene]:
-    """Set up a scenario, and leave no process running at its end."""
+def scene(
+    name: str, shards: int, stage: Stage, *, failover: float = 20.0, options: Sequence[str] = ()
+) -> Iterator[Scene]:
+    """Set up a scenario, and leave no process running at its end. `options`: those of the stand-in."""
     place = stage.folder / name
-    with local_aws() as aws, Fleet(APP, STREAM, aws.endpoint, place, failover) as fleet:
+    with local_aws(*options) as aws, Fleet(APP, STREAM, aws.endpoint, place, failover) as fleet:
         for old in place.glob(f"{APP}.*"):
             old.unlink()
         traffic = Traffic(aws.client("kinesis"), STREAM)
         traffic.create(shards)
         rows = Rows(aws.client("dynamodb"), APP)
         with rows.watched():
-            yield Scene(name, fleet, traffic, rows, stage)
+            yield Scene(name, aws, fleet, traffic, rows, stage)
 
 
 def _seconds(took: list[float]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headrace.pipeline.local.endpoint import LocalAws
 from tests.interop import scene
 from tests.interop.deployment import _events
 from tests.interop.fleet import Event
@@ -38,7 +39,7 @@ class Lake:
 
 
 def a_scene(folder: Path, fleet: Any = None, traffic: Any = None) -> Scene:
-    return Scene("a scene", fleet, traffic, Rows(None, "app"), Stage(folder))
+    return Scene("a scene", LocalAws("http://nowhere"), fleet, traffic, Rows(None, "app"), Stage(folder))
 
 
 @pytest.fixture

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from tests.certificate import a_certificate
 
 _HOST = "127.0.0.1"
 _PIECE = 64 * 1024
@@ -19,7 +20,7 @@ _PIECE = 64 * 1024
 def tls_before(endpoint: str, folder: Path) -> Iterator[int]:
     """The port at which `endpoint` is reached by TLS. The certificate is made in `folder`, and nobody has to trust it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*_certificate(folder))
+    context.load_cert_chain(*a_certificate(folder))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="tls", daemon=True)
     thread.start()
@@ -51,21 +52,3 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     with suppress(OSError):
         writer.close()
         await writer.wait_closed()
-
-
-def _certificate(folder: Path) -> tuple[Path, Path]:
-    certificate, key = folder / "tls-certificate.pem", folder / "tls-key.pem"
-    made = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
-    subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    return certificate, key

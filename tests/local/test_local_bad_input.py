@@ -159,12 +159,15 @@ FIELDS = [
     "ExclusiveStartShardId", "ExclusiveStartStreamName", "NextToken", "MaxResults", "StreamCreationTimestamp", "Data",
     "ShardFilter", "PartitionKey", "ExplicitHashKey", "SequenceNumberForOrdering", "Records", "ShardId", "TagKeys",
     "ShardIteratorType", "StartingSequenceNumber", "Timestamp", "ShardIterator", "ShardToSplit", "NewStartingHashKey",
-    "ShardToMerge", "AdjacentShardToMerge", "RetentionPeriodHours", "ExclusiveStartTagKey",
+    "ShardToMerge", "AdjacentShardToMerge", "RetentionPeriodHours", "ExclusiveStartTagKey", "ResourceARN", "Policy",
+    "KeyId", "EncryptionType", "ShardLevelMetrics", "WarmThroughputMiBps", "MinimumThroughputBillingCommitment",
+    "RecordDistributionStrategy",
 ]  # fmt: skip
 PLAUSIBLE = [
     "orders", ARN, "shardId-000000000000", "shardId-000000000001", "LATEST", "AT_TIMESTAMP", "AT_SEQUENCE_NUMBER",
     "eA==", "7", str(2**127), 1, 2, 24, 1024, {"Type": "AT_LATEST"}, {"Type": "AT_TIMESTAMP", "Timestamp": 1},
-    {"StreamMode": "PROVISIONED"}, {"StreamMode": None}, [RECORD], ["a"], {"a": "b"},
+    {"StreamMode": "PROVISIONED"}, {"StreamMode": "ON_DEMAND"}, {"StreamMode": None}, "KMS", "AUTO", ["ALL"],
+    {"Status": "ENABLED"}, "{}", [RECORD], ["a"], {"a": "b"},
 ]  # fmt: skip
 anything = st.recursive(
     st.none()

@@ -43,6 +43,7 @@ from headrace.pipeline.typed.values import (
     Wishes,
 )
 from tests.memory.aggregates import WholeRow
+from tests.memory.duplicates import EventOf, duplicates_of
 from tests.memory.table import MemoryTable
 
 
@@ -229,8 +230,19 @@ class MemorySourceTable(SourceTable):
             by_shard = self._rows.by_shard(file.path)
             keys = [key for rows in by_shard.values() for key, _ in rows]
             shards = [key.shard_id for key in by_shard]
+            # Within a shard the arrivals grow with the sort keys.
+            ends = [
+                self._rows.arrival(*row[:2]) for rows in by_shard.values() for _, row in (rows[0], rows[-1])
+            ]
+            known = [arrival for arrival in ends if arrival is not None]
             self._known[file.path] = SourceFile(
-                file.path, len(keys), min(keys), max(keys), (min(shards), max(shards))
+                file.path,
+                len(keys),
+                min(keys),
+                max(keys),
+                (min(shards), max(shards)),
+                oldest=min(known, default=None),
+                newest=max(known, default=None),
             )
         return self._known[file.path]
 
@@ -294,25 +306,40 @@ class MemoryParser(MemorySurveyor, Parser):
     quarantine: MemoryQuarantine
     verdict: Verdict
     version: str
+    event_of: EventOf = lambda _: None
 
     def parse(
         self, plan: WavePlan, wishes: Wishes, comparison: Comparison | None = None
     ) -> tuple[Parsed, int]:
-        if comparison is not None:
-            raise ValueError("rows in memory have no keys by which they could be compared")
         bounds = {each.key: each.bound for each in plan.ranges}
-        return one_report(self._parse(unit, bounds) for unit in plan.units), 0
+        twice = frozenset() if comparison is None else self._duplicates(plan, bounds, comparison)
+        return one_report(self._parse(unit, bounds, twice) for unit in plan.units), 0
 
-    def _parse(self, unit: ReadUnit, bounds: Mapping[ShardKey, Bound]) -> Parsed:
+    def _duplicates(
+        self, plan: WavePlan, bounds: Mapping[ShardKey, Bound], comparison: Comparison
+    ) -> frozenset[tuple[ShardKey, int]]:
+        rows = (row for unit in plan.units for row in self.rows_of(unit, bounds))
+        return duplicates_of(
+            (row for row in rows if self.verdict(row) == ""),
+            (row for file in comparison.files for row in self.typed.of(file.path)),
+            comparison,
+            event_of=self.event_of,
+            arrival_of=self.typed.arrival,
+        )
+
+    def _parse(
+        self, unit: ReadUnit, bounds: Mapping[ShardKey, Bound], twice: frozenset[tuple[ShardKey, int]]
+    ) -> Parsed:
         told = [(row, self.verdict(row)) for row in self.rows_of(unit, bounds)]
         made = [(row._replace(version=self.version, is_aggregate=False), why) for row, why in told]
-        good = [row._replace(reason="") for row, why in made if why == ""]
+        duplicates = [row for row, _ in made if row[:2] in twice]
+        good = [row._replace(reason="") for row, why in made if why == "" and row[:2] not in twice]
         bad = [row._replace(reason=why) for row, why in made if why]
         left_out = [row for row, why in made if why is None]
         return Parsed(
             self.typed.write(self.table.staging_spec().location, good),
             self.aside.write(self.quarantine.staging_spec().location, bad),
-            counts_of(good, bad, left_out),
+            counts_of(good, bad, left_out, duplicates),
             tuple((unit.first + n, 1) for n in range(len(told))),
         )
 
@@ -351,12 +378,16 @@ def _pieces(keys: Sequence[str], key: ShardKey, path: str, most: int) -> Iterato
 
 
 def counts_of(
-    good: Collection[TypedRow], bad: Collection[TypedRow], left_out: Collection[TypedRow] = ()
+    good: Collection[TypedRow],
+    bad: Collection[TypedRow],
+    left_out: Collection[TypedRow] = (),
+    duplicates: Collection[TypedRow] = (),
 ) -> tuple[ShardCount, ...]:
     def of(key: ShardKey, rows: Collection[TypedRow]) -> int:
         return sum(row.key == key for row in rows)
 
-    keys = {row.key for row in (*good, *bad, *left_out)}
+    keys = {row.key for row in (*good, *bad, *left_out, *duplicates)}
     return tuple(
-        ShardCount(key, of(key, good), of(key, bad), filtered=of(key, left_out)) for key in sorted(keys)
+        ShardCount(key, of(key, good), of(key, bad), of(key, duplicates), of(key, left_out))
+        for key in sorted(keys)
     )

@@ -107,13 +107,19 @@ class MemorySource:
     # --- what happens to a stream -----------------------------------------------------------------------------
 
     def create_stream(
-        self, name: str, shards: int = 1, *, retention: timedelta = timedelta(hours=24)
+        self,
+        name: str,
+        shards: int = 1,
+        *,
+        retention: timedelta = timedelta(hours=24),
+        has_hash_keys: bool = True,
     ) -> StreamId:
+        """`has_hash_keys`: False for a stream such as a DynamoDB table's, whose shards roll over."""
         stream = StreamId(self._prefix + name, int(self._now().timestamp()))
         self._streams[name] = _Stream(stream, retention)
         bounds = [(MAX_HASH_KEY + 1) * i // shards for i in range(shards + 1)]
         for start, end in pairwise(bounds):
-            self._open(self._streams[name], (), HashRange(start, end - 1))
+            self._open(self._streams[name], (), HashRange(start, end - 1) if has_hash_keys else None)
         return stream
 
     def tag_stream(self, name: str, tags: Mapping[str, str]) -> None:
@@ -163,6 +169,12 @@ class MemorySource:
             one.stream, self._open(found, (one.shard_id, other.shard_id), HashRange(low.start, high.end))
         )
 
+    def roll_over(self, key: ShardKey) -> ShardKey:
+        """Another shard goes on after this one, as in the stream of a DynamoDB table."""
+        found = self._stream(key.stream.arn)
+        self._close(found, key.shard_id)
+        return ShardKey(key.stream, self._open(found, (key.shard_id,), None))
+
     # --- what a reader finds ----------------------------------------------------------------------------------
 
     def records(self, key: ShardKey, at: Start | int) -> tuple[MemoryRecord, ...]:
@@ -189,6 +201,10 @@ class MemorySource:
             if key.shard_id in shard.parents
         )
 
+    def lacks_listing(self, key: ShardKey) -> bool:
+        """Whether the shard is closed, and no listing shows yet which shards go on after it."""
+        return self._stream(key.stream.arn).shards[key.shard_id].closed and self.children(key) is None
+
     def _has_news(self, key: ShardKey, at: Start | int) -> bool:
         try:
             if key in self.failing:
@@ -210,7 +226,7 @@ class MemorySource:
         horizon = self._now() - found.retention
         return (s for s in found.shards.values() if not s.closed or found.closed_at[s.shard_id] >= horizon)
 
-    def _open(self, found: _Stream, parents: tuple[str, ...], hash_range: HashRange) -> str:
+    def _open(self, found: _Stream, parents: tuple[str, ...], hash_range: HashRange | None) -> str:
         shard_id = f"shardId-{len(found.shards):012d}"
         found.shards[shard_id] = Shard(shard_id, parents, hash_range, numbers=NumberRange(self._next))
         found.records[shard_id] = []

@@ -113,11 +113,14 @@ class MemoryStage:
             ended=children is not None,
             children=tuple(c.shard_id for c in children or ()),
             arrival=last.arrival if last else before.arrival,
-            seen=now
-            if not behind and children is None and not taken
-            else batch.witness
-            if children is not None and last is None and before.sequence is None
-            else before.seen,
+            seen=_seen(
+                batch,
+                taken,
+                now,
+                is_over=children is not None,
+                more=more,
+                unlisted=source.lacks_listing(batch.key),
+            ),
             start=before.start,
             inside=inside and last is None,
             skipped_until=None if last else before.skipped_until,
@@ -138,6 +141,7 @@ class MemoryStage:
             pages=1,
             gap=gap,
             records=len(taken),
+            children=children or (),
             unpacked=unpack,
         )
         return staged, rows
@@ -161,6 +165,21 @@ class MemoryStage:
                 f"records of {batch.key} may have left the stream before they were read: a person decides by `headrace skip`"
             )
         return Gap(batch.witness, now - batch.retention)
+
+
+def _seen(
+    batch: Batch, taken: Sequence[MemoryRecord], now: datetime, *, is_over: bool, more: bool, unlisted: bool
+) -> datetime | None:
+    """Up to when the look shows that nothing newer was there."""
+    before = batch.after or Position()
+    if unlisted and not taken and not more:
+        # The shard that goes on after this one may have had records for a while.
+        return batch.witness
+    if not more and not is_over and not taken:
+        return now
+    if is_over and not taken and before.sequence is None:
+        return batch.witness
+    return before.seen
 
 
 def _check(batch: Batch, found: Sequence[MemoryRecord]) -> None:

@@ -13,14 +13,19 @@ from headrace.pipeline.settings.values import knobs
 
 ROOT = Path(__file__).parents[2]
 KNOBS = [key for key, *_ in knobs(Settings, index="N")]
-MOST = 173
-"""90, the four of fan-out, the nineteen of Dagster's assets, checks, schedules and pools, the six of metrics, the nineteen of a target of `parse`, the eighteen of a processor (each of both is a table of its own, with its own schema and rules), and the
-seventeen by which Kinesis, DynamoDB, CloudWatch and a stream are asked elsewhere, or by a role."""
+MOST = 182
+"""90, the four of fan-out, the nineteen of Dagster's assets, checks, schedules and pools, the six of metrics, the twenty-two of a target of `parse`, the twenty-one of a processor (each of both is a table of its own, with its own schema and rules), and the
+seventeen by which Kinesis, DynamoDB, CloudWatch and a stream are asked elsewhere, or by a role, and the two that name code of the user's own: hooks, and a list of streams; and the one that hands what isn't a setting to botocore."""
 SHIPPED = ("pipeline", "assets", "kclpy", "resources", "sensors")
 VIA_A_PROPERTY = {
     "streams_mode": "multi",
     "parse.N.unique.by": "key_columns",
+    "parse.N.into": "is_latest",
+    "parse.N.latest.key": "latest_key",
+    "parse.N.latest.delete_when": "deletes_when",
     "kcl.failover": "is_shared",
+    "processors.N.failover": "is_shared",
+    "processors.N.leases": "kcl",
     **{
         f"aws.{service}.{name}": "of"
         for service in ("kinesis", "dynamodb", "cloudwatch")
@@ -108,6 +113,10 @@ def test_only_the_block_kcl_mentions_kcl() -> None:
     assert set(elsewhere) == {
         "assignment.strategy",
         "metrics.level",
+        # A processor that is an application of KCL's kind itself.
+        "processors.N.application",
+        "processors.N.failover",
+        "processors.N.mode",
         "streams.N.consumer",
         "streams.N.initial_position",
         "streams.N.retrieval",

@@ -8,6 +8,7 @@ import yaml
 
 from headrace.pipeline.errors import BadSetting, WrongSettings
 from headrace.pipeline.settings.file import parse_settings, read_settings
+from headrace.pipeline.settings.processor_application import application_settings
 
 PROCESSOR: dict[str, Any] = {"name": "totals", "table": "lake.totals", "callable": "totals:rows"}
 
@@ -35,7 +36,10 @@ def test_a_processor_needs_a_name_a_table_and_its_code_only():
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"mode": "application"}, "headrace.yaml:8: processors.0.mode is application, and this version"),
+        ({"table": None}, "processors.0.table is missing; needed with mode: landed"),
+        ({"application": "orders"}, "processors.0.application is given, and mode is landed; allowed with"),
+        ({"failover": "20s"}, "processors.0.failover is given, and mode is landed"),
+        ({"leases": "2.x"}, "processors.0.leases is given, and mode is landed"),
         ({"callable": None}, "processors.0.callable is missing; needed, or command"),
         ({"command": "node a.js"}, "processors.0.callable and command are both given"),
         ({"callable": "totals"}, "processors.0.callable is 'totals'; allowed: package.module:Name"),
@@ -63,6 +67,58 @@ def test_a_processor_needs_a_name_a_table_and_its_code_only():
 )
 def test_each_mistake_is_told_with_its_setting(wrong: dict[str, Any], told: str):
     assert told in mistakes({**PROCESSOR, **wrong})
+
+
+APPLICATION: dict[str, Any] = {
+    "name": "totals",
+    "mode": "application",
+    "application": "totals-app",
+    "callable": "totals:Totals",
+}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"application": None}, "processors.0.application is missing; needed with mode: application"),
+        ({"application": "a b"}, "processors.0.application is 'a b'; allowed: 3 to 230 of"),
+        ({"application": "app"}, "the table app belongs to the application that lands records"),
+        ({"application": "app-CoordinatorState"}, "the table app-CoordinatorState belongs to"),
+        ({"table": "lake.totals"}, "processors.0.table is given, and mode is application"),
+        ({"schema": "id BIGINT"}, "processors.0.schema is given, and mode is application"),
+        ({"failover": "10s"}, "processors.0.failover is 10s; allowed: 20s to 1h"),
+        (
+            {"on_error": "halve"},
+            "processors.0.on_error is halve; allowed with mode: application: halt or retry",
+        ),
+        (
+            {"stream": "others"},
+            "processors.0.stream is 'others'; allowed with mode: application: a stream of",
+        ),
+    ],
+)
+def test_each_mistake_of_an_application_is_told_with_its_setting(wrong: dict[str, Any], told: str):
+    assert told in mistakes({**APPLICATION, **wrong})
+
+
+def test_two_processors_have_two_applications():
+    second = {**APPLICATION, "name": "others"}
+    assert "the table totals-app belongs to the processor totals" in mistakes(APPLICATION, second)
+
+
+def test_the_application_of_a_processor_has_tables_of_its_own_and_what_else_the_settings_say():
+    loaded = parse_settings(
+        text({**APPLICATION, "failover": "30s", "leases": "2.x"}), {}, name="headrace.yaml"
+    ).settings
+    (processor,) = loaded.processors
+    derived = application_settings(loaded, processor)
+    assert (derived.lease_table, derived.worker_table) == ("totals-app", "totals-app-WorkerMetricStats")
+    assert (derived.is_shared, derived.kcl.mode, derived.kcl.heartbeat) == (True, "2.x", "lease")
+    assert (derived.streams, derived.workers, derived.times) == (
+        loaded.streams,
+        loaded.workers,
+        loaded.times,
+    )
 
 
 def test_two_processors_need_two_names_and_two_tables():

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -28,7 +28,7 @@ from headrace.pipeline.settings.model import (
 from headrace.pipeline.settings.names import variable_for
 from headrace.pipeline.settings.problems import ValueSource
 from headrace.pipeline.settings.secrets import holds_secret, names_secret
-from headrace.pipeline.settings.values import is_mapping, knobs, leaves, read_value, show
+from headrace.pipeline.settings.values import is_mapping, knobs, leaves, read_value, settings_of, show
 
 names = st.from_regex(r"[A-Za-z0-9_.-]{3,40}", fullmatch=True).filter(lambda name: "shardId-" not in name)
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20).filter(
@@ -113,7 +113,7 @@ def plain(value: Any, unit: str = "") -> Any:
     if is_dataclass(value):
         return {
             spec.name: plain(getattr(value, spec.name), spec.metadata.get("unit", ""))
-            for spec in fields(value)
+            for spec in settings_of(value)
         }
     if isinstance(value, tuple):
         return [plain(entry) for entry in value]

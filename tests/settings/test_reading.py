@@ -140,8 +140,13 @@ _SAMPLES = {
     "parse.0.name": "orders",
     "parse.0.table": "lake.typed",
     "parse.0.callable": "package.module:function",
+    "discovery.tracker": "package.module:function",
+    "hooks": "package.module:Class",
+    "aws.client": "{read_timeout: 3}",
     "parse.0.schema": "id BIGINT NOT NULL",
     "parse.0.unique.by": "id",
+    "parse.0.latest.key": "id",
+    "parse.0.latest.delete_when": "id = 0",
     "processors.0.name": "totals",
     "processors.0.table": "lake.totals",
     "processors.0.callable": "package.module:function",
@@ -201,6 +206,14 @@ _ALSO = {
     },
     "parse.0.unique.by": {"HEADRACE__PARSE__0__UNIQUE__WITHIN": "1h"},
     "parse.0.unique.within": {"HEADRACE__PARSE__0__UNIQUE__BY": "id"},
+    "parse.0.latest.key": {
+        "HEADRACE__PARSE__0__INTO": "latest",
+        "HEADRACE__PARSE__0__SCHEMA": "id INT NOT NULL",
+    },
+    "parse.0.latest.delete_when": {
+        "HEADRACE__PARSE__0__INTO": "latest",
+        "HEADRACE__PARSE__0__SCHEMA": "id INT NOT NULL",
+    },
     "parse.0.message": {
         "HEADRACE__PARSE__0__FORMAT": "protobuf",
         "HEADRACE__PARSE__0__SCHEMA": "orders.desc",

@@ -25,6 +25,10 @@ def target(**fields: str) -> str:
     return "parse:\n  - {" + ", ".join(f"{name}: {value}" for name, value in given.items()) + "}"
 
 
+def latest(rule: str) -> str:
+    return target(into="latest", latest=rule, schema="'id INT NOT NULL, code STRING, weight DOUBLE NOT NULL'")
+
+
 JOINS_A_FLEET = "kcl: {failover: 20s, heartbeat: lease, allow_foreign_checkpoints: true}"
 CONFLICTING = [
     (
@@ -98,6 +102,25 @@ CONFLICTING = [
         target(unique="{by: 'id,', within: 1h}"),
         "h.yaml:5 parse.0.unique.by",
     ),
+    (target(latest="{key: id}"), "h.yaml:5 parse.0.latest.key"),
+    (target(latest="{delete_when: gone}"), "h.yaml:5 parse.0.latest.delete_when"),
+    (latest("{key: 'code, code'}"), "h.yaml:5 parse.0.latest.key"),
+    (latest("{key: sku}"), "h.yaml:5 parse.0.latest.key"),
+    (latest("{key: weight}"), "h.yaml:5 parse.0.latest.key"),
+    (latest("{delete_when: sku}"), "h.yaml:5 parse.0.latest.delete_when"),
+    (latest("{delete_when: code}"), "h.yaml:5 parse.0.latest.delete_when"),
+    (latest("{delete_when: id = 'd'}"), "h.yaml:5 parse.0.latest.delete_when"),
+    (latest("{delete_when: code = 1}"), "h.yaml:5 parse.0.latest.delete_when"),
+    (latest("{delete_when: code IN ('d')}"), "h.yaml:5 parse.0.latest.delete_when"),
+    (target(into="latest", unique="{by: id, within: 1h}"), "h.yaml:5 parse.0.unique.by"),
+    (target(into="latest", format="dynamodb", schema="'Keys STRING'"), "h.yaml:5 parse.0.schema"),
+    (
+        target(
+            into="latest", format="dynamodb", schema="'eventName STRING'", latest="{delete_when: eventName}"
+        ),
+        "h.yaml:5 parse.0.latest.delete_when",
+    ),
+    ("streams_mode: multi\n" + target(into="latest"), "h.yaml:6 parse.0.stream"),
     (target(stop_above="1.5"), "h.yaml:5 parse.0.stop_above"),
     (target() + target()[len("parse:") :], "h.yaml:6 parse.1.name, h.yaml:6 parse.1.table"),
     (

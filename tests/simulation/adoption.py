@@ -1,4 +1,5 @@
-"""A KCL application that read the stream until it was stopped, and a person who then adopts its lease rows."""
+"""A KCL application that read the stream until it was stopped, and a person who adopts its lease rows: before the fleet starts, or only when
+the fleet has refused to read for a while (docs/use/kcl.md)."""
 
 from __future__ import annotations
 
@@ -21,23 +22,24 @@ _BEFORE = 3.0
 
 
 class Adoption:
-    """The life of the KCL application: `start` lets KCL read, `adopt` stops it and adopts its rows."""
+    """The life of the KCL application: `start` lets KCL read, `stop` leaves its rows behind, and `adopt` adopts them."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._rows: dict[str, Lease] = {}
         """KCL's lease rows, by shard id."""
+        self.is_awaited = False
+        """Whether rows tell that KCL has read, and nobody has adopted them yet: the fleet may not begin."""
 
     def start(self) -> None:
         world, rng = self._world, self._world.rng
         for _ in range(rng.choice((0, 1, 1, 2, 3))):  # splits and merges while KCL reads
             world.sim.after(rng.uniform(2.0, max(3.0, world.plan.opens - _BEFORE)), world.reshard)
-        world.sim.after(world.plan.opens - _BEFORE, self.adopt)
+        world.sim.after(world.plan.opens - _BEFORE, self.stop)
 
-    def adopt(self) -> None:
+    def stop(self) -> None:
         world = self._world
-        world.source.denied.clear()  # the person repeats the command until Kinesis answers
-        shards = [shard for shard in world.truth.shards.values() if shard.key.stream == world.truth.stream]
+        shards = self._shards()
         for shard in shards:  # in this order a shard comes after its parents
             row = self._row(shard)
             if row is not None:
@@ -45,18 +47,32 @@ class Adoption:
         self._clear_away(shards)
         if not self._rows:
             self._rows[shards[0].key.shard_id] = self._a_row(shards[0], TRIM_HORIZON)
-        named = world.clock.now().replace(microsecond=0)
-        for shard in shards:
-            shard.begins = self._begins(shard, named)
         for row in self._rows.values():
             world.leases.rows[row.key] = row
             world.note("kcl", f"its row {row.key} stands at {row.checkpoint} ({row.owner})")
+        # These rows have stood there for long: no stale read shows a time without them.
+        world.leases.keep_stale_copy()
+        self.is_awaited = any(row.checkpoint.is_digits or row.has_ended for row in self._rows.values())
+        # An application that has read nothing is a new one, and the fleet may begin by itself.
+        world.sim.after(world.plan.unadopted if self.is_awaited else 0.0, self.adopt)
+
+    def adopt(self) -> None:
+        world = self._world
+        self.is_awaited = False
+        world.source.denied.clear()  # the person repeats the command until Kinesis answers
+        named = world.clock.now().replace(microsecond=0)
+        for shard in self._shards():
+            shard.begins = self._begins(shard, named)
         adopting = Adopting(multi=False, leases=world.leases.store, source=world.source, table=world.table)
         adoption = adopting.survey(world.truth.stream.name, timestamp=named)
         world.note(
             "a person", f"adopts {len(adoption.rows)} rows: {adopting.land(adoption, run='adopt')} positions"
         )
         world.call_faults.happened["adopted"] += 1
+
+    def _shards(self) -> list[ShardTruth]:
+        truth = self._world.truth
+        return [shard for shard in truth.shards.values() if shard.key.stream == truth.stream]
 
     # -- what KCL left behind ----------------------------------------------------------------------------------
 
@@ -98,7 +114,7 @@ class Adoption:
                 del self._rows[shard.key.shard_id]
 
     def _begins(self, shard: ShardTruth, named: datetime) -> int:
-        """How many of the shard's records KCL has read: worked out from KCL's rows as docs/use/kcl.md says, not by the
+        """How many of the shard's records KCL has read: worked out from KCL's rows as docs/use/kcl-fleets.md says, not by the
         product."""
         row = self._rows.get(shard.key.shard_id)
         if row is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from headrace.pipeline.settings.choices import Heartbeat, Mode
+from headrace.pipeline.settings.choices import Heartbeat, InitialPosition, Mode
 
 if TYPE_CHECKING:
     from tests.simulation.plan import Plan
@@ -164,6 +164,26 @@ def _deleted_files(plan: Plan, rng: Random) -> Plan:
     return replace(plan, mix=mix, shards=shards, puts_every=max(plan.puts_every, rng.uniform(4.0, 10.0)))
 
 
+def _of_a_table(plan: Plan, rng: Random) -> Plan:
+    plan = _troubled(plan, rng, split=(15.0, 60.0))
+    return replace(plan, of_a_table=True, aggregates=False)
+
+
+def _may_be_a_table(plan: Plan) -> bool:
+    is_plain = plan.mode is Mode.OWN and plan.streams == 1 and not plan.adopted and not plan.foreign
+    return is_plain and not plan.keeps and _may_be_parsed(plan) and not _often(plan, "merge", 60.0)
+
+
+def _each_event_once(plan: Plan, rng: Random) -> Plan:
+    plan = _parsed(plan, rng)
+    # Redrives and waves decide about the same events.
+    redrives = plan.typed.redrives or rng.uniform(10.0, 60.0)
+    # Such a table refuses windows that replace rows.
+    return replace(
+        plan, typed=replace(plan.typed, unique=rng.uniform(10.0, 90.0), redrives=redrives, windows=0.0)
+    )
+
+
 def _with_processor(plan: Plan, rng: Random) -> Plan:
     on_error = rng.choice(("halt", "retry", "halve", "quarantine", "quarantine"))
     typed = replace(
@@ -216,6 +236,19 @@ def _keeps_its_history(plan: Plan) -> bool:
 _UNDOING = frozenset({"roll_back", "roll_forward", "expire", "wipe_rows", "drop_tables", "drop_row"})
 
 
+def _unadopted(plan: Plan, rng: Random) -> Plan:
+    """The fleet finds rows of KCL's, and refuses to read until a person adopts them."""
+    troubles = {name: mean for name, mean in plan.troubles.items() if name not in {"expire", "roll_forward"}}
+    return replace(
+        plan,
+        adopted=True,
+        position=InitialPosition.TRIM_HORIZON,
+        opens=rng.uniform(20.0, 120.0),
+        unadopted=rng.uniform(20.0, 200.0),
+        troubles=troubles,
+    )
+
+
 def _with_foreign(plan: Plan, rng: Random) -> Plan:
     plan = _troubled(plan, rng, steal=(30.0, 80.0))
     # What a KCL worker has processed isn't in the lake table: nothing but the rows tells how far it came.
@@ -223,6 +256,12 @@ def _with_foreign(plan: Plan, rng: Random) -> Plan:
     if rng.random() < 0.4:
         troubles["roll_back"] = rng.uniform(60.0, 200.0)
     return replace(plan, foreign=True, troubles=troubles)
+
+
+def _is_alone(plan: Plan) -> bool:
+    """Whether an adoption fits in, early in the time of the faults."""
+    is_plain = plan.mode is Mode.OWN and plan.streams == 1 and not plan.foreign and not plan.quiet
+    return is_plain and not plan.keeps and not plan.hosts_off and _may_be_parsed(plan) and plan.shards <= 100
 
 
 def _may_have_foreign(plan: Plan) -> bool:
@@ -272,6 +311,13 @@ KINDS: Final = (
         0.2,
     ),
     Kind(
+        "rows of KCL's that nobody has adopted yet",
+        lambda p: p.adopted and p.unadopted >= 20.0,
+        _unadopted,
+        _is_alone,
+        0.16,
+    ),
+    Kind(
         "waves longer than the lease duration beside handovers",
         lambda p: p.wave_takes >= 15.0 and p.graceful and _often(p, "stop", 150.0),
         _long_waves,
@@ -303,7 +349,7 @@ KINDS: Final = (
         ),
         _made_a_day_late,
         lambda p: _is_small(p) and p.retention > 3600.0,
-        0.2,
+        0.24,
     ),
     Kind(
         "windows with a hundred rows",
@@ -332,7 +378,7 @@ KINDS: Final = (
         lambda p: "roll_forward" in p.troubles,
         lambda p, rng: replace(p, troubles={**p.troubles, "roll_forward": rng.uniform(80.0, 250.0)}),
         lambda p: not (p.adopted or p.midnight or p.quiet or p.foreign or "expire" in p.troubles),
-        0.09,
+        0.11,
     ),
     Kind(
         "a recording that ends before the head",
@@ -343,6 +389,20 @@ KINDS: Final = (
         "several files a wave", lambda p: p.files > 1, lambda p, rng: replace(p, files=rng.choice((2, 3, 5)))
     ),
     Kind(
+        "the stream of a DynamoDB table, whose listings lag",
+        lambda p: p.of_a_table and _often(p, "split", 60.0),
+        _of_a_table,
+        _may_be_a_table,
+        0.2,
+    ),
+    Kind(
+        "typed tables that land the same event once",
+        lambda p: bool(p.typed.targets) and p.typed.unique > 0.0,
+        _each_event_once,
+        lambda p: _may_be_parsed(p) and not (p.typed.windows and p.puts_every <= 0.6),
+        0.12,
+    ),
+    Kind(
         "a processor in mode landed",
         lambda p: bool(p.typed.processor),
         _with_processor,
@@ -350,5 +410,5 @@ KINDS: Final = (
         0.14,
     ),
     Kind("beats between slow ticks", lambda p: p.beats, _beaten, _may_have_foreign, 0.12),
-    Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.6),
+    Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.9),
 )

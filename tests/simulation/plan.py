@@ -93,6 +93,8 @@ class TypedPlan:
     """Between two windows that are copied, and that read from the stream what the lake table lacks."""
     cut: float = 0.0
     """The share of the steps at which a run is killed."""
+    unique: float = 0.0
+    """Within how many seconds two rows with equal keys are the same event, which the typed tables land once."""
     processor: str = ""
     """What happens after a call of a record processor has failed (`on_error`). Empty: no processor works beside the fleet."""
     call_records: int = 10_000
@@ -126,6 +128,8 @@ class Plan:
     skewed: bool = True
     adopted: bool = False
     """Whether a KCL application reads until `opens`, and its rows are adopted then."""
+    unadopted: float = 0.0
+    """Of an adopted application: how many seconds later a person adopts it. The fleet is at work by then, and may read nothing."""
     mode: Mode = Mode.OWN
     streams: int = 1
     added: int = 0
@@ -134,6 +138,8 @@ class Plan:
     """Whether one of the streams is taken out of the settings."""
     discovered: bool = False
     """Whether all streams but the first are found by their prefix."""
+    of_a_table: bool = False
+    """Whether the stream is a DynamoDB table's: its shards have no hash keys and roll over in the place of splits, and its listings lag."""
     odd_rows: bool = False
     """Whether the lease table and the worker table hold a row each that Headrace doesn't understand."""
     aggregates: bool = False
@@ -186,8 +192,8 @@ class Plan:
         kinds = ", ".join(f"{name} every {mean:.0f} s" for name, mean in self.troubles.items())
         return (
             f"seed {self.seed}: {self.hosts} hosts{' under one Dagster' if self.shared else ''}, {self.workers_each} workers each, "
-            f"{self.shards} shards from {'what KCL left' if self.adopted else self.position}, heartbeat {self.heartbeat}"
-            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', rows that are not understood' if self.odd_rows else ''}{f', all hosts off for {self.hosts_off:.0f} s' if self.hosts_off else ''}{f', quiet for {self.quiet / 3600:.0f} h' if self.quiet else ''}{', kcl.mode 2.x' if self.mode is Mode.KCL_2 else ''}{', aggregates' if self.aggregates else ''}{f', whole until {self.keeps:.0f} s' if self.keeps else ''}{f', {self.typed.targets} typed tables' if self.typed.targets else ''}{', a processor' if self.typed.processor else ''}{', beaten between slow ticks' if self.beats else ''}; {self.mix}; {kinds or 'no other faults'}"
+            f"{self.shards} shards from {'what KCL left' if self.adopted else self.position}, heartbeat {self.heartbeat}{f', not adopted for {self.unadopted:.0f} s' if self.unadopted else ''}"
+            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', rows that are not understood' if self.odd_rows else ''}{f', all hosts off for {self.hosts_off:.0f} s' if self.hosts_off else ''}{f', quiet for {self.quiet / 3600:.0f} h' if self.quiet else ''}{', a table' if self.of_a_table else ''}{', kcl.mode 2.x' if self.mode is Mode.KCL_2 else ''}{', aggregates' if self.aggregates else ''}{f', whole until {self.keeps:.0f} s' if self.keeps else ''}{f', {self.typed.targets} typed tables' if self.typed.targets else ''}{f' with each event once in {self.typed.unique:.0f} s' if self.typed.unique else ''}{', a processor' if self.typed.processor else ''}{', beaten between slow ticks' if self.beats else ''}; {self.mix}; {kinds or 'no other faults'}"
         )
 
 

@@ -100,9 +100,7 @@ class World:
         """KCL workers that take leases although no setting provides for them."""
         self.foreign: dict[ShardKey, int] = {}
         """By shard: the last record that such a worker has processed, where the settings allow its checkpoints."""
-        self.leases = WatchedLeases(self)
-        self.workers = WatchedWorkers(self)
-        self.lock = MemoryLeaderLock()
+        self.leases, self.workers, self.lock = WatchedLeases(self), WatchedWorkers(self), MemoryLeaderLock()
         self.table = WatchedTable(self)
         self.lineage = WatchedLineage(self.table)
         self.lineage.most = lambda new: (
@@ -130,11 +128,10 @@ class World:
         self._reads: dict[ShardKey, list[float]] = {}
         self._run_ids = 0
         self.people = People(self)
+        self.adoption = Adoption(self)
         for name in NAMES[: 1 if plan.streams == 1 else plan.streams - plan.added]:
             self.create_stream(name)
-        self.hosts = [
-            Host(f"h{i + 1}", self.sim, self._offset(), self.start_of_time) for i in range(plan.hosts)
-        ]
+        self.hosts = self._some_hosts()
         self.deployments = self._deployments()
         self.typed = TypedFleet(self)
 
@@ -147,6 +144,10 @@ class World:
 
     def _offset(self) -> float:
         return self.rng.uniform(-60.0, 60.0) if self.plan.skewed else 0.0
+
+    def _some_hosts(self) -> list[Host]:
+        names = (f"h{number + 1}" for number in range(self.plan.hosts))
+        return [Host(name, self.sim, self._offset(), self.start_of_time) for name in names]
 
     def _deployments(self) -> list[Deployment]:
         plan = self.plan
@@ -276,7 +277,9 @@ class World:
 
     def create_stream(self, name: str = STREAM) -> None:
         retention = timedelta(seconds=self.plan.retention)
-        stream = self.source.create_stream(name, self.plan.shards, retention=retention)
+        stream = self.source.create_stream(
+            name, self.plan.shards, retention=retention, has_hash_keys=not self.plan.of_a_table
+        )
         self.truth.streams.append(stream)
         self.truth.living[name] = stream
         for shard in self.source.list_shards(stream):
@@ -291,6 +294,10 @@ class World:
             self.truth.put(shard.key, number, self.clock.now(), users)
 
     def split(self, shard: ShardTruth) -> None:
+        if self.plan.of_a_table:
+            self.note("dynamodb", f"{shard.key.shard_id} rolls over")
+            self._resharded((shard,), (self.source.roll_over(shard.key),))
+            return
         self.note("kinesis", f"{shard.key.shard_id} splits")
         self._resharded((shard,), self.source.split(shard.key))
 
@@ -360,7 +367,7 @@ class World:
         for deployment in self.deployments:
             self.sim.after(self.plan.opens + self.rng.uniform(0.0, 10.0), deployment.start)
         if self.plan.adopted:
-            Adoption(self).start()
+            self.adoption.start()
         if self.plan.streams > 1:
             Streams(self).start()
         if self.plan.hosts_off:

@@ -1,8 +1,8 @@
 """A process that parses new records, those in quarantine, or those of the newest window, and that SIGKILL ends at a named place.
 
-python -m tests.typed.parsing_process FOLDER wave|unique|redrive|replace PLACE VERSION python|spark
+python -m tests.typed.parsing_process FOLDER wave|unique|latest|redrive|replace PLACE VERSION python|spark
 
-unique: a wave of a target that lands each event once, by its id.
+unique: a wave of a target that lands each event once, by its id. latest: one of a target that keeps the latest row of each id.
 """
 
 import sys
@@ -19,6 +19,7 @@ from headrace.pipeline.typed.quarantine.spark import SparkRedriver
 from headrace.pipeline.typed.wave import Parsing
 from headrace.pipeline.windows.replace import Replacing
 from tests.killed import Cut, a_session
+from tests.typed.latest.beds import LatestBed
 from tests.typed.parsings import Bed, good, with_ports
 from tests.windows.replacements import ReplaceBed
 
@@ -47,11 +48,12 @@ def once(settings: ParseSettings) -> ParseSettings:
 
 
 def run(folder: str, kind: str, place: str, version: str, engine: str) -> None:
-    bed, cut = bed_of(Path(folder), version), Cut(place)
+    cut = Cut(place)
+    bed = LatestBed(Path(folder)) if kind == "latest" else bed_of(Path(folder), version)
     if kind == "unique":
         bed.settings = once(bed.settings)
     duty: Parsing | Redriving | Replacing
-    if kind == "replace":
+    if isinstance(bed, ReplaceBed) and kind == "replace":
         duty = bed.replacing(bed.windowing().windows.all()[-1].window)
     else:
         duty = bed.redriving() if kind == "redrive" else bed.parsing()

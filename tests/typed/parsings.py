@@ -285,6 +285,10 @@ class Bed:
         self.clock.at = was
         return files
 
+    def keyed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows that are to land, with the partition keys that they should have."""
+        return batch
+
     def ports(self) -> ParsePorts:
         typed, aside = self.typed(), self.quarantine()
         return ParsePorts(
@@ -383,7 +387,8 @@ def _written(
     malformed: Sequence[int],
     arrival: datetime,
 ) -> tuple[StagedFile, ...]:
-    return staged_together(bed, {key: batch_of(key, rows, payloads, malformed=malformed, arrival=arrival)})
+    batch = batch_of(key, rows, payloads, malformed=malformed, arrival=arrival)
+    return staged_together(bed, {key: bed.keyed(batch)})
 
 
 def staged_together(bed: Bed, batches: Mapping[ShardKey, pa.RecordBatch]) -> tuple[StagedFile, ...]:

@@ -22,7 +22,7 @@ from headrace.pipeline.windows.window import ReplayWindow, WindowRange
 from tests.lake.merge_on_read import delete_by_values, delete_rows
 from tests.lake.samples import NOON, a_key
 from tests.lake.tables import expire_all_but_the_head
-from tests.typed.parsings import A, B, good
+from tests.typed.parsings import A, B, Bed, good
 from tests.typed.shared_files import SHARDS, SharedFiles
 
 DAY = timedelta(days=1)
@@ -307,3 +307,23 @@ def test_all_days_count_where_a_window_begins_in_a_range_that_a_repair_or_a_pers
             id="w", application="orders", made=NOON, by="a test", how="by numbers", ranges=(part,)
         )
         assert days_of(window, story) == days
+
+
+def test_a_wave_whose_typed_table_is_set_back_before_its_commit_says_of_no_file_that_it_is_done(
+    tmp_path: Path,
+):
+    bed = Bed(tmp_path)
+    for key, number in ((A, 10), (B, 20)):
+        bed.land(key, {number: good(number)})
+        bed.parsing().wave()
+    bed.land(A, {30: good(30)})
+
+    def set_back(step: str) -> None:
+        """A person rolls both tables back to before the rows of shard B."""
+        for table in (bed.typed(), bed.quarantine()) if step == "staged" else ():
+            before = list(table.history())[1].snapshot
+            table.open().manage_snapshots().set_current_snapshot(before).commit()
+
+    replace(bed.parsing(), on_step=set_back).wave()
+    bed.catch_up()
+    assert {sequence for _, sequence, _ in bed.parsed()} == {10, 20, 30}

@@ -10,6 +10,7 @@ from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.windows.make import Numbers
 from tests.killed import NOWHERE, finished, killed
 from tests.spark import SparkServer
+from tests.typed.latest.beds import GONE, LatestBed, named
 from tests.typed.parsing_process import PLACES, WRONG, bed_of, once
 from tests.typed.parsings import BAD, A, B, Bed, good
 from tests.windows.replacements import ReplaceBed
@@ -159,3 +160,28 @@ def test_a_process_that_lands_each_event_once_and_is_killed_leaves_out_no_event_
     assert sum(each.rows for each in told) == len(bed.landed()) == 11
     assert sum(each.dropped.get("duplicate", 0) for each in told) == 4
     assert bed.parsing().settling.is_settled()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", PLACES)
+def test_a_process_that_keeps_the_latest_rows_and_is_killed_leaves_those_of_one_wave_or_of_the_next(
+    tmp_path: Path, place: str
+):
+    bed = LatestBed(tmp_path)
+    bed.land(A, {1: named(1, "one"), 2: named(2, "two"), 3: named(3, "three"), 4: BAD})
+    bed.catch_up()
+    bed.land(A, {5: named(1, "uno"), 6: named(2, GONE), 7: BAD})
+    bed.land(B, {10: named(4, "four"), 11: named(4, "quattro")})
+
+    killed(PROCESS, tmp_path, "latest", place, "1", "python", server=None)
+
+    after = {1: "uno", 3: "three", 4: "quattro"}
+    is_decided = PLACES.index(place) >= PLACES.index("decided")
+    assert bed.names() == (after if is_decided else {1: "one", 2: "two", 3: "three"})
+    finished(PROCESS, tmp_path, "latest", NOWHERE, "1", "python", server=None)
+    assert bed.names() == after
+    assert {number for _, number, _ in bed.set_aside()} == {4, 7}
+    told = [read_accounting(each.account) for page in bed.typed().pages() for each in page.ranges]
+    assert all(each.is_complete for each in told)
+    assert sum(each.rows for each in told) == len(bed.landed()) == 9
+    bed.check()

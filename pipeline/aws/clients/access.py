@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from headrace.pipeline.settings.aws_block import AwsPlace
+from headrace.pipeline.settings.aws_network import AwsNetwork
 from headrace.pipeline.task_identity import ROLE_OF_THE_HOST, AssumedRole, TaskIdentity
 
 
@@ -22,6 +24,14 @@ class KinesisAccess:
     dualstack: bool = False
     certificates: str | None = None
     """The driver's file of certificates (AWS_CA_BUNDLE). A host that has no such file uses its own ones."""
+
+    network: AwsNetwork = field(default_factory=AwsNetwork)
+
+    def config(self, **usual: Any) -> dict[str, Any]:
+        """Arguments of botocore's Config: the usual ones of a client, and what the driver's settings say instead."""
+        # FIPS and dual-stack are False and not left out: else the environment of the reading process would count.
+        flags = {"use_fips_endpoint": self.fips, "use_dualstack_endpoint": self.dualstack}
+        return {**usual, **self.network.as_config(), **flags, "ignore_configured_endpoint_urls": True}
 
     def __str__(self) -> str:
         return f"{self.region} at {self.endpoint or 'AWS'}"

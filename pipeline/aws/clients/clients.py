@@ -90,11 +90,16 @@ def kinesis_access(settings: AwsSettings, service: str = "kinesis") -> KinesisAc
         # From the environment or from a profile: AWS_ENDPOINT_URL_KINESIS, AWS_ENDPOINT_URL, endpoint_url.
         endpoint = client.meta.endpoint_url
     # AWS's own endpoint isn't handed over: botocore uses one for each account, by the ARN of the stream.
+    network = place.network
+    fips, dualstack = network.fips, network.dualstack
     return KinesisAccess(
         client.meta.region_name,
         endpoint,
-        fips=bool(session.get_config_variable("use_fips_endpoint")),
-        dualstack=bool(session.get_config_variable("use_dualstack_endpoint")),
+        fips=bool(session.get_config_variable("use_fips_endpoint") if fips is None else fips),
+        dualstack=bool(
+            session.get_config_variable("use_dualstack_endpoint") if dualstack is None else dualstack
+        ),
+        network=network,
         certificates=session.get_config_variable("ca_bundle"),
     )
 
@@ -119,7 +124,7 @@ def _client(place: AwsPlace, **more: Any) -> Any:
         # A wave writes 16 rows at once, and its beat needs connections at the same time. boto3's default is 10.
         "max_pool_connections": 32,
     }
-    config = Config(**options | more)
+    config = Config(**options | more | place.network.as_config())
     try:
         # boto3 itself only reads AWS_DEFAULT_REGION.
         region = place.region or os.environ.get("AWS_REGION")

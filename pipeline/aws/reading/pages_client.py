@@ -50,11 +50,7 @@ def client_of_service(access: KinesisAccess, service: str) -> Any:
     # Not boto3, whose import takes half a second of CPU in each new Spark worker. Its client is botocore's.
     from botocore.config import Config
 
-    config = Config(
-        # False and not left out: then the environment of the reading process would count.
-        use_fips_endpoint=access.fips,
-        use_dualstack_endpoint=access.dualstack,
-        ignore_configured_endpoint_urls=True,  # type: ignore[call-arg] # the stubs lack it
+    arguments = access.config(
         retries={"total_max_attempts": 1},
         max_pool_connections=_CONNECTIONS,
         connect_timeout=5,
@@ -65,6 +61,7 @@ def client_of_service(access: KinesisAccess, service: str) -> Any:
         # Between two waves the connections are idle, and a NAT gateway drops idle connections without telling.
         tcp_keepalive=True,
     )
+    config = Config(**arguments)
     certificates = access.certificates if access.certificates and Path(access.certificates).exists() else None
     return access.identity.session().create_client(
         service, region_name=access.region, endpoint_url=access.endpoint, verify=certificates, config=config

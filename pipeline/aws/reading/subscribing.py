@@ -108,15 +108,9 @@ def subscriber_client(access: KinesisAccess, *, silence: float = _SILENCE) -> Su
 def _client(access: KinesisAccess, silence: float) -> Subscriber:
     from botocore.config import Config
 
-    config = Config(
-        use_fips_endpoint=access.fips,
-        use_dualstack_endpoint=access.dualstack,
-        ignore_configured_endpoint_urls=True,  # type: ignore[call-arg] # the stubs lack it
-        retries={"total_max_attempts": 1},
-        connect_timeout=5,
-        read_timeout=silence,
-        tcp_keepalive=True,
-    )
+    arguments = access.config(retries={"total_max_attempts": 1}, connect_timeout=5, tcp_keepalive=True)
+    # A subscription is silent for up to 5 s while all is well: `aws.client` says how long one answer may take.
+    config = Config(**{**arguments, "read_timeout": silence})
     certificates = access.certificates if access.certificates and Path(access.certificates).exists() else None
     client: Any = access.identity.session().create_client(
         "kinesis", region_name=access.region, endpoint_url=access.endpoint, verify=certificates, config=config

@@ -21,11 +21,14 @@ function showTiles() {
   const worst = behind.reduce((most, shard) => most === null || lagOf(shard) > lagOf(most) ? shard : most, null);
   const [kbps, withKbps] = sumOf(open, (shard) => shard.kbps), [backlog, withBacklog] = sumOf(open, backlogOf);
   const losing = open.filter((shard) => shard.losesAt && shard.risk > 0).sort((a, b) => a.losesAt - b.losesAt)[0];
+  const untold = open.filter(isUntold).length;
+  // A 0 beside shards of unknown lag would say that all is read.
+  const isKnown = worst && !(untold && lagOf(worst) === 0);
   const unsure = open.filter((shard) => shard.risk >= 2 && !shard.losesAt).length;
   document.getElementById("tiles").replaceChildren(
     tile("Open leases", number(look.open), look.unowned ? `${number(look.unowned)} without a worker` : "each has a worker", look.unowned ? "warn" : "good"),
     tile("Workers", number(look.workers.length), `${number(look.ideal)} leases each would be even`, look.workers.some((worker) => worker.level === 3) ? "bad" : "good"),
-    tile("Greatest lag", worst ? lagWords(worst) : "unknown", worst ? worst.name : "no lease tells it", worst && worst.lagKind === MEASURED && lagOf(worst) > 3600 ? "warn" : "plain"),
+    tile("Greatest lag", isKnown ? lagWords(worst) : "unknown", untold ? `${plural(untold, "shard")} of unknown lag` : worst ? worst.name : "no lease tells it", worst && worst.lagKind === MEASURED && lagOf(worst) > 3600 ? "warn" : "plain"),
     tile("Throughput", withKbps ? `${number(kbps)} KB/s` : "unknown", withKbps < open.length ? `${number(withKbps)} of ${number(open.length)} shards tell theirs` : "of all shards"),
     tile("Backlog", withBacklog ? `≈ ${size(backlog)}` : "unknown", withBacklog ? "an estimate: lag times throughput" : "needs lag and throughput"),
     tile("Next loss", losing ? lossWords(losing) : unsure ? "may be near" : "none in sight",
@@ -80,7 +83,8 @@ function loadsOf() {
   const loads = new Map();
   for (const shard of state.shards) {
     if (isOver(shard) || stateOf(shard).code === "orphan") continue;
-    const owner = ownerOf(shard), load = loads.get(owner) || { worst: null, backlog: null };
+    const owner = ownerOf(shard), load = loads.get(owner) || { worst: null, backlog: null, untold: false };
+    if (isUntold(shard)) load.untold = true;
     if (lagOf(shard) !== null && (load.worst === null || lagOf(shard) > lagOf(load.worst))) load.worst = shard;
     if (backlogOf(shard) !== null) load.backlog = (load.backlog || 0) + backlogOf(shard);
     loads.set(owner, load);
@@ -96,16 +100,16 @@ function showPeople() {
   document.getElementById("balance").textContent = look.workers.length
     ? `${plural(look.open, "open lease")} on ${plural(look.workers.length, "worker")}: ${number(look.ideal)} each would be even. The most and the fewest differ by ${look.spread}${look.spread <= 1 ? ", which is as even as it can be" : ""}.`
     : "No worker has a lease or a row.";
-  const loads = loadsOf(), nothing = { worst: null, backlog: null };
+  const loads = loadsOf(), nothing = { worst: null, backlog: null, untold: false };
   const most = Math.max(look.ideal, ...look.workers.map((worker) => worker.leases), 1);
   const urgent = [...look.workers].sort((a, b) => b.level - a.level || Math.abs(b.over) - Math.abs(a.over) || a.name.localeCompare(b.name, "en", { numeric: true }));
   const rows = urgent.slice(0, MOST_WORKERS).map((worker) => {
     const load = element("span", { class: "load", "aria-hidden": "true" }, element("i"), element("b", { title: "even share" }));
     load.firstChild.style.width = `${100 * worker.leases / most}%`;
     load.lastChild.style.left = `${100 * look.ideal / most}%`;
-    const { worst, backlog } = loads.get(worker.name) || nothing;
+    const { worst, backlog, untold } = loads.get(worker.name) || nothing;
     return element("tr", {}, element("th", { scope: "row" }, worker.name), element("td", {}, number(worker.leases), load),
-      element("td", { class: "number" }, worst ? lagWords(worst) : "–"), element("td", { class: "number" }, backlog === null ? "–" : size(backlog)),
+      element("td", { class: "number" }, untold && !(worst && lagOf(worst)) ? "unknown" : worst ? lagWords(worst) : "–"), element("td", { class: "number" }, backlog === null ? "–" : size(backlog)),
       element("td", { class: "number" }, number(worker.kbps)), element("td", { class: `level-${LEVELS[worker.level]}` }, worker.sentence));
   });
   document.querySelector("#workers tbody").replaceChildren(...rows);

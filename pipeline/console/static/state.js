@@ -53,6 +53,8 @@ function backlogOf(shard) {
 
 function stateOf(shard) { return state.states[shard.state]; }
 function ownerOf(shard) { return shard.owner === null || shard.owner === undefined ? null : state.look.names[shard.owner]; }
+// Whether nothing tells how far behind the shard is. One that waits for its parents is read by nobody, and its parents' lag counts.
+function isUntold(shard) { return lagOf(shard) === null && !["ended", "before", "waiting", "no-lease", "orphan"].includes(stateOf(shard).code); }
 function isOver(shard) { const code = stateOf(shard).code; return code === "ended" || code === "before"; }
 
 // Every request asks the server, which looks at AWS at most as often as it says in `again`.

@@ -3,12 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.pipeline.core.leases.lease import Lease
 
 _NOTHING: Final = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class LongestLag:
+    """The longest of many lags. Shards whose lag isn't known may be further behind, so that nobody may read 0 as "all is read"
+    while there are such shards."""
+
+    known: timedelta | None
+    """None where no lag is known."""
+    unknown: int = 0
+    """Shards whose lag isn't known."""
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether it is known that no shard is behind."""
+        return not self.unknown and not self.known
+
+    @property
+    def seconds(self) -> float | None:
+        """For a figure; None where it would be a 0 that isn't known."""
+        return None if self.known is None or (self.unknown and not self.known) else self.known.total_seconds()
+
+
+def longest(lags: Iterable[timedelta | None]) -> LongestLag:
+    """Without any shard, nothing is behind."""
+    told = list(lags)
+    known = [lag for lag in told if lag is not None]
+    return LongestLag(max(known, default=None if told else _NOTHING), len(told) - len(known))
 
 
 def lag_of(

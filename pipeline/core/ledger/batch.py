@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from headrace.pipeline.core.ledger.ledger import ParentReason
 from headrace.pipeline.core.shards.position import Position, Start
-from headrace.pipeline.core.shards.shard import HashRange, NumberRange
+from headrace.pipeline.core.shards.shard import Child, HashRange, NumberRange
 from headrace.pipeline.core.shards.stream import ShardKey
 
 WITHIN_THE_SECOND = timedelta(seconds=1)
@@ -96,6 +96,8 @@ class Staged:
     """The Kinesis records of which the rows were made."""
     unpacked: bool = False
     """Whether aggregates were taken apart."""
+    children: tuple[Child, ...] = ()
+    """The children as the last page of an ended shard describes them; their names alone are in `upto`, which lands."""
 
     @property
     def moved(self) -> bool:

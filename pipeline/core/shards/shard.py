@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_HASH_KEY = 2**128 - 1
@@ -57,3 +58,17 @@ class Child:
     shard_id: str
     parents: tuple[str, ...]
     hash_range: HashRange | None = None
+
+
+def shards_of_children(parent: str, children: Sequence[Child]) -> tuple[Shard, ...] | None:
+    """The children of an ended shard as a listing would show them. None where the shard's last page doesn't name all
+    parents and the hash keys of each: a row that lacked a parent would let the child of a merge start early."""
+    # A split has two children or more, each of this parent alone. A single child comes from a merge, which has two.
+    parents = 1 if len(children) > 1 else 2
+    are_whole = all(
+        parent in child.parents and len(set(child.parents)) == parents and child.hash_range is not None
+        for child in children
+    )
+    if not are_whole:
+        return None
+    return tuple(Shard(child.shard_id, child.parents, child.hash_range) for child in children)

@@ -41,7 +41,7 @@ from headrace.pipeline.ports.consumers import Consumers
 from headrace.pipeline.ports.landing import LakeTable
 from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Listing, Tables, WorkerListing, WorkerStore
 from headrace.pipeline.ports.reading import ShardSource
-from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.model import Settings, StreamSettings
 
 TICK_DEADLINE = timedelta(seconds=40)
 """How long a leader's tick beats the lock and writes; the next tick goes on. After 60 s Dagster abandons a tick and starts a
@@ -61,6 +61,7 @@ class TickLook:
     """The round of shard syncs, if the tick made one."""
     round_took: float = 0.0
     """Seconds."""
+    has_made_tables: bool = False
     pass_took: float | None = None
     """Seconds of the assignment pass; None where the tick made none."""
     tally: Tally = field(default_factory=Tally)
@@ -83,6 +84,8 @@ class LeaderDuty:
     ids: Ids
     consumers: Callable[[], Consumers]
     """Made at its first use, because only streams with enhanced fan-out need it."""
+    tracker: Callable[[], tuple[StreamSettings, ...]] | None = None
+    """The user's function that lists streams, where the settings name one."""
     expiring: Expiring | None = None
     """What expires the lake table's snapshots where no run does; None: this leader doesn't."""
     look: TickLook = field(default_factory=TickLook)
@@ -97,6 +100,7 @@ class LeaderDuty:
         tally = self.look.tally = Tally()
         if self.tables.ensure():
             tally.notes.append("coordination tables created")
+            self.look.has_made_tables = True
             memory = replace(memory, last_sync=None, assignment=AssignmentMemory())
         now = self.clock.now()
         since = None if memory.last_look is None else now - memory.last_look
@@ -168,9 +172,13 @@ class LeaderDuty:
 
     def _check_can_lead(self) -> None:
         self.leases.scan()
-        Tracking(settings=self.settings, source=self.source).check_any_answers()
+        self.tracking.check_any_answers()
         ensure_table(self.table, self.leases, name=self.settings.landing.table)
         self.table.load()
+
+    @property
+    def tracking(self) -> Tracking:
+        return Tracking(settings=self.settings, source=self.source, tracker=self.tracker)
 
     @property
     def _electing(self) -> Electing:
@@ -214,7 +222,7 @@ class LeaderDuty:
         if self.policy.other_workers.others_read(memory.assignment.strangers, listing):
             # Another program may ask for the streams that these settings don't: no former stream's wait goes on.
             memory = replace(memory, streams=replace(memory.streams, counted=None))
-        look = Tracking(settings=self.settings, source=self.source).look(memory.streams, listing, now)
+        look = self.tracking.look(memory.streams, listing, now)
         tally.notes.extend(look.notes)
         has_time = self._has_time(began, share=_SYNC_SHARE)
         tally.write(self.leases, look.deletions, has_time=has_time)

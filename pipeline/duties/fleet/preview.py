@@ -17,7 +17,7 @@ from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
 from headrace.pipeline.duties.policy.known_workers import sightings_to_keep
 from headrace.pipeline.duties.streams.lake_table import check_new_table
 from headrace.pipeline.duties.streams.origin import plan_origin
-from headrace.pipeline.duties.streams.streams import StreamsLook, Tracked, Tracking, is_wanted_life
+from headrace.pipeline.duties.streams.streams import StreamsLook, Tracked, is_wanted_life
 from headrace.pipeline.errors import TablesMissing, Unknown
 from headrace.pipeline.ports.landing import TableState
 from headrace.pipeline.ports.leases import Listing, WorkerListing
@@ -55,7 +55,7 @@ def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
         first.append(f"make the lake table {settings.landing.table}, which isn't there")
     since = None if memory.last_look is None else now - memory.last_look
     fleet = duty.watch(workers, memory.workers, since)
-    streams = Tracking(settings=settings, source=duty.source).look(memory.streams, listing, now)
+    streams = duty.tracking.look(memory.streams, listing, now)
     synced, origins = _sync(duty, streams, listing, state)
     # Some strategies balance workers only in some passes, the first among them: each preview shows such a pass.
     assignment = replace(memory.assignment, passes=0)

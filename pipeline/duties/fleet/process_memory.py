@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -12,6 +13,7 @@ from headrace.pipeline.duties.fleet.sensor_turn import LastTick
 from headrace.pipeline.duties.fleet.worker_report import WorkerMemory
 from headrace.pipeline.duties.streams.stream_facts import KnownStreams
 from headrace.pipeline.duties.waves.expire import Expiring
+from headrace.pipeline.settings.model import StreamSettings
 
 _Memory = TypeVar("_Memory")
 
@@ -27,6 +29,7 @@ class _Sensor(Generic[_Memory]):
     streams: KnownStreams | None = None
     tables: KnownTables | None = None
     expiring: Expiring | None = None
+    tracker: Callable[[], tuple[StreamSettings, ...]] | None = None
 
 
 @dataclass(slots=True)

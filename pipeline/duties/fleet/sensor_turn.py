@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from headrace.pipeline.duties.fleet.cursor import read_leader, read_worker, write_leader, write_worker
 from headrace.pipeline.duties.fleet.leader_report import LeaderMemory
 from headrace.pipeline.duties.fleet.leader_tick import TICK_DEADLINE, LeaderDuty
-from headrace.pipeline.duties.fleet.worker_report import WorkerMemory, WorkerReport
+from headrace.pipeline.duties.fleet.worker_report import WorkerMemory, WorkerReport, WorkerState
 from headrace.pipeline.duties.fleet.worker_tick import WorkerDuty
 from headrace.pipeline.duties.streams.due_rows import PROBES_A_TICK
 from headrace.pipeline.errors import HeadraceError, TablesMissing, Transient
@@ -70,6 +70,8 @@ class Turn:
     """Lease keys that Dagster has to know as partitions, parents first."""
     alarm: str | None = None
     """A sentence for a person who has to do something, whatever else the tick says."""
+    state: WorkerState | None = None
+    """What a worker is doing; None for a leader's tick, and for a tick that failed."""
     ask: RunAsk | None = None
     dead_runs: tuple[str, ...] = ()
     """Runs that Dagster still counts as alive, but that have stopped beating. They are to be reported to Dagster as
@@ -137,6 +139,7 @@ def worker_turn(
         cursor=last_tick.put(write_worker(report.memory), report.memory),
         partitions=report.partitions,
         alarm=report.alarm,
+        state=report.state,
         ask=_run_ask(report, application, duty.worker_id) if report.due else None,
         dead_runs=report.dead_runs,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 
 from headrace.pipeline.core.leases.backoff import Backoff
 from headrace.pipeline.core.leases.due import Due, DuePlan
@@ -49,6 +50,15 @@ class WorkerMemory:
     """What the policy's part `other_workers` remembers."""
 
 
+class WorkerState(StrEnum):
+    WORKING = "working"
+    WAITING = "waiting"
+    """Another Dagster beats under this id, or programs that this application wasn't joined to are at work."""
+    STOPPING = "stopping"
+    """A person has told the worker to stop, and it still holds leases."""
+    STOPPED = "stopped"
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
     memory: WorkerMemory
@@ -66,6 +76,7 @@ class WorkerReport:
     failed."""
     partitions: tuple[str, ...] = ()
     """Keys of the leases that this worker holds."""
+    state: WorkerState = WorkerState.WORKING
     alarm: str | None = None
     """A sentence for a person who has to do something, whatever else this tick says."""
 

@@ -23,7 +23,13 @@ from headrace.pipeline.core.sharing.handover import plan_hand_over, plan_take_ov
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.duties.fleet.own_runs import OwnRuns
 from headrace.pipeline.duties.fleet.rows_at_rest import KnownRows
-from headrace.pipeline.duties.fleet.worker_report import WorkerMemory, WorkerReport, claims_on, sentence_of
+from headrace.pipeline.duties.fleet.worker_report import (
+    WorkerMemory,
+    WorkerReport,
+    WorkerState,
+    claims_on,
+    sentence_of,
+)
 from headrace.pipeline.duties.policy.policy import Policy
 from headrace.pipeline.duties.streams.due_rows import PROBES_A_TICK, DueRows, describe_streams
 from headrace.pipeline.duties.streams.failing import failures_suffix, note_undescribed
@@ -59,6 +65,7 @@ class WorkerDuty:
                 replace(memory, last_look=now, rival=rival),
                 f"worker {self.worker_id}: another Dagster instance beats under this id; this instance does nothing until the "
                 "other has been silent for the lease duration. Give each deployment worker ids of its own",
+                state=WorkerState.WAITING,
             )
         if row is not None and row.stopping:
             return self._stop(row, memory, now)
@@ -71,12 +78,13 @@ class WorkerDuty:
             remembered = replace(
                 memory, last_look=now, leader=watched.watch, own_leases_memory=watched.memory
             )
-            return WorkerReport(remembered, why, alarm=why)
+            return WorkerReport(remembered, why, state=WorkerState.WAITING, alarm=why)
         beaten = self.workers.beat(self.worker_id, self.instance, found=row.instance if row else None)
         if beaten is None:
             return WorkerReport(
                 replace(memory, last_look=now, rival=None),
                 f"worker {self.worker_id}: another Dagster instance beats under this id, too; the next tick looks again",
+                state=WorkerState.WAITING,
             )
         return self._look(beaten, memory, now)
 
@@ -276,7 +284,12 @@ class WorkerDuty:
             else "stopped; `headrace stop --cancel` lets it work again"
         )
         memory = replace(memory, held=frozenset(lease.key for lease in mine) - given.keys())
-        return WorkerReport(memory, f"worker {self.worker_id}: {state}", dead_runs=dead)
+        return WorkerReport(
+            memory,
+            f"worker {self.worker_id}: {state}",
+            dead_runs=dead,
+            state=WorkerState.STOPPING if remaining or handed else WorkerState.STOPPED,
+        )
 
     def _count_failures(self, memory: WorkerMemory, runs: OwnRuns, now: datetime) -> WorkerMemory:
         latest = runs.latest

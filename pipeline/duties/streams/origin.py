@@ -60,11 +60,12 @@ def plan_origin(
         )
     if (why := why_no_origin(facts.stream, leases, others_have_positions=has_positions)) is not None:
         raise OriginUnsafe(why)
-    # Digits in a checkpoint are a record that somebody has read: an origin would read from elsewhere.
+    # Digits in a checkpoint are a record that somebody has read: an origin would read from elsewhere. A shard that
+    # somebody has read to its end would never be read, although its records haven't landed.
     read = sorted(
         row.key
         for row in leases
-        if row.checkpoint.is_digits and row.stream_epoch in {None, facts.stream.epoch}
+        if (row.checkpoint.is_digits or row.has_ended) and row.stream_epoch in {None, facts.stream.epoch}
     )
     if read:
         raise OriginUnsafe(

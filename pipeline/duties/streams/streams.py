@@ -9,7 +9,7 @@ former.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -49,6 +49,8 @@ class StreamsMemory:
     """When the leader last searched for streams by prefix and tags."""
     found: tuple[StreamId, ...] | None = None
     """The streams of the last search; None before the first one that succeeded."""
+    starts: Mapping[str, StreamSettings] = field(default_factory=dict)
+    """How streams of the last search are read that the user's function listed. By ARN."""
     counted: datetime | None = None
     """When the waits in `former` were last counted up."""
     former: Sightings = field(default_factory=dict)
@@ -84,6 +86,8 @@ class StreamsLook:
 class Tracking:
     settings: Settings
     source: ShardSource
+    tracker: Callable[[], tuple[StreamSettings, ...]] | None = None
+    """The user's function that lists streams, where the settings name one."""
 
     def check_any_answers(self) -> None:
         """Raise the first error if Kinesis describes none of the settings' streams. One stream that answers is
@@ -109,7 +113,10 @@ class Tracking:
         # A stream that the settings name is read as they say, and not as one that was found.
         discovered = tuple(s for s in memory.found or () if self.settings.stream(s.name) is None)
         tracked = [Tracked(stream) for stream in self.settings.streams]
-        tracked += [Tracked(unnamed(self.settings, stream.arn)) for stream in discovered]
+        tracked += [
+            Tracked(memory.starts.get(stream.arn) or unnamed(self.settings, stream.arn))
+            for stream in discovered
+        ]
         lives = newest_lives(listing.leases)
         former = {ident: life for ident, life in lives.items() if not self._is_asked_for(ident, discovered)}
         tracked += [Tracked(unnamed(self.settings, life), life) for _, life in sorted(former.items())]
@@ -140,7 +147,7 @@ class Tracking:
         if not is_time(memory.searched, now, every=FIND_EVERY):
             return memory, ()
         try:
-            streams = self._find()
+            streams, starts = self._find()
         except HeadraceError as error:
             # Without a search the leader doesn't know which streams are asked for, so no former stream's wait goes on.
             return replace(memory, counted=None), (f"the search for streams failed ({error})",)
@@ -148,10 +155,18 @@ class Tracking:
         names = {s.name for s in streams}
         changes = {"streams found": names - before, "streams no longer found": before - names}
         notes = tuple(f"{what}: {', '.join(sorted(which))}" for what, which in changes.items() if which)
-        return replace(memory, searched=now, found=streams), notes
+        return replace(memory, searched=now, found=streams, starts=starts), notes
 
-    def _find(self) -> tuple[StreamId, ...]:
-        return self.source.find_streams(self.settings.discovery.prefix, self.settings.discovery.tags)
+    def _find(self) -> tuple[tuple[StreamId, ...], dict[str, StreamSettings]]:
+        """The streams that are asked for beside `streams`, and how those of the user's function are read."""
+        how = self.settings.discovery
+        found = self.source.find_streams(how.prefix, how.tags) if how.searches else ()
+        starts: dict[str, StreamSettings] = {}
+        listed: list[StreamId] = []
+        for stream in self.tracker() if self.tracker is not None else ():
+            listed.append(self.source.describe(stream.name).stream)
+            starts[listed[-1].arn] = replace(stream, name=listed[-1].arn)
+        return tuple(dict.fromkeys((*found, *listed))), starts
 
     def _is_asked_for(self, ident: str, discovered: Iterable[StreamId]) -> bool:
         """Whether the settings or the search ask for the stream `ident`, which is `account:name`."""

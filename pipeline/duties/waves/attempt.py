@@ -10,13 +10,14 @@ and tests and the simulator use it to see a wave, or to end it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from headrace.pipeline.core.leases.change import require_some
 from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.duties.policy.policy import Policy
 from headrace.pipeline.duties.streams.lake_table import ensure_table
 from headrace.pipeline.duties.waves.claims import Claims
@@ -32,13 +33,16 @@ from headrace.pipeline.duties.waves.steps import Claimed, WavePorts
 from headrace.pipeline.duties.waves.wave_rows import WaveRows
 from headrace.pipeline.duties.waves.wave_streams import WaveStreams
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.ports.staging import OnWaiting
+from headrace.pipeline.ports.staging import LetsGo, OnWaiting
 from headrace.pipeline.settings.model import Settings
 
 T = TypeVar("T")
 
 _OLD = 1.0
 """Seconds. Lease rows that were read longer ago are read again before they are claimed."""
+
+
+def _has_nothing(_: Collection[ShardKey]) -> None: ...
 
 
 def _keeps_none(_: frozenset[str]) -> bool:
@@ -67,7 +71,9 @@ class Attempt:
     kept: KeptClaims = field(init=False)
 
     def __post_init__(self) -> None:
-        self.kept = KeptClaims(claims=self.claims, times=self.settings.times)
+        stage = self.ports.stage
+        letting_go = stage.let_go if isinstance(stage, LetsGo) else _has_nothing
+        self.kept = KeptClaims(claims=self.claims, times=self.settings.times, letting_go=letting_go)
 
     def beat(self) -> bool:
         """Show that this run lives, if it makes progress. A timer thread calls this beside the waves and the pauses

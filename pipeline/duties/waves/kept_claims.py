@@ -14,7 +14,7 @@ one write makes the row exact and releases it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import ceil
@@ -52,6 +52,8 @@ class Late:
 class KeptClaims:
     claims: Claims
     times: TimeSettings
+    letting_go: Callable[[Collection[ShardKey]], None] = lambda _: None
+    """Called with shards just before their rows are released."""
     keeps: bool = False
     """Whether the present wave keeps claims. Decided before each wave."""
     _late: dict[ShardKey, Late] = field(default_factory=dict)
@@ -239,8 +241,10 @@ class KeptClaims:
     def _release(self, log: WaveLog, keys: Iterable[ShardKey]) -> None:
         """Release these rows. A row that is being handed over goes to its next owner at once, because no run reads the
         shard."""
-        endings = _Told.of(log)
-        refused, free = self._free_each(log, tuple(keys), endings)
+        keys, endings = tuple(keys), _Told.of(log)
+        if keys:
+            self.letting_go(keys)
+        refused, free = self._free_each(log, keys, endings)
         # Refused although the claim is still this run's: another worker has taken the row, or an earlier write whose
         # answer was lost has moved the checkpoint. The second write goes by the row that was found.
         free += self._free_each(log, refused, endings)[1]

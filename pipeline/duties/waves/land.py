@@ -3,7 +3,7 @@ of a shard."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,8 +19,8 @@ from headrace.pipeline.core.ledger.batch import Staged, StagedFile
 from headrace.pipeline.core.ledger.belonging import what_to_do
 from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.order.start_of_reading import Read
-from headrace.pipeline.core.shards.shard import Shard
-from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.core.shards.shard import Shard, shards_of_children
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.duties.waves.claims import Claims
 from headrace.pipeline.duties.waves.kept_claims import KeptClaims
 from headrace.pipeline.duties.waves.report import Landed, Problem
@@ -60,7 +60,7 @@ class LandingStep:
         log, streams = staged_wave.claimed.log, staged_wave.claimed.streams
         refused: dict[ShardKey, RangeRefused] = {r.range.key: r for r in committed.landing.refused}
         ranges = {r.key: r for r in committed.landing.page.ranges}
-        listed = self._listed_if_ended(streams, ranges.values())
+        known = self._known_children(streams, staged_wave.manifest.staged, ranges)
         log.snapshot, log.shape = committed.snapshot, committed.state.shape
         checkpoints: dict[ShardKey, Change] = {}
         ended: list[Staged] = []
@@ -70,9 +70,9 @@ class LandingStep:
                 log.problems.append(_problem(row.key, refused[staged.key]))
                 continue
             landed = ranges.get(staged.key)  # None: the wave found nothing that needs a range
-            # Without a list of the stream's shards the END stands in the table only. A later wave finds it there, and
-            # writes the rows.
-            if landed is not None and staged.upto.ended and staged.key.stream in listed:
+            # Where the children aren't known, the END stands in the table only. A later wave finds it there, and writes
+            # the rows.
+            if landed is not None and staged.upto.ended and staged.key in known:
                 ended.append(staged)
             elif landed is not None and not landed.upto.ended and not self.kept.keeps:
                 checkpoints |= self._checkpoint(row, staged)
@@ -89,7 +89,7 @@ class LandingStep:
         # Checkpoints go many at a time. The writes at the end of a shard depend on each other, and go one by one.
         self.claims.write_all(log, checkpoints)
         for staged in ended:
-            self.ends.finish(log, staged.key, staged.upto, listed[staged.key.stream])
+            self.ends.finish(log, staged.key, staged.upto, known[staged.key])
 
     def _proposal(self, wave: StagedWave) -> Proposal:
         ranges: list[Range] = []
@@ -129,18 +129,19 @@ class LandingStep:
             unpacked=staged.unpacked,
         )
 
-    def _listed_if_ended(
-        self, streams: WaveStreams, ranges: Iterable[Range]
-    ) -> dict[StreamId, tuple[Shard, ...]]:
-        """The shards of each stream in which a shard has ended: the children's rows need their hash keys and their
-        other parent. Where a stream can't be listed now, the next wave of these shards does what is left to do at their
-        end."""
-        by_stream: dict[StreamId, tuple[Shard, ...]] = {}
-        for stream in sorted({recorded.key.stream for recorded in ranges if recorded.upto.ended}):
+    def _known_children(
+        self, streams: WaveStreams, staged: Iterable[Staged], ranges: Mapping[ShardKey, Range]
+    ) -> dict[ShardKey, tuple[Shard, ...]]:
+        """What tells the parents and hash keys of the children, for each shard of which the END was committed: the shard's
+        own last page, or a list of all shards of its stream. A stream is listed only where a page tells less. If it
+        can't be listed now, the next wave of these shards does what is left to do at their end."""
+        ended = [s for s in staged if s.upto.ended and s.key in ranges]
+        known = {s.key: shards_of_children(s.key.shard_id, s.children) for s in ended}
+        untold = {key for key, children in known.items() if children is None}
+        for stream in sorted({key.stream for key in untold}):
             listed = streams.isolate(stream, partial(self.ports.source.list_shards, stream))
-            if listed is not None:
-                by_stream[stream] = listed
-        return by_stream
+            known |= dict.fromkeys({key for key in untold if key.stream == stream}, listed)
+        return {key: shards for key, shards in known.items() if shards is not None}
 
     def _checkpoint(self, row: Lease, staged: Staged) -> dict[ShardKey, Change]:
         checkpoint = staged.upto.checkpoint

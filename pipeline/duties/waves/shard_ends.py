@@ -31,16 +31,17 @@ class ShardEnds:
     multi: bool
 
     def finish(
-        self, log: WaveLog, key: ShardKey, position: Position, listed: tuple[Shard, ...] | None = None
+        self, log: WaveLog, key: ShardKey, position: Position, known: tuple[Shard, ...] | None = None
     ) -> None:
         """Make the writes at the end of a shard whose position in the lake table is an END.
 
-        `listed`: the stream's shards, if they were listed already. A child that the listing doesn't show yet gets its
-        row from the leader's shard sync, because only a listing tells the other parent of a merge.
+        `known`: the shard's children with all their parents and hash keys, or all shards of the stream. None: the
+        stream is listed. A child that isn't there gets its row from the leader's shard sync: a listing that shows it
+        tells the other parent of a merge.
         """
-        if listed is None:
-            listed = self.source.list_shards(key.stream)
-        by_id = {shard.shard_id: shard for shard in listed}
+        if known is None:
+            known = self.source.list_shards(key.stream)
+        by_id = {shard.shard_id: shard for shard in known}
         for child in position.children:
             if child in by_id:
                 self._create(log, key, by_id[child])

@@ -35,9 +35,10 @@ _STATISTICS = [
     "arrival_ts",
     SORT_KEY,
     "version",
+    "record_key",
 ]
 """Columns with minimum and maximum in the footer: those of which a table keeps bounds (`version` is in quarantine
-tables). pyiceberg warns of each that lacks them. Not data and partition keys: a record of 1 MiB would be in the footer
+tables, `record_key` in those of the latest rows). pyiceberg warns of each that lacks them. Not data and partition keys: a record of 1 MiB would be in the footer
 twice."""
 
 

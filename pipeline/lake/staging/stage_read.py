@@ -245,6 +245,7 @@ class ShardReading:
             behind=page.behind,
             pages=was.pages + 1,
             iterator=page.iterator,
+            children=page.children or (),
         )
         self._witness, self._noted = witness, max(self._noted, witness)
 

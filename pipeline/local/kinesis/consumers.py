@@ -10,7 +10,14 @@ import re
 from typing import Any
 
 from headrace.pipeline.local.errors import AwsError, in_use, invalid_argument, over_limit, resource_not_found
-from headrace.pipeline.local.fields import Request, maybe_instant, maybe_number, maybe_text, text_field
+from headrace.pipeline.local.fields import (
+    Request,
+    maybe_instant,
+    maybe_number,
+    maybe_text,
+    tags_field,
+    text_field,
+)
 from headrace.pipeline.local.kinesis.region import Region
 from headrace.pipeline.local.kinesis.stream import LocalConsumer, State, Stream
 from headrace.pipeline.local.sealed import NotSealedError, seal, unseal
@@ -27,6 +34,7 @@ def register_consumer(region: Region, request: Request) -> dict[str, Any]:
     now = region.clock()
     region.limits.call("RegisterStreamConsumer", "", now)
     name = text_field(request, "ConsumerName", CONSUMER_NAME)
+    tags = tags_field(request) if request.get("Tags") is not None else {}
     stream = _stream(region, text_field(request, "StreamARN"), now)
     consumers = stream.settled_consumers(now)
     if name in consumers:
@@ -36,7 +44,7 @@ def register_consumer(region: Region, request: Request) -> dict[str, Any]:
     if sum(consumer.state is State.CREATING for consumer in consumers.values()) >= _MOST_CREATING:
         raise over_limit(f"More than {_MOST_CREATING} consumers are in the CREATING state.")
     consumer = LocalConsumer(
-        name, f"{stream.arn}/consumer/{name}:{int(now)}", now, now + region.options.transition
+        name, f"{stream.arn}/consumer/{name}:{int(now)}", now, now + region.options.transition, tags=tags
     )
     consumers[name] = consumer
     consumer.settle(now)

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.pipeline.local.errors import AwsError, invalid_argument
 from headrace.pipeline.local.fields import SHARD_ID, STREAM_NAME, Request, maybe_number, maybe_text
 from headrace.pipeline.local.kinesis.region import Region
-from headrace.pipeline.local.kinesis.stream import Stream
+from headrace.pipeline.local.kinesis.stream import ON_DEMAND, Stream
 from headrace.pipeline.local.sealed import NotSealedError, seal, unseal
 
 _SHARDS_A_PAGE = 100
@@ -32,15 +32,19 @@ def describe_stream(region: Region, request: Request) -> dict[str, Any]:
 
 
 def describe_stream_summary(region: Region, request: Request) -> dict[str, Any]:
-    """Describe a stream without its shards."""
+    """Describe a stream without its shards. `StreamId` is reserved, as the service model says: where it is answered, KCL sends
+    it with its calls about consumers, and the Java SDK then asks a host of AWS, whatever its endpoint is."""
     now = region.clock()
     stream = _counted(region, request, "DescribeStreamSummary", now)
     summary = _common(stream) | {
-        "StreamId": stream.stream_id,
         "OpenShardCount": len(stream.open_shards),
         "ConsumerCount": len(stream.settled_consumers(now)),
         "MaxRecordSizeInKiB": stream.max_record_kib,
     }
+    if stream.mode == ON_DEMAND:
+        summary["RecordDistributionStrategy"] = "AUTO" if stream.ignores_keys else "USER_PARTITION_KEY"
+    if stream.warm_mib is not None:
+        summary["WarmThroughput"] = {"TargetMiBps": stream.warm_mib, "CurrentMiBps": len(stream.open_shards)}
     return {"StreamDescriptionSummary": summary}
 
 
@@ -51,7 +55,7 @@ def describe_limits(region: Region, _request: Request) -> dict[str, Any]:
     return {
         "ShardLimit": region.options.shard_limit,
         "OpenShardCount": region.open_shard_count(now),
-        "OnDemandStreamCount": 0,
+        "OnDemandStreamCount": sum(stream.mode == ON_DEMAND for stream in region.streams(now)),
         "OnDemandStreamCountLimit": 50,
     }
 
@@ -99,7 +103,7 @@ def _summary(stream: Stream) -> dict[str, Any]:
         "StreamName": stream.name,
         "StreamARN": stream.arn,
         "StreamStatus": str(stream.state),
-        "StreamModeDetails": {"StreamMode": "PROVISIONED"},
+        "StreamModeDetails": {"StreamMode": stream.mode},
         "StreamCreationTimestamp": round(stream.created_at, 3),
     }
 
@@ -107,8 +111,10 @@ def _summary(stream: Stream) -> dict[str, Any]:
 def _common(stream: Stream) -> dict[str, Any]:
     return _summary(stream) | {
         "RetentionPeriodHours": stream.retention_hours,
-        "EnhancedMonitoring": [{"ShardLevelMetrics": []}],
-        "EncryptionType": "NONE",
+        "EnhancedMonitoring": [{"ShardLevelMetrics": stream.shard_metrics}],
+        **(
+            {"EncryptionType": "KMS", "KeyId": stream.key_id} if stream.key_id else {"EncryptionType": "NONE"}
+        ),
     }
 
 

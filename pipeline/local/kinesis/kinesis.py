@@ -12,7 +12,16 @@ from headrace.pipeline.local.clock import Clock
 from headrace.pipeline.local.errors import AwsError
 from headrace.pipeline.local.faults import Call, FaultPlan
 from headrace.pipeline.local.fields import Request
-from headrace.pipeline.local.kinesis import changing, consumers, describing
+from headrace.pipeline.local.kinesis import (
+    changing,
+    consumers,
+    describing,
+    encrypting,
+    modes,
+    monitoring,
+    resources,
+    tagging,
+)
 from headrace.pipeline.local.kinesis.listing import list_shards
 from headrace.pipeline.local.kinesis.reading import Iterator, get_records, get_shard_iterator
 from headrace.pipeline.local.kinesis.region import Options, Region
@@ -24,37 +33,52 @@ from headrace.pipeline.local.wires import JSON, Wire
 DEFAULT_REGION = "us-east-1"
 
 OPERATIONS: dict[str, Callable[[Region, Request], dict[str, Any]]] = {
-    "AddTagsToStream": changing.add_tags,
+    "AddTagsToStream": tagging.add_tags,
     "CreateStream": changing.create_stream,
     "DecreaseStreamRetentionPeriod": changing.decrease_retention,
+    "DeleteResourcePolicy": resources.delete_policy,
     "DeleteStream": changing.delete_stream,
     "DeregisterStreamConsumer": consumers.deregister_consumer,
+    "DescribeAccountSettings": modes.describe_account,
     "DescribeLimits": describing.describe_limits,
     "DescribeStream": describing.describe_stream,
     "DescribeStreamConsumer": consumers.describe_consumer,
     "DescribeStreamSummary": describing.describe_stream_summary,
+    "DisableEnhancedMonitoring": monitoring.disable_monitoring,
+    "EnableEnhancedMonitoring": monitoring.enable_monitoring,
     "GetRecords": get_records,
+    "GetResourcePolicy": resources.get_policy,
     "GetShardIterator": get_shard_iterator,
     "IncreaseStreamRetentionPeriod": changing.increase_retention,
     "ListShards": list_shards,
     "ListStreamConsumers": consumers.list_consumers,
     "ListStreams": describing.list_streams,
+    "ListTagsForResource": tagging.list_tags_for_resource,
     "ListTagsForStream": describing.list_tags_for_stream,
     "MergeShards": changing.merge_shards,
     "PutRecord": put_record,
     "PutRecords": put_records,
+    "PutResourcePolicy": resources.put_policy,
     "RegisterStreamConsumer": consumers.register_consumer,
-    "RemoveTagsFromStream": changing.remove_tags,
+    "RemoveTagsFromStream": tagging.remove_tags,
     "SplitShard": changing.split_shard,
+    "StartStreamEncryption": encrypting.start_encryption,
+    "StopStreamEncryption": encrypting.stop_encryption,
+    "TagResource": tagging.tag_resource,
+    "UntagResource": tagging.untag_resource,
+    "UpdateAccountSettings": modes.update_account,
     "UpdateMaxRecordSize": changing.update_max_record_size,
     "UpdateShardCount": update_shard_count,
-    "UpdateStreamMode": changing.update_stream_mode,
+    "UpdateStreamMode": modes.update_stream_mode,
+    "UpdateStreamRecordDistributionStrategy": modes.update_distribution,
+    "UpdateStreamWarmThroughput": modes.update_warm_throughput,
 }
 # The answers of these operations have no body.
 _SILENT = frozenset({
-    "AddTagsToStream", "CreateStream", "DecreaseStreamRetentionPeriod", "DeleteStream",
-    "DeregisterStreamConsumer", "IncreaseStreamRetentionPeriod",
-    "MergeShards", "RemoveTagsFromStream", "SplitShard", "UpdateMaxRecordSize", "UpdateStreamMode",
+    "AddTagsToStream", "CreateStream", "DecreaseStreamRetentionPeriod", "DeleteResourcePolicy", "DeleteStream",
+    "DeregisterStreamConsumer", "IncreaseStreamRetentionPeriod", "MergeShards", "PutResourcePolicy",
+    "RemoveTagsFromStream", "SplitShard", "StartStreamEncryption", "StopStreamEncryption", "TagResource",
+    "UntagResource", "UpdateMaxRecordSize", "UpdateStreamMode", "UpdateStreamRecordDistributionStrategy",
 })  # fmt: skip
 
 
@@ -108,7 +132,8 @@ class Kinesis:
             return Call(service="kinesis", operation=operation)
 
     def _call_of(self, operation: str, request: Request) -> Call:
-        arn = request.get("StreamARN") or str(request.get("ConsumerARN") or "").partition("/consumer/")[0]
+        of_consumer = str(request.get("ConsumerARN") or request.get("ResourceARN") or "")
+        arn = request.get("StreamARN") or of_consumer.partition("/consumer/")[0]
         # An ARN ends in the stream's name.
         name = request.get("StreamName") or (str(arn).rpartition("/")[2] if arn else "")
         shard = request.get("ShardId") or request.get("ShardToSplit") or request.get("ShardToMerge") or ""

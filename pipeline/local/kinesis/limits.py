@@ -38,6 +38,8 @@ _PER_ACCOUNT = {
     "RemoveTagsFromStream": 5,
     "ListTagsForStream": 5,
     "RegisterStreamConsumer": 5,
+    "DescribeAccountSettings": 5,
+    "UpdateAccountSettings": 5,
 }
 MOST_CREATING = 5
 

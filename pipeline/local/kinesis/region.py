@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from headrace.pipeline.local.clock import Clock
-from headrace.pipeline.local.errors import invalid_argument, not_allowed, resource_not_found
+from headrace.pipeline.local.errors import invalid_argument, not_allowed, over_limit, resource_not_found
 from headrace.pipeline.local.faults import FaultPlan
 from headrace.pipeline.local.fields import STREAM_NAME, Request, maybe_text
 from headrace.pipeline.local.kinesis.limits import RegionLimits
@@ -40,6 +40,8 @@ class Region:
     options: Options
     faults: FaultPlan
     limits: RegionLimits = field(init=False)
+    committed_at: float | None = None
+    """When the account committed itself to a minimum throughput (the on-demand advantage mode); None: it hasn't."""
     _streams: dict[str, Stream] = field(default_factory=dict)
     _by_id: dict[str, Stream] = field(default_factory=dict)
 
@@ -67,6 +69,10 @@ class Region:
         # Over a copy of the names, because `find` removes streams that are gone.
         return sorted(name for name in list(self._streams) if self.find(name, now) is not None)
 
+    def streams(self, now: float) -> list[Stream]:
+        """Give every stream by name."""
+        return [stream for name in self.names(now) if (stream := self.find(name, now)) is not None]
+
     def find(self, name: str, now: float) -> Stream | None:
         """Find a stream by name, in the state that it has by now."""
         return self._settled(self._streams.get(name), now)
@@ -76,17 +82,15 @@ class Region:
         return self._settled(self._by_id.get(stream_id), now)
 
     def named(self, request: Request) -> str:
-        """Give the stream's name, from StreamName, StreamARN or StreamId: at least one, and all of them the same."""
+        """Give the stream's name, from StreamName or StreamARN: at least one, and both of them the same."""
         names = {maybe_text(request, "StreamName", STREAM_NAME)}
         arn = maybe_text(request, "StreamARN")
         if arn is not None:
             names.add(self._name_in(arn))
         stream_id = maybe_text(request, "StreamId")
         if stream_id is not None:
-            stream = self._by_id.get(stream_id)
-            if stream is None:
-                raise resource_not_found(f"StreamId {stream_id} under account {ACCOUNT} not found.")
-            names.add(stream.name)
+            # No answer tells one.
+            raise resource_not_found(f"StreamId {stream_id} under account {ACCOUNT} not found.")
         names.discard(None)
         if len(names) != 1:
             problem = "do not match" if names else "are absent: one of them must be present"
@@ -107,6 +111,23 @@ class Region:
         if stream.state is State.CREATING:
             raise self.no_stream(stream.name)
         return stream
+
+    def active_stream(self, request: Request, operation: str, now: float) -> Stream:
+        """Find an ACTIVE stream for an operation whose calls are counted for the account."""
+        self.limits.call(operation, "", now)
+        stream = self.stream(request, now)
+        stream.need_active()
+        return stream
+
+    def check_shard_limit(self, more: int, now: float) -> None:
+        """Refuse an operation that would give the account more open shards than its limit."""
+        count, limit = self.open_shard_count(now), self.options.shard_limit
+        if count + more > limit:
+            raise over_limit(
+                f"This request would exceed the shard limit for the account {ACCOUNT} in {self.name}. "
+                f"Current shard count for the account: {count}. Limit: {limit}. "
+                f"Number of additional shards that would have resulted from this request: {more}."
+            )
 
     def open_shard_count(self, now: float) -> int:
         """Count the open shards, which the account's limit is about."""

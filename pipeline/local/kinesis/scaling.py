@@ -17,7 +17,6 @@ from typing import Any
 
 from headrace.pipeline.local.errors import invalid_argument, over_limit
 from headrace.pipeline.local.fields import Request, choice, number_field
-from headrace.pipeline.local.kinesis.changing import check_shard_limit
 from headrace.pipeline.local.kinesis.region import Region
 from headrace.pipeline.local.kinesis.shard import MAX_HASH
 from headrace.pipeline.local.kinesis.stream import State, Stream
@@ -38,9 +37,10 @@ def update_shard_count(region: Region, request: Request) -> dict[str, Any]:
     region.limits.call("UpdateShardCount", "", now)
     stream = region.stream(request, now)
     stream.need_active()
+    stream.need_provisioned()
     current = len(stream.open_shards)
     _check_target(target, current)
-    check_shard_limit(region, max(0, target - current), now)
+    region.check_shard_limit(max(0, target - current), now)
     _check_day(region, stream, now)
     stream.begin(State.UPDATING, now, lambda moment: scale(stream, target, moment))
     return {

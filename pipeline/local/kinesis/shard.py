@@ -44,8 +44,9 @@ class LocalShard:
         """Close the shard: it takes no more records."""
         self.closed_at = moment
 
-    def append(self, data: bytes, key: bytes, *, size: int, now: int) -> str:
-        """Take a record (base64 data, partition key as JSON) and give its sequence number."""
+    def append(self, data: bytes, key: bytes, *, size: int, now: int, encryption: str | None = None) -> str:
+        """Take a record (base64 data, partition key as JSON) and give its sequence number. `encryption`: what the record says
+        of itself; without one it says nothing."""
         log = self.log
         arrival = max(now, log.last_arrival)
         second, millis = divmod(arrival, 1000)
@@ -53,7 +54,10 @@ class LocalShard:
         record = (
             b'{"SequenceNumber":"%b","ApproximateArrivalTimestamp":%d.%03d,"Data":"%b","PartitionKey":%b}'
         )
-        log.append(record % (sequence.encode(), second, millis, data, key), arrival, size)
+        written = record % (sequence.encode(), second, millis, data, key)
+        if encryption is not None:
+            written = b'%b,"EncryptionType":"%b"}' % (written[:-1], encryption.encode())
+        log.append(written, arrival, size)
         return sequence
 
     def position_at(self, sequence: int, now: float, *, after: bool) -> int | None:

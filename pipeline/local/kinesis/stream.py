@@ -15,12 +15,14 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from headrace.pipeline.local.errors import AwsError, in_use, resource_not_found
+from headrace.pipeline.local.errors import AwsError, in_use, invalid, resource_not_found
 from headrace.pipeline.local.kinesis.shard import MAX_HASH, LocalShard
 
 ACCOUNT = "123456789012"
 _SHARD_PREFIX = "shardId-"
 _HOUR = 3600
+PROVISIONED = "PROVISIONED"
+ON_DEMAND = "ON_DEMAND"
 
 
 class State(StrEnum):
@@ -49,6 +51,8 @@ class LocalConsumer:
     """When each shard was last asked for."""
     subscribed: dict[str, float] = field(default_factory=dict)
     """When the last subscription of each shard began."""
+    tags: dict[str, str] = field(default_factory=dict)
+    policy: str | None = None
 
     def settle(self, now: float) -> None:
         """End a state that is over by the clock."""
@@ -59,7 +63,7 @@ class LocalConsumer:
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """A provisioned stream."""
+    """A stream."""
 
     name: str
     arn: str
@@ -70,6 +74,20 @@ class Stream:
     retention_hours: int = 24
     max_record_kib: int = 1024
     tags: dict[str, str] = field(default_factory=dict)
+    mode: str = PROVISIONED
+    mode_changes: list[float] = field(default_factory=list)
+    """When the mode was changed in the last day; AWS allows two changes."""
+    warm_mib: int | None = None
+    """The writes in MiB a second for which an on-demand stream was told to be ready."""
+    ignores_keys: bool = False
+    """Whether records are spread over the shards without a look at their keys."""
+    key_id: str | None = None
+    """The KMS key by which records are encrypted from now on."""
+    encryption_changes: list[float] = field(default_factory=list)
+    """When encryption was started or stopped in the last day; AWS allows 25 times."""
+    shard_metrics: list[str] = field(default_factory=list)
+    """The metrics that are kept for each shard."""
+    policy: str | None = None
     consumers: dict[str, LocalConsumer] = field(default_factory=dict)
     # When UpdateShardCount scaled the stream in the last day; AWS allows ten times.
     scaled_at: list[float] = field(default_factory=list)
@@ -113,6 +131,11 @@ class Stream:
                 del self.consumers[consumer.name]
         return self.consumers
 
+    @property
+    def encryption(self) -> str:
+        """Tell how records are encrypted from now on."""
+        return "NONE" if self.key_id is None else "KMS"
+
     def horizon(self, now: float) -> float:
         """Give the start of the retention, but not before the stream was created."""
         return max(self.created_at, now - self.retention_hours * _HOUR)
@@ -121,6 +144,14 @@ class Stream:
         """Refuse an operation that only an ACTIVE stream allows."""
         if self.state is not State.ACTIVE:
             raise self.wrong_state()
+
+    def need_provisioned(self) -> None:
+        """Refuse an operation that an on-demand stream does by itself."""
+        if self.mode != PROVISIONED:
+            raise invalid(
+                f"Stream {self.name} under account {ACCOUNT} is in on-demand capacity mode: the operation is for provisioned "
+                "streams only"
+            )
 
     def wrong_state(self) -> AwsError:
         """Say in which state the stream is instead of ACTIVE."""

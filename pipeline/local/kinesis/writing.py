@@ -20,6 +20,7 @@ from headrace.pipeline.local.fields import (
     text_field,
 )
 from headrace.pipeline.local.kinesis.limits import exceeded
+from headrace.pipeline.local.kinesis.modes import grow
 from headrace.pipeline.local.kinesis.region import Region
 from headrace.pipeline.local.kinesis.sequence import second_of
 from headrace.pipeline.local.kinesis.shard import MAX_HASH, LocalShard
@@ -50,10 +51,11 @@ def put_record(region: Region, request: Request) -> dict[str, Any]:
     stream = region.made_stream(request, now)
     _check_ordering(request, stream, now)
     entry = _entry(request, stream)
-    shard = stream.route(entry.hash_key)
+    shard = _shard_for(region, stream, entry)
     if not region.limits.write(stream.name, shard.shard_id, now, size=entry.size):
+        grow(stream, shard, now)
         raise too_fast(exceeded(stream.name, shard.shard_id))
-    return {**_append(shard, entry, now), "EncryptionType": "NONE"}
+    return {**_append(stream, shard, entry, now), "EncryptionType": stream.encryption}
 
 
 def put_records(region: Region, request: Request) -> dict[str, Any]:
@@ -67,25 +69,38 @@ def put_records(region: Region, request: Request) -> dict[str, Any]:
         raise invalid_argument(f"Records size exceeds {MOST_BYTES} bytes")
     answers = [_put(region, stream, entry, now) for entry in entries]
     failed = sum("ErrorCode" in answer for answer in answers)
-    return {"FailedRecordCount": failed, "Records": answers, "EncryptionType": "NONE"}
+    return {"FailedRecordCount": failed, "Records": answers, "EncryptionType": stream.encryption}
 
 
 def _put(region: Region, stream: Stream, entry: _Entry, now: float) -> dict[str, str]:
-    shard = stream.route(entry.hash_key)
+    shard = _shard_for(region, stream, entry)
     refused = region.limits.enforced and not region.limits.write(
         stream.name, shard.shard_id, now, size=entry.size
     )
-    if not refused and region.faults:
+    if refused:
+        grow(stream, shard, now)
+    elif region.faults:
         call = Call(service="kinesis", operation="PutRecords", resource=stream.name, shard=shard.shard_id)
         refused = region.faults.draw(_PARTIAL, call) is not None
     if refused:
         message = exceeded(stream.name, shard.shard_id)
         return {"ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": message}
-    return _append(shard, entry, now)
+    return _append(stream, shard, entry, now)
 
 
-def _append(shard: LocalShard, entry: _Entry, now: float) -> dict[str, str]:
-    sequence = shard.append(entry.data, orjson.dumps(entry.key), size=entry.size, now=int(now * 1000))
+def _shard_for(region: Region, stream: Stream, entry: _Entry) -> LocalShard:
+    return stream.route(region.dice.randrange(MAX_HASH) if stream.ignores_keys else entry.hash_key)
+
+
+def _append(stream: Stream, shard: LocalShard, entry: _Entry, now: float) -> dict[str, str]:
+    key = orjson.dumps(entry.key)
+    sequence = shard.append(
+        entry.data,
+        key,
+        size=entry.size,
+        now=int(now * 1000),
+        encryption=stream.encryption if stream.key_id else None,
+    )
     return {"SequenceNumber": sequence, "ShardId": shard.shard_id}
 
 

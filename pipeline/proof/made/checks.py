@@ -14,6 +14,7 @@ from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.proof.belonging import strange_ranges, what_was_judged
 from headrace.pipeline.proof.counts import strange_rows
+from headrace.pipeline.proof.latest.checks import latest_checks
 from headrace.pipeline.proof.made.evidence import MadeEvidence, rows_not_parsed
 from headrace.pipeline.proof.made.ledgers import (
     ranges_behind,
@@ -74,6 +75,8 @@ def _checks(evidence: MadeEvidence) -> Iterator[Check]:
         )
     yield file_check(evidence, of=of)
     yield from _row_checks(evidence, of)
+    if evidence.latest is not None:
+        yield from latest_checks(evidence.latest, evidence.table.name)
 
 
 def _account_check(evidence: MadeEvidence, of: str) -> Check:
@@ -97,8 +100,9 @@ def _account_check(evidence: MadeEvidence, of: str) -> Check:
 
 def _row_checks(evidence: MadeEvidence, of: str) -> Iterator[Check]:
     has_lost = bool(evidence.table.story.lost)
+    rows = "no other rows than" if evidence.loses_rows else "the rows"
     yield checked(
-        f"{of}the tables have the rows of each range that its ledger states",
+        f"{of}the tables have {rows} of each range that its ledger states",
         counted(evidence.compared.ranges, "range"),
         (*evidence.compared.miscounts, *wrong_totals(evidence)),
     )

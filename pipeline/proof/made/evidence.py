@@ -16,6 +16,7 @@ from headrace.pipeline.core.shards.position import Position, Positions, reaches
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.proof.evidence import Evidence
+from headrace.pipeline.proof.latest.facts import LatestFacts
 from headrace.pipeline.windows.window import ReplayWindow
 
 _OUT_OF_ORDER = timedelta(days=1)
@@ -40,6 +41,10 @@ class MadeEvidence(Evidence):
     is_whole: bool = True
     """Whether all ranges were compared, and not only new ones or those of some time."""
     window: ReplayWindow | None = None
+    loses_rows: bool = False
+    """Whether it is a table of the latest rows: rows leave it when later ones of their key come."""
+    latest: LatestFacts | None = None
+    """What was read of such a table beside its ledgers."""
 
 
 def rows_not_parsed(evidence: MadeEvidence) -> int:

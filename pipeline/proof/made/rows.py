@@ -105,7 +105,8 @@ def _wrong_numbers(
         since = min(step.sequence for step in cluster.steps)
         moved = _redriven(story, key, since=since) if key in redrives else _Numbers()
         more = actual.rows - stated.rows
-        if _is_off(stated, actual, moved):
+        is_off = _is_off_of_latest(stated, actual) if evidence.loses_rows else _is_off(stated, actual, moved)
+        if is_off:
             yield cluster, Wrong(_miscount(evidence, cluster, stated, actual, moved))
         elif 0 < more <= (apart[key].most(cluster) if key in apart else 0):
             # What a replacement since has parsed of them is in the tables, or was dropped for a reason.
@@ -175,6 +176,12 @@ def _is_off(stated: _Numbers, actual: _Numbers, moved: _Numbers) -> bool:
     the shard's rows."""
     gone = stated.parsed + stated.aside - actual.parsed - actual.aside
     return not (stated.parsed <= actual.parsed <= stated.parsed + moved.parsed and 0 <= gone <= moved.dropped)
+
+
+def _is_off_of_latest(stated: _Numbers, actual: _Numbers) -> bool:
+    """Whether tables have rows of a range that the ledger doesn't state, or lack some that were set aside. Rows that
+    were parsed leave a table of the latest rows when later ones come."""
+    return actual.parsed > stated.parsed or actual.aside != stated.aside
 
 
 def _counted(cluster: Cluster, patterns: Mapping[tuple[int, int], Sequence[Pattern]]) -> _Numbers:

@@ -82,6 +82,7 @@ class MadeSubject(Subject):
             source_files=len(reading.source),
             landed=self._landed(reading.sides),
             is_whole=reading.is_whole,
+            latest=None if self.ports.latest is None else self.ports.latest.facts(),
         )
         return made_finding(evidence)
 
@@ -94,6 +95,7 @@ class MadeSubject(Subject):
             unpacked=self._unpacked,
             stream=self.ports.stream,
             window=self.ports.window,
+            loses_rows=self.ports.latest is not None,
         )
 
     def _landed(self, sides: Sides) -> Story:

@@ -27,6 +27,7 @@ from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
 from headrace.pipeline.typed.duplicates import Deduplicating
+from headrace.pipeline.typed.latest.merging import check_decided_once
 from headrace.pipeline.typed.ports import ParsePorts, SourceLook
 from headrace.pipeline.typed.quarantine.redrive_plan import (
     ALL,
@@ -64,6 +65,7 @@ class Redriving:
     def portions(self, selection: Selection = ALL, *, dry_run: bool = False) -> Iterator[Wave]:
         """Parse the selected rows again, portion after portion. Rows that come into quarantine meanwhile aren't parsed
         again."""
+        check_decided_once(self.settings, "a redrive")
         self.ports.check_settings()
         if not (self.ports.table.exists() and self.settling.quarantine.exists()):
             return

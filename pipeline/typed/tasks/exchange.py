@@ -137,17 +137,26 @@ def _has_any(place: StagePlace, path: str, rows: pa.Table) -> bool:
     return found.join(rows, keys=_ROW, join_type="left semi").num_rows > 0
 
 
+Parts = Callable[[pa.Table], Iterator[tuple[ShardKey, pa.RecordBatch]]]
+"""Gets the rows of a row group, and tells which of them are copied, by shard."""
+
+
 def copied_anew(
-    paths: Sequence[str],
-    place: StagePlace,
-    parts: Callable[[pa.Table], Iterator[tuple[ShardKey, pa.RecordBatch]]],
-    now: Callable[[], datetime],
+    paths: Sequence[str], place: StagePlace, parts: Parts, now: Callable[[], datetime]
 ) -> tuple[StagedFile, ...]:
+    return copied_by_file(paths, place, lambda _: parts, now)
+
+
+def copied_by_file(
+    paths: Sequence[str], place: StagePlace, parts_of: Callable[[str], Parts], now: Callable[[], datetime]
+) -> tuple[StagedFile, ...]:
+    """`parts_of`: gets the path of a file, and then its row groups in their order."""
     files = TaskFiles(place.spec, now=now, fresh=lambda: uuid4().hex, place=place)
     # Sort keys are computed anew when the rows are written.
     wanted = _schema_of(place, [name for name in place.schema.names if name != SORT_KEY])
     try:
         for path in paths:
+            parts = parts_of(path)
             with opened(place, path) as file:
                 for group in range(file.num_row_groups):
                     for key, part in parts(rows_of(file, wanted, group)):

@@ -25,6 +25,7 @@ from headrace.pipeline.lake.files.sort_key import SORT_KEY
 from headrace.pipeline.lake.files.stage_files import CantWrite, TaskFiles
 from headrace.pipeline.lake.files.stage_place import StagePlace, file_system
 from headrace.pipeline.ports.staging import StagingSpec
+from headrace.pipeline.settings.schema_rules import RECORD_KEY
 from headrace.pipeline.typed.columns.time_range import check_times
 from headrace.pipeline.typed.values import Parsed, ShardCount
 
@@ -79,7 +80,7 @@ def write_rows(
 
 def own_columns(columns: pa.Schema) -> list[pa.Field[Any]]:
     """The parser's columns among those of a typed table's files."""
-    return [each for each in columns if each.name not in (*_RECORD, SORT_KEY)]
+    return [each for each in columns if each.name not in (*_RECORD, SORT_KEY, RECORD_KEY)]
 
 
 def _files(
@@ -131,6 +132,10 @@ class _Writing:
         check_times([each.name for each in own], columns)
         provenance = [pc.struct_field(good["record"], [name]) for name in _RECORD]
         names = [*_RECORD, *(each.name for each in own)]
+        if RECORD_KEY in self.spec.schema.names:
+            # A table of the latest rows.
+            provenance.append(pc.struct_field(good["record"], ["partition_key"]))
+            names.insert(len(_RECORD), RECORD_KEY)
         return pa.RecordBatch.from_arrays([*provenance, *columns], names=names)
 
     def _without_left_out(self, batch: pa.RecordBatch, column: str, place: int) -> pa.RecordBatch:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from headrace.pipeline.aws.reading.event_frames import Frame
 from headrace.pipeline.aws.reading.fan_out import FanOutPages
 from headrace.pipeline.aws.reading.subscribing import Messages
+from headrace.pipeline.core.ledger.batch import Batch
 from headrace.pipeline.errors import (
     BadAnswer,
     BadSetting,
@@ -25,6 +27,7 @@ from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.ports.pages import RecordPage
 from tests.aws.fan_out_world import FanOutWorld, up_to_tip
 from tests.aws.pages_world import payloads_of
+from tests.lake.stage_script import stage
 
 
 @pytest.fixture(scope="module")
@@ -221,21 +224,42 @@ def test_a_reader_that_is_refused_for_too_long_says_that_another_has_the_consume
         list(world.fan_out().pages(world.batch()))
 
 
-def test_many_shards_leave_no_connection_and_no_thread_behind(own_aws: LocalAws):
-    world = FanOutWorld(own_aws)
-    world.client.update_shard_count(StreamName=world.name, TargetShardCount=2, ScalingType="UNIFORM_SCALING")
-    for count in (4, 8, 16, 32):
-        world.client.update_shard_count(
-            StreamName=world.name, TargetShardCount=count, ScalingType="UNIFORM_SCALING"
-        )
-    reader = world.fan_out()
-    up_to_tip(reader.pages(world.batch()))
-    before = len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+@dataclass(frozen=True)
+class Counted:
+    """Pages of fan-out. With each page the descriptors and threads of this process are counted."""
 
-    for shard in range(1, 60):
-        up_to_tip(reader.pages(world.batch(shard=shard)))
+    pages_: FanOutPages
+    counts: list[tuple[int, int]]
 
-    assert (len(list(Path("/proc/self/fd").iterdir())), threading.active_count()) <= before
+    def pages(self, batch: Batch) -> Iterator[RecordPage]:
+        for page in self.pages_.pages(batch):
+            self.counts.append(descriptors_and_threads())
+            yield page
+
+
+def descriptors_and_threads() -> tuple[int, int]:
+    return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+
+
+@pytest.mark.parametrize("shards", [24, pytest.param(200, marks=pytest.mark.slow)])
+def test_a_task_with_many_shards_holds_no_more_connections_than_threads_and_leaves_none_behind(
+    own_aws: LocalAws, tmp_path: Path, shards: int
+):
+    world = FanOutWorld(own_aws, shards=shards)
+    batches = [world.batch(shard=shard) for shard in range(shards)]
+    counts: list[tuple[int, int]] = []
+    before = descriptors_and_threads()
+    after = []
+    for _ in range(2):
+        manifest = stage(batches, Counted(world.fan_out(), counts), tmp_path, threads=8)
+        after.append(descriptors_and_threads())
+        own_aws.advance(6)
+
+    assert [shard.error for shard in manifest.staged] == [None] * shards
+    # Eight subscriptions, eight connections of the other calls, and what the count itself opens.
+    assert max(descriptors for descriptors, _ in counts) <= before[0] + 2 * 8 + 8
+    assert max(running for _, running in counts) <= before[1] + 8
+    assert after[1] <= after[0]
 
 
 # -- answers that can't be right ---------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.pipeline.core.leases.lag import lag_of
+from headrace.pipeline.core.leases.lag import lag_of, longest
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import SHARD_END
 
@@ -36,3 +36,16 @@ def test_a_shard_that_was_never_read_lags_since_a_worker_had_its_lease(
 
 def test_a_shard_that_was_read_to_its_end_has_no_lag() -> None:
     assert lag_of(replace(AT_TIP, checkpoint=SHARD_END, behind_ms=5), NOW, is_read=False) == timedelta(0)
+
+
+def test_nothing_is_behind_only_where_the_lag_of_each_shard_is_known() -> None:
+    zero = timedelta(0)
+    assert (longest([]).is_nothing, longest([zero]).is_nothing) == (True, True)
+    assert (longest([zero, None]).is_nothing, longest([None]).is_nothing) == (False, False)
+    assert [longest(lags).seconds for lags in ([], [zero], [zero, None], [None], [HOUR, None])] == [
+        0.0,
+        0.0,
+        None,
+        None,
+        3600.0,
+    ]

@@ -49,6 +49,7 @@ ROLE = "arn:aws:iam::123456789012:role/reader"
 CHANGED: Mapping[str, Any] = {
     "streams.0.external_id": "shop",
     "aws.kinesis.external_id": "shop",
+    "aws.client": {"read_timeout": "3"},
     **{
         f"aws.{service}.{name}": value
         for service in ("dynamodb", "cloudwatch")
@@ -69,6 +70,8 @@ CHANGED: Mapping[str, Any] = {
     "streams.0.consumer": "another",
     "discovery.prefix": "ord",
     "discovery.tags": {"team": "shop"},
+    "discovery.tracker": "our_streams:streams",
+    "hooks": "our_hooks:Hooks",
     "discovery.initial_position": "LATEST",
     "discovery.timestamp": "2026-01-31T00:00:00Z",
     "discovery.on_data_loss": "continue",
@@ -111,6 +114,7 @@ CHANGED: Mapping[str, Any] = {
     "parse.0.filter": "record IS NOT NULL",
     "parse.0.unique.by": "id",
     "parse.0.unique.within": "1h",
+    "parse.0.latest.delete_when": "id = 1",
     "parse.0.version": "2",
     "parse.0.stop_above": 0.1,
     "processors.0.name": "numbers",
@@ -191,6 +195,7 @@ WITH: Mapping[str, Mapping[str, Any]] = {
     "parse.0.message": {"parse": [{**TARGET, "format": "protobuf", "schema": "orders.desc"}]},
     "parse.0.unique.by": {"parse": [{**TARGET, "unique": {"within": "1h"}}]},
     "parse.0.unique.within": {"parse": [{**TARGET, "unique": {"by": "id"}}]},
+    "parse.0.latest.delete_when": {"parse": [{**TARGET, "into": "latest", "latest": {}}]},
     "processors.0.command": {"processors": [{**PROCESSOR, "callable": None}]},
 }
 """What the new value needs beside it. It is only in the settings of the second start."""
@@ -368,8 +373,12 @@ for key, common in {
     "streams.N.role": "aws.profile",
 }.items():
     REFUSED[key] = REFUSED[common]
-ELSEWHERE = {"kcl.layout", "landing.state", "parse.N.schema", "processors.N.mode", "processors.N.schema"}
-"""These are refused by a table's own code, in the tests below, in `tests/processors` and in `tests/settings`."""
+ELSEWHERE = {
+    *("kcl.layout", "landing.state", "parse.N.schema", "parse.N.into", "parse.N.latest.key"),
+    *("processors.N.mode", "processors.N.schema"),
+}
+"""These are refused by a table's own code, in the tests below, in `tests/processors`, `tests/typed/latest` and
+`tests/settings`."""
 
 
 def test_each_refused_setting_is_changed_here():

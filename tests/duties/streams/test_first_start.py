@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.core.shards.checkpoint import LATEST, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.checkpoint import LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
 from headrace.pipeline.core.shards.position import TRIM, Start
 from headrace.pipeline.duties.streams.origin import ensure_origin
 from headrace.pipeline.errors import OriginUnsafe, Transient
@@ -106,6 +106,27 @@ def test_the_hosts_clock_doesnt_matter_for_latest() -> None:
 def test_no_origin_is_decided_where_lease_rows_have_checkpoints_already() -> None:
     world = World()
     world.leases = type(world.leases)([Lease("shardId-000000000000", checkpoint=Checkpoint("123"))])
+    report = world.lead()
+    assert isinstance(report.trouble, OriginUnsafe)
+    assert "adopt" in str(report)
+    assert world.table.load().positions.origins == {}
+
+
+def test_no_origin_is_decided_where_another_program_has_read_a_shard_to_its_end() -> None:
+    # The children may have had no record yet, so that no row has a number.
+    world = World(shards=1)
+    world.produce(0)
+    left, right = (child.shard_id for child in world.source.split(world.shard(0)))
+    parent = Lease("shardId-000000000000", checkpoint=SHARD_END)
+    world.leases = type(world.leases)(
+        [
+            parent,
+            *(
+                Lease(child, checkpoint=TRIM_HORIZON, parents=frozenset({parent.key}))
+                for child in (left, right)
+            ),
+        ]
+    )
     report = world.lead()
     assert isinstance(report.trouble, OriginUnsafe)
     assert "adopt" in str(report)

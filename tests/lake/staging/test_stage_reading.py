@@ -7,9 +7,10 @@ from threading import Barrier
 
 import pytest
 
-from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Gap
+from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Gap, Manifest
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.errors import DataLoss, Unreachable
+from headrace.pipeline.lake.staging.stage_codec import decode, encode
 from tests.lake.samples import NOON, a_key
 from tests.lake.stage_script import DAY, ROOMY, a_batch, a_page, files_in, rows_of, script, stage, staged_of
 
@@ -78,6 +79,8 @@ def test_the_end_of_a_closed_shard_names_its_children(tmp_path: Path):
     manifest = stage([a_batch(after=5)], script(s0=[a_page(6, children=children)]), tmp_path)
 
     assert staged_of(manifest).upto == Position(6, ended=True, children=children, arrival=NOON)
+    assert tuple(child.shard_id for child in staged_of(manifest).children) == children
+    assert decode(encode(manifest), Manifest) == manifest, "as the task sends it to the driver"
 
 
 def test_the_witness_of_an_end_with_records_is_the_arrival_of_the_last_one(

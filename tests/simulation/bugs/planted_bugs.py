@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.simulation.bugs.aggregate_bugs import AGGREGATES
 from tests.simulation.bugs.beat_bugs import BEATS
+from tests.simulation.bugs.kcl_bugs import UNADOPTED
 from tests.simulation.bugs.kept_bugs import KEPT
 from tests.simulation.bugs.once_unseen import ONCE_UNSEEN
 from tests.simulation.bugs.past_bugs import PAST
@@ -14,8 +15,10 @@ from tests.simulation.bugs.rewriting_bugs import REWRITING
 from tests.simulation.bugs.row_bugs import ROWS
 from tests.simulation.bugs.shared_table_bugs import SHARED_TABLE
 from tests.simulation.bugs.table_bugs import TABLE
+from tests.simulation.bugs.table_stream_bugs import TABLE_STREAMS
 from tests.simulation.bugs.time_bugs import TIMES
 from tests.simulation.bugs.typed_bugs import TYPED
+from tests.simulation.bugs.unique_bugs import UNIQUE
 from tests.simulation.bugs.unseen_bugs import UNSEEN
 from tests.simulation.bugs.window_bugs import WINDOWS
 
@@ -36,5 +39,8 @@ BUGS: Final = {
         *WINDOWS,
         *UNSEEN,
         *PROCESSORS,
+        *UNIQUE,
+        *UNADOPTED,
+        *TABLE_STREAMS,
     )
 }

@@ -88,8 +88,9 @@ WINDOWS: Final = (
         "waits-for-a-life-left-out",
         "a window waits for ever for records of a former life that a repair of the lake table has left out",
         ("windows.former_lives", "if planned.key.stream in over and not", "if False and not"),
-        seeds=60,
-        among=_fleet(begins=120.0, every=20.0, targets=2)
+        seeds=20,
+        # The typed tables are made late: they never know a life that a repair has left out before.
+        among=_fleet(begins=300.0, every=20.0, targets=2, windows=12.0, deploys=0.0, redrives=0.0, cut=0.0)
         | {
             "hosts_off": 0.0,
             "midnight": 0.0,
@@ -98,7 +99,7 @@ WINDOWS: Final = (
             "discovered": False,
             "removed": False,
             "added": 0,
-            "troubles": {"expire": 100.0, "recreate": 150.0},
+            "troubles": {"expire": 70.0, "recreate": 120.0},
         },
     ),
     *UNPACKINGS,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from zlib import crc32
 
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import HeadraceError, Transient, WrongShape
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.parse_block import ParseSettings, UniqueSettings
 from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.quarantine.redrive_plan import ALL, Selection
 from headrace.pipeline.typed.quarantine.settle_plan import is_settled
@@ -105,6 +106,8 @@ class TypedFleet:
 
     def _target(self, number: int) -> Target:
         name, drops = f"typed{number}", number > 0
+        within = timedelta(seconds=self.plan.unique)
+        unique = UniqueSettings(by="id", within=within) if within else UniqueSettings()
         # The second target is for one stream, and drops rows by a filter.
         settings = ParseSettings(
             name=name,
@@ -112,8 +115,9 @@ class TypedFleet:
             schema="id BIGINT",
             stream="orders" if drops else None,
             filter="id > 0" if drops else None,
+            unique=unique,
         )
-        watch = TypedWatch(self, name, rules_of(name, drops=drops), settings.stop_above)
+        watch = TypedWatch(self, name, rules_of(name, drops=drops), settings.stop_above, unique)
         return Target(settings, watch)
 
     # -- what happens --------------------------------------------------------------------------------------------

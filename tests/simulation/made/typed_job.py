@@ -23,6 +23,7 @@ from tests.memory.windows import MemoryCopier
 from tests.simulation.ports import Port, ServiceCalls
 from tests.simulation.process_ports import ProcessPorts
 from tests.simulation.scheduler import Process
+from tests.simulation.watch.event_watch import event_of
 
 if TYPE_CHECKING:
     from tests.simulation.made.typed_fleet import Target, TypedFleet
@@ -146,6 +147,7 @@ def _parts_of(world: World, job: Job, calls: ServiceCalls) -> ParsePorts:
         verdict=lambda row: watch.rules(job.settings.version, row),
         version=job.settings.version,
         piece=_PIECE,
+        event_of=event_of,
     )
     table: Any = LakePort(calls, watch.table)
     quarantine: Any = LakePort(calls, watch.quarantine)

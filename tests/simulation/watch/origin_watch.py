@@ -27,6 +27,10 @@ def is_dropped_life(world: World, stream: StreamId, made: Snapshot) -> bool:
 
 def judge_origin(world: World, stream: StreamId, origin: Origin, made: Snapshot) -> None:
     table, at = world.table, origin.start.at
+    if world.adoption.is_awaited:
+        raise Violation(
+            "I1", f"the start of {stream} is decided, though KCL has read it and nobody has adopted its rows"
+        )
     if stream in table.origins:
         if not table.repairing or table.origins[stream] != at:
             raise Violation("I9", f"the origin of {stream} was decided twice")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,14 @@ from headrace.pipeline.core.shards.sort_texts import end_of, past
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.landing import Committed
+from headrace.pipeline.settings.parse_block import UniqueSettings
+from headrace.pipeline.typed.account import DUPLICATE
 from headrace.pipeline.windows.window import WindowRange
 from tests.memory.lineage import MemoryLineage
 from tests.memory.parse import MemoryQuarantine, MemoryRows, MemoryTyped, TypedRow
 from tests.memory.table import MemoryTable, Snapshot
 from tests.simulation.made.typed_commits import whole
+from tests.simulation.watch.event_watch import EventWatch
 from tests.simulation.watch.replacement_watch import ReplacementWatch
 from tests.simulation.watch.truth import Violation
 
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from tests.simulation.made.typed_fleet import TypedFleet
 
 _LEAST_JUDGED = 100
+_ALL_STAY = UniqueSettings()
 _Row = tuple[ShardKey, int]
 Rules = Callable[[str, TypedRow], str | None]
 """What the parser of a version says of a row, as `tests.memory.parse.Verdict`."""
@@ -66,15 +71,24 @@ class WatchedQuarantine(MemoryQuarantine):
 class TypedWatch:
     """Both tables of a target, and what their commits have said of each row so far."""
 
-    def __init__(self, fleet: TypedFleet, name: str, rules: Rules, stop_above: float) -> None:
+    def __init__(
+        self,
+        fleet: TypedFleet,
+        name: str,
+        rules: Rules,
+        stop_above: float,
+        unique: UniqueSettings = _ALL_STAY,
+    ) -> None:
         self._fleet = fleet
         self._world = fleet.world
         self.name = name
         self.rules = rules
         self._stop_above = stop_above
-        clock, sub = self._world.clock, self.sub
         self.landed_rows = fleet.landed
-        self.typed_rows, self.aside_rows = MemoryRows(clock, sub=sub), MemoryRows(clock, sub=sub)
+        self.typed_rows, self.aside_rows = (
+            MemoryRows(self._world.clock, sub=self.sub, arrival=self.arrival) for _ in range(2)
+        )
+        clock = self._world.clock
         self.table = WatchedTyped(self, clock, f"{name}/data")
         self.quarantine = WatchedQuarantine(self, clock, f"{name}_quarantine/data", self.aside_rows)
         self.lineage, self.aside_lineage = MemoryLineage(self.table), MemoryLineage(self.quarantine)
@@ -93,6 +107,7 @@ class TypedWatch:
         self._seen = 0
         """How many snapshots of the lake table `_ever` has."""
         self.replacements = ReplacementWatch(self, fleet.windows.window)
+        self.events = EventWatch(self, unique)
 
     def swap(
         self,
@@ -118,6 +133,9 @@ class TypedWatch:
     def sub(self, key: ShardKey, number: int) -> int:
         return self._world.truth.shards[key].subs.get(number, 0)
 
+    def arrival(self, key: ShardKey, number: int) -> datetime:
+        return self._world.truth.shards[key].arrival(number)
+
     def broken(self, why: str, key: ShardKey | None = None) -> Violation:
         return Violation("I38", f"{self.name}: {why}", "" if key is None else key.shard_id)
 
@@ -139,12 +157,16 @@ class TypedWatch:
         names = sorted({name for each in told.values() for name in each.aside})
         bad = by_key(row for name in names for row in self.aside_rows.of(self.aside_path(name)))
         parsed = [each for each in made.page.ranges if each.kind is Kind.PARSED]
+        added, twice = list(chain(*good.values())), list[TypedRow]()
         for each in parsed:
             there = self.rows_at(looked, each.key)
-            self._judge_parsed(each, told[each.key], there, good.pop(each.key, []), bad.pop(each.key, []))
+            rows, aside = good.pop(each.key, []), bad.pop(each.key, [])
+            twice += self._judge_parsed(each, told[each.key], there, rows, aside)
         if len(parsed) < len(made.page.ranges):
-            self._judge_redriven(list(told.values()), good, bad)
+            twice += self._judge_redriven(list(told.values()), good, bad)
             good, bad = {}, {}
+        self.events.judge(added, twice, by)
+        self._fleet.faults.happened["event_left_out"] += len(twice)
         if lost := sorted({*good, *bad}):
             raise self.broken(f"{by} has written rows of {lost[0]} without a range", lost[0])
         for each in parsed:
@@ -169,8 +191,8 @@ class TypedWatch:
         there: dict[int, TypedRow],
         good: list[TypedRow],
         bad: list[TypedRow],
-    ) -> None:
-        """`there`: the shard's rows of the lake table when the wave looked."""
+    ) -> list[TypedRow]:
+        """`there`: the shard's rows of the lake table when the wave looked. Returns the rows that count as duplicates."""
         key, found = each.key, {row.number for row in chain(good, bad)}
         within = {number for number in there if self.is_in(each, TypedRow(key, number))}
         if len(found) < len(good) + len(bad):
@@ -182,10 +204,12 @@ class TypedWatch:
         if twice := sorted(n for n in found if (key, n) in self.done or (key, n) in self.aside):
             raise self.broken(f"row {twice[0]} of {key} was decided about before", key)
         dropped = [n for n in within - found if self.rules(told.version, TypedRow(key, n)) is None]
-        if lost := sorted(within - found - set(dropped)):
-            raise self.broken(f"row {lost[0]} of {key} was passed over", key)
-        counts = (told.parsed, told.quarantined, sum(told.dropped.values()))
-        if counts != (len(good), len(bad), len(dropped)) or not told.is_complete:
+        doubles = [TypedRow(key, n) for n in sorted(within - found - set(dropped))]
+        if lost := [row for row in doubles if not self._may_be_twice(told.version, row)]:
+            raise self.broken(f"row {lost[0].number} of {key} was passed over", key)
+        counts = (told.parsed, told.quarantined, sum(told.dropped.values()), told.dropped.get(DUPLICATE, 0))
+        wanted = (len(good), len(bad), len(dropped) + len(doubles), len(doubles))
+        if counts != wanted or not told.is_complete:
             raise self.broken(f"the accounting of {key} is wrong: {told.text()}", key)
         for row in chain(good, bad):
             if row.version != told.version or self.rules(row.version, row) != row.reason:
@@ -193,7 +217,13 @@ class TypedWatch:
         self.note_whole(there, within)
         self.done.update(((key, row.number), row) for row in good)
         self.done.update(((key, number), None) for number in dropped)
+        self.done.update((row[:2], None) for row in doubles)
         self.aside.update(((key, row.number), row) for row in bad)
+        return doubles
+
+    def _may_be_twice(self, version: str, row: TypedRow) -> bool:
+        """Whether a row may be left out for another one of its event: only a row that was parsed is compared with others."""
+        return self.events.leaves_out and self.rules(version, row) == ""
 
     def is_in(self, each: Range | WindowRange, row: TypedRow) -> bool:
         return past(each.after) < self.landed_rows.sort_key(row) < end_of(each.upto)
@@ -209,16 +239,24 @@ class TypedWatch:
         told: list[Accounting],
         good: dict[ShardKey, list[TypedRow]],
         bad: dict[ShardKey, list[TypedRow]],
-    ) -> None:
+    ) -> list[TypedRow]:
+        """Returns the rows that count as duplicates."""
         names = sorted({name for each in told for name in each.taken})
         taken = [row[:2] for name in names for row in self.aside_rows.of(self.aside_path(name))]
         if gone := sorted(set(taken) - self.aside.keys()):
             raise self.broken(f"a redrive decides about {gone[0]}, which isn't in quarantine", gone[0][0])
         rows = [*chain(*good.values()), *chain(*bad.values())]
-        if differs := sorted(
-            ((c := Counter(row[:2] for row in rows)) - Counter(taken)) + (Counter(taken) - c)
-        ):
+        found, version = Counter(row[:2] for row in rows), told[0].version
+        doubles = [
+            row
+            for row in (TypedRow(*each) for each in sorted(Counter(taken) - found))
+            if self._may_be_twice(version, row)
+        ]
+        found.update(row[:2] for row in doubles)
+        if differs := sorted((found - Counter(taken)) + (Counter(taken) - found)):
             raise self.broken(f"a redrive loses or doubles {differs[0]}", differs[0][0])
+        if sum(each.dropped.get(DUPLICATE, 0) for each in told) != len(doubles):
+            raise self.broken(f"a redrive leaves out {len(doubles)} duplicates, and counts others")
         for row in chain(*bad.values()):
             if row != self.aside[row[:2]] and self.rules(row.version, row) != row.reason:
                 raise self.broken(f"version {row.version} decides otherwise about {row}", row.key)
@@ -228,6 +266,10 @@ class TypedWatch:
                 raise self.broken(f"version {row.version} doesn't mend {row}", row.key)
             del self.aside[row[:2]]
             self.done[row[:2]] = row
+        for row in doubles:
+            del self.aside[row[:2]]
+            self.done[row[:2]] = None
+        return doubles
 
     def judge_parents(self, key: ShardKey) -> None:
         """I3: no row of a shard comes before one of its parents."""

@@ -21,6 +21,7 @@ import software.amazon.awssdk.services.kinesis.KinesisAsyncClient;
 import software.amazon.kinesis.common.ConfigsBuilder;
 import software.amazon.kinesis.common.InitialPositionInStream;
 import software.amazon.kinesis.common.InitialPositionInStreamExtended;
+import software.amazon.kinesis.common.KinesisClientUtil;
 import software.amazon.kinesis.coordinator.CoordinatorConfig;
 import software.amazon.kinesis.coordinator.Scheduler;
 import software.amazon.kinesis.leases.LeaseManagementConfig;
@@ -33,7 +34,8 @@ import software.amazon.kinesis.retrieval.polling.PollingConfig;
 
 /**
  * One worker of a KCL application, for any version of the library. Arguments are name=value:
- * app, stream, worker, endpoint, position (TRIM_HORIZON, LATEST or milliseconds), table (default: app), pause
+ * app, stream, worker, endpoint, position (TRIM_HORIZON, LATEST or milliseconds), table (default: app), retrieval (polling, or
+ * default: that of the library, which is enhanced fan-out over HTTP/2), kinesis (the endpoint of Kinesis; default: endpoint), pause
  * (milliseconds a batch takes), stopAfter (records of each shard, see Processor), and any setter of the library's own configuration:
  * lease.failoverTimeMillis=20000, coordinator.coordinatorStateTableConfig.tableName=other.
  *
@@ -74,7 +76,11 @@ public final class Worker {
     private static Scheduler scheduler(Map<String, String> given, String worker) throws Exception {
         URI endpoint = URI.create(given.get("endpoint"));
         long stopAfter = given.containsKey("stopAfter") ? Long.parseLong(given.get("stopAfter")) : Long.MAX_VALUE;
-        KinesisAsyncClient kinesis = made(KinesisAsyncClient.builder(), endpoint);
+        boolean isDefault = given.getOrDefault("retrieval", "polling").equals("default");
+        KinesisAsyncClient kinesis = isDefault
+                ? KinesisClientUtil.createKinesisAsyncClient(begun(
+                        KinesisAsyncClient.builder(), URI.create(given.getOrDefault("kinesis", given.get("endpoint")))))
+                : made(KinesisAsyncClient.builder(), endpoint);
         ConfigsBuilder configs = new ConfigsBuilder(
                 new SingleStreamTracker(given.get("stream"), position(given.getOrDefault("position", "TRIM_HORIZON"))),
                 given.get("app"),
@@ -89,7 +95,9 @@ public final class Worker {
         MetricsConfig metrics =
                 configs.metricsConfig().metricsFactory(new NullMetricsFactory()).metricsLevel(MetricsLevel.NONE);
         RetrievalConfig retrieval = configs.retrievalConfig();
-        retrieval.retrievalSpecificConfig(new PollingConfig(given.get("stream"), kinesis));
+        if (!isDefault) {
+            retrieval.retrievalSpecificConfig(new PollingConfig(given.get("stream"), kinesis));
+        }
         Map<String, Object> rooms = Map.of("coordinator", coordinator, "lease", lease, "retrieval", retrieval);
         for (Map.Entry<String, String> entry : given.entrySet()) {
             int dot = entry.getKey().indexOf('.');
@@ -107,10 +115,14 @@ public final class Worker {
                 retrieval);
     }
 
-    private static <B extends AwsAsyncClientBuilder<B, C> & AwsClientBuilder<B, C>, C> C made(B builder, URI endpoint) {
+    private static <B extends AwsAsyncClientBuilder<B, C> & AwsClientBuilder<B, C>, C> B begun(B builder, URI endpoint) {
         return builder.endpointOverride(endpoint)
                 .region(Region.US_EAST_1)
-                .credentialsProvider(StaticCredentialsProvider.create(AwsBasicCredentials.create("local", "local")))
+                .credentialsProvider(StaticCredentialsProvider.create(AwsBasicCredentials.create("local", "local")));
+    }
+
+    private static <B extends AwsAsyncClientBuilder<B, C> & AwsClientBuilder<B, C>, C> C made(B builder, URI endpoint) {
+        return begun(builder, endpoint)
                 .httpClientBuilder(NettyNioAsyncHttpClient.builder().protocol(Protocol.HTTP1_1).maxConcurrency(100))
                 .build();
     }

@@ -1,0 +1,94 @@
+"""The ports of a processor that is a KCL application of its own: DynamoDB, Kinesis and Spark as of every application. Only
+the lake table and the stage are others: the lease rows, and the processor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.app.aws_adapters import AwsAdapters
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.staging import Stage
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.processors_block import ProcessorSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.pipeline.aws.leases.task_rows import TaskRows
+    from headrace.pipeline.lake.staging.sessions import Sessions
+    from headrace.pipeline.processors.application.claimed_rows import ClaimedRows
+    from headrace.pipeline.processors.application.row_table import RowTable
+
+
+class ApplicationAdapters(AwsAdapters):
+    def __init__(self, settings: Settings, processor: ProcessorSettings, clock: Clock | None = None) -> None:
+        """`settings`: those of the processor's application (`headrace.pipeline.settings.processor_application`)."""
+        super().__init__(settings, clock)
+        self._processor = processor
+        self._sessions: Sessions | None = None
+
+    def leases(self) -> ClaimedRows:
+        from headrace.pipeline.processors.application.claimed_rows import ClaimedRows
+
+        store = super().leases()
+        return self.made.get(lambda: ClaimedRows(store), "claimed rows")
+
+    def table(self, writer: str) -> RowTable:
+        from headrace.pipeline.processors.application.row_table import RowTable
+
+        rows, source = self.leases(), self.source(writer)
+        return self.made.get(
+            lambda: RowTable(settings=self.settings, rows=rows, source=source, clock=self.clock),
+            "row table",
+            writer,
+        )
+
+    def table_facts(self, name: str) -> None:
+        """There is no table."""
+
+    def stage(self, worker_id: str) -> Stage:
+        from headrace.pipeline.lake.spark.tasks import SparkTasks
+        from headrace.pipeline.processors.application.stage import DeliveryStage
+
+        worker = self.settings.worker(worker_id) or self.settings.workers[0]
+        return DeliveryStage(
+            settings=self._processor,
+            multi=self.settings.multi,
+            worker=worker_id,
+            spark=self.sessions.stage(worker_id, self.pages),
+            tasks=SparkTasks(partial(self.sessions.of, worker_id), worker.spark.tasks),
+            threads=worker.spark.threads,
+            rows=self.leases(),
+            pages=self.pages,
+            task_rows=self._task_rows,
+        )
+
+    def _task_rows(self) -> TaskRows:
+        from headrace.pipeline.aws.clients.clients import kinesis_access
+        from headrace.pipeline.aws.leases.task_rows import TaskRows
+
+        access = self.made.get(lambda: kinesis_access(self.settings.aws, "dynamodb"), "dynamodb access")
+        who = self._reader(self.settings.aws.of("dynamodb"), access.region)
+        # Not kept: it is pickled to Spark's executors, with the keys of this moment.
+        return TaskRows(replace(access, identity=who), self.settings.lease_table)
+
+    # -- Spark -----------------------------------------------------------------------------------------------------
+
+    @property
+    def sessions(self) -> Sessions:
+        from headrace.pipeline.lake.staging.sessions import Sessions
+
+        if self._sessions is None:
+            self._sessions = Sessions(self.settings)
+        return self._sessions
+
+    def session(self, worker_id: str) -> SparkSession:
+        from headrace.pipeline.lake.spark.waiting import warn
+
+        return self.sessions.of(worker_id, warn)
+
+    def close(self) -> None:
+        if self._sessions is not None:
+            self._sessions.close()

@@ -1,0 +1,119 @@
+"""Which hooks a tick or a wave calls: those of what has changed since this process saw it last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, Protocol
+
+from headrace.pipeline.core.shards.partition import partition_of
+from headrace.pipeline.duties.fleet.sensor_turn import LastTick, Turn
+from headrace.pipeline.duties.fleet.worker_report import WorkerMemory, WorkerState
+from headrace.pipeline.duties.waves.report import WaveReport
+from headrace.pipeline.hooks.calls import HookCalls
+from headrace.pipeline.hooks.code import code_named
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.settings.model import Settings
+
+OnWave = Callable[[WaveReport], None]
+AT_THE_END = timedelta(seconds=5)
+"""How long a run waits at its end for hooks that are still at work."""
+
+
+class Hooks(Protocol):
+    def worked(self, worker_id: str, last_tick: LastTick[WorkerMemory], turn: Turn) -> Turn:
+        """A worker's sensor has made a tick. Returns the turn, with what went wrong in hooks."""
+        ...
+
+    def led(self, turn: Turn, *, has_made_tables: bool) -> Turn:
+        """The leader's sensor has made a tick."""
+        ...
+
+    def running(
+        self, worker_id: str, on_wave: OnWave, tell: Callable[[str], object]
+    ) -> AbstractContextManager[OnWave]:
+        """Within the block, a run works for this worker, and calls what the block gets with the report of each wave."""
+        ...
+
+
+class NoHooks:
+    def worked(self, worker_id: str, last_tick: LastTick[WorkerMemory], turn: Turn) -> Turn:
+        return turn
+
+    def led(self, turn: Turn, *, has_made_tables: bool) -> Turn:
+        return turn
+
+    @contextmanager
+    def running(self, worker_id: str, on_wave: OnWave, tell: Callable[[str], object]) -> Iterator[OnWave]:
+        yield on_wave
+
+
+@dataclass(slots=True)
+class CalledHooks:
+    """Losing it, as a restart of the process does, costs no call: the first tick tells all leases that the worker holds."""
+
+    calls: HookCalls
+    lease_table: str
+    _states: dict[str, WorkerState] = field(default_factory=dict)
+    _held: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def worked(self, worker_id: str, last_tick: LastTick[WorkerMemory], turn: Turn) -> Turn:
+        # No state: the tick has failed, and saw neither the worker's row nor its leases.
+        if turn.state is not None and last_tick.memory is not None:
+            if turn.state is not self._states.get(worker_id):
+                self._states[worker_id] = turn.state
+                self.calls.call("on_worker_state", worker=worker_id, state=str(turn.state))
+            before, held = self._held.get(worker_id, frozenset()), last_tick.memory.held
+            for method, keys in (("on_lease_taken", held - before), ("on_lease_lost", before - held)):
+                for key in sorted(keys):
+                    self.calls.call(method, worker=worker_id, shard=partition_of(key))
+            self._held[worker_id] = held
+        return self._with_troubles(turn)
+
+    def led(self, turn: Turn, *, has_made_tables: bool) -> Turn:
+        if has_made_tables:
+            self.calls.call("on_tables_created", lease_table=self.lease_table)
+        return self._with_troubles(turn)
+
+    @contextmanager
+    def running(self, worker_id: str, on_wave: OnWave, tell: Callable[[str], object]) -> Iterator[OnWave]:
+        def waved(report: WaveReport) -> None:
+            on_wave(report)
+            for landed in report.landed:
+                upto = landed.staged.upto
+                if landed.snapshot is not None and upto.ended:
+                    shard, children = partition_of(landed.lease_key), list(upto.children)
+                    self.calls.call("on_shard_ended", worker=worker_id, shard=shard, children=children)
+            for trouble in self.calls.troubles():
+                tell(trouble)
+
+        try:
+            yield waved
+        finally:
+            # The process ends with its run, and the thread of the hooks with the process.
+            if not self.calls.settle(AT_THE_END):
+                tell(
+                    f"hooks are still at work {AT_THE_END.total_seconds():.0f} s after the run's end: they aren't waited for"
+                )
+            for trouble in self.calls.troubles():
+                tell(trouble)
+
+    def _with_troubles(self, turn: Turn) -> Turn:
+        troubles = "; ".join(self.calls.troubles())
+        if not troubles:
+            return turn
+        return replace(turn, sentence=f"{turn.sentence}; {troubles}", alarm=turn.alarm or troubles)
+
+
+def hooks_of(settings: Settings, clock: Clock) -> Hooks:
+    if (named := settings.hooks) is None:
+        return NoHooks()
+    make = partial(_made, named, settings.written.folder)
+    return CalledHooks(HookCalls(make=make, monotonic=clock.monotonic), settings.lease_table)
+
+
+def _made(named: str, folder: str) -> Any:
+    return code_named(named, folder, setting="hooks")()

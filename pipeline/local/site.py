@@ -1,0 +1,63 @@
+"""The objects that all connections of a stand-in share."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from headrace.pipeline.local.callers import Callers
+from headrace.pipeline.local.clock import MovableClock, http_date
+from headrace.pipeline.local.kinesis.kinesis import Kinesis
+from headrace.pipeline.local.moto_room import MotoRoom
+
+
+class OpenConnection(Protocol):
+    """A connection that a client has open."""
+
+    def finish(self) -> None:
+        """Close: at once if idle or while events are pushed, else after the current answers."""
+        ...
+
+
+class Site:
+    """Simulator, moto, faults, callers, clock, and the open connections."""
+
+    def __init__(self, kinesis: Kinesis, clock: MovableClock) -> None:
+        """Begin with no connection."""
+        self.kinesis = kinesis
+        self.clock = clock
+        self.moto = MotoRoom()
+        self.callers = Callers()
+        self.empty = asyncio.Event()
+        self.empty.set()
+        self._connections: set[OpenConnection] = set()
+        self._requests = 0
+        self._date = (-1, "")
+
+    def add(self, connection: OpenConnection) -> None:
+        """Note that a connection is open."""
+        self._connections.add(connection)
+        self.empty.clear()
+
+    def remove(self, connection: OpenConnection) -> None:
+        """Note that a connection is closed."""
+        self._connections.discard(connection)
+        if not self._connections:
+            self.empty.set()
+
+    def finish(self) -> None:
+        """Let all connections close."""
+        for connection in list(self._connections):
+            connection.finish()
+
+    def request_id(self) -> str:
+        """Give each request an id that logs can be searched for."""
+        self._requests += 1
+        return f"00000000-0000-4000-8000-{self._requests:012x}"
+
+    def date(self) -> str:
+        """Give the Date header by the simulator's clock, formatted once a second."""
+        second = int(self.clock())
+        if self._date[0] != second:
+            self._date = second, http_date(second)
+        return self._date[1]

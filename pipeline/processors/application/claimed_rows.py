@@ -1,0 +1,111 @@
+"""The lease rows of a processor's application: a `LeaseStore` that knows which rows this process has claimed, and how its
+tasks have moved their checkpoints since.
+
+    run ──claim──► row ◄──checkpoint, on condition of the claim── task on Spark, when the processor asks for it
+     └──────────── what the task reports ◄───────────────────────┘
+
+The engine writes a row on condition of the checkpoint that it knows. A task has moved that one, so the condition is put
+right here. Whether the claim still is this run's stays DynamoDB's to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refused
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.ports.leases import NO_ROWS, LeaseStore, Listing
+
+_PREPARED = frozenset({"pending", "pending_state"})
+
+
+@dataclass(slots=True)
+class ClaimedRows:
+    store: LeaseStore
+    claimed: dict[str, Lease] = field(default_factory=dict)
+    """Rows with a claim of this process, as they were last written, by lease key."""
+    with_rest: set[str] = field(default_factory=set)
+    """Lease keys of rows whose checkpoint is inside of a Kinesis record, of which the rest was handed out. No probe finds
+    that rest, because nothing comes after its record."""
+
+    @property
+    def at_once(self) -> int:
+        return self.store.at_once
+
+    def get(self, key: str) -> Lease | None:
+        row = self.store.get(key)
+        return None if row is None else _as_authority(row)
+
+    def get_many(self, keys: Sequence[str]) -> Listing:
+        return _as_authorities(self.store.get_many(keys))
+
+    def scan(self) -> Listing:
+        return _as_authorities(self.store.scan())
+
+    def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
+        return _as_authorities(self.store.held_by(worker_id, known))
+
+    def apply(self, change: Change) -> Applied | Refused:
+        outcome = self.store.apply(self._put_right(change))
+        self._note(change, outcome)
+        return _told(outcome)
+
+    def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
+        outcomes = self.store.apply_all([self._put_right(change) for change in changes])
+        for change, outcome in zip(changes, outcomes, strict=True):
+            self._note(change, outcome)
+        return tuple(
+            outcome if isinstance(outcome, HeadraceError) else _told(outcome) for outcome in outcomes
+        )
+
+    def note_moved(self, row: Lease, *, has_rest: bool) -> None:
+        """A task has left the row so."""
+        if row.key in self.claimed:
+            self.claimed[row.key] = row
+        (self.with_rest.add if has_rest else self.with_rest.discard)(row.key)
+
+    def _note(self, change: Change, outcome: Outcome) -> None:
+        if not isinstance(outcome, Applied):
+            return
+        if outcome.lease.run_claim is None or change.deletes:
+            self.claimed.pop(change.key, None)
+        elif change.put.get("run_claim") is not None or change.key in self.claimed:
+            self.claimed[change.key] = outcome.lease
+
+    def _put_right(self, change: Change) -> Change:
+        if change.key in self.with_rest and "behind_ms" in change.put:
+            # So the shard stays due, also for the next process.
+            change = replace(change, put={**change.put, "behind_ms": max(1, change.put["behind_ms"])})
+        row = self.claimed.get(change.key)
+        moves_on = (
+            row is not None
+            and change.requires.get("run_claim") == row.run_claim
+            and change.requires.get("checkpoint", row.checkpoint) < row.checkpoint
+            and change.put.get("checkpoint", row.checkpoint) >= row.checkpoint
+        )
+        if row is None or not moves_on:
+            return change
+        remove = change.remove
+        if change.put.get("checkpoint") == row.checkpoint:
+            # The task has written this checkpoint already, and what the processor has prepared since is after it.
+            remove -= _PREPARED
+        return replace(change, requires={**change.requires, "checkpoint": row.checkpoint}, remove=remove)
+
+
+def _as_authority(row: Lease) -> Lease:
+    """The row as the only authority: no lake table is behind its checkpoint, whoever wrote it."""
+    return replace(row, landed=row.checkpoint if row.checkpoint.is_digits else None)
+
+
+def _as_authorities(listing: Listing) -> Listing:
+    return replace(listing, leases=tuple(_as_authority(row) for row in listing.leases))
+
+
+def _told(outcome: Applied | Refused) -> Applied | Refused:
+    match outcome:
+        case Applied(row):
+            return Applied(_as_authority(row))
+        case Refused(row):
+            return Refused(None if row is None else _as_authority(row))

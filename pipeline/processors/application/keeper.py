@@ -1,0 +1,137 @@
+"""The keeper of a processor's process: it lives beside Spark's workers, so that an instance goes on from wave to wave.
+
+    task of a wave ──connects──► keeper ──lines──► process of the processor
+          └── what the next wave has to know ──►┘
+
+A task that dies without a word, as Spark ends that of a cancelled run, leaves an instance of which nobody knows what it has
+got. It has its grace and ends; no checkpoint is taken any more. So ends one that no task comes back to.
+
+    python -m headrace.pipeline.processors.application.keeper SOCKET IDLE GRACE    the ChildSpec comes by standard input
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from headrace.pipeline.lake.staging.stage_codec import decode
+from headrace.pipeline.processors.checkpoints import Checkpoints
+from headrace.pipeline.processors.child import ChildFailed, ProcessorChild
+from headrace.pipeline.processors.dialogue import CallFailed, Dialogue
+from headrace.pipeline.processors.starting import folder_of, start_child
+from headrace.pipeline.processors.values import ChildSpec
+
+_LOOK_EVERY = 0.5
+"""Seconds between two looks at what the process writes to stderr while no task is there."""
+
+
+class Keeper:
+    def __init__(self, child: ProcessorChild, *, idle: float, grace: float) -> None:
+        self._child = child
+        self._idle = idle
+        self._grace = grace
+        self._unanswered = ""
+        """The action on which the process is at work."""
+        self._memory: Any = None
+        """What the last task has left for the next one."""
+
+    def serve(self, door: socket.socket) -> None:
+        """Serve one task after the other, until one ends the process or none has come for `idle` seconds."""
+        door.settimeout(_LOOK_EVERY)
+        until = monotonic() + self._idle
+        while monotonic() < until:
+            try:
+                visitor, _ = door.accept()
+            except TimeoutError:
+                self._child.drain()
+                continue
+            with visitor:
+                visitor.settimeout(None)
+                if not self._serve_one(visitor):
+                    return
+            until = monotonic() + self._idle
+        self._end_alone()
+
+    def _serve_one(self, visitor: socket.socket) -> bool:
+        """Whether the process stays for the next task."""
+        # The task may be gone by the time that an answer comes.
+        with suppress(BrokenPipeError, ConnectionResetError), visitor.makefile("rwb") as lines:
+            _write(lines, {"memory": self._memory})
+            for line in lines:
+                asked = json.loads(line)
+                if "say" in asked:
+                    self._say(asked["say"])
+                elif "hear" in asked:
+                    _write(lines, self._heard(float(asked["hear"])))
+                elif "keep" in asked:
+                    self._memory = asked["keep"]
+                    return True
+                else:
+                    self._child.close(grace=float(asked["end"]))
+                    return False
+        self._end_alone()
+        return False
+
+    def _say(self, message: Mapping[str, Any]) -> None:
+        if message["action"] != "checkpoint":
+            self._unanswered = message["action"]
+        self._child.say(message)
+
+    def _heard(self, within: float) -> Mapping[str, Any]:
+        self._child.errors.clear()
+        answer: dict[str, Any] = {}
+        try:
+            answer["heard"] = heard = self._child.hear(within=within)
+            if heard["action"] == "status":
+                self._unanswered = ""
+        except ChildFailed as failed:
+            answer["failed"] = str(failed)
+        return {**answer, "errors": list(self._child.errors)}
+
+    def _end_alone(self) -> None:
+        """Let the process end by itself. Nobody writes its checkpoints now."""
+        dialogue = Dialogue(self._child, Checkpoints.since(None), self._unanswered)
+        with suppress(CallFailed):
+            dialogue.stop(within=self._grace)
+        self._child.close(grace=_LOOK_EVERY)
+
+
+def _write(lines: Any, answer: Mapping[str, Any]) -> None:
+    lines.write(json.dumps(answer, separators=(",", ":")).encode() + b"\n")
+    lines.flush()
+
+
+def main(place: Path, *, idle: float, grace: float) -> None:
+    spec = decode(sys.stdin.buffer.read(), ChildSpec)
+    door = socket.socket(socket.AF_UNIX)
+    place.unlink(missing_ok=True)
+    door.bind(str(place))
+    door.listen()
+    # The task waits for this process, and comes in once it has ended; what stays is nobody's child.
+    if os.fork():
+        os._exit(0)
+    own = place.stat().st_ino
+    try:
+        with folder_of(spec) as folder:
+            child = start_child(spec, folder)
+            try:
+                Keeper(child, idle=idle, grace=grace).serve(door)
+            finally:
+                child.kill()
+    finally:
+        door.close()
+        with suppress(FileNotFoundError):
+            # Another keeper may have taken the place.
+            if place.stat().st_ino == own:
+                place.unlink()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), idle=float(sys.argv[2]), grace=float(sys.argv[3]))

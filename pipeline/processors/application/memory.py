@@ -1,0 +1,50 @@
+"""What a wave leaves beside a processor's process for the next wave: how far the process has come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
+from headrace.pipeline.processors.values import Delivered
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    code: str
+    """Tells the code with which the process was started."""
+    checkpoint: Checkpoint
+    """The one in the row. Where the row has another one, somebody else has worked on the shard since."""
+    last: Delivered
+    """The last record that was delivered, without its payload, as those in `since`."""
+    since: tuple[Delivered, ...]
+    """The delivered records that aren't checkpointed."""
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "code": self.code,
+            "checkpoint": [self.checkpoint.sequence, self.checkpoint.sub],
+            "last": _plain(self.last),
+            "since": [_plain(record) for record in self.since],
+        }
+
+
+def read_memory(plain: Mapping[str, Any]) -> Memory:
+    return Memory(
+        plain["code"],
+        Checkpoint(*plain["checkpoint"]),
+        _record(plain["last"]),
+        tuple(_record(record) for record in plain["since"]),
+    )
+
+
+def _plain(record: Delivered) -> list[Any]:
+    # As a text: JSON's numbers are too short for sequence numbers elsewhere.
+    return [str(record.sequence), record.sub, record.arrival_ms]
+
+
+def _record(plain: list[Any]) -> Delivered:
+    sequence, sub, arrival_ms = plain
+    return Delivered(int(sequence), sub, arrival_ms, "", b"")

@@ -1,0 +1,136 @@
+"""Checkpoints that are durable before the processor hears of them: each is a write on the lease row, on condition that the
+run still has its claim.
+
+    the write                                            the processor hears
+    made                                                 nothing wrong
+    refused, because another process has the row         ShutdownException; the lease counts as lost from then on
+    too many requests                                    ThrottlingException
+    no table                                             InvalidStateException
+    any other trouble of DynamoDB                        KinesisClientLibDependencyException
+
+SHARD_END isn't written here. The rows of the children come first, and the run makes them after the wave.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.change import Applied, Change, Refused
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
+from headrace.pipeline.errors import HeadraceError, TablesMissing, Throttled
+from headrace.pipeline.kcl.checkpointer import CheckpointProgress, OutOfBounds, Write, plan_prepare
+from headrace.pipeline.processors.checkpoints import OUT_OF_RANGE, Checkpoints, requested_by
+
+LOST = "ShutdownException"
+
+
+class OneRow(Protocol):
+    """The part of a `LeaseStore` that a task needs."""
+
+    def get(self, key: str) -> Lease | None: ...
+
+    def apply(self, change: Change) -> Applied | Refused: ...
+
+
+@dataclass(slots=True)
+class ClaimedRow:
+    """The row of one shard, as a task writes it."""
+
+    rows: OneRow
+    lease: Lease
+    """As it was last read or written."""
+    me: str
+    """The worker that holds the lease."""
+    is_lost: bool = False
+    """Whether another process has the row."""
+
+    @property
+    def claim(self) -> str:
+        return self.lease.run_claim or ""
+
+    def look(self) -> bool:
+        """Whether the shard may be read on: nobody has taken the row, and nobody waits for it."""
+        row = self.rows.get(self.lease.key)
+        if row is None or (row.holder, row.run_claim) != (self.me, self.lease.run_claim):
+            self.is_lost = True
+            return False
+        return row.checkpoint_owner is None and row.wanted_by in {None, self.lease.run_claim}
+
+    def checkpoint(self, upto: Checkpoint) -> str | None:
+        return self._write(change.checkpoint(self.lease, self.me, self.claim, upto=upto))
+
+    def prepare(self, upto: Checkpoint, state: bytes | None) -> str | None:
+        return self._write(change.prepare_checkpoint(self.lease, self.me, self.claim, upto=upto, state=state))
+
+    def _write(self, proposed: Change) -> str | None:
+        """KCL's name of the error; None where the row was written."""
+        if self.is_lost:
+            return LOST
+        try:
+            outcome = self.rows.apply(proposed)
+        except Throttled:
+            return "ThrottlingException"
+        except TablesMissing:
+            return "InvalidStateException"
+        except HeadraceError:
+            return "KinesisClientLibDependencyException"
+        if isinstance(outcome, Refused):
+            self.is_lost = True
+            return LOST
+        self.lease = outcome.lease
+        return None
+
+
+@dataclass(slots=True, kw_only=True)
+class RowCheckpoints(Checkpoints):
+    row: ClaimedRow
+
+    @classmethod
+    def of(cls, row: ClaimedRow) -> RowCheckpoints:
+        last = row.lease.checkpoint
+        return cls(CheckpointProgress(last=last, largest=last if last.is_digits else None), row=row)
+
+    def write(self, planned: Write) -> str | None:
+        if self.row.is_lost:
+            return LOST
+        return None if planned.checkpoint.is_end else self.row.checkpoint(planned.checkpoint)
+
+    def answer(self, message: Mapping[str, Any], *, action: str) -> Mapping[str, Any]:
+        prepared = self._prepared_by(message) if message.get("prepare") else None
+        if prepared is not None:
+            # The second step has to be at this record, whatever is delivered until then.
+            message = {**message, "sequenceNumber": prepared.sequence, "subSequenceNumber": prepared.sub}
+        # Not super(): a dataclass with slots is made anew, and the old class is what super() would look for.
+        return Checkpoints.answer(self, message, action=action)
+
+    def take(self, message: Mapping[str, Any]) -> str | None:
+        return self._prepare(message) if message.get("prepare") else Checkpoints.take(self, message)
+
+    def _prepared_by(self, message: Mapping[str, Any]) -> Checkpoint | None:
+        """The checkpoint that a message prepares; None where that can't be told."""
+        largest = self.progress.largest
+        try:
+            requested = requested_by(message)
+        except ValueError:
+            return None
+        if requested is not None or largest is None or message.get("applicationState") is None:
+            return requested or largest
+        # As in KCL: with a state, the first user record of the last Kinesis record is prepared.
+        return Checkpoint(largest.sequence)
+
+    def _prepare(self, message: Mapping[str, Any]) -> str | None:
+        text = message.get("applicationState")
+        try:
+            requested = requested_by(message)
+            state = None if text is None else base64.b64decode(text, validate=True)
+        except (ValueError, TypeError):
+            return OUT_OF_RANGE
+        planned = plan_prepare(self.progress, requested)
+        if isinstance(planned, OutOfBounds):
+            return OUT_OF_RANGE
+        return self.row.prepare(planned.checkpoint, state) if isinstance(planned, Write) else None

@@ -1,0 +1,162 @@
+"""The `Stage` port for a processor's application: one Spark job reads all shards of a wave and hands their records to the
+processor. No file is written.
+
+    driver: claimed rows, reader ─► task: page ─► process of the processor ─► checkpoint in the row ─► a report
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Manifest
+from headrace.pipeline.core.shards.position import TRIM
+from headrace.pipeline.core.shards.stream import ShardKey, lease_key
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.errors import HeadraceError, Unreachable
+from headrace.pipeline.lake.staging.stage import pack, shares_of, tasks_within
+from headrace.pipeline.lake.staging.stage_codec import decode, encode
+from headrace.pipeline.ports.pages import Pages
+from headrace.pipeline.ports.staging import OnWaiting, Stage, StagingSpec
+from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work
+from headrace.pipeline.processors.application.claimed_rows import ClaimedRows
+from headrace.pipeline.processors.application.row_checkpoints import OneRow
+from headrace.pipeline.processors.application.task import ClaimedShard, Delivering, DeliverySpec
+from headrace.pipeline.processors.code import ProcessorCode
+from headrace.pipeline.settings.processors_block import ProcessorSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryStage:
+    settings: ProcessorSettings
+    multi: bool
+    worker: str
+    """The worker whose shards these are."""
+    spark: Stage
+    """The stage of this worker's Spark, which is opened as always."""
+    tasks: Tasks
+    threads: int
+    """How many shards a task reads at once."""
+    rows: ClaimedRows
+    pages: Callable[[], Pages]
+    task_rows: Callable[[], OneRow]
+    """Both are pickled to the tasks, with the keys of their moment."""
+    keeps: bool = True
+    """Whether processes stay from wave to wave, as long as the run keeps their shards."""
+    _kept: set[ShardKey] = field(default_factory=set)
+    """The shards whose processes stay."""
+
+    def open(self, on_waiting: OnWaiting) -> None:
+        ProcessorCode(self.settings).check()
+        self.spark.open(on_waiting)
+
+    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
+        if not batches:
+            return Manifest(())
+        most, threads = self._at_once
+        packed = pack(batches, min(most, tasks_within(limits)))
+        parts = [[self._claimed(batch) for batch in batches_of_task] for batches_of_task in packed]
+        work = _work(parts, shares_of(packed, limits), self.pages(), self.task_rows(), self._spec, threads)
+        if self.keeps:
+            self._kept.update(batch.key for batch in batches)
+        reports = self._run(len(parts), work)
+        return _joined([report.manifest for report in reports], batches)
+
+    def let_go(self, keys: Collection[ShardKey]) -> None:
+        """The run releases these shards: their processes end, and may checkpoint before."""
+        going = self._kept & set(keys)
+        self._kept.difference_update(going)
+        rows = {key: self.rows.claimed.get(lease_key(key, multi=self.multi)) for key in sorted(going)}
+        shards = [ClaimedShard(_nothing_of(key), row) for key, row in rows.items() if row is not None]
+        if not shards:
+            return
+        # A process that isn't ended here ends by itself, once no wave has come back to it. Its next instance begins at the
+        # row's checkpoint.
+        with suppress(HeadraceError):
+            # One task on each core, because each host may have some of the processes.
+            self._run(self.tasks.cores, _ending(shards, self.task_rows(), self._spec))
+
+    def _run(self, count: int, work: Work) -> list[Delivering]:
+        reports = [decode(report, Delivering) for report in self.tasks.run(count, work, self._job)]
+        for report in reports:
+            for row in report.rows:
+                self.rows.note_moved(row, has_rest=row.key in report.with_rest)
+        return reports
+
+    @property
+    def _spec(self) -> DeliverySpec:
+        code = ProcessorCode(self.settings)
+        application = f"{self.settings.application} {self.task_rows()}" if self.keeps else ""
+        return DeliverySpec(code.child, code.rules, self.worker, code.text(), application)
+
+    @property
+    def _at_once(self) -> tuple[int, int]:
+        """The most tasks, and how many shards each works on at once."""
+        most = self.settings.parallelism
+        if most is None:
+            return self.tasks.cores, self.threads
+        tasks = min(self.tasks.cores, most)
+        return tasks, max(1, min(self.threads, most // tasks))
+
+    def _claimed(self, batch: Batch) -> ClaimedShard:
+        return ClaimedShard(batch, self.rows.claimed[lease_key(batch.key, multi=self.multi)])
+
+    @property
+    def _job(self) -> Job:
+        return Job(
+            f"runs the processor {self.settings.name}",
+            "What it has checkpointed stays, and the next wave begins at the checkpoints in the lease rows",
+        )
+
+
+def _joined(manifests: Sequence[Manifest], batches: Sequence[Batch]) -> Manifest:
+    by_key = {line.key: line for manifest in manifests for line in manifest.staged}
+    if by_key.keys() != {batch.key for batch in batches}:
+        raise Unreachable(
+            f"the Spark job returned {len(by_key)} of {counted(len(batches), 'shard')}. The next wave begins at the "
+            "checkpoints in the lease rows"
+        )
+    loads = tuple(load for manifest in manifests for load in manifest.loads)
+    return Manifest(tuple(by_key[batch.key] for batch in batches), (), loads)
+
+
+def _nothing_of(key: ShardKey) -> Batch:
+    return Batch(key, None, TRIM, key.stream.created, timedelta(0))
+
+
+def _ending(shards: Sequence[ClaimedShard], rows: OneRow, spec: DeliverySpec) -> Work:
+    def work(_number: int, _now: Now) -> bytes:
+        from headrace.pipeline.processors.application.task import end_kept
+
+        return encode(end_kept(shards, rows, spec))
+
+    return work
+
+
+def _work(
+    parts: Sequence[Sequence[ClaimedShard]],
+    shares: Sequence[BatchLimits],
+    pages: Pages,
+    rows: OneRow,
+    spec: DeliverySpec,
+    threads: int,
+) -> Work:
+    def work(number: int, _now: Now) -> bytes:
+        # Imports within the function run on Spark's worker, from the shipped zip.
+        from headrace.pipeline.lake.staging.host_load import host_gauge
+        from headrace.pipeline.processors.application.task import deliver_batches
+
+        done = deliver_batches(
+            parts[number],
+            pages,
+            rows,
+            spec,
+            limits=shares[number],
+            threads=threads,
+            gauge=host_gauge(),
+        )
+        return encode(done)
+
+    return work

@@ -1,0 +1,62 @@
+"""How the process of a processor is started, with the user's modules in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headrace.kclpy.kcl import HOST
+from headrace.kclpy.runner import AS_AMAZON_KCLPY
+from headrace.pipeline.processors.child import ProcessorChild
+from headrace.pipeline.processors.values import ChildSpec
+
+
+@contextmanager
+def folder_of(child: ChildSpec) -> Iterator[str]:
+    """A folder with the user's modules."""
+    folder = tempfile.mkdtemp(prefix="headrace-processor-")
+    try:
+        for path, source in child.files.items():
+            place = Path(folder, path)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(source)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def process_of(spec: ChildSpec, folder: str, *, grace: float) -> Iterator[ProcessorChild]:
+    child = start_child(spec, folder)
+    try:
+        yield child
+        child.close(grace=grace)
+    finally:
+        child.kill()
+
+
+def start_child(spec: ChildSpec, folder: str) -> ProcessorChild:
+    """`folder`: where the user's modules are."""
+    runner = (sys.executable, "-m", "headrace.kclpy.runner", spec.code)
+    command = spec.command or (*runner, *((AS_AMAZON_KCLPY,) if spec.as_amazon_kclpy else ()))
+    paths = [folder, *(path for path in sys.path if path)]
+    environ = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        # Else the folder in which it starts would come before these paths.
+        "PYTHONSAFEPATH": "1",
+        "PYTHONUNBUFFERED": "1",
+        HOST: "1",
+    }
+    return ProcessorChild.start(
+        command,
+        folder=spec.folder or folder,
+        environ=environ,
+        memory=spec.memory or 0,
+        cpu=spec.cpu or 0,
+    )

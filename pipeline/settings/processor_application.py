@@ -1,0 +1,45 @@
+"""The settings of the KCL application that a processor of `mode: application` is: those of the landing application, with
+names and tables of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.pipeline.settings.choices import Heartbeat, Mode, StreamsMode
+from headrace.pipeline.settings.discovery_block import DiscoverySettings
+from headrace.pipeline.settings.kcl_block import KclSettings
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.stream_names import name_in
+
+
+def application_settings(settings: Settings, processor: ProcessorSettings) -> Settings:
+    """The settings by which the engine's ticks and runs work for this processor."""
+    streams, mode, discovery = settings.streams, settings.streams_mode, settings.discovery
+    if processor.stream is not None:
+        # One stream: lease keys are shard ids, as those of an amazon_kclpy application are.
+        streams = tuple(stream for stream in streams if name_in(stream.name) == processor.stream)
+        mode, discovery = StreamsMode.SINGLE, DiscoverySettings()
+    return replace(
+        settings,
+        application=processor.application or "",
+        streams=streams,
+        streams_mode=mode,
+        discovery=discovery,
+        coordination=replace(settings.coordination, lease_table=None, worker_table=None, state_table=None),
+        kcl=_kcl(processor),
+        parse=(),
+        processors=(replace(processor, beside=settings.application),),
+    )
+
+
+def _kcl(processor: ProcessorSettings) -> KclSettings:
+    is_shared = processor.failover is not None
+    # Beside KCL each lease has a beat. Checkpoints of others need no setting: the rows are the only authority.
+    heartbeat = Heartbeat.LEASE if is_shared or processor.leases is not Mode.OWN else Heartbeat.WORKER
+    return KclSettings(mode=processor.leases, failover=processor.failover, heartbeat=heartbeat)
+
+
+def table_names(settings: Settings) -> frozenset[str]:
+    """The names of an application's tables in DynamoDB."""
+    return frozenset({settings.lease_table, settings.worker_table, settings.state_table})

@@ -1,0 +1,28 @@
+"""What the tasks that compared keys have told, by files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.pipeline.typed.latest.rule import Why
+from headrace.pipeline.typed.latest_plan import Decision, KeyPart, Losing
+
+
+def decision_of(told: pa.Table, parts: Sequence[KeyPart]) -> Decision:
+    """`told`: rows with the columns `LEAVING`."""
+    files, rows, whys = (_numbers(told[name]) for name in ("file", "row", "why"))
+    by_number = {part.number: part for part in parts}
+    leaves = whys != Why.MIXED
+    losing = []
+    for number in np.unique(files[leaves]).tolist():
+        mine, part = leaves & (files == number), by_number[number]
+        losing.append(Losing(part.path, part.fresh, rows[mine], whys[mine]))
+    return Decision(tuple(losing), int(np.count_nonzero(~leaves)))
+
+
+def _numbers(column: Any) -> Any:
+    return column.to_numpy()

@@ -1,0 +1,161 @@
+"""A small world of a processor's application: its stream and its lease rows are in memory, and the processor has real
+processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.pipeline.aws.reading.pages_decode import record_schema
+from headrace.pipeline.core.ledger.batch import Batch
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.ports.pages import RecordPage
+from headrace.pipeline.processors.application.claimed_rows import ClaimedRows
+from headrace.pipeline.processors.application.row_table import RowTable
+from headrace.pipeline.processors.application.stage import DeliveryStage
+from headrace.pipeline.settings.choices import ProcessorMode
+from headrace.pipeline.settings.parse_block import Written
+from headrace.pipeline.settings.processors_block import ProcessorSettings
+from tests.duties.world import World
+from tests.kcl.kpl import entry, message, sealed
+from tests.memory.source import MemoryRecord, MemorySource
+from tests.memory.tasks import LocalTasks
+
+CODE = str(Path(__file__).parents[1] / "users_code")
+
+
+class OpenRows(ClaimedRows):
+    """Without slots, so that a test can let a process die."""
+
+
+@dataclass(frozen=True)
+class SourcePages:
+    """The stream's pages, three Kinesis records each."""
+
+    source: MemorySource
+
+    def pages(self, batch: Batch) -> Iterator[RecordPage]:
+        after = batch.after
+        if after is None or after.sequence is None:
+            found = self.source.records(batch.key, batch.start)
+        else:
+            found = self.source.records(
+                batch.key, after.sequence - 1 if after.reads_again else after.sequence
+            )
+        now = self.source.describe(batch.key.stream.arn).asked
+        children = self.source.children(batch.key)
+        for first in range(0, len(found), 3):
+            rest = len(found) > first + 3
+            page = _page(batch.key, found[first : first + 3], now, timedelta(seconds=1 if rest else 0))
+            yield page if rest else replace(page, children=children)
+        if not found:
+            yield RecordPage(None, 0, 0, now, timedelta(0), None, None, None, children)
+
+
+def _page(key: ShardKey, records: tuple[MemoryRecord, ...], now: Any, behind: timedelta) -> RecordPage:
+    rows: list[dict[str, Any]] = [
+        {
+            "stream": key.stream.name,
+            "stream_epoch": key.stream.epoch,
+            "shard_id": key.shard_id,
+            "sequence_number": str(record.sequence),
+            "sub_sequence_number": 0,
+            "partition_key": record.partition_key,
+            "arrival_ts": record.arrival,
+            "data": record.data,
+        }
+        for record in records
+    ]
+    return RecordPage(
+        records=pa.RecordBatch.from_pylist(rows, record_schema()),
+        rows=len(rows),
+        bytes=sum(len(record.data) for record in records),
+        answered=now,
+        behind=behind,
+        last_sequence=records[-1].sequence,
+        first_arrival=records[0].arrival,
+        last_arrival=records[-1].arrival,
+        children=None,
+    )
+
+
+@dataclass
+class ApplicationWorld(World):
+    log: Path = field(default=Path("recorded"))
+    """Where the processor notes its calls (the environment names it, too)."""
+    keeps: bool = False
+    """Whether processes stay from wave to wave. Without that a test needs no keepers, which is faster."""
+    processor: ProcessorSettings = field(
+        default=ProcessorSettings(
+            name="words",
+            mode=ProcessorMode.APPLICATION,
+            application="app",
+            callable="recording:Recording",
+            written=Written(CODE),
+        )
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.store = self.leases
+        self.begin_process()
+
+    def begin_process(self) -> None:
+        """What a process remembers is gone, and the next one begins."""
+        rows = OpenRows(self.store)
+        self.leases = rows  # type: ignore[assignment]
+        self.table = RowTable(  # type: ignore[assignment]
+            settings=self.settings, rows=rows, source=self.source, clock=self.clock
+        )
+        self.stage = DeliveryStage(  # type: ignore[assignment]
+            settings=self.processor,
+            multi=self.settings.multi,
+            worker="w1",
+            spark=OpenSpark(),
+            tasks=LocalTasks(self.clock),
+            threads=4,
+            rows=rows,
+            pages=lambda: SourcePages(self.source),
+            task_rows=lambda: self.store,
+            keeps=self.keeps,
+        )
+
+    def say(self, *words: str, shard: int = 0) -> None:
+        """Put a record for each of these words."""
+        for word in words:
+            self.source.put(self.shard(shard), word.encode())
+            self.clock.advance(timedelta(milliseconds=10))
+
+    def say_together(self, *words: str, shard: int = 0) -> None:
+        """Put one aggregate with these words."""
+        key = self.shard(shard)
+        data = sealed(message(*(entry(0, word.encode()) for word in words), keys=(b"user",)))
+        self.source.put(key, data, users=len(words))
+        self.clock.advance(timedelta(milliseconds=10))
+
+    def recorded(self, *what: str) -> list[dict[str, Any]]:
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        noted = [json.loads(line) for line in lines]
+        return [call for call in noted if not what or call["what"] in what]
+
+    def words(self) -> list[str]:
+        return [call["word"] for call in self.recorded("record")]
+
+    def calls(self) -> list[str]:
+        return [call.get("word", call["what"]) for call in self.recorded()]
+
+    def row(self, shard: int = 0) -> Any:
+        return self.store.get(self.shard(shard).shard_id)
+
+
+class OpenSpark:
+    def open(self, on_waiting: Any) -> None: ...
+
+    def stage(self, *_: Any) -> Any:
+        raise AssertionError("no file is staged here")
