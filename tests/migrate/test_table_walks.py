@@ -66,6 +66,8 @@ class Deployment:
     led_at: float | None = None
     """When it led last."""
     places: KnownPlaces = field(init=False)
+    workers: DynamoWorkerStore = field(init=False)
+    leader_lock: DynamoLeaderLock = field(init=False)
 
     def __post_init__(self) -> None:
         self.restart()
@@ -73,10 +75,9 @@ class Deployment:
     def restart(self) -> None:
         self.places = KnownPlaces(self.app.client, self.app.settings, self.app.clock)
         self.lock, self.looked = None, None
-
-    @property
-    def workers(self) -> DynamoWorkerStore:
-        return DynamoWorkerStore(
+        # Made once for each process, as the product does.
+        self.leader_lock = DynamoLeaderLock(self.app.client, lambda: self.places().lock)
+        self.workers = DynamoWorkerStore(
             self.app.client,
             lambda: self.places().workers,
             clock=self.app.clock,
@@ -91,8 +92,9 @@ class Deployment:
     def leads(self) -> bool:
         now = self.app.clock.monotonic()
         since = None if self.looked is None else timedelta(seconds=now - self.looked)
-        lock = DynamoLeaderLock(self.app.client, lambda: self.places().lock)
-        electing = Electing(me=self.worker, lock=lock, ids=self.ids, tick=TICK, duration=LOCK_LIVES)
+        electing = Electing(
+            me=self.worker, lock=self.leader_lock, ids=self.ids, tick=TICK, duration=LOCK_LIVES
+        )
         state = electing.look(self.lock, since)
         self.lock, self.looked = state.seen, now
         return electing.leads(state, check_can_lead=lambda: None)

@@ -58,18 +58,16 @@ class ConditionFailed:
 
 
 class Rows:
-    """The rows of one table. `table` may be a function, which is called once: KCL's workers can move rows to
-    another table."""
+    """The rows of one table. `table` may be a function, which is called for each request: the rows can move to another
+    table while this process runs."""
 
     def __init__(self, client: DynamoDBClient, table: str | Callable[[], Place], *, key: str) -> None:
         self.client = client
-        self._place = Place(table, key) if isinstance(table, str) else table
+        self._place = (lambda: Place(table, key)) if isinstance(table, str) else table
 
     @property
     def place(self) -> Place:
-        if not isinstance(self._place, Place):
-            self._place = self._place()
-        return self._place
+        return self._place()
 
     @property
     def table(self) -> str:
