@@ -63,11 +63,11 @@ class Rows:
 
     def __init__(self, client: DynamoDBClient, table: str | Callable[[], Place], *, key: str) -> None:
         self.client = client
-        self._place = (lambda: Place(table, key)) if isinstance(table, str) else table
+        self._place = Place(table, key) if isinstance(table, str) else table
 
     @property
     def place(self) -> Place:
-        return self._place()
+        return self._place if isinstance(self._place, Place) else self._place()
 
     @property
     def table(self) -> str:
