@@ -18,7 +18,7 @@ def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "demo",
         description="Make a stream on this machine, land its records while the stream is resharded, "
-        "check every record of the table, parse some of them again into the typed table, "
+        "check every record of the table, give each to a record processor, parse some of them again into the typed table, "
         "and let `headrace prove` prove all tables. The exit code is 0 only if everything matched. "
         "The demo then keeps Dagster's UI open until Ctrl-C, and exits at once with DEMO_EXIT=1 in the "
         "environment or without a terminal.",
@@ -87,7 +87,9 @@ def _show(args: argparse.Namespace) -> int:
         if trouble:
             say(f"{trouble}; sensors and runs: {ui}/overview, logs: {home.folder}/*.log")
         # All of them run, also after a failure: each says something else about the table.
-        code = max(show.parse(), show.replay(), judge_demo(home), show.prove(), 1 if trouble else 0)
+        code = max(
+            show.parse(), show.process(), show.replay(), judge_demo(home), show.prove(), 1 if trouble else 0
+        )
         if os.environ.get("DEMO_EXIT") != "1" and sys.stdin.isatty() and sys.stdout.isatty():
             say(f"Dagster's UI at {ui} - press Ctrl-C to stop")
             with suppress(KeyboardInterrupt):
@@ -99,12 +101,21 @@ def _show(args: argparse.Namespace) -> int:
 
 def judge_demo(home: "Home") -> int:
     """Print the summary, and return the exit code: 0 only if everything matches."""
-    from headrace.pipeline.demo.reading import read_evidence, read_puts, read_shards, read_typed, the_table
+    from headrace.pipeline.demo.reading import (
+        read_evidence,
+        read_processed,
+        read_puts,
+        read_shards,
+        read_typed,
+        the_table,
+    )
     from headrace.pipeline.demo.summary import summary
     from headrace.pipeline.demo.verdict import judge as decide
 
     puts, shards = read_puts(home.puts), read_shards(home.shards)
-    evidence = read_evidence(the_table(home.lake), puts, shards, read_typed(home.lake))
+    evidence = read_evidence(
+        the_table(home.lake), puts, shards, read_typed(home.lake), read_processed(home.lake)
+    )
     verdict = decide(evidence)
     print("", *summary(evidence, verdict), "", verdict, "", sep="\n", flush=True)
     return 0 if verdict.matches else 1

@@ -72,6 +72,16 @@ class Typed:
     """The id of each row, in both tables, that the second version of the schema has made."""
 
 
+@dataclass(frozen=True, slots=True)
+class NumberedRow:
+    """One row that the record processor has given."""
+
+    shard_id: str
+    number: int
+    """The processor counts the records of each shard, in its state."""
+    id: str | None
+
+
 # No slots: cached_property keeps its values in the instance's dictionary.
 @dataclass(frozen=True)
 class DemoEvidence:
@@ -84,6 +94,8 @@ class DemoEvidence:
     """The pages of the ledger, that of the oldest snapshot first."""
     typed: Typed | None = None
     """The rows of the typed table and its quarantine table; None where nothing has been parsed."""
+    processed: tuple[NumberedRow, ...] | None = None
+    """The rows of the record processor; None where it hasn't worked."""
 
     @cached_property
     def ranges(self) -> Mapping[str, tuple[tuple[int, Range], ...]]:

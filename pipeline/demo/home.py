@@ -19,6 +19,8 @@ _MARKER = ".headrace-demo"
 APPLICATION, STREAM = "demo", "orders"
 TARGET, TYPED = "orders", "lake.orders"
 """The typed table, and its name in the settings."""
+PROCESSOR, PROCESSED = "numbers", "lake.numbers"
+"""The record processor, and its table."""
 NEW_COLUMN = "shop"
 """Each payload has this field. The first version of the typed table's schema lacks it, and the second one has it."""
 
@@ -41,9 +43,25 @@ workers: [{{id: w1}}, {{id: w2}}]
 landing: {{home: {lake}}}
 aws: {{region: us-east-1, endpoint: {endpoint}}}
 parse: [{{name: {target}, table: {typed}, version: "{version}", schema: "{schema}"}}]
+processors: [{{name: {processor}, table: {processed}, callable: "numbering:rows", schema: "id STRING, number BIGINT"}}]
 wave: {{every: 1s}}  # the default of 10 s makes fewer snapshots, which a lasting table needs
 times: {{materialize: 15s}}  # so that the UI shows progress during a short demo
 """
+_CODE = '''\
+"""Written by `headrace demo`: the record processor `numbers`."""
+
+import json
+
+
+def rows(records, state):
+    """A row for each order, with its number among the orders of its shard."""
+    number = state or 0
+    numbered = []
+    for record in records:
+        number += 1
+        numbered.append({"id": json.loads(record.binary_data)["id"], "number": number})
+    return numbered, number
+'''
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +71,11 @@ class Home:
     @property
     def settings(self) -> Path:
         return self.folder / "headrace.yaml"
+
+    @property
+    def code(self) -> Path:
+        """The module of the record processor."""
+        return self.folder / "numbering.py"
 
     @property
     def lake(self) -> Path:
@@ -76,7 +99,10 @@ class Home:
         return self.folder / f"{name}.log"
 
     def write_settings(self, endpoint: str, parser: ParserVersion) -> None:
-        """Replace the file as a whole, because Dagster's processes may read it meanwhile."""
+        """Replace the file as a whole, because Dagster's processes may read it meanwhile. The processor's code lies beside
+        it."""
+        if not self.code.exists():
+            self.code.write_text(_CODE, encoding="utf-8")
         lake, address = (json.dumps(text) for text in (str(self.lake), endpoint))
         text = _SETTINGS.format(
             application=APPLICATION,
@@ -87,6 +113,8 @@ class Home:
             typed=TYPED,
             version=parser.version,
             schema=parser.schema,
+            processor=PROCESSOR,
+            processed=PROCESSED,
         )
         new = self.settings.with_suffix(".new")
         new.write_text(text, encoding="utf-8")

@@ -12,8 +12,17 @@ import pyarrow.parquet as pq
 
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.shards.shard import Shard
-from headrace.pipeline.demo.evidence import DemoEvidence, File, Put, Row, SnapshotLedger, Typed, id_in
-from headrace.pipeline.demo.home import NEW_COLUMN, SECOND, TYPED
+from headrace.pipeline.demo.evidence import (
+    DemoEvidence,
+    File,
+    NumberedRow,
+    Put,
+    Row,
+    SnapshotLedger,
+    Typed,
+    id_in,
+)
+from headrace.pipeline.demo.home import NEW_COLUMN, PROCESSED, SECOND, TYPED
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.lake.table.catalog import embedded_catalog
 from headrace.pipeline.lake.table.lake_table import IcebergTable
@@ -47,8 +56,21 @@ def read_typed(lake: Path) -> Typed | None:
     )
 
 
+def read_processed(lake: Path) -> tuple[NumberedRow, ...] | None:
+    """The rows of the record processor; None where its table doesn't exist."""
+    catalog = the_table(lake).catalog
+    if not catalog.table_exists(PROCESSED):
+        return None
+    rows = catalog.load_table(PROCESSED).scan(selected_fields=("shard_id", "id", "number")).to_arrow()
+    return tuple(NumberedRow(**row) for row in rows.to_pylist())
+
+
 def read_evidence(
-    table: IcebergTable, puts: Mapping[str, Put], shards: tuple[Shard, ...], typed: Typed | None = None
+    table: IcebergTable,
+    puts: Mapping[str, Put],
+    shards: tuple[Shard, ...],
+    typed: Typed | None = None,
+    processed: tuple[NumberedRow, ...] | None = None,
 ) -> DemoEvidence:
     """The evidence at one snapshot: if a commit comes in between, everything is read again."""
     while True:
@@ -57,7 +79,7 @@ def read_evidence(
         files = _files(table)
         # A commit in between would show in the files and not in the ledger.
         if table.load().snapshot == head:
-            return DemoEvidence(puts, shards, files, pages, typed)
+            return DemoEvidence(puts, shards, files, pages, typed, processed)
 
 
 def _files(table: IcebergTable) -> tuple[File, ...]:

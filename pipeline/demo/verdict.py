@@ -6,6 +6,7 @@ chain              each range of a shard begins where the range before it ended,
 ledger             the rows that a commit's ledger states are the rows in the commit's files
 families           no record of a child shard landed before its parents were read to their ends
 typed              each landed record is in the typed table or in its quarantine table, once
+processed          the record processor has got each landed record once, in the order of its shard
 replayed           each record of the window has one row of the second version of the schema, and no other record has
                    one
 """
@@ -20,7 +21,7 @@ from itertools import pairwise
 from headrace.pipeline.core.ledger.ledger import Range
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.demo.evidence import DemoEvidence, File, Row, holds, replayed_shard
+from headrace.pipeline.demo.evidence import DemoEvidence, File, NumberedRow, Row, holds, replayed_shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,12 @@ def judge(evidence: DemoEvidence) -> DemoVerdict:
             "each landed record is in the typed table or set aside with a reason, once",
             _typed_rows(evidence),
             _wrongly_parsed,
+        ),
+        (
+            "wrongly processed",
+            "the record processor has got each landed record once, in the order of its shard",
+            _processed_rows(evidence),
+            _wrongly_processed,
         ),
         (
             "wrongly replayed",
@@ -254,6 +261,33 @@ def _typed_rows(evidence: DemoEvidence) -> str:
     parsed, aside = evidence.typed.parsed, evidence.typed.set_aside
     reasons = "; ".join(sorted({reason for _, reason in aside}))
     return f"{counted(len(parsed), 'row')}, {len(aside):,} set aside" + (f": {reasons}" if reasons else "")
+
+
+def _wrongly_processed(evidence: DemoEvidence) -> Iterator[str]:
+    if evidence.processed is None:
+        return
+    landed: dict[str, list[Row]] = defaultdict(list)
+    for _, row in evidence.rows:
+        landed[row.shard_id].append(row)
+    processed: dict[str, list[NumberedRow]] = defaultdict(list)
+    for numbered in evidence.processed:
+        processed[numbered.shard_id].append(numbered)
+    for shard in sorted(landed.keys() | processed.keys()):
+        due = [row.id for row in sorted(landed[shard], key=lambda row: row.at)]
+        rows = sorted(processed[shard], key=lambda numbered: numbered.number)
+        if [row.number for row in rows] != list(range(1, len(due) + 1)):
+            yield (
+                f"{shard}: the processor numbered {counted(len(rows), 'record')} up to {rows[-1].number if rows else 0:,}, "
+                f"and {len(due):,} have landed"
+            )
+            continue
+        for given, record in zip(rows, due, strict=True):
+            if given.id != record:
+                yield f"{shard}: the processor's record {given.number:,} is {given.id}, and the shard's is {record}"
+
+
+def _processed_rows(evidence: DemoEvidence) -> str:
+    return "it hasn't worked" if evidence.processed is None else counted(len(evidence.processed), "row")
 
 
 def _wrongly_replayed(evidence: DemoEvidence) -> Iterator[str]:

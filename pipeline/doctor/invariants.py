@@ -28,7 +28,7 @@ _ADVICE = {
     "log says why it can't take the lock",
     "leader-idle": "Stop the deployment that leads, so that another one leads",
     "nobody-leads": "Start the leader's sensor of a deployment",
-    "shards-failing": 'Each sentence says what to do; see "When something is wrong" in docs/use/operations.md',
+    "shards-failing": 'Each sentence says what to do; see docs/use/when-wrong.md',
     "rows-left-over": "Run `headrace rekey`",
 }
 """Code of a finding -> what to do; the others say it themselves."""
@@ -103,7 +103,7 @@ def _without_shard(keys: list[str]) -> Iterator[Diagnosis]:
             Health.ILL,
             f"{counted(len(keys), 'open lease')} of shards that Kinesis doesn't list ({_some(keys)}): "
             "their end was never read, and records may be lost",
-            'See "Lost records" in docs/use/operations.md: `headrace skip` records the gap',
+            'See "Lost records" in docs/use/when-wrong.md: `headrace skip` records the gap',
         )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.pipeline.core.ledger.ledger import Range
 from headrace.pipeline.core.shards.position import Position
-from headrace.pipeline.demo.evidence import DemoEvidence, File, SnapshotLedger, Typed, id_in
+from headrace.pipeline.demo.evidence import DemoEvidence, File, NumberedRow, SnapshotLedger, Typed, id_in
 from headrace.pipeline.demo.home import FIRST, NEW_COLUMN, SECOND, TYPED
 from headrace.pipeline.demo.reading import read_evidence, read_puts, read_shards, read_typed, the_table
 from headrace.pipeline.demo.verdict import judge
@@ -53,7 +53,7 @@ def test_a_record_that_was_parsed_twice_or_neither_parsed_nor_set_aside_is_named
     again = tuple(put.id for put in good.puts.values() if put.shard_id == PARENT.shard_id)
     whole = replace(good, typed=Typed(tuple(ids[2:]), ((ids[0], "no number"), (ids[1], "no number")), again))
     assert judge(whole).matches
-    assert judge(whole).findings[-2].looked_at == f"{len(ids) - 2} rows, 2 set aside: no number"
+    assert judge(whole).findings[-3].looked_at == f"{len(ids) - 2} rows, 2 set aside: no number"
     lacking = replace(good, typed=Typed((*ids[2:], ids[2]), ((ids[0], "no number"),), again))
     assert wrong(lacking)["wrongly parsed"] == (
         f"{ids[1]} landed 1 time, and is 0 times in the typed table and its quarantine",
@@ -159,3 +159,26 @@ def test_a_file_of_a_snapshot_without_a_ledger_is_named(good: DemoEvidence):
 @pytest.mark.parametrize("data", [None, b"", b"[]", b"{}", b'{"id": 7}', b"\xff\xfe", b"{"])
 def test_a_payload_without_an_id_has_none(data: bytes | None):
     assert id_in(data) is None
+
+
+def test_a_record_that_the_processor_got_twice_not_at_all_or_out_of_order_is_named(good: DemoEvidence):
+    ids = {
+        key: [put.id for put in good.puts.values() if put.shard_id == key.shard_id]
+        for key in (PARENT, OTHER, CHILD)
+    }
+
+    def processed(change: Callable[[list[str]], list[str]]) -> DemoEvidence:
+        numbered = {key: change(names) if key == OTHER else names for key, names in ids.items()}
+        rows = (
+            NumberedRow(key.shard_id, n, name)
+            for key, names in numbered.items()
+            for n, name in enumerate(names, 1)
+        )
+        return replace(good, processed=tuple(rows))
+
+    assert judge(processed(lambda names: names)).matches
+    six = wrong(processed(lambda names: names[:-1]))["wrongly processed"]
+    assert six == (f"{OTHER.shard_id}: the processor numbered 6 records up to 6, and 7 have landed",)
+    assert wrong(processed(lambda names: [*names, names[0]]))["wrongly processed"]
+    swapped = wrong(processed(lambda names: [names[1], names[0], *names[2:]]))["wrongly processed"]
+    assert swapped[0] == f"{OTHER.shard_id}: the processor's record 1 is r21, and the shard's is r20"

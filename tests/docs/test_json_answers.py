@@ -9,8 +9,8 @@ import pytest
 from tests.docs.pages import ROOT
 
 PAGES = {
-    "lineage.json": "use/operations.md",
-    "lineage-sequence.json": "use/operations.md",
+    "lineage.json": "use/looking.md",
+    "lineage-sequence.json": "use/looking.md",
     "prove.json": "use/proof.md",
 }
 OF_FILES = {"file", "arrival", "as_landed", "time"}

@@ -1,4 +1,4 @@
-"""docs/use/operations.md names exactly the rights for the AWS calls that the code makes, and docs/use/dynamodb-streams.md those for
+"""docs/use/iam.md names exactly the rights for the AWS calls that the code makes, and docs/use/dynamodb-streams.md those for
 tables' streams."""
 
 import ast
@@ -12,7 +12,7 @@ from botocore.session import get_session
 
 ROOT = Path(__file__).parents[2]
 SECTION = (
-    (ROOT / "docs" / "use" / "operations.md")
+    (ROOT / "docs" / "use" / "iam.md")
     .read_text(encoding="utf-8")
     .partition("\n## Rights\n")[2]
     .partition("\n## ")[0]

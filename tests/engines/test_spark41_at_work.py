@@ -316,7 +316,7 @@ def replace(busy: Busy, _: Landing) -> None:
 
 
 def copy_from_version_3(busy: Busy, landing: Landing) -> None:
-    """As docs/use/operations.md says."""
+    """As docs/use/when-wrong.md says."""
     busy.alter("SET TBLPROPERTIES ('format-version' = '3')")
     landing.says("can only write version 2")
     busy.sql(

@@ -1,5 +1,5 @@
 """The example aws-catalogs, as far as it can be checked without AWS: the settings are accepted, and the policies have the rights that
-docs/use/operations.md names."""
+docs/use/iam.md names."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from headrace.pipeline.settings.file import read_settings
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "aws-catalogs"
 RIGHTS = (
-    (ROOT / "docs" / "use" / "operations.md")
+    (ROOT / "docs" / "use" / "iam.md")
     .read_text(encoding="utf-8")
     .partition("\n## Rights\n")[2]
     .partition("\n## ")[0]

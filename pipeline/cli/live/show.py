@@ -107,6 +107,13 @@ class Show:
             say(line)
         return code
 
+    def process(self) -> int:
+        """Run `headrace processor run`, so that the record processor has got all records."""
+        code, said = self._insist("processor", "run")
+        for line in said:
+            say(line)
+        return code
+
     def replay(self) -> int:
         """Give the typed table's schema one more column, and parse the records of one shard again, so that
         their rows have it: the work of `headrace window create` and `headrace window run`. Returns an exit

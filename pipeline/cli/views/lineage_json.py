@@ -1,4 +1,4 @@
-"""What `headrace lineage --json` prints of ranges. docs/use/operations.md tells the form."""
+"""What `headrace lineage --json` prints of ranges. docs/use/looking.md tells the form."""
 
 from __future__ import annotations
 

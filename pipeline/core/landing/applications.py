@@ -100,5 +100,5 @@ def notice_of(neighbours: Iterable[OtherApplication]) -> str | None:
         f"{more} the same stream in this table: {'; '.join(descriptions)}. "
         "No record is lost or doubled, but each is read twice, and waves are refused. "
         "Stop one of the two, or give it a table of its own (landing.table): "
-        'see "Two applications on one table" in docs/use/operations.md'
+        'see "Two applications on one table" in docs/use/workers-and-streams.md'
     )

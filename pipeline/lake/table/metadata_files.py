@@ -47,7 +47,7 @@ def _sentence(of: str, location: str, what: str, previous: str | None) -> str:
     )
     return (
         f"{file} {what}. Nothing was committed, and nothing is read until a person has decided. Restore this file from a backup; or set "
-        f"{back}, as docs/use/operations.md tells (a metadata file that is gone): what was landed since then is read from Kinesis again"
+        f"{back}, as docs/use/when-wrong.md tells (a metadata file that is gone): what was landed since then is read from Kinesis again"
     )
 
 

@@ -22,7 +22,7 @@ class Remedy:
 OF_THE_LAKE_TABLE = Remedy(
     "the lake table",
     "run `headrace repair`, which takes the positions from the rows",
-    "let another engine copy the table into one of version 2 and run `headrace repair` on the copy (see docs/use/operations.md)",
+    "let another engine copy the table into one of version 2 and run `headrace repair` on the copy (see docs/use/when-wrong.md)",
 )
 """A repair of positions from rows works on this table only: the others are made of it, and can be made again."""
 

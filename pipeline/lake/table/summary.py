@@ -37,7 +37,7 @@ it."""
 
 APPLICATION = "headrace.application"
 """The application that committed. By it the leader sees that two applications land one stream in one table, and people
-see which rows are whose (docs/use/operations.md)."""
+see which rows are whose (docs/use/workers-and-streams.md)."""
 
 THROUGH = "headrace.valid-through"
 """Up to when the table has all records of all streams, for people and other programs. Left out where that isn't

@@ -14,7 +14,7 @@ from tests.lake.tables import IcebergLake, append_as_others, patch
 from tests.lakehouse import an_iceberg_lake
 
 A = a_key(0)
-PAGE = Path(__file__).parents[3] / "docs" / "use" / "operations.md"
+PAGE = Path(__file__).parents[3] / "docs" / "use" / "when-wrong.md"
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def newest(lake: IcebergLake) -> Path:
 
 
 def statement_of_the_page() -> str:
-    section = PAGE.read_text().split("### A metadata file that is gone")[1].split("\n### ")[0]
+    section = PAGE.read_text().split("## A metadata file that is gone")[1].split("\n## ")[0]
     (statement,) = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
     return str(statement)
 
