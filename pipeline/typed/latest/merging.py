@@ -35,7 +35,7 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merging:
+class LatestMerging:
     rows: LatestRows
     settings: ParseSettings
 
