@@ -31,7 +31,7 @@ from headrace.pipeline.settings.choices import Into
 from headrace.pipeline.settings.latest_rules import deletion_in
 from headrace.pipeline.settings.model import SparkSettings
 from headrace.pipeline.settings.parse_block import LatestSettings, ParseSettings
-from headrace.pipeline.typed.latest.merging import Merging
+from headrace.pipeline.typed.latest.merging import LatestMerging
 from headrace.pipeline.typed.latest.spark import SparkLatest
 from tests.typed.latest.beds import LatestBed
 from tests.typed.parsings import A
@@ -78,7 +78,7 @@ class Table:
         deletion = deletion_in(self._bed.settings.deletes_when)
         rows = SparkLatest(session=lambda _: self._session, table=table, deletion=deletion, tasks=2)
         parsing = replace(
-            _parsing(self._bed, self._session), merging=Merging(rows=rows, settings=self._bed.settings)
+            _parsing(self._bed, self._session), merging=LatestMerging(rows=rows, settings=self._bed.settings)
         )
         before, own, began = cpu_now(), time.process_time(), time.monotonic()
         done = parsing.wave()

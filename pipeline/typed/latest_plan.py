@@ -79,7 +79,7 @@ class Losing:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Departures:
     """Which rows leave which files."""
 
     losing: tuple[Losing, ...] = ()

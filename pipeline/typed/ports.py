@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.ports.lineage import LineageTable
     from headrace.pipeline.typed.duplicates_plan import Comparison
     from headrace.pipeline.typed.json.columns import Struct
-    from headrace.pipeline.typed.latest_plan import Decision, KeyPart, LatestLook, Losing
+    from headrace.pipeline.typed.latest_plan import Departures, KeyPart, LatestLook, Losing
     from headrace.pipeline.typed.values import (
         Bound,
         Parsed,
@@ -132,7 +132,7 @@ class LatestRows(Protocol):
         """The table now, with those of its files that may have rows of the keys in these staged files."""
         ...
 
-    def decide(self, parts: Sequence[KeyPart]) -> Decision:
+    def decide(self, parts: Sequence[KeyPart]) -> Departures:
         """Compare the rows of these files by their keys."""
         ...
 

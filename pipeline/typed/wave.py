@@ -18,7 +18,7 @@ from headrace.pipeline.typed.account import account, why_stop
 from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
 from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.lake_wave import Basis, LakeWaves
-from headrace.pipeline.typed.latest.merging import Merging
+from headrace.pipeline.typed.latest.merging import LatestMerging
 from headrace.pipeline.typed.ports import ParsePorts, Parser
 from headrace.pipeline.typed.values import Parsed, WavePlan
 from headrace.pipeline.typed.wave_engine import ReadyWave, accounted_ranges
@@ -33,7 +33,7 @@ class Parsing(LakeWaves):
     ports: ParsePorts
     deduplicating: Deduplicating | None = None
     """None where all rows stay, also those of the same event."""
-    merging: Merging | None = None
+    merging: LatestMerging | None = None
     """None where the table has a row for each record."""
     on_wave: Callable[[Wave], None] = lambda _: None
     """Called with what a wave did that had something to parse."""

@@ -24,7 +24,7 @@ from headrace.pipeline.typed.check_wave import ParseChecking
 from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.infer import Inferring
-from headrace.pipeline.typed.latest.merging import Merging
+from headrace.pipeline.typed.latest.merging import LatestMerging
 from headrace.pipeline.typed.ports import KeptTable, ParsePorts
 from headrace.pipeline.typed.quarantine.redrive import Redriving
 from headrace.pipeline.typed.quarantine.settle import Settling
@@ -116,6 +116,6 @@ def _deduplicating(target: ParseSettings, parse_ports: ParsePorts) -> Deduplicat
     )
 
 
-def _merging(target: ParseSettings, parse_ports: ParsePorts) -> Merging | None:
+def _merging(target: ParseSettings, parse_ports: ParsePorts) -> LatestMerging | None:
     rows = parse_ports.latest
-    return None if rows is None else Merging(rows=rows, settings=target)
+    return None if rows is None else LatestMerging(rows=rows, settings=target)

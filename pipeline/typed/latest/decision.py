@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.pipeline.typed.latest.rule import Why
-from headrace.pipeline.typed.latest_plan import Decision, KeyPart, Losing
+from headrace.pipeline.typed.latest.rule import LeavesBecause
+from headrace.pipeline.typed.latest_plan import Departures, KeyPart, Losing
 
 
-def decision_of(told: pa.Table, parts: Sequence[KeyPart]) -> Decision:
+def decision_of(told: pa.Table, parts: Sequence[KeyPart]) -> Departures:
     """`told`: rows with the columns `LEAVING`."""
     files, rows, whys = (_numbers(told[name]) for name in ("file", "row", "why"))
     by_number = {part.number: part for part in parts}
-    leaves = whys != Why.MIXED
+    leaves = whys != LeavesBecause.MIXED
     losing = []
     for number in np.unique(files[leaves]).tolist():
         mine, part = leaves & (files == number), by_number[number]
         losing.append(Losing(part.path, part.fresh, rows[mine], whys[mine]))
-    return Decision(tuple(losing), int(np.count_nonzero(~leaves)))
+    return Departures(tuple(losing), int(np.count_nonzero(~leaves)))
 
 
 def _numbers(column: Any) -> Any:

@@ -19,7 +19,7 @@ from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import BadSetting, WrongShape
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.typed.latest_plan import Decision, KeyPart, LatestLook
+from headrace.pipeline.typed.latest_plan import Departures, KeyPart, LatestLook
 from headrace.pipeline.typed.ports import LatestRows
 from headrace.pipeline.typed.values import Parsed, ShardCount
 
@@ -35,7 +35,7 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merging:
+class LatestMerging:
     rows: LatestRows
     settings: ParseSettings
 
@@ -46,7 +46,7 @@ class Merging:
         staged = {file.path: file for file in parsed.files}
         paths = [*staged, *(file.path for file in look.files)] if staged else []
         parts = [KeyPart(number, path, path in staged) for number, path in enumerate(paths)]
-        decision = self.rows.decide(parts) if parts else Decision()
+        decision = self.rows.decide(parts) if parts else Departures()
         if decision.mixed:
             raise self._mixed(decision.mixed)
         losing = decision.losing

@@ -39,7 +39,7 @@ record's partition key. `file`, `row`: where the row is."""
 LEAVING = pa.schema({"file": pa.int32(), "row": pa.int64(), "why": pa.int8()})
 
 
-class Why(IntEnum):
+class LeavesBecause(IntEnum):
     """Why a row isn't in the table, or leaves it."""
 
     REPLACED = 0
@@ -82,10 +82,10 @@ def _leaving(rows: pa.RecordBatch, following: pa.RecordBatch | None) -> Iterator
     if following is not None:
         is_older = _are_equal(rows["key"], following["key"])
         is_mixed = is_older & ~_are_equal(rows["record_key"], following["record_key"])
-    yield from _told(rows, is_older & ~fresh, Why.REPLACED)
-    yield from _told(rows, is_older & fresh, Why.SUPERSEDED)
-    yield from _told(rows, ~is_older & fresh & deletes, Why.DELETION)
-    yield from _told(rows, is_mixed, Why.MIXED)
+    yield from _told(rows, is_older & ~fresh, LeavesBecause.REPLACED)
+    yield from _told(rows, is_older & fresh, LeavesBecause.SUPERSEDED)
+    yield from _told(rows, ~is_older & fresh & deletes, LeavesBecause.DELETION)
+    yield from _told(rows, is_mixed, LeavesBecause.MIXED)
 
 
 def _are_equal(values: Any, others: Any) -> Any:
@@ -94,7 +94,7 @@ def _are_equal(values: Any, others: Any) -> Any:
     return pc.if_else(both_null, pa.scalar(value=True), found.fill_null(False)).to_numpy(zero_copy_only=False)
 
 
-def _told(rows: pa.RecordBatch, are_meant: Any, why: Why) -> Iterator[pa.RecordBatch]:
+def _told(rows: pa.RecordBatch, are_meant: Any, why: LeavesBecause) -> Iterator[pa.RecordBatch]:
     if not are_meant.any():
         return
     meant = rows.select(["file", "row"]).filter(pa.array(are_meant))

@@ -28,7 +28,7 @@ from headrace.pipeline.typed.latest.decision import decision_of
 from headrace.pipeline.typed.latest.rule import FRESH, ORDER
 from headrace.pipeline.typed.latest.table import IcebergLatest
 from headrace.pipeline.typed.latest.task import KeySpec
-from headrace.pipeline.typed.latest_plan import Decision, KeyPart, LatestLook, Losing
+from headrace.pipeline.typed.latest_plan import Departures, KeyPart, LatestLook, Losing
 from headrace.pipeline.typed.ports import LatestRows
 from headrace.pipeline.typed.values import Parsed
 
@@ -50,7 +50,7 @@ class SparkLatest(LatestRows):
     def look(self, staged: Sequence[StagedFile]) -> LatestLook:
         return self.table.look(staged)
 
-    def decide(self, parts: Sequence[KeyPart]) -> Decision:
+    def decide(self, parts: Sequence[KeyPart]) -> Departures:
         session = self.session(warn)
         packs = packed(parts, cores=self.tasks)
         spec = KeySpec(self.table.staging_spec(), self._schema(), self.table.key, self.deletion)

@@ -19,7 +19,7 @@ from headrace.pipeline.lake.files.stage_place import StagePlace, file_system
 from headrace.pipeline.ports.staging import StagingSpec
 from headrace.pipeline.settings.latest_rules import Deletion
 from headrace.pipeline.settings.schema_rules import RECORD_KEY
-from headrace.pipeline.typed.latest.rule import KEY_ROWS, Why
+from headrace.pipeline.typed.latest.rule import KEY_ROWS, LeavesBecause
 from headrace.pipeline.typed.latest_plan import KeyPart, Losing
 from headrace.pipeline.typed.tasks.duplicates import small
 from headrace.pipeline.typed.tasks.exchange import Parts, copied_by_file
@@ -135,7 +135,7 @@ def copy_rest(
     by_path = {one.path: one for one in losing}
     counts: dict[ShardKey, ShardCount] = {}
 
-    def count(left_out: pa.Table, why: Why) -> None:
+    def count(left_out: pa.Table, why: LeavesBecause) -> None:
         for batch in left_out.combine_chunks().to_batches():
             for key, its in by_shard(batch, known):
                 counts[key] = counts.get(key, ShardCount(key)).plus(_count(key, why, its.num_rows))
@@ -147,7 +147,7 @@ def copy_rest(
             nonlocal first
             whys, first = _whys_of(one, first, group.num_rows), first + group.num_rows
             if one.fresh:
-                for why in (Why.SUPERSEDED, Why.DELETION):
+                for why in (LeavesBecause.SUPERSEDED, LeavesBecause.DELETION):
                     count(group.filter(pa.array(whys == why)), why)
             for batch in group.filter(pa.array(whys < 0)).combine_chunks().to_batches():
                 if batch.num_rows:
@@ -159,5 +159,9 @@ def copy_rest(
     return Parsed(made, (), tuple(counts[key] for key in sorted(counts)))
 
 
-def _count(key: ShardKey, why: Why, rows: int) -> ShardCount:
-    return ShardCount(key, superseded=rows) if why is Why.SUPERSEDED else ShardCount(key, deletions=rows)
+def _count(key: ShardKey, why: LeavesBecause, rows: int) -> ShardCount:
+    return (
+        ShardCount(key, superseded=rows)
+        if why is LeavesBecause.SUPERSEDED
+        else ShardCount(key, deletions=rows)
+    )

@@ -17,11 +17,11 @@ from headrace.pipeline.settings.choices import Into
 from headrace.pipeline.settings.latest_rules import Deletion, deletion_in
 from headrace.pipeline.settings.parse_block import LatestSettings
 from headrace.pipeline.typed.latest.decision import decision_of
-from headrace.pipeline.typed.latest.merging import Merging
+from headrace.pipeline.typed.latest.merging import LatestMerging
 from headrace.pipeline.typed.latest.rule import FRESH, KEY_ROWS, LEAVING, ORDER, leaving
 from headrace.pipeline.typed.latest.table import IcebergLatest
 from headrace.pipeline.typed.latest.task import KeySpec, copy_rest, key_rows
-from headrace.pipeline.typed.latest_plan import Decision, KeyPart, LatestLook, Losing
+from headrace.pipeline.typed.latest_plan import Departures, KeyPart, LatestLook, Losing
 from headrace.pipeline.typed.ports import LatestRows, ParsePorts
 from headrace.pipeline.typed.values import Parsed
 from headrace.pipeline.typed.wave import Parsing
@@ -43,7 +43,7 @@ class LatestInProcess(LatestRows):
     def look(self, staged: Sequence[StagedFile]) -> LatestLook:
         return self.table.look(staged)
 
-    def decide(self, parts: Sequence[KeyPart]) -> Decision:
+    def decide(self, parts: Sequence[KeyPart]) -> Departures:
         spec = KeySpec(self.table.staging_spec(), self._schema(), self.table.key, self.deletion)
         rows = [row for batch in key_rows(parts, spec) for row in batch.to_pylist()]
         return decision_of(decided(rows), parts)
@@ -103,7 +103,7 @@ class LatestBed(Bed):
         parsing = super().parsing(**how)
         rows = parsing.ports.latest
         assert rows is not None
-        return replace(parsing, merging=Merging(rows=rows, settings=self.settings))
+        return replace(parsing, merging=LatestMerging(rows=rows, settings=self.settings))
 
     def copied_whole(self, path: str) -> tuple[StagedFile, ...]:
         """A copy of a file of the table, as a compaction makes it."""

@@ -11,7 +11,7 @@ from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.settings.choices import Into, ParseFormat
 from headrace.pipeline.settings.latest_rules import deletion_in
 from headrace.pipeline.settings.parse_block import LatestSettings
-from headrace.pipeline.typed.latest.merging import Merging
+from headrace.pipeline.typed.latest.merging import LatestMerging
 from headrace.pipeline.typed.latest.spark import SparkLatest
 from headrace.pipeline.typed.wave import Parsing
 from tests.lake.samples import a_key
@@ -61,7 +61,7 @@ def latest(bed: LatestBed, spark: "SparkSession", **settings: Any) -> Parsing:
     rows = SparkLatest(
         session=lambda _: spark, table=bed.typed(), deletion=deletion_in(bed.settings.deletes_when), tasks=2
     )
-    return replace(made, merging=Merging(rows=rows, settings=bed.settings))
+    return replace(made, merging=LatestMerging(rows=rows, settings=bed.settings))
 
 
 def values(bed: LatestBed) -> dict[str, Any]:

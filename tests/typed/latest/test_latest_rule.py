@@ -11,7 +11,7 @@ from hypothesis import given
 
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.sort_texts import sort_key_of
-from headrace.pipeline.typed.latest.rule import Why
+from headrace.pipeline.typed.latest.rule import LeavesBecause
 from headrace.pipeline.typed.latest.task import joined_key
 from tests.typed.latest.beds import decided
 
@@ -109,23 +109,23 @@ def test_each_row_that_isnt_in_the_table_has_its_reason():
         # The stream was made again since, and its numbers may begin anywhere.
         row_of(Change("c", 2, deletes=False, epoch=2), 5, fresh=True),
     ]
-    told = {(row["file"], row["row"]): Why(row["why"]) for row in decided(rows).to_pylist()}
+    told = {(row["file"], row["row"]): LeavesBecause(row["why"]) for row in decided(rows).to_pylist()}
     assert told == {
-        (0, 0): Why.REPLACED,
-        (1, 0): Why.SUPERSEDED,
-        (1, 1): Why.DELETION,
-        (1, 2): Why.SUPERSEDED,
-        (1, 3): Why.SUPERSEDED,
-        (1, 4): Why.SUPERSEDED,
+        (0, 0): LeavesBecause.REPLACED,
+        (1, 0): LeavesBecause.SUPERSEDED,
+        (1, 1): LeavesBecause.DELETION,
+        (1, 2): LeavesBecause.SUPERSEDED,
+        (1, 3): LeavesBecause.SUPERSEDED,
+        (1, 4): LeavesBecause.SUPERSEDED,
     }
 
 
 def test_records_of_a_key_with_other_partition_keys_are_told():
     first, second = Change("a", 1, deletes=False), Change("a", 2, deletes=True)
     same = [row_of(change, n, fresh=True, record_key="p") for n, change in enumerate((first, second))]
-    assert Why.MIXED not in decided(same)["why"].to_pylist()
+    assert LeavesBecause.MIXED not in decided(same)["why"].to_pylist()
     other = [same[0], {**same[1], "record_key": "q"}]
-    assert decided(other)["why"].to_pylist().count(Why.MIXED) == 1
+    assert decided(other)["why"].to_pylist().count(LeavesBecause.MIXED) == 1
 
 
 @pytest.mark.parametrize(
