@@ -192,14 +192,14 @@ _ALSO = {
         for service in _SERVICES
     },
     "processors.0.command": {"HEADRACE__PROCESSORS__0__CALLABLE": ""},
-    **dict.fromkeys(
-        ("processors.0.application", "processors.0.failover", "processors.0.leases"),
-        {
+    **{
+        f"processors.0.{name}": {
             "HEADRACE__PROCESSORS__0__MODE": "application",
             "HEADRACE__PROCESSORS__0__APPLICATION": "words",
             "HEADRACE__PROCESSORS__0__TABLE": "",
-        },
-    ),
+        }
+        for name in ("application", "failover", "leases")
+    },
     "dagster.freshness.warn": {"HEADRACE__DAGSTER__FRESHNESS__FAIL": "1h"},
     "dagster.backfill.by": {"HEADRACE__DAGSTER__BACKFILL__SINCE": "2026-01-31T00:00:00Z"},
     "dagster.backfill.since": {"HEADRACE__DAGSTER__BACKFILL__BY": "day"},
