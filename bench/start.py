@@ -163,7 +163,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="three runs of each")
     runs = 3 if parser.parse_args().quick else 7
     with _deployment() as (launching, put, shards):
-        config = {"ops": {"start__records": {"config": {"worker": "w1", "due": shards}}}}
+        config = {"ops": {"start__records": {"config": {"worker": "w1", "sensor": {"due": shards}}}}}
         empty, ours, named = list[Start](), list[Start](), list[Start]()
         launching.instance.add_dynamic_partitions("start_shards", [partition_of(shard) for shard in shards])
         names = sorted(partition_of(shard) for shard in shards)

@@ -38,7 +38,8 @@ def biggest_sale(sold: IcebergTableResource) -> dg.MaterializeResult[None]:
 
 
 defs = dg.Definitions(
-    assets=[amounts, biggest_sale],
+    # The typed table's asset belongs to the other code location. Dagster has to know it here, too, because `amounts` loads it.
+    assets=[amounts, biggest_sale, dg.AssetSpec(SOLD)],
     resources={
         "iceberg": PyArrowIcebergIOManager(name="headrace", config=CATALOG),
         "sold": IcebergTableResource(name="headrace", config=CATALOG, table="sold", namespace="lake"),

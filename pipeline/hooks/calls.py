@@ -23,7 +23,7 @@ HANGS_AFTER = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class HookCall:
     method: str
     arguments: dict[str, Any]
 
@@ -34,10 +34,10 @@ class HookCalls:
     """Makes the user's object. Called in the thread, before the first call."""
     monotonic: Callable[[], float]
     _changed: Condition = field(default_factory=Condition)
-    _waiting: deque[Call] = field(default_factory=deque)
+    _waiting: deque[HookCall] = field(default_factory=deque)
     _thread: Thread | None = None
     _hooks: Any = None
-    _at_work: Call | None = None
+    _at_work: HookCall | None = None
     _since: float = 0.0
     _told: set[tuple[str, str]] = field(default_factory=set)
     """What was told of: method and kind of trouble. Forgotten once the method has worked again."""
@@ -48,7 +48,7 @@ class HookCalls:
             if len(self._waiting) >= MOST_WAITING:
                 self._tell(method, "full", f"{MOST_WAITING:,} calls of hooks wait, and this one is left out")
                 return
-            self._waiting.append(Call(method, arguments))
+            self._waiting.append(HookCall(method, arguments))
             if self._thread is None:
                 self._thread = Thread(target=self._work, name="headrace-hooks", daemon=True)
                 self._thread.start()
@@ -89,7 +89,7 @@ class HookCalls:
                 self._at_work = None
                 self._changed.notify_all()
 
-    def _make_call(self, call: Call) -> tuple[str, str] | None:
+    def _make_call(self, call: HookCall) -> tuple[str, str] | None:
         """The kind of the trouble, and the sentence about it; None where there was none."""
         try:
             if self._hooks is None:

@@ -1,6 +1,6 @@
 """A connection over HTTP/2: many requests at a time, each on a stream of its own.
 
-bytes ──> frames ──> events: a request, a part of its body, its end, more room ... ──> an Exchange for each stream
+bytes ──> frames ──> events: a request, a part of its body, its end, more room ... ──> an Http2Exchange for each stream
 bytes <── frames <── heads and parts of answers, as far as the client's window has room <──
 """
 
@@ -21,8 +21,8 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError
 
-from headrace.pipeline.local.http2_exchange import Exchange
-from headrace.pipeline.local.http2_frames import Frames
+from headrace.pipeline.local.http2_exchange import Http2Exchange
+from headrace.pipeline.local.http2_frames import Http2Frames
 from headrace.pipeline.local.site import Site
 
 
@@ -32,15 +32,15 @@ class Http2Connection(asyncio.Protocol):
     def __init__(self, site: Site) -> None:
         """Begin before the first byte."""
         self._site = site
-        self._frames: Frames | None = None
-        self._exchanges: dict[int, Exchange] = {}
+        self._frames: Http2Frames | None = None
+        self._exchanges: dict[int, Http2Exchange] = {}
         self._closing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Add this connection to the open ones."""
         self._site.add(self)
         if isinstance(transport, asyncio.Transport):
-            self._frames = Frames(transport)
+            self._frames = Http2Frames(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove this connection from the open ones."""
@@ -85,11 +85,11 @@ class Http2Connection(asyncio.Protocol):
             exchange.stop()
         self._close_if_idle()
 
-    def _take(self, event: Event, frames: Frames, gone: Collection[int]) -> None:
+    def _take(self, event: Event, frames: Http2Frames, gone: Collection[int]) -> None:
         match event:
             case RequestReceived() if event.stream_id not in gone:
                 fields = [(str(name), str(value)) for name, value in event.headers]
-                exchange = Exchange(self._site, frames, event.stream_id, fields, over=self._forget)
+                exchange = Http2Exchange(self._site, frames, event.stream_id, fields, over=self._forget)
                 self._exchanges[event.stream_id] = exchange
             case DataReceived() if event.stream_id in self._exchanges:
                 self._exchanges[event.stream_id].feed(event.data)
@@ -102,7 +102,7 @@ class Http2Connection(asyncio.Protocol):
             case ConnectionTerminated():
                 self.finish()
 
-    def _forget(self, exchange: Exchange) -> None:
+    def _forget(self, exchange: Http2Exchange) -> None:
         self._exchanges.pop(exchange.stream_id, None)
         self._close_if_idle()
 

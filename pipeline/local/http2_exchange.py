@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from headrace.pipeline.local.answering import answer_request
 from headrace.pipeline.local.event_stream import CONTENT_TYPE
-from headrace.pipeline.local.http2_frames import Frames
+from headrace.pipeline.local.http2_frames import Http2Frames
 from headrace.pipeline.local.http_answer import HttpAnswer, fields_of, has_body
 from headrace.pipeline.local.http_reader import HttpRequest
 from headrace.pipeline.local.kinesis.subscribing import Subscription
@@ -15,17 +15,17 @@ from headrace.pipeline.local.pushing import Push
 from headrace.pipeline.local.site import Site
 
 
-class Exchange:
+class Http2Exchange:
     """A request and the way of its answer; the line of a subscription, too."""
 
     def __init__(
         self,
         site: Site,
-        frames: Frames,
+        frames: Http2Frames,
         stream_id: int,
         fields: Iterable[tuple[str, str]],
         *,
-        over: Callable[[Exchange], None],
+        over: Callable[[Http2Exchange], None],
     ) -> None:
         """Begin with the request's head. `over` is called once nothing more is sent."""
         self.stream_id = stream_id

@@ -18,7 +18,7 @@ _MOST_STREAMS: Final = 100
 _WINDOW: Final = 1024 * 1024
 
 
-class Frames:
+class Http2Frames:
     """Events of h2 come out of bytes, and parts of answers go in. `write` sends what they have become."""
 
     def __init__(self, transport: asyncio.Transport) -> None:

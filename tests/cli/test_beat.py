@@ -71,8 +71,17 @@ def test_it_beats_until_its_input_ends_and_says_what_it_waits_for(aws, tmp_path,
     path.write_text(text + JOINED)
     read, write = os.pipe()
     said = threading.Event()
-    monkeypatch.setattr("headrace.pipeline.cli.beat.tell", lambda line: (print(line), said.set()))
-    parent = threading.Thread(target=lambda: (said.wait(60), os.close(write)))
+
+    def tell(line: str) -> None:
+        print(line)
+        said.set()
+
+    def live_on() -> None:
+        said.wait(60)
+        os.close(write)
+
+    monkeypatch.setattr("headrace.pipeline.cli.beat.tell", tell)
+    parent = threading.Thread(target=live_on)
     parent.start()
     with os.fdopen(read) as given:
         monkeypatch.setattr(sys, "stdin", given)

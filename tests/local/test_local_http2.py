@@ -201,18 +201,25 @@ def test_a_reader_that_takes_nothing_holds_its_own_stream_back_and_no_other(
     assert records_of(client.messages(subscribed, 2)) == 1
 
 
-def test_a_reader_that_resets_its_stream_leaves_no_subscription(
+def test_a_reader_that_resets_its_stream_ends_its_subscription(
     both: LocalAws, connect: Connect, consumer: str
 ):
-    client = connect()
+    client, other = connect(), connect()
+    # A fault that never strikes counts the events.
+    both.inject("end", operation="SubscribeToShard", resource=stream_of(consumer), skip=10**6)
     first = subscribe(client, consumer)
-    client.messages(first, 1)
+    client.messages(first, 3)
     client.reset(first)
-    both.advance(6)
-    second = subscribe(client, consumer)
+    assert client.answer(client.ask("ListStreams")).status == 200
+    sent = both.faults()[-1]["seen"]
+    kinesis, name = both.client("kinesis"), f"s-{uuid4().hex[:12]}"
+    kinesis.create_stream(StreamName=name, ShardCount=1)
+    arn = kinesis.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]["StreamARN"]
+    registered = kinesis.register_stream_consumer(StreamARN=arn, ConsumerName="other")["Consumer"]
+    other.messages(subscribe(other, registered["ConsumerARN"]), 6)
 
-    assert client.messages(second, 2)[1][0] == "SubscribeToShardEvent"
-    assert client.answers[first].messages()[1:] == client.answers[first].messages()[1:2]
+    assert sent >= 2
+    assert both.faults()[-1]["seen"] == sent
 
 
 def test_a_request_that_is_reset_at_once_ends_no_connection(both: LocalAws, connect: Connect, consumer: str):

@@ -89,6 +89,8 @@ class MemoryRows:
     """By path: the rows of the file, as they are and as typed ones."""
     _keys: dict[int, tuple[ShardKey, str]] = field(default_factory=dict)
     """By number: a row's shard and its sort key. Rows of two shards hardly ever have the same number."""
+    _source_files: dict[str, tuple[Any, SourceFile]] = field(default_factory=dict)
+    """By path: the rows of the file, as they are, and what a look tells of the file."""
     _shards: dict[str, tuple[Any, dict[ShardKey, list[KeyedRow]]]] = field(default_factory=dict)
     """By path: the rows of the file, as they are and by shard."""
 
@@ -109,6 +111,32 @@ class MemoryRows:
                 shards.setdefault(row.key, []).append((self.sort_key(row), row))
             known = self._shards[path] = rows, shards
         return known[1]
+
+    def source_file(self, path: str, added: int) -> SourceFile:
+        """`added`: the sequence number of the commit that has added the file."""
+        rows = self.rows[path]
+        known = self._source_files.get(path)
+        if known is None or known[0] is not rows or known[1].added != added:
+            known = self._source_files[path] = rows, self._a_source_file(path, added)
+        return known[1]
+
+    def _a_source_file(self, path: str, added: int) -> SourceFile:
+        by_shard = self.by_shard(path)
+        keys = [key for rows in by_shard.values() for key, _ in rows]
+        shards = [key.shard_id for key in by_shard]
+        # Within a shard the arrivals grow with the sort keys.
+        ends = [self.arrival(*row[:2]) for rows in by_shard.values() for _, row in (rows[0], rows[-1])]
+        known = [arrival for arrival in ends if arrival is not None]
+        return SourceFile(
+            path,
+            len(keys),
+            min(keys),
+            max(keys),
+            (min(shards), max(shards)),
+            oldest=min(known, default=None),
+            newest=max(known, default=None),
+            added=added,
+        )
 
     def sort_key(self, row: TypedRow) -> str:
         known = self._keys.get(row.number)
@@ -183,7 +211,6 @@ class MemorySourceTable(SourceTable):
     def __init__(self, table: MemoryTable, rows: MemoryRows) -> None:
         self._table = table
         self._rows = rows
-        self._known: dict[str, SourceFile] = {}
 
     def exists(self) -> bool:
         return self._table.exists()
@@ -195,10 +222,10 @@ class MemorySourceTable(SourceTable):
         for each in self._table.history(state.snapshot):
             for file in each.files:
                 added.setdefault(file.path, each.sequence)
-        files = map(self._file, self._table.files_at(state.snapshot))
+        paths = [file.path for file in self._table.files_at(state.snapshot)]
         return SourceLook(
             state.positions,
-            tuple(replace(each, added=added[each.path]) for each in files),
+            tuple(self._rows.source_file(path, added[path]) for path in paths),
             at,
             snapshot=state.snapshot,
             sequence=state.snapshot or 0,
@@ -224,27 +251,6 @@ class MemorySourceTable(SourceTable):
             if newest and rows >= abs(lacks):
                 return newest
         return ""
-
-    def _file(self, file: StagedFile) -> SourceFile:
-        if file.path not in self._known:
-            by_shard = self._rows.by_shard(file.path)
-            keys = [key for rows in by_shard.values() for key, _ in rows]
-            shards = [key.shard_id for key in by_shard]
-            # Within a shard the arrivals grow with the sort keys.
-            ends = [
-                self._rows.arrival(*row[:2]) for rows in by_shard.values() for _, row in (rows[0], rows[-1])
-            ]
-            known = [arrival for arrival in ends if arrival is not None]
-            self._known[file.path] = SourceFile(
-                file.path,
-                len(keys),
-                min(keys),
-                max(keys),
-                (min(shards), max(shards)),
-                oldest=min(known, default=None),
-                newest=max(known, default=None),
-            )
-        return self._known[file.path]
 
 
 Verdict = Callable[[TypedRow], str | None]

@@ -88,7 +88,9 @@ class MemorySource:
         )
 
     def is_gone(self, key: ShardKey) -> bool:
-        return all(shard.shard_id != key.shard_id for shard in self._listed(self._stream(key.stream.arn)))
+        found = self._stream(key.stream.arn)
+        shard = found.shards.get(key.shard_id)
+        return shard is None or not self._is_listed(found, shard, self._now() - found.retention)
 
     def ended_before(self, key: ShardKey, at: datetime) -> bool:
         return self.children(key) is not None and not self.records(key, Start(at))
@@ -224,7 +226,11 @@ class MemorySource:
     def _listed(self, found: _Stream) -> Iterable[Shard]:
         """A closed shard is listed until its last record can't be read any more."""
         horizon = self._now() - found.retention
-        return (s for s in found.shards.values() if not s.closed or found.closed_at[s.shard_id] >= horizon)
+        return (shard for shard in found.shards.values() if self._is_listed(found, shard, horizon))
+
+    @staticmethod
+    def _is_listed(found: _Stream, shard: Shard, horizon: datetime) -> bool:
+        return not shard.closed or found.closed_at[shard.shard_id] >= horizon
 
     def _open(self, found: _Stream, parents: tuple[str, ...], hash_range: HashRange | None) -> str:
         shard_id = f"shardId-{len(found.shards):012d}"

@@ -84,6 +84,8 @@ class Snapshot:
 class MemoryTable(LakeTable):
     def __init__(self, clock: Clock, location: str = "memory") -> None:
         self.snapshots: dict[int, Snapshot] = {}
+        self._files_at: dict[int | None, tuple[StagedFile, ...]] = {}
+        """By snapshot: the files that a reader of it reads."""
         self.head: int | None = None
         self.fault: Callable[[Way], None] = lambda _: None
         """Called before and after each commit's compare-and-swap. It may raise `LostOnTheWay`, or act as another writer."""
@@ -158,10 +160,17 @@ class MemoryTable(LakeTable):
 
     def files_at(self, head: int | None) -> Iterator[StagedFile]:
         """The files that a reader of this snapshot reads, newest first."""
-        replaced: set[str] = set()
+        unknown: list[Snapshot] = []
         for snapshot in self.history(head):
-            replaced |= snapshot.replaced
-            yield from (file for file in snapshot.files if file.path not in replaced)
+            if snapshot.id in self._files_at:
+                break
+            unknown.append(snapshot)
+        for snapshot in reversed(unknown):
+            files = (*snapshot.files, *self._files_at.get(snapshot.parent, ()))
+            if snapshot.replaced:
+                files = tuple(file for file in files if file.path not in snapshot.replaced)
+            self._files_at[snapshot.id] = files
+        return iter(self._files_at.get(head, ()))
 
     # --- upkeep -----------------------------------------------------------------------------------------------
 

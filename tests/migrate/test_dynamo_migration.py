@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.pipeline.aws.leases.leader_lock import DynamoLeaderLock
-from headrace.pipeline.aws.leases.table_layout import look_at_layout
+from headrace.pipeline.aws.leases.table_layout import KnownPlaces, look_at_layout
 from headrace.pipeline.aws.leases.workers import DynamoWorkerStore
 from headrace.pipeline.core.leases.election import LockRow
 from headrace.pipeline.errors import BadSetting, Transient
@@ -212,6 +212,31 @@ def test_three_tables_become_one_and_the_lock_goes_over_to_its_holder(dynamodb: 
     assert app.row("TableMigration3.5") is not None
     with pytest.raises(BadSetting, match="way back from COMPLETE"):
         app.plan(Action.ROLLBACK)
+
+
+def test_a_worker_and_a_leader_that_go_on_running_follow_the_move(dynamodb: DynamoDBClient) -> None:
+    """The stores of a process are made once. They wrote to the former tables until the process was started again."""
+    app = our_fleet(dynamodb)
+    places = KnownPlaces(dynamodb, app.settings, app.clock)
+    workers = DynamoWorkerStore(dynamodb, lambda: places().workers, clock=app.clock, as_in_35=True,
+                                also=lambda: places().also_workers)  # fmt: skip
+    lock = DynamoLeaderLock(dynamodb, lambda: places().lock)
+    assert workers.beat("w1", "dagster", found="dagster")
+    assert lock.beat(LOCK, "v2")
+    to_pending(app)
+    app.clock.advance(timedelta(minutes=2))
+    assert workers.beat("w1", "dagster", found="dagster")
+    assert app.row("w1") is not None
+    app.clock.advance(24 * HOUR)
+    assert workers.beat("w1", "dagster", found="dagster")
+    app.do(Action.FINISH)
+    app.clock.advance(timedelta(minutes=2))
+    row = lock.read()
+    assert row is not None
+    assert lock.beat(row, "v3")
+    moved = app.row("Leader")
+    assert moved is not None
+    assert moved["recordVersionNumber"] == {"S": "v3"}
 
 
 def test_the_move_goes_back_step_by_step(dynamodb: DynamoDBClient) -> None:

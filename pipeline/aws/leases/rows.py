@@ -58,8 +58,8 @@ class ConditionFailed:
 
 
 class Rows:
-    """The rows of one table. `table` may be a function, which is called once: KCL's workers can move rows to
-    another table."""
+    """The rows of one table. `table` may be a function, which is called for each request: the rows can move to another
+    table while this process runs."""
 
     def __init__(self, client: DynamoDBClient, table: str | Callable[[], Place], *, key: str) -> None:
         self.client = client
@@ -67,9 +67,7 @@ class Rows:
 
     @property
     def place(self) -> Place:
-        if not isinstance(self._place, Place):
-            self._place = self._place()
-        return self._place
+        return self._place if isinstance(self._place, Place) else self._place()
 
     @property
     def table(self) -> str:

@@ -46,8 +46,8 @@ PAST: Final = (
         "a page with records counts as a proof that its shard is still open",
         (
             "tests.memory.stage",
-            "if not behind and children is None and not taken",
-            "if not behind and children is None",
+            "    if not more and not is_over and not taken:\n",
+            "    if not more and not is_over:\n",
         ),
         among={"mix": {"end_untold": 1.0}, "troubles": {"split": 60.0, "merge": 80.0}},
     ),
