@@ -108,6 +108,11 @@ class ApplicationArns:
         return (self.settings, *own)
 
     @property
+    def lease_table(self) -> str:
+        """That of the application which lands records."""
+        return self._table(self.settings.lease_table)
+
+    @property
     def lease_tables(self) -> tuple[str, ...]:
         return tuple(self._table(application.lease_table) for application in self.applications)
 
