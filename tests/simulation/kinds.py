@@ -390,7 +390,7 @@ KINDS: Final = (
     ),
     Kind(
         "the stream of a DynamoDB table, whose listings lag",
-        lambda p: p.of_a_table and _often(p, "split", 60.0),
+        lambda p: p.of_a_table and _often(p, "split", 150.0),
         _of_a_table,
         _may_be_a_table,
         0.2,
@@ -409,6 +409,6 @@ KINDS: Final = (
         lambda p: _may_be_parsed(p) and not p.keeps and not p.quiet,
         0.14,
     ),
-    Kind("beats between slow ticks", lambda p: p.beats, _beaten, _may_have_foreign, 0.12),
+    Kind("beats between slow ticks", lambda p: p.beats, _beaten, _may_have_foreign, 0.35),
     Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.9),
 )

@@ -20,8 +20,8 @@ UNIQUE: Final = (
         "rows that were compared with the typed table land although a redrive has brought rows into it since",
         (
             "typed.wave",
-            "        compared = comparison.positions if comparison else None\n",
-            "        compared = None\n",
+            "        compared = comparison.positions if comparison else merged.positions if merged else None\n",
+            "        compared = merged.positions if merged else None\n",
         ),
         among=_fleet(),
     ),
