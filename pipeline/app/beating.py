@@ -11,7 +11,7 @@ from headrace.pipeline.duties.fleet.beater import BeaterMemory
 from headrace.pipeline.errors import HeadraceError, TablesMissing
 
 
-class End(Protocol):
+class ProcessEnd(Protocol):
     """The end of the process: `threading.Event`."""
 
     def is_set(self) -> bool: ...
@@ -30,7 +30,7 @@ class Beating:
     _memory: BeaterMemory = field(default_factory=BeaterMemory)
     _said: str = ""
 
-    def until(self, over: End) -> None:
+    def until(self, over: ProcessEnd) -> None:
         clock = self.wiring.ports.clock
         every = self.wiring.beater(self.worker_id).every.total_seconds()
         due = clock.monotonic()

@@ -117,6 +117,10 @@ class TickCounter:
         rows: tuple[Lease, ...] = self.given.own_rows(me, held, known)
         return rows
 
+    def rows_to_beat(self, me: str, known: Mapping[str, Lease], *, search: bool) -> tuple[Lease, ...]:
+        rows: tuple[Lease, ...] = self.given.rows_to_beat(me, known, search=search)
+        return rows
+
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
         ticks = (memory or 0) + 1
         return TakenLeases(ticks, sentence=f"tick {ticks} of its diary")

@@ -93,7 +93,7 @@ class WordsApp(App):
         return self.instance.get_runs(dg.RunsFilter(tags=tags), limit=1)[0]
 
     @cached_property
-    def leases(self) -> Any:  # type: ignore[override]
+    def leases(self) -> Any:
         return DynamoLeaseStore(self._ports.dynamodb(), self.own)
 
     def recorded(self, what: str) -> list[dict[str, Any]]:
@@ -151,7 +151,12 @@ def test_each_record_is_processed_at_least_once_in_the_order_of_its_shard(app: W
     app.split(0)
     app.produce(20)
     app.process_all()
-    eventually(lambda: app.tick("leader") and app.lease(0).has_ended, "the parent's end is checkpointed")
+
+    def has_parent_ended() -> bool:
+        app.tick("leader")
+        return app.lease(0).has_ended
+
+    eventually(has_parent_ended, "the parent's end is checkpointed")
 
     words = [call["word"] for call in app.recorded("record")]
     assert set(words) == set(app.put)

@@ -94,7 +94,10 @@ def test_wheel_and_sdist_have_one_package_and_no_doubles_for_tests(distributions
     }
 
     assert {name.partition("/")[0] for name in in_wheel} == {"headrace"}
-    assert {name for name in in_wheel if name.endswith(".py")} == shipped | {"headrace/__init__.py"}
+    assert {name for name in in_wheel if name.endswith(".py")} == shipped | {
+        "headrace/__init__.py",
+        "headrace/component.py",
+    }
     assert {"headrace/py.typed", "headrace/__init__.pyi", "headrace/pipeline/dagster.yaml"} <= in_wheel
     assert {f"headrace/{named(page)}" for page in (ROOT / "docs").rglob("*.md")} <= in_wheel
     page_files = (ROOT / "pipeline" / "console" / "static").iterdir()
