@@ -171,7 +171,9 @@ def test_the_page_tells_what_the_row_of_an_ended_shard_costs() -> None:
 
 
 def test_a_process_that_beats_adds_to_each_lease_and_to_each_worker() -> None:
-    kcl = KclSettings(failover=timedelta(seconds=10), heartbeat=Heartbeat.LEASE, allow_foreign_checkpoints=True)
+    kcl = KclSettings(
+        failover=timedelta(seconds=10), heartbeat=Heartbeat.LEASE, allow_foreign_checkpoints=True
+    )
     ticks_alone = Settings(application="app", kcl=kcl)
     with_process = replace(ticks_alone, kcl=replace(kcl, beat=Beat.PROCESS))
     fewer, more = (

@@ -134,7 +134,9 @@ def test_a_shards_end_is_told_once_and_only_when_the_rows_of_its_children_are_th
         page_tells_less.setattr(world.source, "children", without_hash_keys)
         page_tells_less.setattr(world.source, "list_shards", throttled)
         read_all(world, wiring, "second")
-    assert world.table.load().positions.of(world.shard(0)).ended, "the lake table has the END"
+    position = world.table.load().positions.of(world.shard(0))
+    assert position is not None
+    assert position.ended, "the lake table has the END"
     assert calls.settle(SOON)
     assert rows_at_calls == [], "no row of a child is there"
 
