@@ -15,6 +15,7 @@ from headrace.pipeline.duties.policy.policy import Policy
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.metrics.wiring import metering_of
 from headrace.pipeline.ports.leases import LeaseStore
+from headrace.pipeline.processors.application.standing import ApplicationStanding
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.processor_application import application_settings
 from headrace.pipeline.settings.processors_block import ProcessorSettings
@@ -34,6 +35,11 @@ class ApplicationWiring(Wiring):
         # Also beside KCL's workers: no row is behind what the processor has checkpointed, and its instance lives as long as
         # the claim.
         return replace(policy, may_keep=lambda _: True)
+
+
+def application_standing(settings: Settings, processor: ProcessorSettings) -> ApplicationStanding:
+    """Where the processor stands. Only the lease table is asked. Raises HeadraceError."""
+    return ApplicationStanding.of(processor, wire_application(settings, processor).leases().scan().leases)
 
 
 def wire_application(settings: Settings, processor: ProcessorSettings) -> ApplicationWiring:

@@ -72,7 +72,7 @@ def _list(settings: "Settings", client: "KinesisClient", args: argparse.Namespac
                 "arn": consumer.arn,
                 "status": consumer.status,
                 "registered": time_json(consumer.registered),
-                "used_by_these_settings": consumer.name == _name_in(settings, stream),
+                "used_by_these_settings": consumer.name in _names_in(settings, stream),
             }
             for stream, of_stream in by_stream.items()
             for consumer in of_stream
@@ -83,7 +83,7 @@ def _list(settings: "Settings", client: "KinesisClient", args: argparse.Namespac
         if not of_stream:
             tell(f"{stream.name}: no consumer")
         for consumer in of_stream:
-            ours = ", these settings read by it" if consumer.name == _name_in(settings, stream) else ""
+            ours = ", these settings read by it" if consumer.name in _names_in(settings, stream) else ""
             tell(
                 f"{stream.name}: {consumer.name} {consumer.status}, registered {consumer.registered:%Y-%m-%d %H:%M:%S}Z"
                 f"{ours} ({consumer.arn})"
@@ -93,26 +93,31 @@ def _list(settings: "Settings", client: "KinesisClient", args: argparse.Namespac
 def _register(settings: "Settings", client: "KinesisClient", args: argparse.Namespace) -> None:
     consumers = _consumers(client)
     for stream in _streams(settings, client, args.stream):
-        name = _name(settings, stream, args.name)
-        consumer: Consumer | None = consumers.register(stream, name)
-        for _ in range(_LOOKS):
-            if consumer is None or consumer.is_active:
-                break
-            time.sleep(_EVERY)
-            consumer = consumers.find(stream, name)
-        if consumer is None or not consumer.is_active:
-            status = "gone" if consumer is None else consumer.status
-            raise Unreachable(
-                f"the consumer {name} of {stream.name} is {status} after {_LOOKS * _EVERY:.0f} s. It is registered, and AWS "
-                "charges for it; `headrace consumer list` tells when it is ACTIVE"
-            )
-        tell(f"{stream.name}: the consumer {name} is ACTIVE, and AWS charges for it until it is deregistered")
+        names = (args.name,) if args.name else _names_in(settings, stream) or (settings.application,)
+        for name in names:
+            _register_one(consumers, stream, name)
+
+
+def _register_one(consumers: "KinesisConsumers", stream: "StreamId", name: str) -> None:
+    consumer: Consumer | None = consumers.register(stream, name)
+    for _ in range(_LOOKS):
+        if consumer is None or consumer.is_active:
+            break
+        time.sleep(_EVERY)
+        consumer = consumers.find(stream, name)
+    if consumer is None or not consumer.is_active:
+        status = "gone" if consumer is None else consumer.status
+        raise Unreachable(
+            f"the consumer {name} of {stream.name} is {status} after {_LOOKS * _EVERY:.0f} s. It is registered, and AWS "
+            "charges for it; `headrace consumer list` tells when it is ACTIVE"
+        )
+    tell(f"{stream.name}: the consumer {name} is ACTIVE, and AWS charges for it until it is deregistered")
 
 
 def _deregister(settings: "Settings", client: "KinesisClient", args: argparse.Namespace) -> None:
     consumers = _consumers(client)
     for stream in _streams(settings, client, args.stream):
-        name = _name(settings, stream, args.name)
+        name = args.name or next(iter(_names_in(settings, stream)), settings.application)
         consumer = consumers.find(stream, name)
         if consumer is None:
             tell(f"{stream.name}: there is no consumer {name}: nothing was deregistered")
@@ -133,12 +138,14 @@ def _deregister(settings: "Settings", client: "KinesisClient", args: argparse.Na
 
 def _why_in_use(settings: "Settings", stream: "StreamId", name: str) -> str | None:
     """Whether a fleet may be reading by the consumer: the end of a sentence. Kinesis doesn't tell who subscribes."""
-    if name == _name_in(settings, stream):
+    from headrace.pipeline.settings.processor_application import applications_of
+
+    if name in _names_in(settings, stream):
         return (
             "these settings read the stream by it. Set retrieval: polling, reload Dagster's code, and let the runs end "
             "that have begun before"
         )
-    if name == settings.lease_table and not settings.is_shared:
+    if any(name == own.lease_table and not own.is_shared for own in applications_of(settings)):
         return None
     owners = _owners_in(settings, name)
     if owners:
@@ -186,16 +193,20 @@ def _streams(settings: "Settings", client: "KinesisClient", named: str | None) -
     return [source.describe(name).stream for name in names]
 
 
-def _name_in(settings: "Settings", stream: "StreamId") -> str | None:
-    """The consumer by which the settings read a stream; None where they poll it or don't read it."""
-    entry = settings.stream(stream.name)
+def _names_in(settings: "Settings", stream: "StreamId") -> tuple[str, ...]:
+    """The consumers by which the settings read a stream: that of the application which lands records, then those of processors
+    that are applications of their own. None where they poll it or don't read it."""
+    from headrace.pipeline.settings.processor_application import applications_of
+
+    names = (_name_in(application, stream) for application in applications_of(settings))
+    return tuple(name for name in names if name is not None)
+
+
+def _name_in(application: "Settings", stream: "StreamId") -> str | None:
+    entry = application.stream(stream.name)
     if entry is not None:
-        return settings.consumer_of(entry)
-    return settings.consumer_of(settings.discovery) if settings.discovery.is_asked_for else None
-
-
-def _name(settings: "Settings", stream: "StreamId", given: str | None) -> str:
-    return given or _name_in(settings, stream) or settings.application
+        return application.consumer_of(entry)
+    return application.consumer_of(application.discovery) if application.discovery.is_asked_for else None
 
 
 def _consumers(client: "KinesisClient") -> "KinesisConsumers":

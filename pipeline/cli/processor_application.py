@@ -81,28 +81,12 @@ def application_status(
     settings: "Settings", processor: "ProcessorSettings"
 ) -> "tuple[list[str], dict[str, Any]]":
     """Lines for people, and the same as JSON. Only the lease table is asked."""
-    from headrace.pipeline.app.application_wiring import wire_application
-    from headrace.pipeline.processors.application.standing import ApplicationStanding
+    from headrace.pipeline.app.application_wiring import application_standing
+    from headrace.pipeline.cli.views.processor_views import application_json
 
     try:
-        rows = wire_application(settings, processor).leases().scan().leases
+        standing = application_standing(settings, processor)
     except HeadraceError as error:
         sentence = f"processor {processor.name}: its lease rows can't be read: {error}"
         return [sentence], {"processor": processor.name, "error": str(error)}
-    standing = ApplicationStanding.of(processor, rows)
-    answer = {
-        "processor": processor.name,
-        "mode": processor.mode.value,
-        "application": processor.application,
-        "shards": [
-            {
-                "shard": partition_of(row.key),
-                "checkpoint": str(row.checkpoint),
-                "worker": row.holder,
-                "behind_ms": row.behind_ms,
-                "stopped": None if row.failure is None else row.failure.why,
-            }
-            for row in standing.rows
-        ],
-    }
-    return [f"processor {standing}", *(f"  {line}" for line in standing.lines)], answer
+    return [f"processor {standing}", *(f"  {line}" for line in standing.lines)], application_json(standing)

@@ -8,19 +8,20 @@ from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.doctor.case import LiveCase
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
 from headrace.pipeline.ports.consumers import Consumer
+from headrace.pipeline.settings.processor_application import applications_of
 
 _NAME = "consumers"
 
 
 def consumers_are_active(live: LiveCase) -> Iterator[Diagnosis]:
     """Of the streams that the settings name. Those of `discovery` are told by the leader's tick."""
-    settings = live.settings
-    for stream in settings.streams:
-        name = settings.consumer_of(stream)
-        if name is None:
-            continue
-        known = live.ports.source("doctor").describe(stream.name).stream
-        yield _diagnosis(known, name, live.ports.consumers().find(known, name))
+    for settings in applications_of(live.settings):
+        for stream in settings.streams:
+            name = settings.consumer_of(stream)
+            if name is None:
+                continue
+            known = live.ports.source("doctor").describe(stream.name).stream
+            yield _diagnosis(known, name, live.ports.consumers().find(known, name))
 
 
 def _diagnosis(stream: StreamId, name: str, consumer: Consumer | None) -> Diagnosis:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.doctor.case import Case, LiveCase
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
-from headrace.pipeline.settings.targets import landed_processors
+from headrace.pipeline.settings.targets import landed_processors, processor_applications
 
 _NAME = "processors"
 
@@ -32,16 +32,26 @@ def processors_can_be_loaded(case: Case) -> Iterator[Diagnosis]:
 
 
 def processors_keep_up(live: LiveCase) -> Iterator[Diagnosis]:
+    from headrace.pipeline.app.application_wiring import application_standing
     from headrace.pipeline.processors.standing import standing_of
 
     for processor in landed_processors(live.settings):
-        standing = standing_of(processor, live.ports.processing(processor, "doctor"))
-        if standing.stopped:
-            shards = ". ".join(f"{shard.key}: {shard.stopped}" for shard in standing.stopped)
-            yield Diagnosis(
-                _NAME,
-                Health.ILL,
-                f"{processor.name} has stopped at {counted(len(standing.stopped), 'shard')}: {shards}",
-                "Correct its code or its settings; the next run goes on from there",
-            )
-        yield Diagnosis(_NAME, Health.WELL, str(standing))
+        landed = standing_of(processor, live.ports.processing(processor, "doctor"))
+        stops = {str(shard.key): shard.stopped for shard in landed.stopped}
+        yield from _standing(processor.name, stops, str(landed))
+    for processor in processor_applications(live.settings):
+        rows = application_standing(live.settings, processor)
+        yield from _standing(processor.name, rows.stops, str(rows))
+
+
+def _standing(name: str, stops: Mapping[str, str], sentence: str) -> Iterator[Diagnosis]:
+    """`stops`: why the processor has stopped, by shard."""
+    if stops:
+        shards = ". ".join(f"{shard}: {why}" for shard, why in stops.items())
+        yield Diagnosis(
+            _NAME,
+            Health.ILL,
+            f"{name} has stopped at {counted(len(stops), 'shard')}: {shards}",
+            "Correct its code or its settings; the next run goes on from there",
+        )
+    yield Diagnosis(_NAME, Health.WELL, sentence)

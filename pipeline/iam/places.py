@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from headrace.pipeline.aws.leases import lease_item
 from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.model import Settings, StreamSettings
-from headrace.pipeline.settings.processor_application import application_settings
+from headrace.pipeline.settings.processor_application import applications_of
 from headrace.pipeline.settings.stream_names import is_dynamodb
-from headrace.pipeline.settings.targets import landed_processors, processor_applications
+from headrace.pipeline.settings.targets import landed_processors
 
 _STREAM = ":stream/"
 
@@ -64,20 +66,22 @@ class ApplicationArns:
 
     @property
     def streams(self) -> tuple[str, ...]:
-        named = [
-            stream.name
-            if _STREAM in stream.name
-            else self._account_of("kinesis", stream.role).arn("kinesis", f"stream/{stream.name}")
-            for stream in self._of_kinesis
-        ]
-        discovery = self.settings.discovery
-        if discovery.is_asked_for:
-            named.append(self._account_of("kinesis").arn("kinesis", f"stream/{discovery.prefix or ''}*"))
-        return tuple(named)
+        return tuple(place for place, _ in self._read_by(self.settings))
 
-    @property
-    def _of_kinesis(self) -> tuple[StreamSettings, ...]:
-        return tuple(stream for stream in self.settings.streams if not is_dynamodb(stream.name))
+    def _read_by(self, settings: Settings) -> Iterator[tuple[str, StreamSettings | DiscoverySettings]]:
+        """Each stream of Kinesis that an application reads, with its entry in the settings."""
+        for stream in settings.streams:
+            if not is_dynamodb(stream.name):
+                yield self._stream(stream), stream
+        discovery = settings.discovery
+        if discovery.is_asked_for:
+            found = f"stream/{discovery.prefix or ''}*"
+            yield self._account_of("kinesis").arn("kinesis", found), discovery
+
+    def _stream(self, stream: StreamSettings) -> str:
+        if _STREAM in stream.name:
+            return stream.name
+        return self._account_of("kinesis", stream.role).arn("kinesis", f"stream/{stream.name}")
 
     @property
     def table_streams(self) -> tuple[str, ...]:
@@ -87,25 +91,22 @@ class ApplicationArns:
     @property
     def consumers(self) -> tuple[str, ...]:
         """The consumers of streams that are read by enhanced fan-out. Their ARNs end in the second of their registration."""
-        settings = self.settings
-        named = [
+        named = (
             (place, settings.consumer_of(stream))
-            for place, stream in zip(self.streams, self._of_kinesis, strict=False)
-        ]
-        if settings.discovery.is_asked_for:
-            named.append((self.streams[-1], settings.consumer_of(settings.discovery)))
+            for settings in self.applications
+            for place, stream in self._read_by(settings)
+        )
         return tuple(f"{place}/consumer/{name}:*" for place, name in named if name is not None)
 
     @property
     def fanned_out(self) -> tuple[str, ...]:
         """The streams that are read by enhanced fan-out."""
-        return tuple(consumer.partition("/consumer/")[0] for consumer in self.consumers)
+        return tuple(dict.fromkeys(consumer.partition("/consumer/")[0] for consumer in self.consumers))
 
     @property
     def applications(self) -> tuple[Settings, ...]:
         """The application that lands records, and those of processors that are applications of their own."""
-        own = (application_settings(self.settings, maker) for maker in processor_applications(self.settings))
-        return (self.settings, *own)
+        return applications_of(self.settings)
 
     @property
     def lease_table(self) -> str:

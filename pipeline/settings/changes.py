@@ -220,6 +220,7 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "processors.N.application": SettingChange(
         Takes.RELOAD, "An application that is new begins where `streams.N.initial_position` says."
     ),
+    "processors.N.consumer": _CONSUMER,
     "processors.N.failover": _RELOAD,
     "processors.N.leases": _RELOAD,
     "processors.N.schema": SettingChange(

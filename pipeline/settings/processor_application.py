@@ -11,11 +11,14 @@ from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.stream_names import name_in
+from headrace.pipeline.settings.targets import processor_applications
 
 
 def application_settings(settings: Settings, processor: ProcessorSettings) -> Settings:
     """The settings by which the engine's ticks and runs work for this processor."""
-    streams, mode, discovery = settings.streams, settings.streams_mode, settings.discovery
+    # Not by the consumers of the application that lands records: Kinesis gives a consumer's records to one reader.
+    streams = tuple(replace(stream, consumer=processor.consumer) for stream in settings.streams)
+    mode, discovery = settings.streams_mode, replace(settings.discovery, consumer=processor.consumer)
     if processor.stream is not None:
         # One stream: lease keys are shard ids, as those of an amazon_kclpy application are.
         streams = tuple(stream for stream in streams if name_in(stream.name) == processor.stream)
@@ -31,6 +34,12 @@ def application_settings(settings: Settings, processor: ProcessorSettings) -> Se
         parse=(),
         processors=(replace(processor, beside=settings.application),),
     )
+
+
+def applications_of(settings: Settings) -> tuple[Settings, ...]:
+    """The settings of the application that lands records, and those of each processor that is an application of its own."""
+    own = (application_settings(settings, processor) for processor in processor_applications(settings))
+    return (settings, *own)
 
 
 def _kcl(processor: ProcessorSettings) -> KclSettings:

@@ -2,19 +2,17 @@
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
 
+from headrace.pipeline.settings.beside_kcl_rules import fleet_rules
 from headrace.pipeline.settings.broken import Broken
 from headrace.pipeline.settings.choices import OnProcessorError, ProcessorMode
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.processor_application import application_settings, table_names
 from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.stream_names import name_in
-from headrace.pipeline.settings.values import show
 
 # DynamoDB's rule for names of tables, with room for the endings of KCL's tables.
 _APPLICATION = re.compile(r"[A-Za-z0-9_.-]{3,230}")
-_LEAST_FAILOVER, _MOST_FAILOVER = timedelta(seconds=20), timedelta(hours=1)
 _POLICIES = (OnProcessorError.HALT, OnProcessorError.RETRY)
 
 
@@ -26,7 +24,7 @@ def application_rules(settings: Settings) -> Iterator[Broken]:
         key = f"processors.{n}"
         yield from _name(settings, processor, key, taken=taken)
         yield from _without_a_table(processor, key)
-        yield from _failover(processor, key)
+        yield from fleet_rules(application_settings(settings, processor), f"{key}.failover")
         if processor.on_error not in _POLICIES:
             yield Broken(
                 f"{key}.on_error",
@@ -78,13 +76,3 @@ def _without_a_table(processor: ProcessorSettings, key: str) -> Iterator[Broken]
                 "of its own writes no table",
                 also=(f"{key}.mode",),
             )
-
-
-def _failover(processor: ProcessorSettings, key: str) -> Iterator[Broken]:
-    failover = processor.failover
-    if failover is not None and not _LEAST_FAILOVER <= failover <= _MOST_FAILOVER:
-        yield Broken(
-            f"{key}.failover",
-            f"is {show(failover)}; allowed: {show(_LEAST_FAILOVER)} to {show(_MOST_FAILOVER)}, and the same as the "
-            "failoverTimeMillis of KCL's workers",
-        )

@@ -74,6 +74,7 @@ def _table(processor: ProcessorSettings, key: str, *, taken: set[str]) -> Iterat
 def _of_the_other_mode(processor: ProcessorSettings, key: str) -> Iterator[Broken]:
     given = {
         "application": processor.application is not None,
+        "consumer": processor.consumer is not None,
         "failover": processor.failover is not None,
         "leases": processor.leases is not Mode.OWN,
     }

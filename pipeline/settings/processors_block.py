@@ -44,8 +44,14 @@ class ProcessorSettings:
         doc="With `mode: application`: the name of the KCL application, which names its lease tables. Workers of KCL and "
         "amazon_kclpy of the same name share the shards with the processor.",
     )
+    consumer: str | None = knob(
+        doc="With `mode: application` and streams of `retrieval: fanout`: the name of the consumer by which the processor reads. "
+        "By default the application's name. With `failover` it must be another one: KCL's workers read by that name.",
+        kcl="consumerName",
+    )
     failover: timedelta | None = knob(
-        doc="With `mode: application`, beside running workers of KCL: their failoverTimeMillis, at least 20s.",
+        doc="With `mode: application`, beside running workers of KCL: their failoverTimeMillis, at least 20s, and at most "
+        "`times.lease_duration`.",
     )
     leases: Mode = knob(
         Mode.OWN,

@@ -7,9 +7,9 @@ from posixpath import normpath
 
 from headrace.pipeline.settings.aws_block import AwsSettings
 from headrace.pipeline.settings.aws_rules import aws_rules
+from headrace.pipeline.settings.beside_kcl_rules import beside_kcl_rules
 from headrace.pipeline.settings.broken import Broken, is_table_name
 from headrace.pipeline.settings.choices import (
-    Beat,
     FormerStreams,
     Heartbeat,
     InitialPosition,
@@ -26,6 +26,7 @@ from headrace.pipeline.settings.model import (
     WorkerSettings,
 )
 from headrace.pipeline.settings.processor_rules import CODE, processor_rules
+from headrace.pipeline.settings.retrieval_rules import retrieval_rules
 from headrace.pipeline.settings.stream_names import DYNAMODB_ARN, is_dynamodb, name_in
 from headrace.pipeline.settings.table_stream_rules import no_table_stream, table_stream_rules
 from headrace.pipeline.settings.target_rules import target_rules
@@ -49,7 +50,6 @@ _TAKEN = frozenset({"Leader", "Migration3.0", "TableMigration3.5"})
 def broken_rules(settings: Settings) -> Iterator[Broken]:
     for rule in (
         _streams,
-        _retrieval,
         table_stream_rules,
         _discovery,
         _former,
@@ -58,12 +58,13 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         aws_rules,
         _mode,
         _fractions,
-        _shared,
+        beside_kcl_rules,
         _landing,
         _upkeep,
         target_rules,
         latest_rules,
         processor_rules,
+        retrieval_rules,
         dagster_rules,
         _times,
         metrics_rules,
@@ -153,29 +154,6 @@ def _stream(stream: StreamSettings, key: str, *, aws: AwsSettings) -> Iterator[B
             also=(region_key,),
         )
     yield from _start(stream, key)
-
-
-def _retrieval(settings: Settings) -> Iterator[Broken]:
-    entries: list[tuple[str, StreamSettings | DiscoverySettings]] = [
-        (f"streams.{n}", stream) for n, stream in enumerate(settings.streams)
-    ]
-    for key, stream in (*entries, ("discovery", settings.discovery)):
-        name = settings.consumer_of(stream)
-        if name is None and stream.consumer is not None:
-            yield Broken(
-                f"{key}.consumer",
-                "is given, but retrieval is polling: remove it, or read by retrieval: fanout",
-                also=(f"{key}.retrieval",),
-            )
-        elif name is not None and not _PREFIX.fullmatch(name):
-            yield Broken(f"{key}.consumer", f"is {name!r}; allowed: 1 to 128 of A-Z a-z 0-9 _ . -")
-        elif name == settings.application and settings.is_shared:
-            yield Broken(
-                f"{key}.consumer",
-                f"is {name!r}, which is the consumer of the KCL fleet of that name: two readers of one consumer throw each "
-                f"other out every five seconds. Give Headrace a consumer of its own ({name}-headrace)",
-                also=("kcl.failover",),
-            )
 
 
 def _start(stream: StreamSettings | DiscoverySettings, key: str) -> Iterator[Broken]:
@@ -296,97 +274,6 @@ def _fractions(settings: Settings) -> Iterator[Broken]:
         yield Broken("kcl.max_throughput_kbps", f"is {most}; allowed: more than 0")
     if settings.kcl.max_utilisation > 100:
         yield Broken("kcl.max_utilisation", f"is {settings.kcl.max_utilisation}; allowed: 1 to 100 percent")
-
-
-# With less, the leases of a worker would expire when its sensor misses a few ticks (5 s each).
-_LEAST_FAILOVER = timedelta(seconds=20)
-# KCL's default. The process that beats may miss two of three beats.
-_LEAST_FAILOVER_OF_PROCESS = timedelta(seconds=10)
-# A longer time is almost surely a number of milliseconds that was taken for seconds.
-_MOST_FAILOVER = timedelta(hours=1)
-
-
-def _shared(settings: Settings) -> Iterator[Broken]:
-    kcl, times, shared = settings.kcl, settings.times, ("kcl.failover",)
-    if kcl.failover is None:
-        if kcl.allow_foreign_checkpoints:
-            yield Broken(
-                "kcl.allow_foreign_checkpoints",
-                "is true, but kcl.failover is missing; allowed with kcl.failover only, "
-                "which says how long the KCL fleet waits for the counter of a lease to move",
-                also=shared,
-            )
-        if kcl.beat is Beat.PROCESS:
-            yield Broken(
-                "kcl.beat",
-                "is process, but kcl.failover is missing; allowed with kcl.failover only: a third of it is the time "
-                "between two beats",
-                also=shared,
-            )
-        return
-    yield from _beating(settings, kcl.failover)
-    if kcl.failover > _MOST_FAILOVER:
-        yield Broken(
-            "kcl.failover",
-            f"is {show(kcl.failover)}; allowed: {show(_MOST_FAILOVER)} or less. "
-            "KCL's failoverTimeMillis is in milliseconds: write 30s for its 30000",
-        )
-    if kcl.heartbeat is not Heartbeat.LEASE:
-        yield Broken(
-            "kcl.heartbeat",
-            f"is {kcl.heartbeat}; allowed beside KCL's workers: "
-            "lease, else KCL's workers believe our workers dead and take their leases",
-        )
-    if not kcl.allow_foreign_checkpoints:
-        yield Broken(
-            "kcl.allow_foreign_checkpoints",
-            "is false; allowed beside KCL's workers: true. Records that KCL's workers read aren't in the "
-            "lake table, and the table's ledger records these ranges as foreign",
-        )
-    if times.lease_duration < kcl.failover:
-        yield Broken(
-            "times.lease_duration",
-            f"is {show(times.lease_duration)}; allowed: kcl.failover ({show(kcl.failover)}) or more, "
-            "else living workers of KCL count as dead",
-            also=shared,
-        )
-
-
-def _beating(settings: Settings, failover: timedelta) -> Iterator[Broken]:
-    """What beats, and how often it has to."""
-    kcl, tick = settings.kcl, settings.times.worker_tick
-    if kcl.beat is Beat.TICKS:
-        if failover < _LEAST_FAILOVER:
-            wayout = (
-                "say kcl.beat: process, which beats between the ticks"
-                if failover >= _LEAST_FAILOVER_OF_PROCESS
-                else f"set the fleet's failoverTimeMillis to {_LEAST_FAILOVER // timedelta(milliseconds=1)} or more first"
-            )
-            yield Broken(
-                "kcl.failover", f"is {show(failover)}; allowed: {show(_LEAST_FAILOVER)} or more: {wayout}"
-            )
-        if 2 * tick > failover:
-            yield Broken(
-                "times.worker_tick",
-                f"is {show(tick)}; allowed: at most half of kcl.failover ({show(failover)})",
-                also=("kcl.failover",),
-            )
-        return
-    if failover < _LEAST_FAILOVER_OF_PROCESS:
-        least = _LEAST_FAILOVER_OF_PROCESS
-        yield Broken(
-            "kcl.failover",
-            f"is {show(failover)}; allowed with kcl.beat: process: {show(least)} or more: "
-            f"set the fleet's failoverTimeMillis to {least // timedelta(milliseconds=1)} or more first",
-            also=("kcl.beat",),
-        )
-    if settings.times.lease_duration < _LEAST_FAILOVER:
-        yield Broken(
-            "times.lease_duration",
-            f"is {show(settings.times.lease_duration)}; allowed with kcl.beat: process: {show(_LEAST_FAILOVER)} or more, "
-            "else a leader of Headrace counts a worker with slow ticks as dead",
-            also=("kcl.beat",),
-        )
 
 
 def _landing(settings: Settings) -> Iterator[Broken]:

@@ -26,13 +26,6 @@ def table_stream_rules(settings: Settings) -> Iterator[Broken]:
                 "environment: remove it",
                 also=(f"streams.{n}.name",),
             )
-        if settings.is_shared:
-            yield Broken(
-                f"streams.{n}.name",
-                "is the stream of a DynamoDB table, and kcl.failover is given: Headrace doesn't share a table's stream with "
-                "workers of KCL. Stop them and remove kcl.failover, or give the stream an application of its own",
-                also=("kcl.failover",),
-            )
 
 
 def no_table_stream(stream: StreamSettings, key: str) -> Broken:

@@ -156,14 +156,8 @@ def _or_why(make: Any) -> Any:
 
 
 def _shard_source(access: KinesisAccess) -> ShardSource:
-    from botocore.config import Config
-
+    from headrace.pipeline.aws.clients.task_client import client_of_service
     from headrace.pipeline.aws.reading.kinesis import KinesisSource
 
     retries = {"mode": "standard", "total_max_attempts": 3}
-    config = Config(**access.config(retries=retries, connect_timeout=5, read_timeout=10))
-    certificates = access.certificates if access.certificates and Path(access.certificates).exists() else None
-    client: Any = access.identity.session().create_client(
-        "kinesis", region_name=access.region, endpoint_url=access.endpoint, verify=certificates, config=config
-    )
-    return KinesisSource(client)
+    return KinesisSource(client_of_service(access, "kinesis", retries=retries))

@@ -74,6 +74,28 @@ def test_a_consumer_of_the_settings_is_deregistered_only_by_force(
     assert "these settings read the stream by it" in err
 
 
+def test_the_consumer_of_a_processors_application_is_one_of_the_settings(
+    write: Write, tmp_path: Path, stream: str, app: str, capsys: pytest.CaptureFixture[str]
+):
+    write("fanout")
+    with (tmp_path / "headrace.yaml").open("a", encoding="utf-8") as file:
+        file.write(
+            "processors: [{name: totals, mode: application, application: totals-app, callable: 'a:b'}]\n"
+        )
+    assert main(["consumer", "register"]) == 0
+    out = capsys.readouterr().out
+    assert f"the consumer {app} is ACTIVE" in out
+    assert "the consumer totals-app is ACTIVE" in out
+    assert main(["consumer", "list", "--json"]) == 0
+    consumers = json.loads(capsys.readouterr().out)["consumers"]
+    assert {consumer["name"]: consumer["used_by_these_settings"] for consumer in consumers} == {
+        app: True,
+        "totals-app": True,
+    }
+    assert main(["consumer", "deregister", "--name", "totals-app"]) == 2
+    assert "these settings read the stream by it" in capsys.readouterr().err
+
+
 def test_the_consumer_of_a_kcl_fleet_is_deregistered_only_by_force(
     write: Write, aws: LocalAws, stream: str, capsys: pytest.CaptureFixture[str]
 ):

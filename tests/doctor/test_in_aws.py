@@ -160,13 +160,30 @@ def test_a_second_application_on_the_lake_table_is_told():
     assert commit_findings(commits[:1], Settings(application="shop")).health is Health.WELL
 
 
-def test_a_consumer_that_isnt_registered_is_told_and_one_that_is_active_is_well(work: RolesAtWork):
-    with_fan_out = YAML.replace("{name: orders}", "{name: orders, retrieval: fanout, consumer: own}")
+def fanned_out(work: RolesAtWork, more: str = "") -> LiveCase:
+    """The case with settings that read by fan-out."""
+    with_fan_out = (
+        f"{YAML.replace('{name: orders}', '{name: orders, retrieval: fanout, consumer: own}')}{more}"
+    )
     (work.folder / "headrace.yaml").write_text(with_fan_out)
     settings = parse_settings(with_fan_out, {}, name="headrace.yaml").settings
-    live = LiveCase(
-        Case.of(str(work.folder / "headrace.yaml"), {}), settings, work.wirings[Role.LEADER].ports
-    )
+    case = Case.of(str(work.folder / "headrace.yaml"), {})
+    return LiveCase(case, settings, work.wirings[Role.LEADER].ports)
+
+
+PROCESSOR = "processors: [{name: totals, mode: application, application: totals-app, callable: 'a:b'}]\n"
+
+
+def test_the_consumer_of_a_processors_application_is_looked_at_too(work: RolesAtWork):
+    live = fanned_out(work, PROCESSOR)
+    assert [diagnosis.sentence.split(" of ")[0] for diagnosis in consumers_are_active(live)] == [
+        "the consumer own",
+        "the consumer totals-app",
+    ]
+
+
+def test_a_consumer_that_isnt_registered_is_told_and_one_that_is_active_is_well(work: RolesAtWork):
+    live = fanned_out(work)
     [missing] = consumers_are_active(live)
     assert missing.health is Health.ILL
     assert "the consumer own of orders isn't registered" in missing.sentence

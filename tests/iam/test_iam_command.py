@@ -29,6 +29,23 @@ def test_account_region_and_partition_come_from_a_streams_arn(
     assert rights["dynamodb:Scan"][0] == "arn:aws-cn:dynamodb:cn-north-1:111122223333:table/shop"
 
 
+def test_the_consumer_of_a_processors_application_is_reached_as_that_of_the_lake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    yaml = (
+        "{application: shop, streams: [{name: orders, retrieval: fanout}, {name: clicks}], streams_mode: multi, "
+        "aws: {region: eu-west-1}, processors: "
+        "[{name: totals, mode: application, application: totals-app, stream: orders, callable: 'a:b'}]}"
+    )
+    stream = "arn:aws:kinesis:eu-west-1:111111111111:stream/orders"
+    consumers = [f"{stream}/consumer/{name}:*" for name in ("shop", "totals-app")]
+    spark = printed(capsys, tmp_path, yaml, "--role", "spark", "--account", "1" * 12)
+    assert spark["kinesis:SubscribeToShard"] == consumers
+    leader = printed(capsys, tmp_path, yaml, "--role", "leader", "--account", "1" * 12)
+    assert leader["kinesis:DescribeStreamConsumer"] == consumers
+    assert leader["kinesis:RegisterStreamConsumer"] == [stream]
+
+
 def test_a_lake_on_local_files_needs_no_right_on_s3_or_glue(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

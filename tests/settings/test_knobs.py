@@ -13,8 +13,8 @@ from headrace.pipeline.settings.values import knobs
 
 ROOT = Path(__file__).parents[2]
 KNOBS = [key for key, *_ in knobs(Settings, index="N")]
-MOST = 182
-"""90, the four of fan-out, the nineteen of Dagster's assets, checks, schedules and pools, the six of metrics, the twenty-two of a target of `parse`, the twenty-one of a processor (each of both is a table of its own, with its own schema and rules), and the
+MOST = 183
+"""90, the four of fan-out, the nineteen of Dagster's assets, checks, schedules and pools, the six of metrics, the twenty-two of a target of `parse`, the twenty-two of a processor (each of both is a table of its own, with its own schema and rules), and the
 seventeen by which Kinesis, DynamoDB, CloudWatch and a stream are asked elsewhere, or by a role, and the two that name code of the user's own: hooks, and a list of streams; and the one that hands what isn't a setting to botocore."""
 SHIPPED = ("pipeline", "assets", "kclpy", "resources", "sensors")
 VIA_A_PROPERTY = {
@@ -24,6 +24,7 @@ VIA_A_PROPERTY = {
     "parse.N.latest.key": "latest_key",
     "parse.N.latest.delete_when": "deletes_when",
     "kcl.failover": "is_shared",
+    "processors.N.consumer": "consumer_of",
     "processors.N.failover": "is_shared",
     "processors.N.leases": "kcl",
     **{
@@ -115,6 +116,7 @@ def test_only_the_block_kcl_mentions_kcl() -> None:
         "metrics.level",
         # A processor that is an application of KCL's kind itself.
         "processors.N.application",
+        "processors.N.consumer",
         "processors.N.failover",
         "processors.N.mode",
         "streams.N.consumer",

@@ -8,7 +8,7 @@ import yaml
 
 from headrace.pipeline.errors import BadSetting, WrongSettings
 from headrace.pipeline.settings.file import parse_settings, read_settings
-from headrace.pipeline.settings.processor_application import application_settings
+from headrace.pipeline.settings.processor_application import application_settings, applications_of
 
 PROCESSOR: dict[str, Any] = {"name": "totals", "table": "lake.totals", "callable": "totals:rows"}
 
@@ -40,6 +40,7 @@ def test_a_processor_needs_a_name_a_table_and_its_code_only():
         ({"application": "orders"}, "processors.0.application is given, and mode is landed; allowed with"),
         ({"failover": "20s"}, "processors.0.failover is given, and mode is landed"),
         ({"leases": "2.x"}, "processors.0.leases is given, and mode is landed"),
+        ({"consumer": "totals"}, "processors.0.consumer is given, and mode is landed"),
         ({"callable": None}, "processors.0.callable is missing; needed, or command"),
         ({"command": "node a.js"}, "processors.0.callable and command are both given"),
         ({"callable": "totals"}, "processors.0.callable is 'totals'; allowed: package.module:Name"),
@@ -86,7 +87,12 @@ APPLICATION: dict[str, Any] = {
         ({"application": "app-CoordinatorState"}, "the table app-CoordinatorState belongs to"),
         ({"table": "lake.totals"}, "processors.0.table is given, and mode is application"),
         ({"schema": "id BIGINT"}, "processors.0.schema is given, and mode is application"),
-        ({"failover": "10s"}, "processors.0.failover is 10s; allowed: 20s to 1h"),
+        ({"failover": "10s"}, "processors.0.failover is 10s; allowed: 20s or more: set the fleet's"),
+        ({"failover": 30000}, "processors.0.failover is 8h20m; allowed: 1h or less"),
+        (
+            {"consumer": "totals"},
+            "processors.0.consumer is given, but no stream that it reads has retrieval: fanout",
+        ),
         (
             {"on_error": "halve"},
             "processors.0.on_error is halve; allowed with mode: application: halt or retry",
@@ -108,7 +114,7 @@ def test_two_processors_have_two_applications():
 
 def test_the_application_of_a_processor_has_tables_of_its_own_and_what_else_the_settings_say():
     loaded = parse_settings(
-        text({**APPLICATION, "failover": "30s", "leases": "2.x"}), {}, name="headrace.yaml"
+        text({**APPLICATION, "failover": "20s", "leases": "2.x"}), {}, name="headrace.yaml"
     ).settings
     (processor,) = loaded.processors
     derived = application_settings(loaded, processor)
@@ -118,6 +124,106 @@ def test_the_application_of_a_processor_has_tables_of_its_own_and_what_else_the_
         loaded.streams,
         loaded.workers,
         loaded.times,
+    )
+
+
+def fanned_out(*processors: dict[str, Any], **stream: Any) -> str:
+    settings = yaml.safe_load(text(*processors))
+    settings["streams"] = [{"name": "orders", "retrieval": "fanout", **stream}]
+    return yaml.safe_dump(settings, sort_keys=False)
+
+
+def mistakes_in(written: str) -> str:
+    with pytest.raises(WrongSettings) as raised:
+        parse_settings(written, {}, name="headrace.yaml")
+    return str(raised.value)
+
+
+def test_the_application_of_a_processor_reads_by_a_consumer_of_its_own():
+    def consumers(written: str) -> tuple[str | None, ...]:
+        settings = parse_settings(written, {}, name="headrace.yaml").settings
+        return tuple(own.consumer_of(own.streams[0]) for own in applications_of(settings))
+
+    assert consumers(fanned_out(APPLICATION)) == ("app", "totals-app")
+    assert consumers(fanned_out(APPLICATION, consumer="lake")) == ("lake", "totals-app")
+    assert consumers(fanned_out({**APPLICATION, "consumer": "sums"}, consumer="lake")) == ("lake", "sums")
+    assert consumers(text({**APPLICATION})) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("lake", "processor", "told"),
+    [
+        (
+            "sums",
+            {"consumer": "sums"},
+            "'sums', by which the application that lands records reads orders, too",
+        ),
+        ("totals-app", {}, "'totals-app', by which the application that lands records reads orders, too"),
+        (None, {"consumer": "app"}, "'app', by which the application that lands records reads orders, too"),
+        # Beside KCL the application's name is the fleet's consumer, whoever else reads by it.
+        (None, {"failover": "20s"}, "'totals-app', which is the consumer of the KCL fleet of that name"),
+        (None, {"consumer": "a b"}, "'a b'; allowed: 1 to 128 of A-Z a-z 0-9 _ . -"),
+    ],
+)
+def test_two_readers_of_one_consumer_are_refused(lake: str | None, processor: dict[str, Any], told: str):
+    stream = {} if lake is None else {"consumer": lake}
+    answer = mistakes_in(fanned_out({**APPLICATION, **processor}, **stream))
+    assert f"processors.0.consumer is {told}" in answer
+    assert answer.count("processors.0.consumer is") == 1
+
+
+def test_the_lake_doesnt_read_by_the_consumer_of_the_fleet_that_a_processor_joins():
+    processor = {**APPLICATION, "failover": "20s", "consumer": "sums"}
+    assert "streams.0.consumer is 'totals-app', which is the consumer of the KCL fleet" in mistakes_in(
+        fanned_out(processor, consumer="totals-app")
+    )
+
+
+def test_two_processors_read_by_two_consumers():
+    second = {**APPLICATION, "name": "others", "application": "others-app", "consumer": "totals-app"}
+    assert (
+        "processors.1.consumer is 'totals-app', by which the processor totals reads orders, too"
+        in mistakes_in(fanned_out(APPLICATION, second))
+    )
+
+
+def test_a_processor_is_not_given_the_consumer_of_the_fleet_that_the_lake_joins():
+    written = yaml.safe_load(fanned_out({**APPLICATION, "consumer": "app"}, consumer="app-headrace"))
+    written["kcl"] = {"failover": "20s", "heartbeat": "lease", "allow_foreign_checkpoints": True}
+    assert "processors.0.consumer is 'app', which is the consumer of the KCL fleet" in mistakes_in(
+        yaml.safe_dump(written)
+    )
+
+
+@pytest.mark.parametrize(
+    ("failover", "times", "told"),
+    [
+        (
+            "20s",
+            {"worker_tick": "11s", "lease_duration": "30s"},
+            "times.worker_tick is 11s; allowed: at most half of",
+        ),
+        (
+            "30s",
+            {"lease_duration": "20s"},
+            "times.lease_duration is 20s; allowed: processors.0.failover (30s) or more",
+        ),
+    ],
+)
+def test_the_times_of_a_processor_beside_kcl_fit_its_fleet(failover: str, times: dict[str, str], told: str):
+    written = yaml.safe_load(text({**APPLICATION, "failover": failover}))
+    written["times"] = times
+    answer = mistakes_in(yaml.safe_dump(written))
+    assert told in answer
+    assert "kcl.failover" not in answer
+
+
+def test_a_processor_doesnt_share_a_tables_stream_with_a_fleet():
+    arn = "arn:aws:dynamodb:eu-west-1:123456789012:table/orders/stream/2026-11-27T05:00:00.000"
+    written = yaml.safe_load(text({**APPLICATION, "failover": "20s"})) | {"streams": [{"name": arn}]}
+    assert (
+        "processors.0.failover is given, and orders.stream.2026-11-27T05_00_00.000 is the stream"
+        in mistakes_in(yaml.safe_dump(written))
     )
 
 

@@ -198,7 +198,19 @@ _ALSO = {
             "HEADRACE__PROCESSORS__0__APPLICATION": "words",
             "HEADRACE__PROCESSORS__0__TABLE": "",
         }
-        for name in ("application", "failover", "leases")
+        for name in ("application", "leases")
+    },
+    "processors.0.consumer": {
+        "HEADRACE__PROCESSORS__0__MODE": "application",
+        "HEADRACE__PROCESSORS__0__APPLICATION": "words",
+        "HEADRACE__PROCESSORS__0__TABLE": "",
+        "HEADRACE__STREAMS__0__RETRIEVAL": "fanout",
+    },
+    "processors.0.failover": {
+        "HEADRACE__PROCESSORS__0__MODE": "application",
+        "HEADRACE__PROCESSORS__0__APPLICATION": "words",
+        "HEADRACE__PROCESSORS__0__TABLE": "",
+        "HEADRACE__TIMES__LEASE_DURATION": "2m30s",
     },
     "dagster.freshness.warn": {"HEADRACE__DAGSTER__FRESHNESS__FAIL": "1h"},
     "dagster.backfill.by": {"HEADRACE__DAGSTER__BACKFILL__SINCE": "2026-01-31T00:00:00Z"},

@@ -7,7 +7,8 @@ from threading import Lock
 from typing import Any
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
-from headrace.pipeline.aws.reading.pages_client import client_of_service, hold_body
+from headrace.pipeline.aws.clients.task_client import client_of_service
+from headrace.pipeline.aws.reading.pages_client import hold_body
 
 _making = Lock()
 

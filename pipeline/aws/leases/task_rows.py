@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
+from headrace.pipeline.aws.clients.task_client import client_of_service
 from headrace.pipeline.aws.leases.leases import DynamoLeaseStore
 from headrace.pipeline.core.leases.change import Applied, Change, Refused
 from headrace.pipeline.core.leases.lease import Lease
@@ -31,29 +31,13 @@ class TaskRows:
     @property
     def _store(self) -> DynamoLeaseStore:
         with _making:
-            return DynamoLeaseStore(_client(self.access), self.table)
+            return DynamoLeaseStore(rows_client(self.access), self.table)
 
 
 @lru_cache(maxsize=4)
-def _client(access: KinesisAccess) -> Any:
-    from botocore.config import Config
-
-    config = Config(
-        # False and not left out: then the environment of this process would count.
-        use_fips_endpoint=access.fips,
-        use_dualstack_endpoint=access.dualstack,
-        ignore_configured_endpoint_urls=True,  # type: ignore[call-arg] # the stubs lack it
-        retries={"mode": "standard", "total_max_attempts": 3},
-        connect_timeout=2,
-        read_timeout=4,
-        max_pool_connections=32,
-        tcp_keepalive=True,
-    )
-    certificates = access.certificates if access.certificates and Path(access.certificates).exists() else None
-    return access.identity.session().create_client(
-        "dynamodb",
-        region_name=access.region,
-        endpoint_url=access.endpoint,
-        verify=certificates,
-        config=config,
+def rows_client(access: KinesisAccess) -> Any:
+    """This process's client of DynamoDB. The times are those of the driver's: a processor waits for its checkpoint."""
+    retries = {"mode": "standard", "total_max_attempts": 3}
+    return client_of_service(
+        access, "dynamodb", retries=retries, connect_timeout=2, read_timeout=4, max_pool_connections=32
     )

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
+from headrace.pipeline.aws.clients.task_client import client_of_service
 from headrace.pipeline.aws.reading.pages_wire import with_wire
 from headrace.pipeline.aws.reading.quick_records import HELD_BODY, QuickRecords
 from headrace.pipeline.encoding.cbor import Body
@@ -27,8 +27,6 @@ from headrace.pipeline.encoding.cbor import Body
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient
 
-# At least as many as threads that read at the same time in one process. Unused connections cost nothing.
-_CONNECTIONS = 64
 _making = Lock()
 
 
@@ -43,29 +41,6 @@ def reader_client(access: KinesisAccess) -> QuickRecords:
 @lru_cache(maxsize=8)
 def _client(access: KinesisAccess) -> QuickRecords:
     return QuickRecords(tapped(client_of_service(access, "kinesis")))
-
-
-def client_of_service(access: KinesisAccess, service: str) -> Any:
-    """A new client for a process that reads, by the identity of its task. It doesn't try again by itself."""
-    # Not boto3, whose import takes half a second of CPU in each new Spark worker. Its client is botocore's.
-    from botocore.config import Config
-
-    arguments = access.config(
-        retries={"total_max_attempts": 1},
-        max_pool_connections=_CONNECTIONS,
-        connect_timeout=5,
-        # Of silence, not for a whole answer, which may have 10 MiB. Less than the time for which a request is
-        # tried again (`KinesisPages.patience`), so that a call that is stuck is made once more, on another
-        # connection.
-        read_timeout=10,
-        # Between two waves the connections are idle, and a NAT gateway drops idle connections without telling.
-        tcp_keepalive=True,
-    )
-    config = Config(**arguments)
-    certificates = access.certificates if access.certificates and Path(access.certificates).exists() else None
-    return access.identity.session().create_client(
-        service, region_name=access.region, endpoint_url=access.endpoint, verify=certificates, config=config
-    )
 
 
 def forget_clients() -> None:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
-from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
 import urllib3.exceptions as urllib3
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
+from headrace.pipeline.aws.clients.task_client import client_of_service
 from headrace.pipeline.aws.reading.event_frames import BadFrameError, Frame, FrameReader
 from headrace.pipeline.aws.reading.pages_client import date_of, request_id_of
 from headrace.pipeline.errors import BadAnswer, Unreachable
@@ -106,15 +107,9 @@ def subscriber_client(access: KinesisAccess, *, silence: float = _SILENCE) -> Su
 
 @lru_cache(maxsize=8)
 def _client(access: KinesisAccess, silence: float) -> Subscriber:
-    from botocore.config import Config
-
-    arguments = access.config(retries={"total_max_attempts": 1}, connect_timeout=5, tcp_keepalive=True)
     # A subscription is silent for up to 5 s while all is well: `aws.client` says how long one answer may take.
-    config = Config(**{**arguments, "read_timeout": silence})
-    certificates = access.certificates if access.certificates and Path(access.certificates).exists() else None
-    client: Any = access.identity.session().create_client(
-        "kinesis", region_name=access.region, endpoint_url=access.endpoint, verify=certificates, config=config
-    )
+    network = replace(access.network, read_timeout=None)
+    client = client_of_service(replace(access, network=network), "kinesis", read_timeout=silence)
     return Subscriber(client)
 
 

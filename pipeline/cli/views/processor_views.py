@@ -3,11 +3,14 @@
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.views.json_output import time_json
+from headrace.pipeline.core.shards.partition import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from headrace.pipeline.core.leases.lease import Lease
+    from headrace.pipeline.processors.application.standing import ApplicationStanding
     from headrace.pipeline.processors.standing import ShardStanding, Standing
 
 
@@ -17,7 +20,19 @@ def standing_json(standing: "Standing") -> "dict[str, Any]":
         "processor": processor.name,
         "mode": processor.mode.value,
         "table": processor.table,
+        "stopped": {str(shard.key): shard.stopped for shard in standing.stopped},
         "shards": [_shard_json(shard) for shard in standing.shards],
+    }
+
+
+def application_json(standing: "ApplicationStanding") -> "dict[str, Any]":
+    processor = standing.processor
+    return {
+        "processor": processor.name,
+        "mode": processor.mode.value,
+        "application": processor.application,
+        "stopped": standing.stops,
+        "shards": [_row_json(row) for row in standing.rows],
     }
 
 
@@ -26,6 +41,16 @@ def standing_lines(standing: "Standing") -> "Iterator[str]":
     yield f"processor {standing}"
     for shard in standing.stopped:
         yield f"processor {standing.processor.name} has stopped at {shard.key}: {shard.stopped}"
+
+
+def _row_json(row: "Lease") -> "dict[str, Any]":
+    return {
+        "shard": partition_of(row.key),
+        "checkpoint": str(row.checkpoint),
+        "worker": row.holder,
+        "behind_ms": row.behind_ms,
+        "stopped": None if row.failure is None else row.failure.why,
+    }
 
 
 def _shard_json(shard: "ShardStanding") -> "dict[str, Any]":

@@ -27,6 +27,11 @@ class ApplicationStanding:
         return tuple(row for row in self.rows if row.failure is not None)
 
     @property
+    def stops(self) -> dict[str, str]:
+        """Why its runs fail, by shard."""
+        return {partition_of(row.key): row.failure.why for row in self.rows if row.failure is not None}
+
+    @property
     def ended(self) -> int:
         return sum(row.has_ended for row in self.rows)
 

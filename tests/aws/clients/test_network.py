@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,11 +14,13 @@ from headrace.pipeline.aws.clients.clients import (
     kinesis_access,
     kinesis_client,
 )
-from headrace.pipeline.aws.reading.pages_client import client_of_service
+from headrace.pipeline.aws.clients.task_client import client_of_service
+from headrace.pipeline.aws.leases.task_rows import rows_client
 from headrace.pipeline.aws.reading.subscribing import subscriber_client
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.lake.staging.stage_codec import decode, encode
 from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.aws_network import AwsNetwork
 from headrace.pipeline.settings.file import parse_settings
 from headrace.pipeline.task_identity import AwsKeys, TaskIdentity
 
@@ -70,6 +73,9 @@ def test_the_clients_of_spark_tasks_connect_so_whatever_their_hosts_say(
         assert client.meta.config.connect_timeout == 1.5
         assert client.meta.endpoint_url == "https://kinesis-fips.us-east-1.amazonaws.com"
     assert shown(client_of_service(access, "kinesis"))[3] == 3
+    # A task also writes checkpoints of processors.
+    assert shown(rows_client(access)) == (PROXY, 7, 1.5, 3)
+    assert rows_client(access).meta.endpoint_url == "https://dynamodb-fips.us-east-1.amazonaws.com"
 
 
 def test_the_setting_goes_before_the_environment_and_what_it_leaves_out_comes_from_there(
@@ -83,7 +89,13 @@ def test_the_setting_goes_before_the_environment_and_what_it_leaves_out_comes_fr
 
 def test_without_the_setting_the_times_are_those_of_a_tick_and_of_a_task() -> None:
     assert shown_times(dynamodb_client(AwsSettings(region="us-east-1"))) == (2, 4)
-    assert shown_times(client_of_service(KinesisAccess("us-east-1", identity=KEYS), "kinesis")) == (5, 10)
+    access = KinesisAccess("us-east-1", identity=KEYS)
+    assert shown_times(client_of_service(access, "kinesis")) == (5, 10)
+    # A checkpoint that waits for long would hold its processor up.
+    assert shown_times(rows_client(access)) == (2, 4)
+    # A subscription is silent for as long as it may be, whatever the setting says of other answers.
+    network = AwsNetwork(read_timeout=3)
+    assert shown_times(subscriber_client(replace(access, network=network))._client) == (5, 10)
 
 
 def shown_times(client: Any) -> tuple[float, float]:
