@@ -409,6 +409,12 @@ KINDS: Final = (
         lambda p: _may_be_parsed(p) and not p.keeps and not p.quiet,
         0.14,
     ),
-    Kind("beats between slow ticks", lambda p: p.beats, _beaten, _may_have_foreign, 0.35),
+    Kind(
+        "beats between slow ticks",
+        lambda p: p.beats and p.heartbeat is Heartbeat.LEASE,
+        _beaten,
+        _may_have_foreign,
+        0.35,
+    ),
     Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.9),
 )
