@@ -105,6 +105,13 @@ class Wishes:
     origins: tuple[tuple[StreamId, Origin], ...] = ()
     """Origins of the lake table that the typed table lacks."""
     notes: tuple[str, ...] = ()
+    held: tuple[Wanted, ...] = ()
+    """Shards with rows left that no wave takes now, and that may be parents of shards whose parents nothing tells."""
+    left_out: frozenset[StreamId] = frozenset()
+    """Former lives of which the lake table has forgotten the positions. Their rows are looked for in each file that
+    isn't done, because nothing else tells which of their shards have some."""
+    may_stop: bool = False
+    """Whether the work on a shard may stop at any of its rows, while the other shards of the wave go on."""
 
     @property
     def are_due(self) -> bool:

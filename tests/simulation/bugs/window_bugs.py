@@ -11,7 +11,8 @@ from tests.simulation.bugs.unpack_bugs import UNPACKINGS
 
 def _fleet(**typed: Any) -> dict[str, Any]:
     """Fleets whose windows often meet each other, redrives, and runs that die."""
-    often = {"targets": 1, "cut": 0.05, "windows": 15.0, "copies": 0.0}
+    # Rows of a target that lands each event once can't be replaced.
+    often = {"targets": 1, "cut": 0.05, "windows": 15.0, "copies": 0.0, "unique": 0.0}
     return typed_fleet(**often | typed)
 
 
