@@ -113,6 +113,6 @@ class Processing(LakeWaves):
             wishes,
             wanted=tuple(lack for lack in wishes.wanted if lack.key not in self.stopped),
             closed=wishes.closed | self.stopped.keys(),
-            held=(*wishes.held, *stopped),
+            stopped=stopped,
             may_stop=True,
         )

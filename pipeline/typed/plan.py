@@ -42,7 +42,6 @@ def plan_wishes(source: Positions, target: Positions, *, takes: Callable[[Stream
     waiting = {key for key in due if _is_in_the_way(key, parents[key.stream], source, target)}
     lacks = [_wanted(key, parents[key.stream], source, target) for key in due if key not in waiting]
     set_back = {key.stream for key in behind}
-    forgotten = left_out(source, streams)
     stream_names = [] if streams else sorted({stream.name for stream in source.origins})
     unknown = (
         [f"the lake table has no stream that the target takes; it has {', '.join(stream_names)}"]
@@ -64,12 +63,8 @@ def plan_wishes(source: Positions, target: Positions, *, takes: Callable[[Stream
                 for key in behind
             ),
         ),
-        held=tuple(
-            _held(key, parents[key.stream], source, target)
-            for key in sorted(waiting)
-            if key.stream in forgotten
-        ),
-        left_out=forgotten,
+        former=frozenset(filter(source.has_later_life, streams)),
+        left_out=left_out(source, streams),
     )
 
 
@@ -99,15 +94,6 @@ def _wanted(
     is_new = position is None and not are_all_parents([target.of(parent) for parent in ended])
     floor = "" if is_new else _floor(key, parents, target)
     return Wanted(key, position, landed, floor, reasons, is_over, is_new)
-
-
-def _held(
-    key: ShardKey, parents: Mapping[str, Iterable[str]], source: Positions, target: Positions
-) -> Wanted:
-    """What the typed table lacks of a shard that waits. All its rows are above those that it has of the parents."""
-    above = (ShardKey(key.stream, parent) for parent in parents.get(key.shard_id, ()))
-    floor = max(sort_key_of(target.of(placed)) for placed in (key, *above))
-    return replace(_wanted(key, parents, source, target), floor=floor)
 
 
 def _is_over(key: ShardKey, positions: Iterable[Position | None], source: Positions) -> bool:

@@ -105,8 +105,11 @@ class Wishes:
     origins: tuple[tuple[StreamId, Origin], ...] = ()
     """Origins of the lake table that the typed table lacks."""
     notes: tuple[str, ...] = ()
-    held: tuple[Wanted, ...] = ()
-    """Shards with rows left that no wave takes now, and that may be parents of shards whose parents nothing tells."""
+    stopped: tuple[Wanted, ...] = ()
+    """Closed shards with rows left at which the work has stopped. They may be parents of shards whose parents nothing
+    tells."""
+    former: frozenset[StreamId] = frozenset()
+    """Lives of streams that were created again since: nothing more lands of them."""
     left_out: frozenset[StreamId] = frozenset()
     """Former lives of which the lake table has forgotten the positions. Their rows are looked for in each file that
     isn't done, because nothing else tells which of their shards have some."""
