@@ -91,7 +91,7 @@ def test_a_callable_that_returns_rows_twice_fails_or_disagrees_with_its_schema_m
 
 
 def test_the_function_in_the_documentation_does_what_the_page_says(spark: "SparkSession", tmp_path: Path):
-    page = (Path(__file__).parents[2] / "docs" / "use" / "typed-tables.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "use" / "typed-formats.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     (tmp_path / "my_parsers.py").write_text(code)
     bed = Bed(tmp_path)

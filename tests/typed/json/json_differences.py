@@ -1,6 +1,6 @@
 """What becomes of values and payloads in JSON, where Spark's from_json makes something else of them, and why.
 
-The reasons stand in docs/use/typed-tables.md.
+The reasons stand in docs/use/typed-formats.md.
 """
 
 from dataclasses import dataclass

@@ -32,7 +32,7 @@ from tests.typed.json.json_rules import SAME, UNFIT, WHOLE
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DOCS = Path(__file__).parents[3] / "docs" / "use" / "typed-tables.md"
+DOCS = Path(__file__).parents[3] / "docs" / "use" / "typed-formats.md"
 OF_WHOLE = "a BIGINT, b STRING"
 VALUES = [(kind, value, made) for kind, values in SAME.items() for value, made in values]
 
