@@ -77,8 +77,8 @@ TYPED: Final = (
         "a wave that takes a part of a shard's rows moves the position as if it had taken all of them",
         (
             "typed.plan",
-            "        upto = _upto(lack, own, may_end=are_all) if is_whole else _cut(own)\n",
-            "        upto = _upto(lack, own, may_end=are_all)\n",
+            "        upto = _upto(lack, own, may_end=may_end) if is_whole else _cut(own)\n",
+            "        upto = _upto(lack, own, may_end=may_end)\n",
         ),
         among=typed_fleet(rows=5),
     ),
