@@ -25,7 +25,7 @@ from headrace.pipeline.processors.values import TurnReport, WaveBefore
 from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.done_wave import Does, Wave
 from headrace.pipeline.typed.lake_wave import Basis, LakeWaves
-from headrace.pipeline.typed.values import Wishes
+from headrace.pipeline.typed.values import Wanted, Wishes
 from headrace.pipeline.typed.wave_engine import ReadyWave
 
 
@@ -106,8 +106,13 @@ class Processing(LakeWaves):
 
     def wishes(self, source: Positions, target: Positions) -> Wishes:
         wishes = LakeWaves.wishes(self, source, target)
+        known = {lack.key: lack for lack in wishes.wanted}
+        # A shard that has stopped may be the parent of one that no position names.
+        stopped = tuple(known.get(key, Wanted(key, None, None)) for key in sorted(self.stopped))
         return replace(
             wishes,
             wanted=tuple(lack for lack in wishes.wanted if lack.key not in self.stopped),
             closed=wishes.closed | self.stopped.keys(),
+            stopped=stopped,
+            may_stop=True,
         )

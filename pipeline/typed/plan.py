@@ -19,6 +19,7 @@ from headrace.pipeline.core.order.parents import are_all_parents, children_of_en
 from headrace.pipeline.core.shards.position import Position, Positions, is_forward
 from headrace.pipeline.core.shards.sort_texts import position_at, record_in, sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.typed.unknown_parents import left_out, waits_for_unknown_parents
 from headrace.pipeline.typed.values import Piece, PlannedRange, ReadUnit, Wanted, WaveLimits, WavePlan, Wishes
 
 _FORGOTTEN = timedelta(days=1)
@@ -62,6 +63,8 @@ def plan_wishes(source: Positions, target: Positions, *, takes: Callable[[Stream
                 for key in behind
             ),
         ),
+        former=frozenset(filter(source.has_later_life, streams)),
+        left_out=left_out(source, streams),
     )
 
 
@@ -70,7 +73,7 @@ def _lives(source: Positions, target: Positions) -> Iterator[StreamId]:
     yield from source.origins
     # A repair of the lake table drops a former life that neither Kinesis nor a snapshot knows any more. Its rows are
     # still there.
-    yield from (s for s in target.streams() - source.origins.keys() if source.has_later_life(s))
+    yield from left_out(source, target.streams())
 
 
 def _is_behind(landed: Position | None, position: Position | None) -> bool:
@@ -155,20 +158,27 @@ def _floor(key: ShardKey, parents: Mapping[str, Iterable[str]], target: Position
 def plan_wave(
     wishes: Wishes, pieces: Sequence[Piece], *, ceiling: str | None, limits: WaveLimits
 ) -> WavePlan:
-    clusters = {key: list(_clusters(of)) for key, of in _by_shard(pieces).items()}
-    taken = _taken(clusters, limits)
+    by_shard = _by_shard(pieces)
+    clusters = {key: list(_clusters(of)) for key, of in by_shard.items()}
+    waiting = waits_for_unknown_parents(wishes, by_shard)
+    taken = _taken({key: of for key, of in clusters.items() if key not in waiting}, limits)
     by_key = {w.key: w for w in wishes.wanted}
     # Rows of a shard of which neither table has a position: it came and went between two waves of the typed table.
     unknown = [Wanted(key, None, None) for key in clusters if key not in by_key]
     # Once nothing more is looked for because of a shard, rows of shards that nobody knows would never be found.
-    are_all = ceiling is None and all(len(taken.get(w.key, ())) == len(clusters[w.key]) for w in unknown)
+    left = [w.key for w in unknown if len(taken.get(w.key, ())) < len(clusters[w.key])]
+    are_all = ceiling is None and not left
+    # In a life that the lake table has forgotten, such rows are looked for anyway, and may wait for this very END.
+    may_end = ceiling is None and all(key in waiting and key.stream in wishes.left_out for key in left)
     ranges: list[PlannedRange] = []
-    is_last = ceiling is None and not wishes.has_waiting
+    is_last = ceiling is None and not wishes.has_waiting and not waiting
     for lack in (*wishes.wanted, *sorted(unknown, key=lambda w: w.key)):
+        if lack.key in waiting:
+            continue
         own = taken.get(lack.key, [])
         is_whole = len(own) == len(clusters.get(lack.key, ())) and _is_below(lack, ceiling)
         is_last = is_last and is_whole
-        upto = _upto(lack, own, may_end=are_all) if is_whole else _cut(own)
+        upto = _upto(lack, own, may_end=may_end) if is_whole else _cut(own)
         if lack.is_new and not own and not are_all:
             continue
         if upto is not None and upto.token != (lack.after or Position()).token:

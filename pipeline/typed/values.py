@@ -105,6 +105,16 @@ class Wishes:
     origins: tuple[tuple[StreamId, Origin], ...] = ()
     """Origins of the lake table that the typed table lacks."""
     notes: tuple[str, ...] = ()
+    stopped: tuple[Wanted, ...] = ()
+    """Closed shards with rows left at which the work has stopped. They may be parents of shards whose parents nothing
+    tells."""
+    former: frozenset[StreamId] = frozenset()
+    """Lives of streams that were created again since: nothing more lands of them."""
+    left_out: frozenset[StreamId] = frozenset()
+    """Former lives of which the lake table has forgotten the positions. Their rows are looked for in each file that
+    isn't done, because nothing else tells which of their shards have some."""
+    may_stop: bool = False
+    """Whether the work on a shard may stop at any of its rows, while the other shards of the wave go on."""
 
     @property
     def are_due(self) -> bool:

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from headrace.pipeline.core.shards.position import Position, Positions, reaches
 from headrace.pipeline.core.shards.stream import StreamId
-from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.windows.window import ReplayWindow, WindowRange
 
 
@@ -21,9 +20,8 @@ def is_left_out(stream: StreamId, lake: Positions) -> bool:
 
 def left_unparsed(window: ReplayWindow, lake: Positions, typed: Positions) -> tuple[WindowRange, ...]:
     """The ranges of the window that the typed table hasn't parsed, and that no wave will parse."""
-    over = {stream for stream in window.streams if is_left_out(stream, lake)}
     # Of a life that the typed table knows, waves still parse what is in the lake table.
-    over -= {stream for stream in over if _has_more_to_parse(stream, lake, typed)}
+    over = {stream for stream in window.streams if is_left_out(stream, lake)} - typed.streams()
     return tuple(
         planned
         for planned in window.ranges
@@ -44,11 +42,6 @@ def sentences_of(ranges: Collection[WindowRange], table: str) -> Iterator[str]:
             f"left out the life of the stream {planned.key.stream.name} that began at {planned.key.stream.created:%Y-%m-%d %H:%M:%S}Z. Nothing of "
             "this range is replaced; its records stay in the lake table, and a window without --replace copies them"
         )
-
-
-def _has_more_to_parse(stream: StreamId, lake: Positions, typed: Positions) -> bool:
-    wishes = plan_wishes(lake, typed, takes=lambda life: life == stream)
-    return wishes.are_due or wishes.has_waiting
 
 
 def _is_parsed(planned: WindowRange, position: Position | None) -> bool:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from headrace.pipeline.core.landing.landing import Landing
 from headrace.pipeline.core.ledger.accounting import Accounting
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Range
-from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
+from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.errors import BadSetting, ChainBroken, Overtaken, ProcessorStopped
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.processors.account import ProcessorAccount
@@ -64,6 +66,26 @@ def test_a_shards_end_is_checkpointed_once_and_its_children_come_after_it(tmp_pa
         (CHILD, 20, "a", 1),
     ]
     assert bed.table().load().positions.has_ended(A)
+
+
+def test_a_child_that_no_position_names_waits_while_the_processor_has_stopped_at_its_parent(tmp_path: Path):
+    """`headrace repair` has left out the former life of a stream that was created again."""
+    bed = landed(tmp_path, "a")
+    bed.catch_up()
+    bed.land(A, {2: b"bad"}, ended=[CHILD])
+    bed.land(type(A)(A.stream, CHILD), {20: b"c"}, parents=[A.shard_id])
+    later = StreamId(A.stream.arn, A.stream.epoch + 1000)
+    lake = bed.lake.lake.handle()
+    lake.rebuild(
+        Landing(LedgerPage(), (), (), Positions({later: Origin(TRIM, NOON)})), on=lake.load().snapshot
+    )
+    for _ in range(2):
+        assert "no such word" in stopped(bed)
+        assert bed.words() == [("a", 1), ("other", 1)]
+    bed.settings = replace(bed.settings, on_error=OnProcessorError.QUARANTINE)
+    bed.catch_up()
+    assert bed.words() == [("a", 1), ("other", 1), ("c", 1)]
+    assert bed.aside().keys() == {2}
 
 
 def test_rows_of_a_shards_end_in_a_later_wave_have_row_numbers_of_their_own(tmp_path: Path):

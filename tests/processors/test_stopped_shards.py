@@ -30,3 +30,5 @@ def test_a_stopped_shard_is_neither_wanted_nor_looked_for_among_shards_that_nobo
     assert [lack.key for lack in wishes.wanted] == [B]
     # Rows of shards that aren't closed are taken from their first one on: those of a stopped shard were processed.
     assert A in wishes.closed
+    # Shards whose parents nothing tells wait, where its children may be among them.
+    assert [lack.key for lack in wishes.stopped] == [A]

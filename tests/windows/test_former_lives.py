@@ -11,6 +11,7 @@ from headrace.pipeline.core.ledger.arrivals import ALL
 from headrace.pipeline.core.ledger.ledger import LedgerPage
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.windows.copy_plan import why_not
 from headrace.pipeline.windows.former_lives import left_unparsed
 from headrace.pipeline.windows.window import ReplayWindow, WindowRange
@@ -67,10 +68,34 @@ def test_a_range_isnt_out_of_reach_where_the_lake_table_knows_the_life_or_no_lat
     assert left_unparsed(WINDOW, Positions(), Positions()) == ()
 
 
-def test_a_shard_is_out_of_reach_once_waves_have_parsed_all_that_the_typed_table_knows_of_its_life() -> None:
+def test_no_shard_of_a_life_that_the_typed_table_knows_is_out_of_reach() -> None:
+    """Waves look for the rows of such a life in each file, also for those of shards that nothing names any more."""
     window = replace(WINDOW, ranges=(WindowRange(B, None, Position(7)),))
-    assert left_unparsed(window, LEFT_OUT, Positions({}, {A: Position(5)})) == ()
-    assert left_unparsed(window, LEFT_OUT, Positions({}, {A: Position(5, ended=True)})) == window.ranges
+    for known in (
+        Positions({}, {A: Position(5)}),
+        Positions({}, {A: Position(5, ended=True)}),
+        Positions({STREAM: ORIGIN}),
+    ):
+        assert left_unparsed(window, LEFT_OUT, known) == ()
+
+
+def test_a_window_waits_for_rows_that_waves_parse_of_a_life_of_which_the_typed_table_knows_the_origin_alone(
+    tmp_path: Path,
+) -> None:
+    bed = ReplaceBed(tmp_path)
+    bed.lake.handle().commit(Proposal(origins=((STREAM, ORIGIN), (LATER, ORIGIN))))
+    bed.land(AGAIN, {1: good(1)})
+    bed.catch_up()
+    bed.land(A, {2: good(2), 3: good(3)})
+    window = bed.window(ALL)
+    repaired(bed)
+    with pytest.raises(WrongShape, match="parse these records first"):
+        bed.replace(window)
+    bed.catch_up()
+    assert bed.values() == {1: 1, 2: 2, 3: 3}
+    *_, last = bed.replacing(window).waves()
+    assert f"{last}" == "3 rows parsed again: 3 parsed, 0 set aside, in the place of 3 older rows"
+    assert not [note for note in last.notes if note.startswith("out of reach: ")]
 
 
 def test_a_window_is_done_though_the_typed_table_never_gets_a_part_of_it_and_says_so(bed: ReplaceBed) -> None:

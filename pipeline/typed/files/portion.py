@@ -90,11 +90,11 @@ class _Wanting:
 
     def stretches(self, file: SourceFile) -> Iterator[_Stretch]:
         if file.parts is None:
-            if _is_needed(file, self.wishes):
+            if self.wishes.left_out or _is_needed(file, self.wishes):
                 yield _Stretch(file.low, file.high, file.rows, file)
             return
         # Where nothing is looked for, nothing is due.
-        for part in file.parts if self.wanted else ():
+        for part in file.parts if self.wanted or self.wishes.left_out else ():
             yield from self._of_part(part, file)
 
     def _of_part(self, part: FilePart, file: SourceFile) -> Iterator[_Stretch]:

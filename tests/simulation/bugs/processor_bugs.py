@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tests.simulation.bugs.planted import a_bug
-from tests.simulation.bugs.typed_bugs import typed_fleet
+from tests.simulation.bugs.typed_bugs import LIVES_LEFT_OUT, typed_fleet
 
 
 def _fleet(**typed: Any) -> dict[str, Any]:
@@ -34,5 +34,19 @@ PROCESSORS: Final = (
             "turn.taken == planned.rows",
         ),
         among=_fleet(processor="halt"),
+    ),
+    a_bug(
+        "unknown-parents-unheeded",
+        "a shard whose parents no position tells is processed while the processor has stopped at one of them",
+        (
+            "typed.plan",
+            "    waiting = waits_for_unknown_parents(wishes, by_shard)\n",
+            "    waiting = frozenset[ShardKey]()\n",
+        ),
+        seeds=30,
+        # A repair leaves out former lives, and the processor, which is made late, has stopped within them.
+        among=_fleet(begins=300.0, deploys=30.0, redrives=0.0, cut=0.0, windows=0.0, unique=0.0)
+        | LIVES_LEFT_OUT
+        | {"troubles": LIVES_LEFT_OUT["troubles"] | {"split": 90.0, "merge": 90.0}},
     ),
 )

@@ -22,6 +22,18 @@ def typed_fleet(**typed: Any) -> dict[str, Any]:
     return {"retention": 86_400.0, "quiet": 0.0, "hosts_off": 0.0, "puts_every": 1.0, "typed": often | typed}
 
 
+LIVES_LEFT_OUT: Final[dict[str, Any]] = {
+    "hosts_off": 0.0,
+    "midnight": 0.0,
+    "adopted": False,
+    "streams": 1,
+    "discovered": False,
+    "removed": False,
+    "added": 0,
+    "troubles": {"expire": 70.0, "recreate": 120.0},
+}
+"""A stream that is created again and again, and repairs of the lake table, which leave out its former lives."""
+
 TYPED: Final = (
     a_bug(
         "set-aside-first",
@@ -65,8 +77,8 @@ TYPED: Final = (
         "a wave that takes a part of a shard's rows moves the position as if it had taken all of them",
         (
             "typed.plan",
-            "        upto = _upto(lack, own, may_end=are_all) if is_whole else _cut(own)\n",
-            "        upto = _upto(lack, own, may_end=are_all)\n",
+            "        upto = _upto(lack, own, may_end=may_end) if is_whole else _cut(own)\n",
+            "        upto = _upto(lack, own, may_end=may_end)\n",
         ),
         among=typed_fleet(rows=5),
     ),

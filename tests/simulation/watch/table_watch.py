@@ -96,8 +96,9 @@ class WatchedTable(MemoryTable):
         return replace(found, rows={key: self._last_row(key, last) for key, last in found.rows.items()})
 
     def _last_row(self, key: ShardKey, last: LastRow) -> LastRow:
-        at = self._world.truth.shards[key].checkpoint(last.sequence)
-        return LastRow(int(at.sequence), sub=at.sub)
+        shard = self._world.truth.shards[key]
+        at = shard.checkpoint(last.sequence)
+        return LastRow(int(at.sequence), shard.arrival(last.sequence), at.sub)
 
     def state_at(self, snapshot: int | None) -> TableState:
         return self._state(snapshot)
