@@ -33,7 +33,7 @@ class ClaimedRows:
     kinesis_now: Callable[[], datetime | None]
     """The time by Kinesis's clock; None before its first answer."""
     claimed: dict[str, Lease] = field(default_factory=dict)
-    """Rows with a claim of this process, as they were last written, by lease key."""
+    """Rows with a claim of this process, as they were last read or written, by lease key."""
     with_rest: set[str] = field(default_factory=set)
     """Lease keys of rows whose checkpoint is inside of a Kinesis record, of which the rest was handed out. No probe finds
     that rest, because nothing comes after its record."""
@@ -83,11 +83,32 @@ class ClaimedRows:
         """Rows as they were just read, as the engine gets them."""
         rows = tuple(rows)
         for row in rows:
+            self._note_read(row)
             is_open = row.checkpoint == LATEST and row.looked_at is None
             (self._at_latest.add if is_open else self._at_latest.discard)(row.key)
         return tuple(_as_authority(row) for row in rows)
 
+    def newest(self) -> Mapping[str, Lease]:
+        """All rows, by lease key. The scan may be late, which hides the newest writes: a row that this process has claimed is
+        as it was last read or written."""
+        rows = self.store.scan().leases
+        self._read(rows)
+        return {row.key: row for row in rows} | self.claimed
+
+    def _note_read(self, row: Lease) -> None:
+        """A row with the claim may have moved on: of a task whose report was lost nothing else tells."""
+        before = self.claimed.get(row.key)
+        # A read may be late.
+        if (
+            before is not None
+            and row.run_claim == before.run_claim
+            and (row.checkpoint, row.counter) > (before.checkpoint, before.counter)
+        ):
+            self.claimed[row.key] = row
+
     def _note(self, change: Change, outcome: Outcome) -> None:
+        if isinstance(outcome, Refused) and outcome.row is not None:
+            self._note_read(outcome.row)
         if not isinstance(outcome, Applied):
             return
         if outcome.lease.run_claim is None or change.deletes:

@@ -232,7 +232,7 @@ def test_latest_begins_with_what_comes_after_the_first_look(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("has_claimed", [False, True])
 def test_at_latest_no_record_is_skipped_that_comes_while_the_first_waves_fail(
-    tmp_path, monkeypatch, has_claimed: bool
+    tmp_path, monkeypatch, *, has_claimed: bool
 ):
     """`has_claimed`: the first run is killed after its claim. Else Spark is away before it."""
     world = ApplicationWorld(shards=1, log=tmp_path / "recorded", position=InitialPosition.LATEST)
@@ -246,7 +246,7 @@ def test_at_latest_no_record_is_skipped_that_comes_while_the_first_waves_fail(
         world.runs.end("killed")
         world.clock.advance(world.settings.times.lease_duration * 2)
     else:
-        world.stage.spark.open = spark_is_away
+        world.stage.spark.open = spark_is_away  # type: ignore[attr-defined]
         attempt = world.a_run(run="first")
         with pytest.raises(Unreachable):
             attempt.wave()
