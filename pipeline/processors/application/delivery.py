@@ -208,7 +208,11 @@ class Delivery:
         """The dialogue with the process, which is started and initialized at the first call."""
         if self._dialogue is None:
             checkpoints = RowCheckpoints.of(self.row)
-            dialogue = Dialogue(self._process.enter_context(self.start()), checkpoints)
+            try:
+                lines = self._process.enter_context(self.start())
+            except (ChildFailed, OSError) as failed:
+                raise CallFailed(f"its process couldn't be started: {failed}") from failed
+            dialogue = Dialogue(lines, checkpoints)
             dialogue.call("initialize", within=self.rules.timeout, **self._beginning())
             self._dialogue = dialogue
         return self._dialogue
