@@ -170,7 +170,7 @@ def without_a_keepers_host(world: ApplicationWorld, monkeypatch: pytest.MonkeyPa
     """A Python that can't start a keeper, as on a host that is short of something."""
     python = tmp_path / "python"
     python.write_text(
-        "#!/bin/sh\ncat >/dev/null\necho starting >>{0}\necho 'out of handles' >&2\nexit 3\n".format(
+        "#!/bin/sh\ncat >/dev/null\necho starting >>{}\necho 'out of handles' >&2\nexit 3\n".format(
             tmp_path / "starts"
         )
     )
