@@ -4,11 +4,13 @@ the lake table and the stage are others: the lease rows, and the processor."""
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.app.aws_adapters import AwsAdapters
 from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.ports.staging import Stage
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.processors_block import ProcessorSettings
@@ -28,12 +30,22 @@ class ApplicationAdapters(AwsAdapters):
         super().__init__(settings, clock)
         self._processor = processor
         self._sessions: Sessions | None = None
+        self._sources: dict[str, ShardSource] = {}
 
     def leases(self) -> ClaimedRows:
         from headrace.pipeline.processors.application.claimed_rows import ClaimedRows
 
         store = super().leases()
-        return self.made.get(lambda: ClaimedRows(store), "claimed rows")
+        return self.made.get(lambda: ClaimedRows(store, self._kinesis_now), "claimed rows")
+
+    def source(self, user: str) -> ShardSource:
+        self._sources[user] = super().source(user)
+        return self._sources[user]
+
+    def _kinesis_now(self) -> datetime | None:
+        """By the newest answer of Kinesis, whoever has asked."""
+        moments = [source.aws_now() for source in tuple(self._sources.values())]
+        return max((moment for moment in moments if moment is not None), default=None)
 
     def table(self, writer: str) -> RowTable:
         from headrace.pipeline.processors.application.row_table import RowTable

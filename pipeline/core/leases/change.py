@@ -431,14 +431,14 @@ def delete_garbage(read: Lease, why: str) -> Change:
 
 
 def _stamp(when: datetime | None) -> dict[str, Any]:
-    return {} if when is None else {"assigned_at": _in_milliseconds(when)}
+    return {} if when is None else {"assigned_at": in_milliseconds(when)}
 
 
 def _look(looked_at: datetime | None, behind_ms: int | None) -> dict[str, Any]:
-    looked = {} if looked_at is None else {"looked_at": _in_milliseconds(looked_at)}
+    looked = {} if looked_at is None else {"looked_at": in_milliseconds(looked_at)}
     return looked | ({} if behind_ms is None else {"behind_ms": behind_ms})
 
 
-def _in_milliseconds(when: datetime) -> datetime:
+def in_milliseconds(when: datetime) -> datetime:
     """The time as the row keeps it."""
     return when.replace(microsecond=when.microsecond // 1000 * 1000)

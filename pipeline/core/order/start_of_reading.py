@@ -9,6 +9,9 @@ a position                 a later one, of another       stops the shard: anothe
 none                       a sequence number             stops the shard: the table lost the position
 none                       a word such as TRIM_HORIZON   starts at TRIM_HORIZON after its parents, else at the origin
 
+Where the positions are the checkpoints of the lease rows themselves, as for a processor that is an application of its own,
+a row that is ahead has moved on since the wave looked. Its shard waits for the next wave.
+
 For a claim that the run has kept, the row's checkpoint is the later one of the row's and of what the run itself has
 landed.
 """
@@ -110,7 +113,7 @@ def plan_begin(
     # Before the parents are looked at: a disagreement must be reported even while the shard waits.
     disagreement = _disagreement(row, key, position)
     if disagreement is not None:
-        return Stop(disagreement)
+        return Wait(_moved_meanwhile(row, key, position)) if positions.by_rows else Stop(disagreement)
     origin = positions.origins.get(key.stream)
     if origin is None:
         return Wait(f"no origin is decided yet for {key.stream}")
@@ -159,6 +162,13 @@ def _disagreement(row: Lease, key: ShardKey, position: Position | None) -> str |
             f"other than Headrace wrote the checkpoint; {what_next}"
         )
     return None
+
+
+def _moved_meanwhile(row: Lease, key: ShardKey, position: Position | None) -> str:
+    return (
+        f"the lease row of {key} has the checkpoint {row.checkpoint}, and had {position or 'none'} when this wave looked: "
+        "another process is writing it. Nothing was read, and the next wave begins at the row"
+    )
 
 
 def is_rolled_back(row: Lease | None, position: Position | None) -> bool:

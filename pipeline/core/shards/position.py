@@ -153,6 +153,8 @@ class Positions:
 
     origins: Mapping[StreamId, Origin] = field(default_factory=dict)
     shards: Mapping[ShardKey, Position] = field(default_factory=dict)
+    by_rows: bool = False
+    """Whether there is no lake table, and each position is the checkpoint in the shard's lease row."""
 
     def is_independent(self, key: ShardKey) -> bool:
         """Whether reading the shard needs no position of its parents any more."""

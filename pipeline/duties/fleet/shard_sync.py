@@ -245,7 +245,8 @@ class ShardSync:
         done.state = ensure_origin(self.table, done.state, facts, stream=tracked.settings, leases=mine)
         # Only told here. What a rollback means for the children is a person's to decide.
         lost, every = self._ends_lost(facts.stream, mine, done.state.positions)
-        if lost:
+        # Without a table, the rows themselves are the authority: a later look at them shows the end.
+        if lost and not done.state.positions.by_rows:
             tally.notes.append(
                 f"the lease rows of {counted(len(lost), 'shard')} say that the shard has ended, and the lake table doesn't "
                 f"({lost[0]}, ...): the table was rolled back or restored; the children of these shards aren't read until "

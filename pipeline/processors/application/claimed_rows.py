@@ -6,16 +6,22 @@ tasks have moved their checkpoints since.
 
 The engine writes a row on condition of the checkpoint that it knows. A task has moved that one, so the condition is put
 right here. Whether the claim still is this run's stays DynamoDB's to decide.
+
+A row at LATEST gets the moment that its shard is read from when it is made, or with its first claim. Kept until a wave has
+worked, that moment would move on with each wave that fails, past the records of the meantime.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
-from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refused
+from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refused, in_milliseconds
+from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.core.shards.checkpoint import LATEST
+from headrace.pipeline.errors import HeadraceError, Unreachable
 from headrace.pipeline.ports.leases import NO_ROWS, LeaseStore, Listing
 
 _PREPARED = frozenset({"pending", "pending_state"})
@@ -24,11 +30,15 @@ _PREPARED = frozenset({"pending", "pending_state"})
 @dataclass(slots=True)
 class ClaimedRows:
     store: LeaseStore
+    kinesis_now: Callable[[], datetime | None]
+    """The time by Kinesis's clock; None before its first answer."""
     claimed: dict[str, Lease] = field(default_factory=dict)
-    """Rows with a claim of this process, as they were last written, by lease key."""
+    """Rows with a claim of this process, as they were last read or written, by lease key."""
     with_rest: set[str] = field(default_factory=set)
     """Lease keys of rows whose checkpoint is inside of a Kinesis record, of which the rest was handed out. No probe finds
     that rest, because nothing comes after its record."""
+    _at_latest: set[str] = field(default_factory=set)
+    """Lease keys of rows at LATEST that don't tell from which moment on."""
 
     @property
     def at_once(self) -> int:
@@ -36,16 +46,16 @@ class ClaimedRows:
 
     def get(self, key: str) -> Lease | None:
         row = self.store.get(key)
-        return None if row is None else _as_authority(row)
+        return None if row is None else self._read((row,))[0]
 
     def get_many(self, keys: Sequence[str]) -> Listing:
-        return _as_authorities(self.store.get_many(keys))
+        return self._listed(self.store.get_many(keys))
 
     def scan(self) -> Listing:
-        return _as_authorities(self.store.scan())
+        return self._listed(self.store.scan())
 
     def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
-        return _as_authorities(self.store.held_by(worker_id, known))
+        return self._listed(self.store.held_by(worker_id, known))
 
     def apply(self, change: Change) -> Applied | Refused:
         outcome = self.store.apply(self._put_right(change))
@@ -66,7 +76,39 @@ class ClaimedRows:
             self.claimed[row.key] = row
         (self.with_rest.add if has_rest else self.with_rest.discard)(row.key)
 
+    def _listed(self, listing: Listing) -> Listing:
+        return replace(listing, leases=self._read(listing.leases))
+
+    def _read(self, rows: Iterable[Lease]) -> tuple[Lease, ...]:
+        """Rows as they were just read, as the engine gets them."""
+        rows = tuple(rows)
+        for row in rows:
+            self._note_read(row)
+            is_open = row.checkpoint == LATEST and row.looked_at is None
+            (self._at_latest.add if is_open else self._at_latest.discard)(row.key)
+        return tuple(_as_authority(row) for row in rows)
+
+    def newest(self) -> Mapping[str, Lease]:
+        """All rows, by lease key. The scan may be late, which hides the newest writes: a row that this process has claimed is
+        as it was last read or written."""
+        rows = self.store.scan().leases
+        self._read(rows)
+        return {row.key: row for row in rows} | self.claimed
+
+    def _note_read(self, row: Lease) -> None:
+        """A row with the claim may have moved on: of a task whose report was lost nothing else tells."""
+        before = self.claimed.get(row.key)
+        # A read may be late.
+        if (
+            before is not None
+            and row.run_claim == before.run_claim
+            and (row.checkpoint, row.counter) > (before.checkpoint, before.counter)
+        ):
+            self.claimed[row.key] = row
+
     def _note(self, change: Change, outcome: Outcome) -> None:
+        if isinstance(outcome, Refused) and outcome.row is not None:
+            self._note_read(outcome.row)
         if not isinstance(outcome, Applied):
             return
         if outcome.lease.run_claim is None or change.deletes:
@@ -75,6 +117,10 @@ class ClaimedRows:
             self.claimed[change.key] = outcome.lease
 
     def _put_right(self, change: Change) -> Change:
+        if change.kind is ChangeKind.CREATE:
+            return self._made_at_latest(change)
+        if change.kind is ChangeKind.CLAIM and change.key in self._at_latest:
+            return self._claimed_at_latest(change)
         if change.key in self.with_rest and "behind_ms" in change.put:
             # So the shard stays due, also for the next process.
             change = replace(change, put={**change.put, "behind_ms": max(1, change.put["behind_ms"])})
@@ -93,14 +139,30 @@ class ClaimedRows:
             remove -= _PREPARED
         return replace(change, requires={**change.requires, "checkpoint": row.checkpoint}, remove=remove)
 
+    def _made_at_latest(self, change: Change) -> Change:
+        row, now = change.create, self.kinesis_now()
+        if row is None or row.checkpoint != LATEST or row.looked_at is not None or now is None:
+            return change
+        return replace(change, create=replace(row, looked_at=in_milliseconds(now)))
+
+    def _claimed_at_latest(self, change: Change) -> Change:
+        now = self.kinesis_now()
+        if now is None:
+            raise Unreachable(
+                "Kinesis hasn't told the time yet, from which a shard at LATEST is read. Nothing was claimed or read, and the "
+                "next wave tries again"
+            )
+        # Required as read: another run may have read the shard from an earlier moment on since.
+        return replace(
+            change,
+            requires={**change.requires, "checkpoint": LATEST, "looked_at": None},
+            put={**change.put, "looked_at": in_milliseconds(now)},
+        )
+
 
 def _as_authority(row: Lease) -> Lease:
     """The row as the only authority: no lake table is behind its checkpoint, whoever wrote it."""
     return replace(row, landed=row.checkpoint if row.checkpoint.is_digits else None)
-
-
-def _as_authorities(listing: Listing) -> Listing:
-    return replace(listing, leases=tuple(_as_authority(row) for row in listing.leases))
 
 
 def _told(outcome: Applied | Refused) -> Applied | Refused:

@@ -22,6 +22,7 @@ from typing import Any
 
 from headrace.pipeline.core.ledger.batch import Batch, Staged
 from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.processors.application.kept import KeptLines
 from headrace.pipeline.processors.application.memory import Memory, read_memory
 from headrace.pipeline.processors.application.row_checkpoints import ClaimedRow, RowCheckpoints
@@ -83,6 +84,21 @@ class Delivery:
         """Whether the checkpoint is inside of a Kinesis record, of which the processor has got the rest."""
         last = self.row.lease.checkpoint
         return last.is_digits and bool(self._since) and self._since[0].sequence == int(last.sequence)
+
+    def begin(self) -> Batch:
+        """Begin at the row as it is now. Returns what is to be read."""
+        planned_at = self.row.lease.checkpoint
+        # Where the row can't be read now, the condition of the next checkpoint tells.
+        with suppress(HeadraceError):
+            self.row.look()
+        last, after = self.row.lease.checkpoint, self.batch.after
+        if last == planned_at or not last.is_digits:
+            return self.resume() or self.batch
+        # Spark has begun the task once more, or the answer of a write was lost.
+        moved = Position(
+            int(last.sequence), last.sub, seen=None if after is None else after.seen, inside=True
+        )
+        return self.resume() or replace(self.batch, after=moved, iterator=None, parents=())
 
     def resume(self) -> Batch | None:
         """Go on with the process that an earlier wave has kept. Returns what is left to read for it; None where there is no
@@ -192,7 +208,11 @@ class Delivery:
         """The dialogue with the process, which is started and initialized at the first call."""
         if self._dialogue is None:
             checkpoints = RowCheckpoints.of(self.row)
-            dialogue = Dialogue(self._process.enter_context(self.start()), checkpoints)
+            try:
+                lines = self._process.enter_context(self.start())
+            except (ChildFailed, OSError) as failed:
+                raise CallFailed(f"its process couldn't be started: {failed}") from failed
+            dialogue = Dialogue(lines, checkpoints)
             dialogue.call("initialize", within=self.rules.timeout, **self._beginning())
             self._dialogue = dialogue
         return self._dialogue

@@ -115,24 +115,41 @@ def begun(place: Path, spec: ChildSpec, *, grace: float, idle: float = IDLE) -> 
     """A new process, whose keeper is met at this place from now on. One that was there before ends once its visitor has
     left."""
     module = "headrace.pipeline.processors.application.keeper"
-    started = subprocess.run(  # noqa: S603 - this very Python
-        (sys.executable, "-m", module, str(place), str(idle), str(grace)),
-        input=encode(spec),
-        stdout=subprocess.DEVNULL,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            "PYTHONSAFEPATH": "1",
-        },
-        # It outlives the task, and a Ctrl-C in a terminal doesn't reach it.
-        start_new_session=True,
-        check=False,
-    )
+    # A file, and not the task's stderr: whoever reads that one to its end would wait for the keeper, which outlives the task.
+    with log_of(place).open("wb") as log:
+        try:
+            started = subprocess.run(  # noqa: S603 - this very Python
+                (sys.executable, "-m", module, str(place), str(idle), str(grace)),
+                input=encode(spec),
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                    "PYTHONSAFEPATH": "1",
+                },
+                # It outlives the task, and a Ctrl-C in a terminal doesn't reach it.
+                start_new_session=True,
+                check=False,
+            )
+        except OSError as error:
+            raise ChildFailed(f"its keeper couldn't be started on this host: {error}") from error
     lines = _connected(place) if started.returncode == 0 else None
     if lines is None:
-        raise ChildFailed("its keeper couldn't be started on this host")
+        raise ChildFailed(f"its keeper couldn't be started on this host{_last_words(place)}")
     with _visiting(lines, grace=grace):
         yield lines
+
+
+def log_of(place: Path) -> Path:
+    """What the newest keeper of this place, and its process, write to stderr."""
+    return place.with_suffix(".log")
+
+
+def _last_words(place: Path) -> str:
+    lines = log_of(place).read_text(errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f"; its last words: {last}" if last else ""
 
 
 @contextmanager

@@ -4,9 +4,13 @@ run still has its claim.
     the write                                            the processor hears
     made                                                 nothing wrong
     refused, because another process has the row         ShutdownException; the lease counts as lost from then on
+    refused, and the row still has the run's claim       nothing yet: the write is planned anew for the row as it is
     too many requests                                    ThrottlingException
     no table                                             InvalidStateException
     any other trouble of DynamoDB                        KinesisClientLibDependencyException
+
+A row with the run's claim has moved on where the answer of an earlier write was lost, or where Spark has begun the task
+once more. It never moves back: a checkpoint before the row's is one that the row has already.
 
 SHARD_END isn't written here. The rows of the children come first, and the run makes them after the wave.
 """
@@ -14,7 +18,7 @@ SHARD_END isn't written here. The rows of the children come first, and the run m
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,6 +31,9 @@ from headrace.pipeline.kcl.checkpointer import CheckpointProgress, OutOfBounds, 
 from headrace.pipeline.processors.checkpoints import OUT_OF_RANGE, Checkpoints, requested_by
 
 LOST = "ShutdownException"
+_TROUBLE = "KinesisClientLibDependencyException"
+_TRIES = 3
+"""Writes of one checkpoint, each by the row as the one before has found it."""
 
 
 class OneRow(Protocol):
@@ -56,34 +63,46 @@ class ClaimedRow:
     def look(self) -> bool:
         """Whether the shard may be read on: nobody has taken the row, and nobody waits for it."""
         row = self.rows.get(self.lease.key)
-        if row is None or (row.holder, row.run_claim) != (self.me, self.lease.run_claim):
-            self.is_lost = True
+        self._go_by(row)
+        if row is None or self.is_lost:
             return False
         return row.checkpoint_owner is None and row.wanted_by in {None, self.lease.run_claim}
 
+    def _go_by(self, row: Lease | None) -> None:
+        """`row`: the row as it was found."""
+        if row is None or (row.holder, row.run_claim) != (self.me, self.lease.run_claim):
+            self.is_lost = True
+        else:
+            self.lease = row
+
     def checkpoint(self, upto: Checkpoint) -> str | None:
-        return self._write(change.checkpoint(self.lease, self.me, self.claim, upto=upto))
+        return self._write(upto, lambda row: change.checkpoint(row, self.me, self.claim, upto=upto))
 
     def prepare(self, upto: Checkpoint, state: bytes | None) -> str | None:
-        return self._write(change.prepare_checkpoint(self.lease, self.me, self.claim, upto=upto, state=state))
+        return self._write(
+            upto, lambda row: change.prepare_checkpoint(row, self.me, self.claim, upto=upto, state=state)
+        )
 
-    def _write(self, proposed: Change) -> str | None:
-        """KCL's name of the error; None where the row was written."""
-        if self.is_lost:
-            return LOST
-        try:
-            outcome = self.rows.apply(proposed)
-        except Throttled:
-            return "ThrottlingException"
-        except TablesMissing:
-            return "InvalidStateException"
-        except HeadraceError:
-            return "KinesisClientLibDependencyException"
-        if isinstance(outcome, Refused):
-            self.is_lost = True
-            return LOST
-        self.lease = outcome.lease
-        return None
+    def _write(self, upto: Checkpoint, proposed: Callable[[Lease], Change]) -> str | None:
+        """KCL's name of the error; None where the row was written, or is further already."""
+        for _ in range(_TRIES):
+            if self.is_lost:
+                return LOST
+            if upto < self.lease.checkpoint:
+                return None
+            try:
+                outcome = self.rows.apply(proposed(self.lease))
+            except Throttled:
+                return "ThrottlingException"
+            except TablesMissing:
+                return "InvalidStateException"
+            except HeadraceError:
+                return _TROUBLE
+            if isinstance(outcome, Applied):
+                self.lease = outcome.lease
+                return None
+            self._go_by(outcome.row)
+        return LOST if self.is_lost else _TROUBLE
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 the row's checkpoint          the position                               reading
 TRIM_HORIZON, AT_TIMESTAMP    none                                       from the stream's start in the settings
-LATEST                        a start, when the shard was first seen     from then on
+LATEST                        a start, the moment in the row             from then on
 a sequence number             after that user record                     the rest of its Kinesis record first
 SHARD_END                     ended, with the children in the row        none
 """
@@ -41,6 +41,7 @@ def position_of(row: Lease, key: ShardKey, arrivals: Arrivals, now: datetime) ->
             seen=row.looked_at if _is_of_headrace(row) else None,
         )
     if checkpoint == LATEST:
+        # A row without the moment was never claimed (`headrace.pipeline.processors.application.claimed_rows`).
         since = row.looked_at or now
         return Position(start=Start(since), seen=since)
     return None

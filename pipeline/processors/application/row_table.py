@@ -60,16 +60,14 @@ class RowTable:
         """There is no table to be made."""
 
     def load(self) -> TableState:
-        # The scan may be late, which hides the newest writes of others. A row that this process has claimed is as it has
-        # written it itself.
-        rows = {row.key: row for row in self.rows.store.scan().leases} | self.rows.claimed
+        rows = self.rows.newest()
         origins: dict[StreamId, Origin] = {}
         shards: dict[ShardKey, Position] = {}
         for stream, settings in self._streams(rows.values()).items():
             of_stream = [row for row in rows_of_stream(stream, rows.values()) if is_of_this_life(stream, row)]
             origins[stream] = origin_of(settings, of_stream, self.clock.now())
             shards |= self._positions({ShardKey(stream, row.shard_id): row for row in of_stream})
-        self._state = TableState(Positions(origins, shards), None, origin_allowed=True)
+        self._state = TableState(Positions(origins, shards, by_rows=True), None, origin_allowed=True)
         return self._state
 
     def _streams(self, rows: Iterable[Lease]) -> dict[StreamId, StreamSettings]:

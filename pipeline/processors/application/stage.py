@@ -6,8 +6,8 @@ processor. No file is written.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -22,10 +22,13 @@ from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.staging import OnWaiting, Stage, StagingSpec
 from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work
 from headrace.pipeline.processors.application.claimed_rows import ClaimedRows
+from headrace.pipeline.processors.application.kept import IDLE
 from headrace.pipeline.processors.application.row_checkpoints import OneRow
 from headrace.pipeline.processors.application.task import ClaimedShard, Delivering, DeliverySpec
 from headrace.pipeline.processors.code import ProcessorCode
 from headrace.pipeline.settings.processors_block import ProcessorSettings
+
+_log = logging.getLogger("headrace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,8 @@ class DeliveryStage:
     """Whether processes stay from wave to wave, as long as the run keeps their shards."""
     _kept: set[ShardKey] = field(default_factory=set)
     """The shards whose processes stay."""
+    _told: set[str] = field(default_factory=set)
+    """The troubles at the end of processes that were told."""
 
     def open(self, on_waiting: OnWaiting) -> None:
         ProcessorCode(self.settings).check()
@@ -72,11 +77,23 @@ class DeliveryStage:
         shards = [ClaimedShard(_nothing_of(key), row) for key, row in rows.items() if row is not None]
         if not shards:
             return
-        # A process that isn't ended here ends by itself, once no wave has come back to it. Its next instance begins at the
-        # row's checkpoint.
-        with suppress(HeadraceError):
+        try:
             # One task on each core, because each host may have some of the processes.
             self._run(self.tasks.cores, _ending(shards, self.task_rows(), self._spec))
+        except HeadraceError as error:
+            self._tell_unended(len(shards), error)
+
+    def _tell_unended(self, count: int, error: HeadraceError) -> None:
+        # A release goes on all the same, and the next one may meet the same trouble: it is told once.
+        if str(error) not in self._told:
+            self._told.add(str(error))
+            _log.warning(
+                "the processes of %s couldn't be told to end (%s). They end by themselves after %g s without a wave and hear "
+                "that the lease was lost; what they haven't checkpointed comes again",
+                counted(count, "shard"),
+                error,
+                IDLE,
+            )
 
     def _run(self, count: int, work: Work) -> list[Delivering]:
         reports = [decode(report, Delivering) for report in self.tasks.run(count, work, self._job)]

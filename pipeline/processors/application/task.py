@@ -161,8 +161,7 @@ class _ShardWork:
         """`stopping`: set once the task is to stop. Then this shard ends, too."""
         delivery, ended = self.delivery, False
         # A process that was kept has got records after the checkpoint.
-        batch = delivery.resume() or delivery.batch
-        reading = ShardReading(batch, self._pages, self._take, unpack=True)
+        reading = ShardReading(delivery.begin(), self._pages, self._take, unpack=True)
         try:
             may_go_on = self._read(reading, box, stopping, clock)
             staged = reading.staged

@@ -42,13 +42,15 @@ def begin(
     waiting: tuple[InTheWay, ...] = (),
     passed_by: str | None = None,
     lost: tuple[datetime, ...] | None = None,
+    by_rows: bool = False,
     **more: object,
 ) -> object:
     above = Above(parents, waiting, passed_by, lost)
     shards = dict(others or {})
     if position is not None:
         shards[KEY] = position
-    return plan_begin(row, KEY, Positions(ORIGINS, shards), retention=DAY, above=above, **more)  # type: ignore[arg-type]
+    positions = Positions(ORIGINS, shards, by_rows=by_rows)
+    return plan_begin(row, KEY, positions, retention=DAY, above=above, **more)  # type: ignore[arg-type]
 
 
 def row(checkpoint: Checkpoint = TRIM_HORIZON, landed: Checkpoint | None = None) -> Lease:
@@ -418,3 +420,14 @@ def test_a_timestamp_of_the_settings_exactly_at_the_edge_of_the_retention_counts
     plan = plan_begin(row(), KEY, Positions({STREAM: Origin(TRIM, MOMENT)}), retention=DAY)
     assert isinstance(plan, Read)
     assert plan.batch.witness == MOMENT
+
+
+def test_without_a_table_a_row_that_has_moved_on_waits_for_the_next_wave_and_no_person_is_asked() -> None:
+    moved = row(Checkpoint("9"), landed=Checkpoint("9"))
+    for position in (None, Position(5)):
+        assert isinstance(begin(moved, position), Stop)
+        plan = begin(moved, position, by_rows=True)
+        assert isinstance(plan, Wait)
+        assert "Nothing was read, and the next wave begins at the row" in plan.why
+        assert "table" not in plan.why
+        assert "reposition" not in plan.why

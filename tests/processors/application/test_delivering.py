@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.pipeline.duties.waves.report import WaveStep
+from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.settings.choices import InitialPosition, OnProcessorError
 from tests.processors.application.worlds import ApplicationWorld
 
@@ -227,3 +228,53 @@ def test_latest_begins_with_what_comes_after_the_first_look(tmp_path, monkeypatc
     world.say("a", "b")
     world.wave(run="second")
     assert world.words() == ["a", "b"]
+
+
+@pytest.mark.parametrize("has_claimed", [False, True])
+def test_at_latest_no_record_is_skipped_that_comes_while_the_first_waves_fail(
+    tmp_path, monkeypatch, *, has_claimed: bool
+):
+    """`has_claimed`: the first run is killed after its claim. Else Spark is away before it."""
+    world = ApplicationWorld(shards=1, log=tmp_path / "recorded", position=InitialPosition.LATEST)
+    monkeypatch.setenv("RECORDED", str(world.log))
+    world.say("before")
+    world.clock.advance(world.settings.times.worker_tick)
+    world.settle()
+    world.say("a")
+    if has_claimed:
+        world.killed_run(WaveStep.CLAIMED)
+        world.runs.end("killed")
+        world.clock.advance(world.settings.times.lease_duration * 2)
+    else:
+        world.stage.spark.open = spark_is_away  # type: ignore[attr-defined]
+        attempt = world.a_run(run="first")
+        with pytest.raises(Unreachable):
+            attempt.wave()
+        attempt.let_go()
+    world.say("b")
+    world.tick(3)
+    world.begin_process()
+    world.wave(run="second")
+    assert world.words() == ["a", "b"]
+
+
+def spark_is_away(_on_waiting: Any) -> None:
+    raise Unreachable("Spark doesn't answer. Nothing was read")
+
+
+def test_a_row_at_latest_of_another_program_begins_with_its_first_claim(tmp_path, monkeypatch):
+    world = ApplicationWorld(shards=1, log=tmp_path / "recorded", position=InitialPosition.LATEST)
+    monkeypatch.setenv("RECORDED", str(world.log))
+    world.settle()
+    row = world.row()
+    world.store._rows[row.key] = replace(row, looked_at=None)
+    world.say("before")
+    world.begin_process()
+    world.killed_run(WaveStep.CLAIMED)
+    world.say("a")
+    world.runs.end("killed")
+    world.clock.advance(world.settings.times.lease_duration * 2)
+    world.tick(3)
+    world.begin_process()
+    world.wave(run="second")
+    assert world.words() == ["a"]

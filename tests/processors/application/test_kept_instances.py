@@ -3,6 +3,8 @@ released."""
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +12,12 @@ from pathlib import Path
 import pytest
 
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.ports.tasks import Job, Work
+from headrace.pipeline.processors.application.kept import met
 from headrace.pipeline.settings.choices import OnProcessorError
 from tests.eventually import eventually
+from tests.memory.tasks import LocalTasks
 from tests.processors.application.worlds import ApplicationWorld
 
 
@@ -158,3 +164,88 @@ def test_an_instance_that_fails_with_records_of_an_earlier_wave_begins_anew_in_t
     attempt.let_go()
     assert world.words() == ["a", "leave", once, "leave", once]
     assert world.row().checkpoint.sequence == world.recorded("record")[-1]["number"][0]
+
+
+def without_a_keepers_host(world: ApplicationWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A Python that can't start a keeper, as on a host that is short of something."""
+    python = tmp_path / "python"
+    python.write_text(
+        "#!/bin/sh\ncat >/dev/null\necho starting >>{}\necho 'out of handles' >&2\nexit 3\n".format(
+            tmp_path / "starts"
+        )
+    )
+    python.chmod(0o700)
+    monkeypatch.setattr("sys.executable", str(python))
+
+
+def test_a_keeper_that_cant_start_stops_its_shard_alone_and_says_why(
+    world: ApplicationWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    without_a_keepers_host(world, monkeypatch, tmp_path)
+    world.say("a")
+    (problem,) = world.wave().problems
+    assert problem.lease_key == world.shard(0).shard_id
+    assert (
+        "its process couldn't be started: its keeper couldn't be started on this host; its last words: out of handles"
+        in problem.why
+    )
+    assert world.row().checkpoint.sequence == "TRIM_HORIZON"
+
+
+def test_a_keeper_that_cant_start_is_tried_as_often_as_on_error_says(
+    world: ApplicationWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    without_a_keepers_host(world, monkeypatch, tmp_path)
+    world.processor = replace(
+        world.processor,
+        on_error=OnProcessorError.RETRY,
+        tries=2,
+        backoff=world.settings.times.worker_tick * 0,
+    )
+    world.begin_process()
+    world.say("a")
+    assert world.wave().problems
+    assert len((tmp_path / "starts").read_text().splitlines()) == 2
+
+
+_STARTS_A_KEEPER = """
+import sys
+from pathlib import Path
+from headrace.pipeline.processors.application.kept import begun
+from headrace.pipeline.processors.values import ChildSpec
+
+with begun(Path(sys.argv[1]), ChildSpec(code="", command=("cat",)), grace=1, idle=60) as lines:
+    lines.keep(None)
+"""
+
+
+def test_a_task_whose_stderr_is_a_pipe_ends_while_its_keeper_stays(tmp_path: Path):
+    place = tmp_path / "place"
+    # Both ends wait for the end of the pipes, which a keeper that had one would hold open.
+    done = subprocess.run(
+        (sys.executable, "-c", _STARTS_A_KEEPER, str(place)), capture_output=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    with met(place, grace=0) as lines:
+        assert lines is not None
+
+
+def test_instances_that_couldnt_be_told_to_end_are_told_of_once(
+    world: ApplicationWorld, caplog: pytest.LogCaptureFixture
+):
+    attempt = world.a_run()
+    world.say("a")
+    attempt.wave()
+    keys = world.stage._kept.copy()  # type: ignore[attr-defined]
+    away = replace(world.stage, tasks=TasksAway(world.clock), _kept=keys.copy())  # type: ignore[type-var]
+    for _ in range(2):
+        away.let_go(keys)  # type: ignore[attr-defined]
+        away._kept.update(keys)  # type: ignore[attr-defined]
+    (warning,) = (record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+    assert "the processes of 1 shard couldn't be told to end (Spark doesn't answer" in warning
+    assert "what they haven't checkpointed comes again" in warning
+
+
+class TasksAway(LocalTasks):
+    def run(self, count: int, work: Work, job: Job) -> list[bytes]:
+        raise Unreachable("Spark doesn't answer. Nothing is known of the job")

@@ -108,7 +108,7 @@ class ApplicationWorld(World):
 
     def begin_process(self) -> None:
         """What a process remembers is gone, and the next one begins."""
-        rows = OpenRows(self.store)
+        rows = OpenRows(self.store, self.source.aws_now)
         self.leases = rows  # type: ignore[assignment]
         self.table = RowTable(  # type: ignore[assignment]
             settings=self.settings, rows=rows, source=self.source, clock=self.clock
