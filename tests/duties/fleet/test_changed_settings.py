@@ -123,7 +123,8 @@ CHANGED: Mapping[str, Any] = {
     "processors.0.callable": "ids:Ids",
     "processors.0.mode": "application",
     "processors.0.application": "numbers-app",
-    "processors.0.failover": "30s",
+    "processors.0.consumer": "numbers-consumer",
+    "processors.0.failover": "20s",
     "processors.0.leases": "2.x",
     "processors.0.command": "node ids.js",
     "processors.0.table": "lake.numbers",
@@ -183,6 +184,10 @@ WITH: Mapping[str, Mapping[str, Any]] = {
     "kcl.beat": JOINED,
     "processors.0.mode": {"processors": [BY_ITSELF]},
     "processors.0.application": {"processors": [BY_ITSELF]},
+    "processors.0.consumer": {
+        "streams": [{"name": STREAM, "retrieval": "fanout", "consumer": "landing"}],
+        "processors": [BY_ITSELF],
+    },
     "processors.0.failover": {"processors": [BY_ITSELF]},
     "processors.0.leases": {"processors": [BY_ITSELF]},
     "parse.0.format": {
