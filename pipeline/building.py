@@ -115,7 +115,7 @@ def _jobs(wiring: Wiring, records: dg.AssetsDefinition, processors: Sequence[dg.
         replay=build_replay(wiring),
         follow=build_follow(wiring) if settings.parse else None,
         process=_process_job(settings, processors) if processors else None,
-        # Whether an older record may still change its row isn't known, so that a table of the latest rows has no redrive.
+        # A table of the latest rows doesn't remember deleted keys: a redrive could bring them back, and is refused.
         redrives=tuple(build_redrive(wiring, target) for target in settings.parse if not target.is_latest),
     )
 

@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from headrace.assets.names import leases_key, lineage_key
+from headrace.assets.outside import outside
 from headrace.pipeline.building import build_definitions
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.settings.choices import Into
@@ -125,6 +126,11 @@ def test_a_target_whose_redrive_would_be_refused_has_no_job_for_it(make_world: M
     defs = build_definitions(settings, ports=Ports(world.world)).get_repository_def()
     redrives = [name for name in defs.job_names if "_redrive_" in name]
     assert redrives == [f"{settings.application}_redrive_sold"]
+    specs = {spec.key.path[-1]: spec.description or "" for spec in outside(settings)}
+    assert ("_redrive_" in specs["sold_quarantine"], "_redrive_" in specs["stock_quarantine"]) == (
+        True,
+        False,
+    )
 
 
 def test_the_upkeep_job_runs_before_anything_has_landed_and_afterwards(make_world: MakeWorld):
