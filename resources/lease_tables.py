@@ -78,7 +78,7 @@ class LeaseTablesResource(AwsResource):
         given to this worker, and Transient where another process has changed the row meanwhile; then nothing was
         written.
         """
-        return self.wiring.handing_over().hand_over(self.lease(shard), to)
+        return self.wiring.decisions.handing_over().hand_over(self.lease(shard), to)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         refuse_changes(self, _stated(self.wiring.settings))

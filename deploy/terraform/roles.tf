@@ -1,5 +1,5 @@
 # The policies are those that `headrace iam` prints for deploy/headrace.yaml. Renew them after a change of the settings:
-#   for role in leader worker spark upkeep reader; do
+#   for role in leader worker spark upkeep reader migrate; do
 #     headrace iam --config deploy/headrace.yaml --role $role --account 123456789012 > deploy/terraform/policies/$role.json
 #   done
 

@@ -10,8 +10,8 @@ variable "trusted" {
   default     = {}
 
   validation {
-    condition     = length(setsubtract(keys(var.trusted), ["leader", "worker", "spark", "upkeep", "reader"])) == 0
-    error_message = "The roles are leader, worker, spark, upkeep and reader."
+    condition     = length(setsubtract(keys(var.trusted), ["leader", "worker", "spark", "upkeep", "reader", "migrate"])) == 0
+    error_message = "The roles are leader, worker, spark, upkeep, reader and migrate."
   }
 }
 

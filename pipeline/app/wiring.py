@@ -21,19 +21,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from headrace.pipeline.app.decision_wiring import DecisionWiring
 from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.app.upkeep_wiring import UpkeepWiring
-from headrace.pipeline.beside_kcl.adoption import Adopting
 from headrace.pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
-from headrace.pipeline.beside_kcl.kcl_workers import why_not_handed_over, why_not_rekey
 from headrace.pipeline.checking.looking import CheckPorts
 from headrace.pipeline.core.leases.due import RunState, RunVerdict
 from headrace.pipeline.duties.fleet.beater import BeaterDuty
-from headrace.pipeline.duties.fleet.handing_over import HandingOver
 from headrace.pipeline.duties.fleet.known_tables import KnownTables
 from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
 from headrace.pipeline.duties.fleet.process_memory import Remembered
-from headrace.pipeline.duties.fleet.rekey import Rekeying
 from headrace.pipeline.duties.fleet.sensor_turn import Turn, leader_turn, worker_turn
 from headrace.pipeline.duties.fleet.worker_tick import WorkerDuty
 from headrace.pipeline.duties.policy.own_form import OwnForm
@@ -61,8 +58,6 @@ from headrace.pipeline.ports.runs import RunOutcome, Runs
 from headrace.pipeline.ports.staging import OnWaiting
 from headrace.pipeline.processors.wiring import ProcessorWiring
 from headrace.pipeline.proof.wiring import ProofWiring
-from headrace.pipeline.repair.decide import Recovery
-from headrace.pipeline.repair.repair import Repairing
 from headrace.pipeline.settings.choices import Beat
 from headrace.pipeline.settings.model import BEATS_ALONE, Settings, StreamSettings
 from headrace.pipeline.typed.wiring import TargetWiring
@@ -319,24 +314,21 @@ class Wiring:
             row = attempt.claims.read_worker()
             return row is not None and row.stopping
 
-        run = Run(
-            attempt=attempt,
-            settings=self.settings,
-            clock=self.ports.clock,
-            on_wave=on_wave,
-            is_stopping=is_stopping,
-            expiring=self.expiring(worker_id),
-            tell=on_waiting,
-            failing=hints.failing,
-        )
-        beats = self.ports.timer(attempt.beat, self.settings.run_beat, None)
         with (
             self.metering.running(),
-            beats,
+            self.ports.timer(attempt.beat, self.settings.run_beat, None),
             self.hooks.running(worker_id, on_wave, on_waiting) as on_wave_too,
         ):
-            run.on_wave = on_wave_too
-            yield run
+            yield Run(
+                attempt=attempt,
+                settings=self.settings,
+                clock=self.ports.clock,
+                on_wave=on_wave_too,
+                is_stopping=is_stopping,
+                expiring=self.expiring(worker_id),
+                tell=on_waiting,
+                failing=hints.failing,
+            )
 
     def attempt(
         self,
@@ -418,6 +410,10 @@ class Wiring:
     def proofs(self) -> ProofWiring:
         return ProofWiring(self.settings, self.ports)
 
+    @property
+    def decisions(self) -> DecisionWiring:
+        return DecisionWiring(self.settings, self.ports, self.leases(), self.policy)
+
     def look_ports(self) -> CheckPorts:
         ports, targets = self.ports, {target.name: target for target in self.settings.parse}
         return CheckPorts(
@@ -428,60 +424,4 @@ class Wiring:
             source=ports.source("checks"),
             facts=ports.table_facts,
             is_behind=lambda name: self.targets.parsing(targets[name], "checks").is_behind(),
-        )
-
-    # -- a person's commands ---------------------------------------------------------------------------------------
-
-    def recovery(self, run_id: str, runs: Runs) -> Recovery:
-        ports = self.ports
-        return Recovery(
-            claim=f"{run_id}/{ports.ids.fresh()}",
-            settings=self.settings,
-            policy=self.policy(),
-            leases=self.leases(),
-            workers=ports.workers(),
-            runs=runs,
-            source=ports.source(run_id),
-            table=ports.table(run_id),
-            clock=ports.clock,
-        )
-
-    def repairing(self, run_id: str) -> Repairing:
-        ports = self.ports
-        return Repairing(
-            settings=self.settings,
-            leases=self.leases(),
-            source=ports.source(run_id),
-            table=ports.table(run_id),
-            run=run_id,
-        )
-
-    def handing_over(self) -> HandingOver:
-        ports = self.ports
-        return HandingOver(
-            why_not=why_not_handed_over(self.settings),
-            leases=self.leases(),
-            workers=ports.workers(),
-            clock=ports.clock,
-        )
-
-    def adopting(self) -> Adopting:
-        ports = self.ports
-        return Adopting(
-            multi=self.settings.multi,
-            leases=self.leases(),
-            source=ports.source("adopt"),
-            table=ports.table("adopt"),
-            beside_kcl=self.settings.is_shared,
-        )
-
-    def rekeying(self) -> Rekeying:
-        ports = self.ports
-        return Rekeying(
-            settings=self.settings,
-            leases=ports.leases(),
-            workers=ports.workers(),
-            lock=ports.lock(),
-            table=ports.table("rekey"),
-            why_not=why_not_rekey(self.settings),
         )

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.app.wiring import wire
 
     settings = load(args).settings
-    adopting = wire(settings).adopting()
+    adopting = wire(settings).decisions.adopting()
     adopting.table.ensure(create=True)
     return adopt(adopting, settings, args, pause=time.sleep)
 

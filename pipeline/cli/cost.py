@@ -20,7 +20,7 @@ def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "cost",
         description="Sum up what the runs of a day have used (API calls, DynamoDB's units, bytes, CPU), as Dagster's storage "
-        "has it, add what the sensors' ticks cost by the sizing formulas, and tell the price of both. "
+        "has it, add what the sensors' ticks and `headrace beat` cost by the sizing formulas, and tell the price of both. "
         "The command writes nothing, and asks AWS nothing.",
     )
     add_config(parser)

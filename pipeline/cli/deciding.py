@@ -135,7 +135,7 @@ def claim_held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
 def recovery_of(wiring: "Wiring") -> "Recovery":
     from headrace.pipeline.app.wiring import NoDagster
 
-    return wiring.recovery(f"shell-{wiring.ports.ids.fresh()}", NoDagster())
+    return wiring.decisions.recovery(f"shell-{wiring.ports.ids.fresh()}", NoDagster())
 
 
 def _planned(recovery: "Recovery", key: str, plan: "Callable[[Lease], Decision | Stop]") -> "Decision":

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
     settings = load(args).settings
     wiring = wire(settings)
-    return give_back(wiring.adopting(), wiring.ports.workers(), settings, args, pause=time.sleep)
+    return give_back(wiring.decisions.adopting(), wiring.ports.workers(), settings, args, pause=time.sleep)
 
 
 def give_back(

@@ -43,7 +43,7 @@ def add(subparsers: "Subparsers") -> None:
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.app.wiring import wire
 
-    return rekey(wire(load(args).settings).rekeying(), args, pause=sleep)
+    return rekey(wire(load(args).settings).decisions.rekeying(), args, pause=sleep)
 
 
 def rekey(rekeying: "Rekeying", args: argparse.Namespace, *, pause: Callable[[float], None]) -> int:

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
     origin = None if args.origin is None else _start(args.origin)
     wiring = wire(load(args).settings)
-    repairing = wiring.repairing(f"shell-{wiring.ports.ids.fresh()}")
+    repairing = wiring.decisions.repairing(f"shell-{wiring.ports.ids.fresh()}")
     plan = repairing.plan(why=args.why, origin=origin)
     if not isinstance(plan, Repair):
         raise ChainBroken(plan.why)

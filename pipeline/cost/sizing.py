@@ -1,5 +1,5 @@
 """How many units of DynamoDB an application needs, by its shards, workers and times: formulas for the sizing page, and for what the
-sensors' ticks cost, which no run counts.
+sensors' ticks and `headrace beat` cost, which no run counts.
 
 `tests/duties/fleet/test_costs.py` measures the real ticks and holds the formulas to them.
 """
@@ -11,7 +11,7 @@ from datetime import timedelta
 from math import ceil
 from typing import Final
 
-from headrace.pipeline.settings.choices import Heartbeat
+from headrace.pipeline.settings.choices import Beat, Heartbeat
 from headrace.pipeline.settings.model import Settings
 
 _HOUR: Final = timedelta(hours=1)
@@ -26,10 +26,9 @@ _LOOKS: Final = 0.4
 """Looks a second at each row with traffic: two by the ticks of a worker's sensor and two by its run, in ten seconds."""
 _FEW_WORKERS: Final = 4
 """So many workers read their rows by keys, which costs a unit for each. Fewer workers scan the table."""
-BEATEN_WRITES: Final = 0.5
-"""The same beside KCL's workers, with `heartbeat: lease`: three writes a wave, and a beat each tick."""
-RUN_BEATS: Final = 0.2
-"""Writes a second of a run: four beats in each lease duration."""
+WAVE_WRITES: Final = 0.3
+"""The same beside KCL's workers, with `heartbeat: lease`: three writes a wave. The beats are those of a shard at rest, or
+fewer: while a run has claimed the row, it beats in the place of the ticks and of `headrace beat`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Units:
 
 
 def at_rest(settings: Settings, *, shards: int, workers: int, deployments: int) -> Units:
-    """The sensors' ticks while nothing flows. `workers`: of all deployments."""
+    """The sensors' ticks and `headrace beat` while nothing flows. `workers`: of all deployments."""
     times = settings.times
     worker_ticks, leader_ticks = _a_second(times.worker_tick), _a_second(times.leader_tick)
     passes = _a_second(times.assignment)
@@ -63,7 +62,18 @@ def at_rest(settings: Settings, *, shards: int, workers: int, deployments: int) 
     )
     beats = shards * worker_ticks if settings.kcl.heartbeat is Heartbeat.LEASE else 0.0
     # A beat of each worker, one of the lock, and a number for each assignment.
-    return Units(reads, workers * worker_ticks + leader_ticks + passes + beats)
+    ticks = Units(reads, workers * worker_ticks + leader_ticks + passes + beats)
+    return ticks + beating(settings, shards=shards, workers=workers)
+
+
+def beating(settings: Settings, *, shards: int, workers: int) -> Units:
+    """What `headrace beat` asks beside the ticks, with `kcl.beat: process`. A beat that is refused costs as much as one that
+    is written."""
+    if settings.kcl.beat is not Beat.PROCESS or settings.lease_beat is None:
+        return Units(0.0, 0.0)
+    turns = _a_second(settings.lease_beat)
+    # The worker's row and the index at each turn; a write to the worker's row, and one to each lease.
+    return Units(workers * turns * 1.5, turns * (workers + shards))
 
 
 def scanned(settings: Settings, *, rows: int) -> float:
@@ -75,8 +85,9 @@ def scanned(settings: Settings, *, rows: int) -> float:
 def flowing(settings: Settings, *, shards: int, workers: int) -> Units:
     """What comes on top while records flow in all shards."""
     is_beaten = settings.kcl.heartbeat is Heartbeat.LEASE
-    writes = BEATEN_WRITES if is_beaten else FLOWING_WRITES
-    return Units(_looking(shards, workers) * _LOOKS, shards * writes + workers * RUN_BEATS)
+    writes = WAVE_WRITES if is_beaten else FLOWING_WRITES
+    run_beats = workers * _a_second(settings.run_beat)
+    return Units(_looking(shards, workers) * _LOOKS, shards * writes + run_beats)
 
 
 def _looking(shards: int, workers: int) -> float:

@@ -39,8 +39,8 @@ class HookCalls:
     _hooks: Any = None
     _at_work: HookCall | None = None
     _since: float = 0.0
-    _told: set[tuple[str, str]] = field(default_factory=set)
-    """What was told of: method and kind of trouble. Forgotten once the method has worked again."""
+    _troubles_told: set[tuple[str, str]] = field(default_factory=set)
+    """Method and kind of trouble. Forgotten once the method has worked again."""
     _sentences: list[str] = field(default_factory=list)
 
     def call(self, method: str, **arguments: Any) -> None:
@@ -83,7 +83,9 @@ class HookCalls:
             trouble = self._make_call(call)
             with self._changed:
                 if trouble is None:
-                    self._told = {told for told in self._told if told[0] != call.method}
+                    self._troubles_told = {
+                        (method, kind) for method, kind in self._troubles_told if method != call.method
+                    }
                 else:
                     self._tell(call.method, *trouble)
                 self._at_work = None
@@ -108,6 +110,6 @@ class HookCalls:
         return None
 
     def _tell(self, method: str, kind: str, why: str) -> None:
-        if (method, kind) not in self._told:
-            self._told.add((method, kind))
+        if (method, kind) not in self._troubles_told:
+            self._troubles_told.add((method, kind))
             self._sentences.append(f"hook {method}: {why}")

@@ -73,6 +73,12 @@ class StreamTracker:
             str(self.settings.discovery.tracker), self.settings.written.folder, setting="discovery.tracker"
         )
         answer: Iterable[Any] = function()
+        # A text and a mapping can be iterated too, and would be read as streams of other names.
+        if isinstance(answer, str | bytes | Mapping):
+            raise BadSetting(
+                f"{self._called} returns {answer!r}; allowed: a list of streams, also where it has one stream alone. "
+                "No stream was added or removed"
+            )
         return tuple(self._stream(entry) for entry in answer)
 
     def _stream(self, entry: Any) -> StreamSettings:
@@ -86,6 +92,8 @@ class StreamTracker:
             raise self._wrong(entry, "a name, or a mapping with name, initial_position and timestamp")
         usual = unnamed(self.settings, values["name"])
         if "initial_position" not in values:
+            if values.get("timestamp") is not None:
+                raise self._wrong(entry, "initial_position: AT_TIMESTAMP beside a timestamp")
             return usual
         try:
             position = InitialPosition(values["initial_position"])

@@ -82,11 +82,9 @@ class CalledHooks:
     def running(self, worker_id: str, on_wave: OnWave, tell: Callable[[str], object]) -> Iterator[OnWave]:
         def waved(report: WaveReport) -> None:
             on_wave(report)
-            for landed in report.landed:
-                upto = landed.staged.upto
-                if landed.snapshot is not None and upto.ended:
-                    shard, children = partition_of(landed.lease_key), list(upto.children)
-                    self.calls.call("on_shard_ended", worker=worker_id, shard=shard, children=children)
+            for end in report.ends:
+                shard, children = partition_of(end.lease_key), list(end.children)
+                self.calls.call("on_shard_ended", worker=worker_id, shard=shard, children=children)
             for trouble in self.calls.troubles():
                 tell(trouble)
 

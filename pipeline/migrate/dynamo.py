@@ -235,17 +235,17 @@ class DynamoMigrationTables:
             lease_item.ENTITY: before[lease_item.ENTITY],
             **values,
         }
-        kept = copied_lock(lock)
-        row = lock_item.write_lock(kept, key=lease_item.KEY, entity_type=True)
+        lock_copy = copied_lock(lock)
+        row = lock_item.write_lock(lock_copy, key=lease_item.KEY, entity_type=True)
         # A deployment that still looks into three tables sees this lock stand still once its holder beats the other one.
         keep: dict[str, Any] = {
             "TableName": self.state_table,
             "Key": self._state.key_of(LOCK),
-            "UpdateExpression": f"SET {lock_item.DURATION} = :kept",
+            "UpdateExpression": f"SET {lock_item.DURATION} = :duration",
             "ConditionExpression": f"attribute_exists(#key) AND {lock_item.VERSION} = :version",
             "ExpressionAttributeNames": {"#key": lock_item.KEY},
             "ExpressionAttributeValues": {
-                ":kept": lock_item.duration_value(kept.duration),
+                ":duration": lock_item.duration_value(lock_copy.duration),
                 ":version": av.text_value(lock.version),
             },
         }

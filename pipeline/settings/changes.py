@@ -213,16 +213,16 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
         Takes.RELOAD,
         "Positions aren't taken along: the other mode begins where its own table or lease rows say.",
     ),
+    "processors.N.table": SettingChange(
+        Takes.RUN,
+        "The new table gets all records that the lake table still has, from an empty state on. The former table stays as it is.",
+    ),
     "processors.N.application": SettingChange(
         Takes.RELOAD, "An application that is new begins where `streams.N.initial_position` says."
     ),
     "processors.N.consumer": _CONSUMER,
     "processors.N.failover": _RELOAD,
     "processors.N.leases": _RELOAD,
-    "processors.N.table": SettingChange(
-        Takes.RUN,
-        "The new table gets all records that the lake table still has, from an empty state on. The former table stays as it is.",
-    ),
     "processors.N.schema": SettingChange(
         Takes.REFUSED,
         "If a column gets a type into which the table's can't be widened, or NOT NULL where the table has "

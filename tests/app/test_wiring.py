@@ -48,9 +48,9 @@ class TimedPorts(PortsOf):
 MAKES: dict[str, Callable[[Wiring], object]] = {
     "the leader": lambda wiring: wiring.leader(),
     "a run": lambda wiring: wiring.attempt("w1", "run", NoDagster(), on_waiting=print),
-    "a person's decision": lambda wiring: wiring.recovery("shell-1", NoDagster()),
-    "a repair": lambda wiring: wiring.repairing("shell-1"),
-    "an adoption": lambda wiring: wiring.adopting(),
+    "a person's decision": lambda wiring: wiring.decisions.recovery("shell-1", NoDagster()),
+    "a repair": lambda wiring: wiring.decisions.repairing("shell-1"),
+    "an adoption": lambda wiring: wiring.decisions.adopting(),
 }
 
 

@@ -165,7 +165,7 @@ def test_an_adoption_that_died_between_two_streams_goes_on_with_the_next_stream(
             UpdateExpression="SET checkpoint = :latest",
             ExpressionAttributeValues={":latest": {"S": "LATEST"}},
         )
-    adopting = wire(read_settings("headrace.yaml", {}).settings).adopting()
+    adopting = wire(read_settings("headrace.yaml", {}).settings).decisions.adopting()
     adopting.table.ensure(create=True)
     assert adopting.land(adopting.survey(application, timestamp=None), run="headrace adopt") == 1
     assert main(["adopt", "--json"]) == 0
@@ -185,7 +185,7 @@ def test_joining_a_fleet_goes_on_after_the_command_died_between_two_streams_thou
     file = Path("headrace.yaml")
     joined = "{failover: 20s, heartbeat: lease, allow_foreign_checkpoints: true}"
     file.write_text(file.read_text(encoding="utf-8") + f"kcl: {joined}\n", encoding="utf-8")
-    adopting = wire(read_settings("headrace.yaml", {}).settings).adopting()
+    adopting = wire(read_settings("headrace.yaml", {}).settings).decisions.adopting()
     adopting.table.ensure(create=True)
     adopting.land(adopting.survey(application, timestamp=None), run="headrace adopt")
     read = kinesis.put_record(StreamName=application, Data=b"d", PartitionKey="k", ExplicitHashKey="0")

@@ -1,33 +1,21 @@
 """`headrace status` reads any KCL application's tables, prints what they say, and writes nothing."""
 
-import csv
-import io
 import json
-import os
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.pipeline.aws.clients.clients import dynamodb_client
-from headrace.pipeline.aws.leases.leases import DynamoLeaseStore
 from headrace.pipeline.cli import main
-from headrace.pipeline.core.shards.stream import ShardKey
-from headrace.pipeline.errors import Terminal
 from headrace.pipeline.inspect.findings import findings_of
 from headrace.pipeline.inspect.looking import look_at_tables
 from headrace.pipeline.inspect.read import TableNames, TableReader
-from headrace.pipeline.lake.spark.server.users import leave, use
-from headrace.pipeline.lake.spark.session import DISCOVERY, own_folder
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.aws_block import AwsSettings
-from tests.aws.kcl_reader import read_as_kcl
 from tests.cli.asking_status import Say, json_of
 from tests.cli.kcl_tables import KclTables, a_lease, a_lock, a_worker, leases_of
-from tests.duties.world import World
 from tests.memory.clock import MemoryClock
-from tests.spark_servers import a_running_server
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -277,129 +265,7 @@ def test_with_the_option_for_the_command_looks_twice_and_says_so(kcl: KclTables,
     )
 
 
-# --- shards that fail ---------------------------------------------------------------------------------------
-
-
-def a_deployment(kcl: KclTables) -> World:
-    """The real duties run on the stand-in's lease table."""
-    world = World()
-    world.leases = DynamoLeaseStore(kcl.client, kcl.lease_table)  # type: ignore[assignment]
-    for shard in (0, 1):
-        world.produce(shard)
-    world.settle()
-    return world
-
-
-def deny(world: World, shard: int, why: str) -> None:
-    denied = world.shard(shard)
-
-    def fault(key: ShardKey) -> None:
-        if key == denied:
-            raise Terminal(why)
-
-    world.stage.fault = fault
-
-
-def test_a_failing_shard_needs_a_person_until_it_is_read_again(kcl: KclTables, say: Say):
-    world = a_deployment(kcl)
-    world.wave(run="r0")
-    assert say("--strict")[0] == 0
-    began = world.clock.now()
-    for minute in range(4):
-        deny(world, 1, f"AccessDeniedException, minute {minute}")
-        world.wave(run=f"r{minute + 1}", keys=["shardId-000000000001"])
-        world.clock.advance(timedelta(minutes=1))
-
-    code, out, _ = say("--strict")
-    assert code == 1
-    assert out.splitlines()[-1] == f"{kcl.lease_table}: one thing needs a person: shards-failing"
-    seen = json_of(say("--json"))
-    assert seen["failing"] == [
-        {
-            "lease": "shardId-000000000001",
-            "worker": "w1",
-            "since": began.isoformat(timespec="milliseconds"),
-            "why": "AccessDeniedException, minute 3",
-        }
-    ]
-    rows = list(csv.DictReader(io.StringIO(say("--csv")[1])))
-    assert [(row["failingSince"], row["failure"]) for row in rows] == [
-        ("", ""),
-        (began.isoformat(timespec="milliseconds"), "AccessDeniedException, minute 3"),
-    ]
-
-    world.stage.fault = lambda _: None
-    world.wave(run="again")
-    code, out, _ = say("--strict")
-    assert (code, "failing" in out) == (0, False)
-    assert json_of(say("--json"))["failing"] == []
-    for item in kcl.client.scan(TableName=kcl.lease_table)["Items"]:
-        assert not {"failure", "failingSince"} & item.keys()
-
-
-def test_kcl_can_read_the_row_of_a_failing_shard(kcl: KclTables):
-    world = a_deployment(kcl)
-    deny(world, 1, "AccessDeniedException")
-    world.wave()
-    items = kcl.client.scan(TableName=kcl.lease_table)["Items"]
-    assert [item["failure"] for item in items if "failure" in item] == [{"S": "AccessDeniedException"}]
-    for item in items:
-        read_as_kcl(item)
-
-
-# --- Headrace's own tables
-# ------------------------------------------------------------------------------------------------
-
-
-def test_with_settings_the_applications_tables_are_read(
-    kcl: KclTables, aws: LocalAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    kcl.put(leases_of("a", "b"))
-    workers = kcl.make_table("workers-of-ours", "wid", [a_worker("a", key="wid"), a_worker("b", key="wid")])
-    file = tmp_path / "headrace.yaml"
-    file.write_text(
-        "application: orders\nstreams: [{name: s}]\n"
-        f"coordination: {{lease_table: {kcl.lease_table}, worker_table: {workers}}}\n"
-        f"aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}\n",
-        encoding="utf-8",
-    )
-    assert main(["status", "--config", str(file), "--json"]) == 0
-    seen = json.loads(capsys.readouterr().out)
-    assert [(w["worker"], w["has_row"]) for w in seen["workers"]] == [("a", True), ("b", True)]
-
-
-def test_the_local_spark_server_of_the_project_is_told_before_the_conclusion_and_in_the_json(
-    kcl: KclTables,
-    aws: LocalAws,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-):
-    monkeypatch.delenv(DISCOVERY, raising=False)
-    kcl.put(leases_of("a"))
-    file = tmp_path / "headrace.yaml"
-    file.write_text(
-        f"{{application: orders, streams: [{{name: s}}], coordination: {{lease_table: {kcl.lease_table}}}, "
-        f"aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}}}",
-        encoding="utf-8",
-    )
-    assert main(["status", "--config", str(file), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["spark_servers"] == []
-
-    folder = own_folder(settings=file)
-    use(folder, "headrace dev")
-    with a_running_server(folder) as pid:
-        assert main(["status", "--config", str(file), "--json"]) == 0
-        [server] = json.loads(capsys.readouterr().out)["spark_servers"]
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "other")  # a shell with another environment
-        assert main(["status", "--config", str(file)]) == 0
-        *_, told, blank, _ = capsys.readouterr().out.splitlines()
-    leave(folder)
-    assert (server["pid"], server["ends"], server["is_watched"]) == (pid, None, True)
-    assert server["users"] == [{"name": "headrace dev", "pid": os.getpid()}]
-    assert server["memory_bytes"] > 1_000_000
-    assert told.startswith(f"local Spark server: process {pid}, since ")
-    assert blank == ""
+# --- answers of a script ------------------------------------------------------------------------------------
 
 
 def test_max_behind_exits_with_1_and_the_sentence_where_a_row_doesnt_tell(kcl: KclTables, say: Say):
@@ -423,43 +289,3 @@ def test_watch_refuses_what_ends_with_one_answer(say: Say, more: str, capsys: py
     code, _, err = say("--watch", more)
     assert code == 2
     assert "--watch goes on until Ctrl-C" in err
-
-
-def test_status_names_how_each_stream_is_read_and_by_which_consumer(
-    kcl: KclTables, aws: LocalAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    kcl.put(leases_of("a-1"))
-    file = tmp_path / "headrace.yaml"
-    file.write_text(
-        f"{{application: orders, streams_mode: multi, coordination: {{lease_table: {kcl.lease_table}}}, "
-        "streams: [{name: clicks}, {name: orders, retrieval: fanout, consumer: shop}], "
-        f"discovery: {{prefix: x, retrieval: fanout}}, aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}}}",
-        encoding="utf-8",
-    )
-    main(["status", "--config", str(file)])
-    lines = capsys.readouterr().out.splitlines()
-    assert "stream clicks: polling" in lines
-    assert "stream orders: fanout by the consumer shop" in lines
-    assert "stream others: fanout by the consumer orders" in lines
-    main(["status", "--config", str(file), "--json"])
-    reading = json.loads(capsys.readouterr().out)["reading"]
-    assert reading[1] == {"stream": "orders", "retrieval": "fanout", "consumer": "shop"}
-
-
-def test_status_tells_where_each_processor_stands(
-    kcl: KclTables, aws: LocalAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    kcl.put(leases_of("a-1"))
-    file = tmp_path / "headrace.yaml"
-    file.write_text(
-        f"{{application: orders, coordination: {{lease_table: {kcl.lease_table}}}, streams: [{{name: clicks}}], "
-        f"landing: {{home: '{tmp_path / 'lake'}'}}, aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}, "
-        "processors: [{name: totals, callable: 'totals:rows', table: lake.totals, schema: total BIGINT}]}",
-        encoding="utf-8",
-    )
-    main(["status", "--config", str(file)])
-    said = capsys.readouterr().out.splitlines()
-    assert "processor totals: lake.totals, 0 shards, 0 of them behind the lake table" in said
-    main(["status", "--config", str(file), "--json"])
-    (processor,) = json.loads(capsys.readouterr().out)["processors"]
-    assert (processor["processor"], processor["shards"]) == ("totals", [])

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +15,13 @@ from headrace.pipeline.aws.clients.meter import Meter, _Adding
 from headrace.pipeline.cli import main
 from headrace.pipeline.cost.days import bounds_of, day_of
 from headrace.pipeline.cost.prices import SHIPPED, prices_of
-from headrace.pipeline.cost.sizing import Units, scanned
+from headrace.pipeline.cost.sizing import Units, at_rest, scanned
 from headrace.pipeline.cost.spent import Spent, cost_line, costs_of, spent_together
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.choices import Beat, Heartbeat
+from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.spent_events import KEY, spent_in
 from tests.stand_in import a_table
@@ -165,3 +168,17 @@ def test_the_page_tells_what_the_row_of_an_ended_shard_costs() -> None:
     day = scanned(settings, rows=1) * 24 * 3600
     page = (Path(__file__).parents[2] / "docs/why/kcl-parts.md").read_text(encoding="utf-8")
     assert f"about {day:,.0f} read units a day" in page
+
+
+def test_a_process_that_beats_adds_to_each_lease_and_to_each_worker() -> None:
+    kcl = KclSettings(
+        failover=timedelta(seconds=10), heartbeat=Heartbeat.LEASE, allow_foreign_checkpoints=True
+    )
+    ticks_alone = Settings(application="app", kcl=kcl)
+    with_process = replace(ticks_alone, kcl=replace(kcl, beat=Beat.PROCESS))
+    fewer, more = (
+        at_rest(settings, shards=100, workers=2, deployments=1) for settings in (ticks_alone, with_process)
+    )
+    turns = 1 / (10 / 3 - 0.025)
+    assert more.writes - fewer.writes == pytest.approx(102 * turns)
+    assert more.reads - fewer.reads == pytest.approx(2 * 1.5 * turns)

@@ -84,7 +84,7 @@ def test_the_policies_are_those_of_the_command(role: Role):
     assert json.loads((TERRAFORM / "policies" / f"{role}.json").read_text()) == role_policy([role], places)
 
 
-def test_terraform_knows_the_five_roles_and_takes_their_policies_from_the_files():
+def test_terraform_knows_the_roles_and_takes_their_policies_from_the_files():
     assert {each.stem for each in (TERRAFORM / "policies").iterdir()} == set(Role)
     variables = (TERRAFORM / "variables.tf").read_text()
     assert json.loads("[" + variables.partition("keys(var.trusted), [")[2].partition("]")[0] + "]") == list(

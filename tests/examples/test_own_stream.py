@@ -5,12 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from headrace.pipeline.local.endpoint import LocalAws
 from tests.examples.example import alive_until, copied, owners
 
 SHARDS = ("shardId-000000000000", "shardId-000000000001")
 
 
+@pytest.mark.slow  # docs/start.md walks the same way in each run of the tests
 def test_records_that_were_put_are_consumed_and_shown_by_the_lineage(
     aws: LocalAws, joined_spark: None, tmp_path: Path
 ):

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from headrace.pipeline.app.wiring import Wiring
-from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.core.shards.shard import Child
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.errors import BadSetting, Throttled
 from headrace.pipeline.hooks.calls import MOST_WAITING, HookCalls
 from headrace.pipeline.hooks.watching import CalledHooks, hooks_of
 from headrace.pipeline.settings.file import parse_settings
@@ -97,6 +99,52 @@ def test_each_hook_is_called_once_through_a_workers_life() -> None:
     assert states[0] == "working"
     assert states[-1] == "stopped"
     assert len(states) == len(set(states)), "each state once"
+
+
+def test_a_shards_end_is_told_once_and_only_when_the_rows_of_its_children_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(shards=1)
+    rows_at_calls: list[tuple[list[str], list[str]]] = []
+
+    def on_shard_ended(_self: object, worker: str, shard: str, children: list[str]) -> None:
+        rows_at_calls.append((children, sorted(row.key for row in world.leases.scan().leases)))
+
+    calls = HookCalls(
+        make=type("Hooks", (), {"on_shard_ended": on_shard_ended}), monotonic=world.clock.monotonic
+    )
+    wiring = Wiring(world.settings, _Ports(world), hooks=CalledHooks(calls, "app"))  # type: ignore[arg-type]
+    cursors: dict[str, str | None] = {}
+    for _ in range(8):
+        tick(world, wiring, cursors)
+    world.produce(0)
+    read_all(world, wiring, "first")
+    world.produce(0)
+    children = sorted(key.shard_id for key in world.source.split(world.shard(0)))
+    named = world.source.children
+
+    def without_hash_keys(key: ShardKey) -> tuple[Child, ...] | None:
+        page = named(key)
+        return None if page is None else tuple(replace(child, hash_range=None) for child in page)
+
+    def throttled(*_: object) -> None:
+        raise Throttled("ListShards is throttled")
+
+    with monkeypatch.context() as page_tells_less:
+        page_tells_less.setattr(world.source, "children", without_hash_keys)
+        page_tells_less.setattr(world.source, "list_shards", throttled)
+        read_all(world, wiring, "second")
+    position = world.table.load().positions.of(world.shard(0))
+    assert position is not None
+    assert position.ended, "the lake table has the END"
+    assert calls.settle(SOON)
+    assert rows_at_calls == [], "no row of a child is there"
+
+    world.clock.advance(timedelta(minutes=5))
+    for run in ("third", "fourth"):
+        read_all(world, wiring, run)
+    assert calls.settle(SOON)
+    assert rows_at_calls == [(children, [world.shard(0).shard_id, *children])]
 
 
 def test_a_hook_that_raises_is_told_once_and_the_ticks_go_on() -> None:

@@ -39,11 +39,12 @@ def tracking(folder: Path, body: str) -> StreamTracker:
 def test_names_start_as_the_discovery_says_and_mappings_where_they_say(tmp_path: Path) -> None:
     asked = tracking(
         tmp_path,
-        "return ['a', {'name': 'b', 'initial_position': 'TRIM_HORIZON'}, {'name': 'c', 'initial_position': "
+        "return ['a', {'name': 'a2', 'timestamp': None}, {'name': 'b', 'initial_position': 'TRIM_HORIZON'}, {'name': 'c', 'initial_position': "
         "'AT_TIMESTAMP', 'timestamp': datetime(2026, 1, 31, 12, tzinfo=UTC)}]",
     )
     assert [(stream.name, stream.initial_position, stream.timestamp) for stream in asked.streams()] == [
         ("a", InitialPosition.LATEST, None),
+        ("a2", InitialPosition.LATEST, None),
         ("b", InitialPosition.TRIM_HORIZON, None),
         ("c", InitialPosition.AT_TIMESTAMP, NOON),
     ]
@@ -59,6 +60,11 @@ def test_names_start_as_the_discovery_says_and_mappings_where_they_say(tmp_path:
         "return [{'name': 'a', 'initial_position': 'AT_TIMESTAMP'}]",
         "return [{'name': 'a', 'initial_position': 'AT_TIMESTAMP', 'timestamp': datetime(2026, 1, 31)}]",
         "return [{'name': 'a', 'initial_position': 'LATEST', 'timestamp': datetime(2026, 1, 31, tzinfo=UTC)}]",
+        "return [{'name': 'a', 'timestamp': datetime(2026, 1, 31, tzinfo=UTC)}]",
+        "return 'orders'",
+        "return b'orders'",
+        "return {'name': 'orders'}",
+        "return {'orders': 'LATEST'}",
         "raise ValueError('no list today')",
         "return None",
     ],

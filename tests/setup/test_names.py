@@ -29,7 +29,6 @@ UNUSED = {
     "headrace.kclpy.kcl.RecordProcessorBase": "for users, as in amazon_kclpy",
     "headrace.pipeline.cli.__init__.main": "the headrace command of pyproject.toml",
     "headrace.component.KinesisConsumer": "for users: Dagster finds it by the entry point of pyproject.toml",
-    "headrace.pipeline.core.leases.change.prepare_checkpoint": "a later version needs it, with the rules of `kcl_prepare` in pipeline/kcl",
     "headrace.pipeline.inspect.as_frame.observe_frame": "for users: docs/use/looking.md",
     "headrace.pipeline.lake.spark.session.stop_local_server": "a test session stops the Spark server that its tests started",
     "headrace.pipeline.lake.spark.server.watch.main": "started by `server_watch.start`, in a process of its own",

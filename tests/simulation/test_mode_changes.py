@@ -60,7 +60,7 @@ def start_as(world: World, *names: str) -> None:
 
 def rekey(world: World, writes: int | None = None) -> None:
     """The command, by a process that dies after `writes` writes."""
-    command: Rekeying = wiring_of(world).rekeying()
+    command: Rekeying = wiring_of(world).decisions.rekeying()
     if writes is not None:
         command = replace(command, leases=DyingStore(world.leases, writes))
     try:

@@ -25,10 +25,13 @@ SEEDS, FEW, AT_ONCE = 48, 32, 8
     [pytest.param(at, marks=pytest.mark.slow if at >= FEW else ()) for at in range(0, SEEDS, AT_ONCE)],
 )
 def test_no_seed_breaks_an_invariant(first):
+    landed = 0
     for seed in range(first, first + AT_ONCE):
         outcome = run_seed(seed)
         assert outcome.violation is None, failure_text(outcome)
-        assert outcome.landed > 0
+        landed += outcome.landed
+    # A fleet that starts at a time after its few records may land none.
+    assert landed > 0
 
 
 @pytest.mark.parametrize("kept", sorted(CORPUS.glob("*.json")), ids=lambda path: path.stem)

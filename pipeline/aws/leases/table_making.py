@@ -12,7 +12,7 @@ from headrace.pipeline.aws.leases import lease_item
 from headrace.pipeline.aws.leases.table_facts import Table, billing_of, describe, index_of
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.settings.choices import Billing
-from headrace.pipeline.settings.model import CoordinationSettings
+from headrace.pipeline.settings.coordination_block import CoordinationSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

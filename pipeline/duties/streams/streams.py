@@ -160,13 +160,13 @@ class Tracking:
     def _find(self) -> tuple[tuple[StreamId, ...], dict[str, StreamSettings]]:
         """The streams that are asked for beside `streams`, and how those of the user's function are read."""
         how = self.settings.discovery
-        found = self.source.find_streams(how.prefix, how.tags) if how.searches else ()
+        search_result = self.source.find_streams(how.prefix, how.tags) if how.searches else ()
         starts: dict[str, StreamSettings] = {}
         listed: list[StreamId] = []
         for stream in self.tracker() if self.tracker is not None else ():
             listed.append(self.source.describe(stream.name).stream)
             starts[listed[-1].arn] = replace(stream, name=listed[-1].arn)
-        return tuple(dict.fromkeys((*found, *listed))), starts
+        return tuple(dict.fromkeys((*search_result, *listed))), starts
 
     def _is_asked_for(self, ident: str, discovered: Iterable[StreamId]) -> bool:
         """Whether the settings or the search ask for the stream `ident`, which is `account:name`."""

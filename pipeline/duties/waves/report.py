@@ -42,6 +42,15 @@ class Landed:
 
 
 @dataclass(frozen=True, slots=True)
+class ShardEnd:
+    """A shard whose row has SHARD_END now. The rows of its children were made before."""
+
+    lease_key: str
+    children: tuple[str, ...]
+    """Shard ids."""
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """One shard that this wave couldn't read or land, with the reason in one sentence."""
 
@@ -67,6 +76,7 @@ class WaveReport:
     """Seconds that the wave waited for its stage to open."""
     shape: Shape | None = None
     """The shape of the lake table's history after the wave's commit; None where the wave had nothing to land."""
+    ends: tuple[ShardEnd, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -115,6 +125,7 @@ class WaveLog:
     waited: float = 0.0
     """Seconds that the wave waited for its stage to open."""
     shape: Shape | None = None
+    ends: list[ShardEnd] = field(default_factory=list)
 
     def report(self, claimed: int) -> WaveReport:
         return WaveReport(
@@ -125,4 +136,5 @@ class WaveLog:
             notes=tuple(self.notes),
             waited=self.waited,
             shape=self.shape,
+            ends=tuple(self.ends),
         )

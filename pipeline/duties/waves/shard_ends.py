@@ -17,7 +17,7 @@ from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.sharing.sync_plan import a_lease
 from headrace.pipeline.duties.waves.claims import Claims
-from headrace.pipeline.duties.waves.report import Problem, WaveLog
+from headrace.pipeline.duties.waves.report import Problem, ShardEnd, WaveLog
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.ports.leases import LeaseStore
 from headrace.pipeline.ports.reading import ShardSource
@@ -54,11 +54,9 @@ class ShardEnds:
         if (end := position.checkpoint) is not None:
             row = self.claims.held[key]
             # The row stays until the clean-up, and must not count as load until then.
-            self.claims.write(
-                log,
-                key,
-                change.checkpoint(row, self.claims.me, self.claims.claim, upto=end, throughput_kbps=0.0),
-            )
+            ended = change.checkpoint(row, self.claims.me, self.claims.claim, upto=end, throughput_kbps=0.0)
+            if self.claims.write(log, key, ended):
+                log.ends.append(ShardEnd(row.key, position.children))
 
     def count_as_ended(self, log: WaveLog, key: ShardKey, by: str) -> None:
         """Write SHARD_END into a row that was left over, or made again, after the lake table had forgotten the shard's

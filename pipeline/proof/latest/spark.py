@@ -57,11 +57,11 @@ class SparkLatestProof(LatestProof):
             together = rows.repartition(len(packs), "key").sortWithinPartitions(
                 "key", "epoch", "sort_key", "kind"
             )
-            told: list[Any] = (
+            reports: list[Any] = (
                 together.mapInArrow(_counting(), "report binary").toArrow().column(0).to_pylist()
             )
         total = LatestCounts()
-        for counts in decode_all(told, LatestCounts):
+        for counts in decode_all(reports, LatestCounts):
             total = total.plus(counts)
         return LatestFacts(total, unproved)
 

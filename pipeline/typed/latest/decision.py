@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +11,9 @@ from headrace.pipeline.typed.latest.rule import LeavesBecause
 from headrace.pipeline.typed.latest_plan import Departures, KeyPart, Losing
 
 
-def decision_of(told: pa.Table, parts: Sequence[KeyPart]) -> Departures:
-    """`told`: rows with the columns `LEAVING`."""
-    files, rows, whys = (_numbers(told[name]) for name in ("file", "row", "why"))
+def decision_of(leaving: pa.Table, parts: Sequence[KeyPart]) -> Departures:
+    """`leaving`: rows with the columns `LEAVING`."""
+    files, rows, whys = (leaving[name].to_numpy() for name in ("file", "row", "why"))
     by_number = {part.number: part for part in parts}
     leaves = whys != LeavesBecause.MIXED
     losing = []
@@ -22,7 +21,3 @@ def decision_of(told: pa.Table, parts: Sequence[KeyPart]) -> Departures:
         mine, part = leaves & (files == number), by_number[number]
         losing.append(Losing(part.path, part.fresh, rows[mine], whys[mine]))
     return Departures(tuple(losing), int(np.count_nonzero(~leaves)))
-
-
-def _numbers(column: Any) -> Any:
-    return column.to_numpy()

@@ -98,10 +98,10 @@ def _untouched(staged: Mapping[str, StagedFile], changed: set[str]) -> Iterator[
     return (file for path, file in staged.items() if path not in changed)
 
 
-def _counts(told: Sequence[ShardCount], left_out: Sequence[ShardCount]) -> Iterator[ShardCount]:
+def _counts(parsed: Sequence[ShardCount], left_out: Sequence[ShardCount]) -> Iterator[ShardCount]:
     """What became of each shard's rows, after some that were parsed don't stay."""
     by_key = {count.key: count for count in left_out}
-    for count in told:
+    for count in parsed:
         out = by_key.get(count.key, ShardCount(count.key))
         less = replace(count, parsed=count.parsed - out.superseded - out.deletions)
         yield less.plus(out)

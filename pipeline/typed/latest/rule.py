@@ -75,29 +75,29 @@ def _leaving(rows: pa.RecordBatch, following: pa.RecordBatch | None) -> Iterator
     """`following`: for each row the one that comes after it; None where there is none."""
     if not rows.num_rows:
         return
-    fresh = rows[FRESH].to_numpy(zero_copy_only=False)
-    deletes = rows["deletes"].to_numpy(zero_copy_only=False)
+    fresh = np.asarray(rows[FRESH])
+    deletes = np.asarray(rows["deletes"])
     is_older = np.zeros(rows.num_rows, dtype=bool)
     is_mixed = is_older
     if following is not None:
         is_older = _are_equal(rows["key"], following["key"])
         is_mixed = is_older & ~_are_equal(rows["record_key"], following["record_key"])
-    yield from _told(rows, is_older & ~fresh, LeavesBecause.REPLACED)
-    yield from _told(rows, is_older & fresh, LeavesBecause.SUPERSEDED)
-    yield from _told(rows, ~is_older & fresh & deletes, LeavesBecause.DELETION)
-    yield from _told(rows, is_mixed, LeavesBecause.MIXED)
+    yield from _marked(rows, is_older & ~fresh, LeavesBecause.REPLACED)
+    yield from _marked(rows, is_older & fresh, LeavesBecause.SUPERSEDED)
+    yield from _marked(rows, ~is_older & fresh & deletes, LeavesBecause.DELETION)
+    yield from _marked(rows, is_mixed, LeavesBecause.MIXED)
 
 
 def _are_equal(values: Any, others: Any) -> Any:
-    found: Any = pc.equal(values, others)
+    equality: Any = pc.equal(values, others)
     both_null: Any = pc.and_(pc.is_null(values), pc.is_null(others))
-    return pc.if_else(both_null, pa.scalar(value=True), found.fill_null(False)).to_numpy(zero_copy_only=False)
+    return np.asarray(pc.if_else(both_null, pa.scalar(value=True), equality.fill_null(False)))
 
 
-def _told(rows: pa.RecordBatch, are_meant: Any, why: LeavesBecause) -> Iterator[pa.RecordBatch]:
+def _marked(rows: pa.RecordBatch, are_meant: Any, why: LeavesBecause) -> Iterator[pa.RecordBatch]:
     if not are_meant.any():
         return
     meant = rows.select(["file", "row"]).filter(pa.array(are_meant))
     yield pa.RecordBatch.from_arrays(
-        [meant["file"], meant["row"], pa.array(np.full(meant.num_rows, why, dtype=np.int8))], schema=LEAVING
+        [meant["file"], meant["row"], pa.array(np.full(meant.num_rows, why))], schema=LEAVING
     )

@@ -61,8 +61,8 @@ class SparkLatest(LatestRows):
             order = [keys[name] for name in ORDER]
             # Of one record that comes again, the table's row counts.
             together = keys.repartition(len(packs), "key").sortWithinPartitions(*order, keys[FRESH].desc())
-            told: Any = together.mapInArrow(_deciding(), _LEAVING).toArrow()
-        return decision_of(told, parts)
+            leaving_rows: Any = together.mapInArrow(_deciding(), _LEAVING).toArrow()
+        return decision_of(leaving_rows, parts)
 
     def copy(self, losing: Sequence[Losing], streams: Sequence[StreamId], mark: ShardKey) -> Parsed:
         packs = packed(losing, cores=self.tasks)

@@ -103,7 +103,9 @@ def _bounds_in_footer(footer: bytes, lead: NestedField) -> KeyBounds | None:
 
 def _bounds_of_group(group: Any, name: str) -> KeyBounds | None:
     columns = (group.column(number) for number in range(group.num_columns))
-    told = next((column.statistics for column in columns if column.path_in_schema == name), None)
-    if told is None or not told.has_min_max or not told.has_null_count or told.null_count:
+    statistics = next((column.statistics for column in columns if column.path_in_schema == name), None)
+    if statistics is None or not statistics.has_min_max:
         return None
-    return KeyBounds(told.min, told.max)
+    if not statistics.has_null_count or statistics.null_count:
+        return None
+    return KeyBounds(statistics.min, statistics.max)

@@ -137,8 +137,8 @@ def copy_rest(
 
     def count(left_out: pa.Table, why: LeavesBecause) -> None:
         for batch in left_out.combine_chunks().to_batches():
-            for key, its in by_shard(batch, known):
-                counts[key] = counts.get(key, ShardCount(key)).plus(_count(key, why, its.num_rows))
+            for key, rows_of_shard in by_shard(batch, known):
+                counts[key] = counts.get(key, ShardCount(key)).plus(_count(key, why, rows_of_shard.num_rows))
 
     def parts_of(path: str) -> Parts:
         one, first = by_path[path], 0
@@ -155,8 +155,8 @@ def copy_rest(
 
         return parts
 
-    made = copied_by_file(list(by_path), place, parts_of, now)
-    return Parsed(made, (), tuple(counts[key] for key in sorted(counts)))
+    copied = copied_by_file(list(by_path), place, parts_of, now)
+    return Parsed(copied, (), tuple(counts[key] for key in sorted(counts)))
 
 
 def _count(key: ShardKey, why: LeavesBecause, rows: int) -> ShardCount:

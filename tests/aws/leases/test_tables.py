@@ -15,7 +15,8 @@ from headrace.pipeline.errors import TablesMissing, Terminal, Unreachable, Wrong
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.aws_block import AwsSettings
 from headrace.pipeline.settings.choices import Billing, Create, Layout
-from headrace.pipeline.settings.model import CoordinationSettings, Settings, StreamSettings
+from headrace.pipeline.settings.coordination_block import CoordinationSettings
+from headrace.pipeline.settings.model import Settings, StreamSettings
 from tests.stand_in import table_names
 
 if TYPE_CHECKING:

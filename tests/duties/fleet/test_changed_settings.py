@@ -41,6 +41,7 @@ KEYS = [key for key, _, _ in knobs(Settings, index="N")]
 BASE: Mapping[str, Any] = {"application": "app", "streams": [{"name": STREAM}], "workers": [{"id": "w1"}]}
 TARGET = {"name": "ids", "table": "lake.ids", "schema": "id BIGINT"}
 PROCESSOR = {"name": "ids", "table": "lake.ids", "callable": "ids:rows"}
+BY_ITSELF = {"name": "ids", "callable": "ids:Ids", "mode": "application", "application": "ids-app"}
 MULTI = {"streams_mode": "multi"}
 JOINED = {"kcl": {"failover": "20s", "heartbeat": "lease", "allow_foreign_checkpoints": True}}
 
@@ -94,6 +95,7 @@ CHANGED: Mapping[str, Any] = {
     "assignment.tolerance": 0.2,
     "kcl.mode": "2.x",
     "kcl.failover": "20s",
+    "kcl.beat": "process",
     "kcl.heartbeat": "lease",
     "kcl.allow_foreign_checkpoints": True,
     "kcl.max_throughput_kbps": 100.0,
@@ -119,6 +121,10 @@ CHANGED: Mapping[str, Any] = {
     "parse.0.stop_above": 0.1,
     "processors.0.name": "numbers",
     "processors.0.callable": "ids:Ids",
+    "processors.0.mode": "application",
+    "processors.0.application": "numbers-app",
+    "processors.0.failover": "30s",
+    "processors.0.leases": "2.x",
     "processors.0.command": "node ids.js",
     "processors.0.table": "lake.numbers",
     "processors.0.stream": STREAM,
@@ -174,6 +180,11 @@ WITH: Mapping[str, Mapping[str, Any]] = {
     "kcl.mode": {"kcl": {"heartbeat": "lease"}},
     "kcl.failover": JOINED,
     "kcl.allow_foreign_checkpoints": JOINED,
+    "kcl.beat": JOINED,
+    "processors.0.mode": {"processors": [BY_ITSELF]},
+    "processors.0.application": {"processors": [BY_ITSELF]},
+    "processors.0.failover": {"processors": [BY_ITSELF]},
+    "processors.0.leases": {"processors": [BY_ITSELF]},
     "parse.0.format": {
         "parse": [
             {
@@ -375,7 +386,7 @@ for key, common in {
     REFUSED[key] = REFUSED[common]
 ELSEWHERE = {
     *("kcl.layout", "landing.state", "parse.N.schema", "parse.N.into", "parse.N.latest.key"),
-    *("processors.N.mode", "processors.N.schema"),
+    "processors.N.schema",
 }
 """These are refused by a table's own code, in the tests below, in `tests/processors`, `tests/typed/latest` and
 `tests/settings`."""

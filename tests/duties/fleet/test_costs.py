@@ -25,14 +25,16 @@ from headrace.pipeline.aws.leases.table_layout import KnownPlaces
 from headrace.pipeline.aws.leases.tables import DynamoTables
 from headrace.pipeline.aws.leases.workers import DynamoWorkerStore
 from headrace.pipeline.clock import SystemClock
-from headrace.pipeline.cost.sizing import at_rest
+from headrace.pipeline.cost.sizing import at_rest, beating
+from headrace.pipeline.duties.fleet.beater import BeaterMemory
 from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
 from headrace.pipeline.duties.waves.run import Run
 from headrace.pipeline.settings.aws_block import AwsSettings
-from headrace.pipeline.settings.choices import Heartbeat, Layout
+from headrace.pipeline.settings.choices import Beat, Heartbeat, Layout
 from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import WorkerSettings
 from tests.duties.bill import Bill, Meter
+from tests.duties.reading import wiring_of
 from tests.duties.world import TICK, World
 
 if TYPE_CHECKING:
@@ -402,3 +404,19 @@ def test_the_sizing_formulas_tell_what_an_hour_at_rest_costs(
     told = at_rest(world.settings, shards=shards, workers=len(world.workers), deployments=2)
     assert leader.writes + others.writes == pytest.approx(told.writes * 3600, rel=0.1)
     assert leader.reads + others.reads == pytest.approx(told.reads * 3600, rel=0.15)
+
+
+def test_the_sizing_formulas_tell_what_the_process_that_beats_costs(make: MakeWorld) -> None:
+    world = make(shards=5, heartbeat=Heartbeat.LEASE)
+    kcl = replace(world.settings.kcl, failover=timedelta(seconds=10), beat=Beat.PROCESS)
+    world.settings = replace(world.settings, kcl=kcl)
+    beater = wiring_of(world).beater("w1")
+    memory = beater.turn(BeaterMemory()).memory
+    with world.meter.bill() as bill:
+        for _ in range(MINUTE):
+            world.clock.advance(beater.every)
+            memory = beater.turn(memory).memory
+    units, seconds = beating(world.settings, shards=5, workers=1), (MINUTE * beater.every).total_seconds()
+    assert bill.of("UpdateItem", leases_of(world)) == MINUTE * 5, "each lease has a beat each turn"
+    assert bill.writes == pytest.approx(units.writes * seconds)
+    assert bill.reads == pytest.approx(units.reads * seconds)

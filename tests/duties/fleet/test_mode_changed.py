@@ -106,7 +106,7 @@ def test_a_run_for_named_shards_and_each_command_about_a_shard_refuse(world: Wor
     ending = reading.shards([key])
     assert "streams_mode is" in str(ending.error)
     with pytest.raises(BadSetting, match="streams_mode is"):
-        wiring.recovery("shell", NoDagster()).find(key)
+        wiring.decisions.recovery("shell", NoDagster()).find(key)
 
 
 def test_a_plan_refuses(world: World) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.sort_texts import sort_key_of
-from headrace.pipeline.typed.latest.rule import LeavesBecause
+from headrace.pipeline.typed.latest.rule import KEY_ROWS, LeavesBecause, leaving
 from headrace.pipeline.typed.latest.task import joined_key
 from tests.typed.latest.beds import decided
 
@@ -126,6 +126,28 @@ def test_records_of_a_key_with_other_partition_keys_are_told():
     assert LeavesBecause.MIXED not in decided(same)["why"].to_pylist()
     other = [same[0], {**same[1], "record_key": "q"}]
     assert decided(other)["why"].to_pylist().count(LeavesBecause.MIXED) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "count"), [("p", None, 1), (None, "p", 1), (None, None, 0), ("p", "p", 0)]
+)
+def test_a_partition_key_that_isnt_there_is_another_one_than_any_that_is(
+    one: str | None, other: str | None, count: int
+):
+    rows = [
+        row_of(Change("a", number, deletes=False), number, fresh=True, record_key=key)
+        for number, key in enumerate((one, other), start=1)
+    ]
+    assert decided(rows)["why"].to_pylist().count(LeavesBecause.MIXED) == count
+
+
+def test_a_batch_without_rows_ends_nothing():
+    rows = [row_of(Change("a", number, deletes=False), number, fresh=True) for number in (1, 2)]
+    first, second = pa.Table.from_pylist(rows, schema=KEY_ROWS).to_batches(max_chunksize=1)
+    batches = [first.slice(0, 0), first, second.slice(0, 0), second, second.slice(0, 0)]
+    assert [row for batch in leaving(batches) for row in batch.to_pylist()] == [
+        {"file": 1, "row": 1, "why": LeavesBecause.SUPERSEDED}
+    ]
 
 
 @pytest.mark.parametrize(

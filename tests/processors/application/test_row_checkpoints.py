@@ -1,0 +1,194 @@
+"""A processor's checkpoints on the lease row: durable before it hears of them, and refused once the claim is lost."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headrace.pipeline.core.leases.change import Applied, Change, Refused
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.errors import HeadraceError, TablesMissing, Throttled, Unreachable
+from headrace.pipeline.processors.application.row_checkpoints import ClaimedRow, RowCheckpoints
+from tests.memory.leases import MemoryLeaseStore
+
+KEY = "shardId-000000000000"
+LEASE = Lease(KEY, 5, Checkpoint("100"), owner="me", run_claim="run/1")
+DELIVERED = Checkpoint("200", 3)
+
+
+class FailingRows(MemoryLeaseStore):
+    """A store whose writes fail."""
+
+    error: HeadraceError | None = None
+
+    def apply(self, change: Change) -> Applied | Refused:
+        if self.error is not None:
+            raise self.error
+        return super().apply(change)
+
+
+def claimed(lease: Lease = LEASE) -> tuple[FailingRows, RowCheckpoints]:
+    """A process that has got the records up to `DELIVERED`, and the store of its row."""
+    rows = FailingRows([lease])
+    checkpoints = RowCheckpoints.of(ClaimedRow(rows, lease, "me"))
+    checkpoints.deliver((int(DELIVERED.sequence), DELIVERED.sub))
+    return rows, checkpoints
+
+
+def answer(checkpoints: RowCheckpoints, **message: Any) -> Mapping[str, Any]:
+    return checkpoints.answer(message, action="processRecords")
+
+
+def stored(rows: MemoryLeaseStore) -> Lease:
+    row = rows.get(KEY)
+    assert row is not None
+    return row
+
+
+def taken_over(rows: MemoryLeaseStore, **change: Any) -> None:
+    rows._rows[KEY] = replace(stored(rows), **change)
+
+
+def test_a_checkpoint_is_on_the_row_when_the_processor_hears_of_it() -> None:
+    rows, checkpoints = claimed()
+    assert answer(checkpoints, sequenceNumber="150") == {
+        "action": "checkpoint",
+        "sequenceNumber": "150",
+        "subSequenceNumber": None,
+        "error": None,
+    }
+    assert stored(rows).checkpoint == Checkpoint("150")
+    assert answer(checkpoints)["error"] is None
+    assert stored(rows).checkpoint == DELIVERED, (
+        "the second write goes by the row that the first one has left"
+    )
+    assert checkpoints.progress.last == DELIVERED
+
+
+def test_a_process_begins_at_the_rows_checkpoint_and_may_not_checkpoint_before_it() -> None:
+    rows, checkpoints = claimed()
+    assert answer(checkpoints, sequenceNumber="99")["error"] == "IllegalArgumentException"
+    assert stored(rows) == LEASE
+    first = RowCheckpoints.of(ClaimedRow(rows, replace(LEASE, checkpoint=TRIM_HORIZON), "me"))
+    assert (first.progress.last, first.progress.largest) == (TRIM_HORIZON, None)
+    later = RowCheckpoints.of(ClaimedRow(rows, LEASE, "me"))
+    assert later.progress.largest == Checkpoint("100")
+
+
+@pytest.mark.parametrize("change", [{"owner": "other", "run_claim": None}, {"run_claim": "run/2"}])
+def test_a_checkpoint_after_another_process_has_the_row_is_refused_and_so_is_each_later_one(
+    change: dict[str, Any],
+) -> None:
+    rows, checkpoints = claimed()
+    taken_over(rows, **change)
+    assert answer(checkpoints, sequenceNumber="150")["error"] == "ShutdownException"
+    assert checkpoints.row.is_lost
+    assert checkpoints.progress.last == Checkpoint("100")
+    taken_over(rows, owner="me", run_claim="run/1")
+    assert answer(checkpoints, sequenceNumber="150")["error"] == "ShutdownException"
+    assert answer(checkpoints, prepare=True)["error"] == "ShutdownException"
+    assert stored(rows).checkpoint == Checkpoint("100")
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (Throttled("too many"), "ThrottlingException"),
+        (TablesMissing("no table"), "InvalidStateException"),
+        (Unreachable("no answer"), "KinesisClientLibDependencyException"),
+    ],
+)
+def test_a_trouble_of_dynamodb_has_kcls_name_and_a_later_try_is_taken(
+    error: HeadraceError, name: str
+) -> None:
+    rows, checkpoints = claimed()
+    rows.error = error
+    assert answer(checkpoints, sequenceNumber="150")["error"] == name
+    assert (checkpoints.progress.last, checkpoints.row.is_lost) == (Checkpoint("100"), False)
+    rows.error = None
+    assert answer(checkpoints, sequenceNumber="150")["error"] is None
+    assert stored(rows).checkpoint == Checkpoint("150")
+
+
+def test_the_end_of_a_shard_is_taken_and_left_to_the_run() -> None:
+    rows, checkpoints = claimed()
+    checkpoints.end()
+    assert answer(checkpoints)["error"] is None
+    assert checkpoints.has_ended
+    assert checkpoints.progress.last == SHARD_END
+    assert stored(rows) == LEASE
+
+
+def test_the_end_of_a_shard_isnt_taken_once_the_row_is_lost() -> None:
+    _, checkpoints = claimed()
+    checkpoints.end()
+    checkpoints.row.is_lost = True
+    assert answer(checkpoints)["error"] == "ShutdownException"
+    assert not checkpoints.has_ended
+
+
+def test_a_prepared_checkpoint_waits_on_the_row_and_the_answer_names_it() -> None:
+    rows, checkpoints = claimed()
+    prepared = answer(checkpoints, prepare=True)
+    assert (prepared["sequenceNumber"], prepared["subSequenceNumber"], prepared["error"]) == ("200", 3, None)
+    assert (stored(rows).pending, stored(rows).pending_state) == (DELIVERED, None)
+    assert stored(rows).checkpoint == Checkpoint("100")
+
+
+def test_a_state_is_kept_with_the_first_user_record_of_the_last_record() -> None:
+    rows, checkpoints = claimed()
+    state = base64.b64encode(b"half").decode()
+    prepared = answer(checkpoints, prepare=True, applicationState=state)
+    assert (prepared["sequenceNumber"], prepared["subSequenceNumber"], prepared["error"]) == ("200", 0, None)
+    assert (stored(rows).pending, stored(rows).pending_state) == (Checkpoint("200"), b"half")
+    prepared = answer(checkpoints, prepare=True, applicationState=state, sequenceNumber="150")
+    assert (prepared["sequenceNumber"], prepared["error"]) == ("150", None)
+    assert stored(rows).pending == Checkpoint("150")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"applicationState": "no base64!"},
+        {"applicationState": 7},
+        {"sequenceNumber": "no number"},
+        {"sequenceNumber": "201"},
+        {"sequenceNumber": "99"},
+    ],
+)
+def test_a_preparation_that_means_nothing_is_refused_and_writes_nothing(message: dict[str, Any]) -> None:
+    rows, checkpoints = claimed()
+    assert answer(checkpoints, prepare=True, **message)["error"] == "IllegalArgumentException"
+    assert stored(rows) == LEASE
+
+
+@pytest.mark.parametrize(
+    ("change", "goes_on", "is_lost"),
+    [
+        ({}, True, False),
+        ({"wanted_by": "run/1"}, True, False),
+        ({"wanted_by": "run/2"}, False, False),
+        ({"checkpoint_owner": "me", "owner": "other"}, False, False),
+        ({"owner": "other"}, False, True),
+        ({"run_claim": "run/2"}, False, True),
+    ],
+)
+def test_a_shard_is_read_on_while_the_claim_stands_and_nobody_waits_for_it(
+    change: dict[str, Any], *, goes_on: bool, is_lost: bool
+) -> None:
+    rows, checkpoints = claimed()
+    taken_over(rows, **change)
+    assert checkpoints.row.look() is goes_on
+    assert checkpoints.row.is_lost is is_lost
+
+
+def test_a_row_that_is_gone_is_lost() -> None:
+    rows, checkpoints = claimed()
+    rows.wipe(KEY)
+    assert not checkpoints.row.look()
+    assert checkpoints.row.is_lost
