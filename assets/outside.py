@@ -22,6 +22,7 @@ from headrace.assets.names import (
 from headrace.assets.shown import STREAMS, Layer, shown_metadata, table_name
 from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.parse_block import ParseSettings
 
 
 def outside(settings: Settings) -> list[dg.AssetSpec]:
@@ -108,14 +109,19 @@ def _quarantine(settings: Settings) -> list[dg.AssetSpec]:
             quarantine_key(settings, target),
             deps=[records_key(settings)],
             description=f"Iceberg table `{target.quarantine}`: records that `{target.table}` couldn't take, each with "
-            f"its payload and the reason. The job `{slug(settings.application)}_redrive_{target.name}` parses them "
-            "again.",
+            f"its payload and the reason. {_what_comes_of(settings, target)}",
             kinds={"iceberg"},
             metadata=table_name(target.quarantine),
             **shown_metadata(settings, Layer.TYPED),
         )
         for target in settings.parse
     ]
+
+
+def _what_comes_of(settings: Settings, target: ParseSettings) -> str:
+    if target.is_latest:
+        return "They stay here, because parsed again they could bring deleted rows back."
+    return f"The job `{slug(settings.application)}_redrive_{target.name}` parses them again."
 
 
 def _reports(settings: Settings) -> list[dg.AssetSpec]:

@@ -4,7 +4,8 @@ Every name in them has the application's: one code location may have several app
 sensors and executor.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -62,64 +63,99 @@ def build_definitions(
     if ports is None:
         keep_spark(settings)
     wiring = wire(settings) if ports is None else Wiring(settings, ports)
+    instance = KeptInstance()
+    records = build_records(wiring, on_step)
+    processors = [build_processor(wiring, processor) for processor in landed_processors(settings)]
+    jobs = _jobs(wiring, records, processors)
+    definitions = dg.Definitions(
+        assets=_assets(wiring, records, processors),
+        asset_checks=[build_checks(wiring)],
+        jobs=list(jobs),
+        schedules=list(build_schedules(settings, upkeep=jobs.upkeep, proof=jobs.prove)),
+        sensors=_sensors(wiring, instance, jobs),
+        resources=_resources(wiring),
+    )
+    applications = (
+        _application(settings, processor, instance, on_step) for processor in processor_applications(settings)
+    )
+    return dg.Definitions.merge(definitions, *applications)
+
+
+@dataclass(frozen=True, slots=True)
+class _Jobs:
+    """The jobs of an application that lands records."""
+
+    consume: Any
+    upkeep: Any
+    prove: Any
+    replay: Any
+    follow: Any | None
+    """None without typed tables."""
+    process: Any | None
+    """None without processors."""
+    redrives: tuple[Any, ...]
+
+    def __iter__(self) -> Iterator[Any]:
+        optional = (job for job in (self.follow, self.process) if job is not None)
+        return iter((self.consume, self.upkeep, self.prove, self.replay, *optional, *self.redrives))
+
+
+def _jobs(wiring: Wiring, records: dg.AssetsDefinition, processors: Sequence[dg.AssetsDefinition]) -> _Jobs:
+    settings = wiring.settings
+    return _Jobs(
+        consume=dg.define_asset_job(
+            f"{slug(settings.application)}_consume",
+            # Without the checks on the asset, which a sensor evaluates.
+            selection=dg.AssetSelection.assets(records).without_checks(),
+            description="Land what is new of the shards that are its partitions. The workers' sensors ask for its runs.",
+            executor_def=dg.in_process_executor,
+        ),
+        upkeep=build_upkeep(wiring),
+        prove=build_prove(wiring),
+        replay=build_replay(wiring),
+        follow=build_follow(wiring) if settings.parse else None,
+        process=_process_job(settings, processors) if processors else None,
+        # A table of the latest rows doesn't remember deleted keys: a redrive could bring them back, and is refused.
+        redrives=tuple(build_redrive(wiring, target) for target in settings.parse if not target.is_latest),
+    )
+
+
+def _assets(
+    wiring: Wiring, records: dg.AssetsDefinition, processors: Sequence[dg.AssetsDefinition]
+) -> list[Any]:
+    settings = wiring.settings
+    return [
+        records,
+        build_lineage(settings),
+        *(build_parsed(wiring, target) for target in settings.parse),
+        *processors,
+        *build_backfills(wiring),
+        *outside(settings),
+    ]
+
+
+def _sensors(wiring: Wiring, instance: KeptInstance, jobs: _Jobs) -> list[dg.SensorDefinition]:
+    others = [
+        *(build_worker(wiring, instance, worker.id, jobs.consume) for worker in wiring.settings.workers),
+        build_watch(wiring, instance),
+        *([build_parse_sensor(wiring, instance, jobs.follow)] if jobs.follow else []),
+        *([build_processor_sensor(wiring, instance, jobs.process)] if jobs.process else []),
+    ]
+    leader = build_leader(wiring, instance, [job.name for job in jobs], [sensor.name for sensor in others])
+    return [leader, *others]
+
+
+def _resources(wiring: Wiring) -> dict[str, Any]:
+    settings = wiring.settings
     shared = dg.ResourceDefinition.hardcoded_resource(
         wiring, "what the sensors and assets of this process work with"
     )
-    instance = KeptInstance()
-    records = build_records(wiring, on_step)
-    job = dg.define_asset_job(
-        f"{slug(settings.application)}_consume",
-        # Without the checks on the asset, which a sensor evaluates.
-        selection=dg.AssetSelection.assets(records).without_checks(),
-        description="Land what is new of the shards that are its partitions. The workers' sensors ask for its runs.",
-        executor_def=dg.in_process_executor,
-    )
-    upkeep, prove = build_upkeep(wiring), build_prove(wiring)
-    processors = [build_processor(wiring, processor) for processor in landed_processors(settings)]
-    process = [_process_job(settings, processors)] if processors else []
-    follow = [build_follow(wiring)] if settings.parse else []
-    applications = [
-        _application(settings, processor, instance, on_step) for processor in processor_applications(settings)
-    ]
-    other_jobs: list[Any] = [
-        upkeep,
-        prove,
-        build_replay(wiring),
-        *follow,
-        *process,
-        *(build_redrive(wiring, target) for target in settings.parse),
-    ]
-    others = [
-        *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
-        build_watch(wiring, instance),
-        *(build_parse_sensor(wiring, instance, parse_job) for parse_job in follow),
-        *(build_processor_sensor(wiring, instance, job_of_all) for job_of_all in process),
-    ]
-    jobs = [job.name, *(other.name for other in other_jobs)]
-    definitions = dg.Definitions(
-        assets=[
-            records,
-            build_lineage(settings),
-            *(build_parsed(wiring, target) for target in settings.parse),
-            *processors,
-            *build_backfills(wiring),
-            *outside(settings),
-        ],
-        asset_checks=[build_checks(wiring)],
-        jobs=[job, *other_jobs],
-        schedules=list(build_schedules(settings, upkeep=upkeep, proof=prove)),
-        sensors=[
-            build_leader(wiring, instance, jobs, [sensor.name for sensor in others]),
-            *others,
-        ],
-        resources={
-            resource_key(settings, "lease_tables"): LeaseTablesResource.of(settings, shared),
-            resource_key(settings, "stream"): StreamResource.of(settings, shared),
-            resource_key(settings, "lake"): LakeResource.of(settings, shared),
-            resource_key(settings, "spark"): SparkResource.of(settings, shared),
-        },
-    )
-    return dg.Definitions.merge(definitions, *applications)
+    return {
+        resource_key(settings, "lease_tables"): LeaseTablesResource.of(settings, shared),
+        resource_key(settings, "stream"): StreamResource.of(settings, shared),
+        resource_key(settings, "lake"): LakeResource.of(settings, shared),
+        resource_key(settings, "spark"): SparkResource.of(settings, shared),
+    }
 
 
 def _application(

@@ -7,11 +7,13 @@ import dagster as dg
 import pytest
 
 from headrace.assets.names import leases_key, lineage_key
+from headrace.assets.outside import outside
 from headrace.pipeline.building import build_definitions
 from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.settings.choices import Into
 from headrace.pipeline.settings.dagster_block import DagsterSettings, ScheduleSettings
 from headrace.pipeline.settings.model import Settings, StreamSettings, TimeSettings, WorkerSettings
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.parse_block import LatestSettings, ParseSettings
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from headrace.sensors.interval import interval
 from tests.dagster.fixtures import MakeWorld
@@ -111,6 +113,24 @@ def test_each_kind_of_run_has_the_pool_of_the_settings_and_windows_have_one_of_t
         "prove": {"nightly"},
         "replay": {f"{app}_replay"},
     }
+
+
+def test_a_target_whose_redrive_would_be_refused_has_no_job_for_it(make_world: MakeWorld):
+    world = make_world()
+    schema = "id BIGINT NOT NULL"
+    rows = ParseSettings(name="sold", table="lake.sold", schema=schema)
+    latest = ParseSettings(
+        name="stock", table="lake.stock", schema=schema, into=Into.LATEST, latest=LatestSettings(key="id")
+    )
+    settings = replace(world.settings, parse=(rows, latest))
+    defs = build_definitions(settings, ports=Ports(world.world)).get_repository_def()
+    redrives = [name for name in defs.job_names if "_redrive_" in name]
+    assert redrives == [f"{settings.application}_redrive_sold"]
+    specs = {spec.key.path[-1]: spec.description or "" for spec in outside(settings)}
+    assert ("_redrive_" in specs["sold_quarantine"], "_redrive_" in specs["stock_quarantine"]) == (
+        True,
+        False,
+    )
 
 
 def test_the_upkeep_job_runs_before_anything_has_landed_and_afterwards(make_world: MakeWorld):
