@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.pipeline.lake.spark.session import DISCOVERY
-from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.local.endpoint import LocalAws, local_aws
+from tests.contract.dynamodb_local.__main__ import NotAtHand, fetch, served
 from tests.dagster.fixtures import migrations_are_read_once
 from tests.e2e.app import App
 from tests.spark import SparkServer
@@ -29,6 +30,36 @@ def _environment(aws: LocalAws, spark_server: SparkServer) -> Iterator[None]:
             patch.setenv(name, value)
         patch.setenv(DISCOVERY, str(spark_server.discovery))
         yield
+
+
+@pytest.fixture
+def folder_with_spark(tmp_path: Path, spark_server: SparkServer, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder of the test, from which the Spark server is found."""
+    monkeypatch.setenv(DISCOVERY, str(spark_server.discovery))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def own_aws(folder_with_spark: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalAws]:
+    """A stand-in of AWS for this test alone."""
+    with local_aws("--transition", "0", "--heartbeat", "0.2") as aws:
+        for variable, value in aws.environment.items():
+            monkeypatch.setenv(variable, value)
+        yield aws
+
+
+@pytest.fixture
+def dynamodb_local(folder_with_spark: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of AWS's DynamoDB Local, for this test alone."""
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(variable, "local")
+    try:
+        fetch()
+        with served() as endpoint:
+            yield endpoint
+    except NotAtHand as reason:
+        pytest.skip(f"DynamoDB Local isn't at hand ({reason})")
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """A stream lands by enhanced fan-out through a reshard: the leader registers the consumer, real Spark tasks subscribe, and a
 proof finds each record once."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,9 @@ from headrace.pipeline.app.adapters import Adapters
 from headrace.pipeline.app.wiring import NoDagster, Wiring
 from headrace.pipeline.cli import main
 from headrace.pipeline.demo.reading import the_table
-from headrace.pipeline.lake.spark.session import DISCOVERY
 from headrace.pipeline.lake.table import plain_read as read
-from headrace.pipeline.local.endpoint import LocalAws, local_aws
+from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.file import read_settings
-from tests.spark import SparkServer
 
 pytestmark = pytest.mark.slow
 
@@ -79,13 +76,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, spark_server: SparkServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    monkeypatch.setenv(DISCOVERY, str(spark_server.discovery))
-    monkeypatch.chdir(tmp_path)
-    with local_aws("--transition", "0", "--heartbeat", "0.2") as aws:
-        for variable, value in aws.environment.items():
-            monkeypatch.setenv(variable, value)
-        yield Shop(aws, tmp_path)
+def shop(own_aws: LocalAws, tmp_path: Path) -> Shop:
+    return Shop(own_aws, tmp_path)
 
 
 def test_a_stream_lands_by_fan_out_through_a_reshard_and_a_change_to_polling(

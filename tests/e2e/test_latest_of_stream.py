@@ -3,7 +3,6 @@ none where that deletes it."""
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,9 @@ import pytest
 from headrace.pipeline.app.adapters import Adapters
 from headrace.pipeline.app.wiring import NoDagster, Wiring
 from headrace.pipeline.cli import main
-from headrace.pipeline.lake.spark.session import DISCOVERY
 from headrace.pipeline.lake.table import plain_read as read
-from headrace.pipeline.local.endpoint import LocalAws, local_aws
+from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.file import read_settings
-from tests.spark import SparkServer
 
 pytestmark = pytest.mark.slow
 
@@ -82,13 +79,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, spark_server: SparkServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    monkeypatch.setenv(DISCOVERY, str(spark_server.discovery))
-    monkeypatch.chdir(tmp_path)
-    with local_aws("--transition", "0", "--heartbeat", "0.2") as aws:
-        for variable, value in aws.environment.items():
-            monkeypatch.setenv(variable, value)
-        yield Shop(aws, tmp_path)
+def shop(own_aws: LocalAws, tmp_path: Path) -> Shop:
+    return Shop(own_aws, tmp_path)
 
 
 def test_each_key_has_its_last_record_through_a_split_and_a_merge(

@@ -4,20 +4,16 @@ that die by SIGKILL in mid wave, and a rollback. The table is then what a scan f
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from headrace.pipeline.app.adapters import Adapters
 from headrace.pipeline.cli import main
-from headrace.pipeline.lake.spark.session import DISCOVERY
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.lake.table.lake_table import IcebergTable
-from tests.contract.dynamodb_local.__main__ import NotAtHand, fetch, served
 from tests.e2e.test_table_stream import YAML, Shop
 from tests.eventually import eventually
-from tests.spark import SparkServer
 
 pytestmark = pytest.mark.slow
 
@@ -69,17 +65,8 @@ class LatestShop(Shop):
 
 
 @pytest.fixture
-def shop(tmp_path: Path, spark_server: SparkServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[LatestShop]:
-    monkeypatch.setenv(DISCOVERY, str(spark_server.discovery))
-    monkeypatch.chdir(tmp_path)
-    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(variable, "local")
-    try:
-        fetch()
-        with served() as endpoint:
-            yield LatestShop(endpoint, tmp_path)
-    except NotAtHand as reason:
-        pytest.skip(f"DynamoDB Local isn't at hand ({reason})")
+def shop(dynamodb_local: str, tmp_path: Path) -> LatestShop:
+    return LatestShop(dynamodb_local, tmp_path)
 
 
 def test_the_latest_rows_are_what_a_scan_of_the_table_finds(

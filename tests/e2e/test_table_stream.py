@@ -6,7 +6,6 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,9 @@ from headrace.pipeline.app.adapters import Adapters
 from headrace.pipeline.app.wiring import NoDagster, Wiring
 from headrace.pipeline.cli import main
 from headrace.pipeline.demo.reading import the_table
-from headrace.pipeline.lake.spark.session import DISCOVERY
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.settings.file import read_settings
-from tests.contract.dynamodb_local.__main__ import NotAtHand, fetch, served
 from tests.eventually import eventually
-from tests.spark import SparkServer
 
 pytestmark = pytest.mark.slow
 
@@ -116,17 +112,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, spark_server: SparkServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    monkeypatch.setenv(DISCOVERY, str(spark_server.discovery))
-    monkeypatch.chdir(tmp_path)
-    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(variable, "local")
-    try:
-        fetch()
-        with served() as endpoint:
-            yield Shop(endpoint, tmp_path)
-    except NotAtHand as reason:
-        pytest.skip(f"DynamoDB Local isn't at hand ({reason})")
+def shop(dynamodb_local: str, tmp_path: Path) -> Shop:
+    return Shop(dynamodb_local, tmp_path)
 
 
 def test_the_newest_rows_are_what_a_scan_of_the_table_finds(shop: Shop, capfd: pytest.CaptureFixture[str]):
