@@ -132,6 +132,9 @@ class Expiring:
             if has_tried and (self.clock.monotonic() >= until or refused >= _TRIES):
                 return removed, len(plan.goes)
             some = plan.goes[:_AT_ONCE]
+            # The request asserts every ref of this history, so that it is refused and never removes
+            # a snapshot to which somebody has rolled the table back meanwhile. A refusal costs
+            # another look.
             if self.table.expire(history, some):
                 removed += len(some)
             else:
