@@ -122,11 +122,15 @@ class Waves(ABC, Generic[_Plan]):
         self.on_step("planned")
         staged = self.stage(plan)
         self.on_step("staged")
+        # After the long part and before the commit: what a person has cancelled meanwhile leaves
+        # only files that no commit names.
         self.check_wanted()
         if staged.proposal is None:
             return staged.follow(staged.wave)
         committed = staged.table.commit(staged.proposal)
         if refused := committed.landing.refused:
+            # One refused range refuses the wave: a typed table's commit decides for its quarantine
+            # table as well, so that half of it may not land.
             raise self.refusal(refused)
         self.on_step("committed")
         return staged.follow(replace(staged.wave, snapshot=committed.snapshot))

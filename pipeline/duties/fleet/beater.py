@@ -141,5 +141,6 @@ class BeaterDuty:
         return [
             # Holder and claim would do for a process that is awake. One that was frozen must not
             # beat by what it knew before, and KCL's own renewal demands the counter, too.
-            replace(beat, requires={**beat.requires, "counter": rows[beat.key].counter}) for beat in beats
+            replace(beat, requires={**beat.requires, "counter": rows[beat.key].counter})
+            for beat in beats
         ]

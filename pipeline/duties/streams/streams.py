@@ -187,7 +187,9 @@ class Tracking:
         return replace(
             # The wait is a sum of looks, each with a bounded part, and no moment in time: a clock
             # that jumps can't shorten it, and a lost memory only makes it longer.
-            memory, counted=now, former=watch_former(memory.former, former, since=since, tick=tick)
+            memory,
+            counted=now,
+            former=watch_former(memory.former, former, since=since, tick=tick),
         )
 
     def _past_wait(self, memory: StreamsMemory) -> frozenset[str]:

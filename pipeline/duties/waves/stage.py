@@ -33,7 +33,9 @@ class Staging:
         manifest = self.ports.stage.stage(
             # One job for all shards: a task reads many shards at once, because a shard gives 2 MB a
             # second at most and a core decodes hundreds of them.
-            [read.batch for read in planned.reads.values()], self.ports.table.staging_spec(), self._limits
+            [read.batch for read in planned.reads.values()],
+            self.ports.table.staging_spec(),
+            self._limits,
         )
         self.load.note(manifest.loads)
         claimed.claims.note_progress()

@@ -131,6 +131,8 @@ def _unzipped(payload: bytes, limit: int, form: int) -> bytes | None:
                 raise CantInflate(f"the payload is damaged {name}: its end is missing")
             given = payload[place : place + piece]
             try:
+                # One byte more than allowed is enough to know that there is too much, whatever the
+                # bomb would become.
                 parts.append(stream.decompress(given, limit - size + 1))
             except zlib.error as error:
                 raise CantInflate(f"the payload is damaged {name}: {error}") from None
@@ -143,6 +145,8 @@ def _unzipped(payload: bytes, limit: int, form: int) -> bytes | None:
 
 def _unzstd(payload: bytes, limit: int) -> bytes | None:
     told = _told_size(payload)
+    # The header alone refuses a bomb that is honest about its size. One that isn't meets the limit
+    # below.
     if told is not None and told > limit:
         return None
     try:

@@ -59,6 +59,8 @@ def message_index(content: bytes) -> tuple[tuple[int, ...], bytes]:
     """Which message of its schema a Protobuf payload is, and the message. It follows Confluent's header: the number of
     steps, and the place of a message at each. No step at all stands for the first message."""
     count, content = _varint(content)
+    # The count comes from the payload. A damaged one would make this loop run for billions of
+    # steps.
     if not 0 <= count <= _MOST_INDEXES:
         raise NoHeader(f"the payload's header has {count} message indexes")
     steps = []

@@ -45,6 +45,9 @@ class Looking:
                 return frozenset()
             if exact is not None:
                 try:
+                    # The strict decoder refuses each payload with a field that is no column. Where
+                    # it takes a payload there is nothing new in it, and nearly all payloads end
+                    # here, without a value of Python's for each field.
                     exact(payload)
                 except NO_PAYLOAD_FITS:
                     pass

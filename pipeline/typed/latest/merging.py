@@ -41,12 +41,17 @@ class LatestMerging:
 
     def merge(self, parsed: Parsed, shards: frozenset[ShardKey], streams: Sequence[StreamId]) -> Merged:
         """`shards`: those of the wave, as whose rows all new files are staged. `streams`: those of the wave."""
+        # The look comes after the staging, so that the time in which another commit makes it
+        # worthless is short. Its positions go into the commit, which is refused where one of them
+        # has moved.
         look = self.rows.look(parsed.files)
         self._check(look)
         staged = {file.path: file for file in parsed.files}
         paths = [*staged, *(file.path for file in look.files)] if staged else []
         parts = [KeyPart(number, path, path in staged) for number, path in enumerate(paths)]
         decision = self.rows.decide(parts) if parts else Departures()
+        # Refused before anything is copied: an older record of another partition key could bring a
+        # deleted row back, and no later wave would notice.
         if decision.mixed:
             raise self._mixed(decision.mixed)
         losing = decision.losing
@@ -55,6 +60,8 @@ class LatestMerging:
         files = (*_untouched(staged, changed), *copied.files)
         landed = replace(
             parsed,
+            # Each file counts as one of all shards of the wave: a copied file has rows of any
+            # shards, and must land with the wave or not at all.
             files=tuple(replace(file, shards=shards) for file in files),
             counts=tuple(_counts(parsed.counts, copied.counts)),
         )
