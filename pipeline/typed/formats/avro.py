@@ -153,8 +153,8 @@ class RegistryAvroDecoder:
                     f"the payload was written by schema {schema_id}, which isn't in the folder `schemas`"
                 )
             if schema_id not in writers:
-                # Made at the first payload of this schema: a folder may have thousands that no
-                # payload of the task uses.
+                # Made at the first payload of this schema: a folder may have many that no payload
+                # of the task uses.
                 writers[schema_id] = writer_of(schema_id)
             read, share = writers[schema_id]
             its, stream = share(content), BytesIO(content)

@@ -40,7 +40,8 @@ within lists."""
 def facts_of(payload: Mapping[str, Any], columns: Struct, limits: Limits) -> frozenset[Fact]:
     """None of a payload that would alone bring more fields than are allowed: it is no example of the others."""
     found = {OBJECT}
-    # Most payloads bring nothing new, and the judge is quicker than the search for what is new.
+    # Most payloads bring nothing new, and the judge walks over most values without making a path
+    # for them.
     if Judge(columns, limits, is_whole=True).why_not(payload) is None:
         return frozenset(found)
     _put_facts(payload, columns, (), found, _FACTS_A_FIELD * limits.columns)

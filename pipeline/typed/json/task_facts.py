@@ -47,7 +47,7 @@ class Looking:
                 try:
                     # The strict decoder refuses each payload with a field that is no column. Where
                     # it takes a payload there is nothing new in it, and nearly all payloads end
-                    # here, without a value of Python's for each field.
+                    # here, without a search through their fields.
                     exact(payload)
                 except NO_PAYLOAD_FITS:
                     pass

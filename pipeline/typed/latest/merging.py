@@ -41,9 +41,8 @@ class LatestMerging:
 
     def merge(self, parsed: Parsed, shards: frozenset[ShardKey], streams: Sequence[StreamId]) -> Merged:
         """`shards`: those of the wave, as whose rows all new files are staged. `streams`: those of the wave."""
-        # The look comes after the staging, so that the time in which another commit makes it
-        # worthless is short. Its positions go into the commit, which is refused where one of them
-        # has moved.
+        # The bounds of the staged files tell which of the table's files may have their keys. The
+        # look's positions go into the commit, which is refused where one of them has moved since.
         look = self.rows.look(parsed.files)
         self._check(look)
         staged = {file.path: file for file in parsed.files}
