@@ -55,6 +55,8 @@ class Checkpoints:
     def answer(self, message: Mapping[str, Any], *, action: str) -> Mapping[str, Any]:
         """The answer to a checkpoint while this action is under way."""
         number, sub = message.get("sequenceNumber"), message.get("subSequenceNumber")
+        # Refused by KCL's own name of the error, which the user's code may already know how to
+        # handle.
         error = _NOT_NOW if action in _WITHOUT_CHECKPOINTER else self.take(message)
         return {
             "action": "checkpoint",

@@ -39,6 +39,8 @@ class ProcessorCode:
         from importlib.util import find_spec
 
         try:
+            # Not imported: what the module does at its import belongs into the processor's own
+            # process, with its limits of memory and time.
             is_there = find_spec(module) is not None
         except (ImportError, ValueError):
             is_there = False

@@ -84,6 +84,8 @@ def standing_of(processor: ProcessorSettings, ports: ProcessorPorts) -> Standing
 
 
 def _shards(ports: ProcessorPorts, stream: str | None) -> Iterator[ShardStanding]:
+    # The lake table is loaded first: what the processor's table shows afterwards can only be ahead
+    # of this look, so that nobody is told of a lag that there isn't.
     source = ports.source.look().positions if ports.source.exists() else None
     target = ports.table.load().positions if ports.table.exists() else None
     stops = {stop.key: stop for stop in ports.stops.known()}

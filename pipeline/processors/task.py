@@ -79,6 +79,8 @@ def process_shards(
                 _turn(shard, records_of(shard, bounds, spec.source), spec, writing, folder, pause)
                 for shard in shards
             )
+            # A signal that came while the last shard worked has interrupted nobody. Its turn is
+            # complete, but the run has been told to stop, and nothing of the wave counts then.
             check_stop()
         return TurnReports(turns, writing.rows.finish(), writing.aside.finish())
     except BaseException as error:
@@ -119,6 +121,7 @@ def _turn(
         pause=pause,
     )
     done = turn.run()
+    # Records behind the mark come again with the next wave, and would be in quarantine twice.
     writing.set_aside({place: why for place, why in turn.aside.items() if place < done.taken}, records)
     return done
 

@@ -86,6 +86,7 @@ class DynamoDbSource(StreamSource):
         except ClientError:
             self._require_stream(key.stream)
             return None
+        # What comes may be a later record. Its time would make an old position look fresh.
         is_it = bool(records) and int(records[0]["dynamodb"]["SequenceNumber"]) == sequence
         return _arrival(records[0]) if is_it else None
 

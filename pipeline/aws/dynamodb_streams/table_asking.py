@@ -87,6 +87,8 @@ class TableAsking:
         code = code_of(error)
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         if "AccessDenied" in code or code in _KEYS:
+            # The worker's process outlives many runs, so that refused keys would stay although the
+            # file has new ones.
             forget_clients()
         if code in THROTTLED:
             return Throttled(

@@ -122,6 +122,7 @@ class DynamoTables:
         if self._settings.coordination.point_in_time_recovery:
             for name in created:
                 self._back_up(name)
+        # After the tables, and without waiting for it: workers scan until the index is ACTIVE.
         make_index(self._client, leases)
         return bool(created)
 

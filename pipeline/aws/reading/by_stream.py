@@ -51,6 +51,8 @@ class _Parts(Generic[_T]):
         by_part: dict[int, dict[ShardKey, _V]] = defaultdict(dict)
         parts = {id(part): part for part in self.all()}
         for key, value in keys.items():
+            # By the part and not by its name, so that all streams of one part are asked side by
+            # side in one call.
             by_part[id(self.of(key.stream.name))][key] = value
         return [(parts[name], shards) for name, shards in by_part.items()]
 

@@ -96,6 +96,8 @@ class Messages:
 
     def close(self) -> None:
         """End the subscription: Kinesis meets a closed connection when it sends the next event."""
+        # Closed and not given back: the connection still carries events, and another request on it
+        # would take them for its answer.
         self._raw.close()
 
 
@@ -129,5 +131,7 @@ def _hold_stream(
     response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
 ) -> None:
     if response_dict["status_code"] == 200:
+        # botocore's parser would decode each event into objects of Python. It gets a beginning
+        # without events instead, and the connection is read by this module.
         customized_response_dict[_STREAM] = response_dict["body"]
         response_dict["body"] = _Begun()

@@ -47,6 +47,8 @@ class Tries:
 
     def check_patience(self) -> None:
         """Give up after too many tries."""
+        # Each unsure try may still land. The next wave starts at the table's positions, whichever
+        # of them did.
         if len(self.unsure) >= _UNSURE_TRIES:
             raise CommitUnknown(
                 f"{len(self.unsure)} commits to {self.identifier} got no clear answer, and the table shows none of "

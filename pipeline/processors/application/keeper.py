@@ -80,6 +80,8 @@ class Keeper:
         return False
 
     def _say(self, message: Mapping[str, Any]) -> None:
+        # The answer to a checkpoint is no action of its own: the process is still at work on the
+        # one before.
         if message["action"] != "checkpoint":
             self._unanswered = message["action"]
         self._child.say(message)

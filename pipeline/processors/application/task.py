@@ -107,6 +107,7 @@ def deliver_batches(
     box, stopping = Box(limits, clock), Event()
     with noting_signals(), folder_of(spec.child) as folder:
         works = [_ShardWork(shard, pages, rows, spec, folder, clock) for shard in shards]
+        # A thread a shard: a slow processor keeps only its own shard waiting.
         with ThreadPoolExecutor(max(1, min(threads, len(works))), "headrace-shard") as pool:
             jobs = [pool.submit(work.run, box, stopping, clock) for work in works]
             for job in jobs:
@@ -182,6 +183,8 @@ class _ShardWork:
             check_stop()
             if clock.monotonic() - looked >= _LOOK_EVERY:
                 looked = clock.monotonic()
+                # Another run or worker waits for this shard. The processor ends and may checkpoint
+                # while the row still has this run's claim.
                 if not self._may_go_on():
                     return False
             # One page at a time.
