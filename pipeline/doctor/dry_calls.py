@@ -40,6 +40,7 @@ def dry_calls_of(settings: Settings) -> Iterator[DryCall]:
     client = dynamodb_client(settings.aws)
     for table, key in names_of(settings).items():
         yield from _of_table(client, table, key)
+    # A role may read a table and not its index: IAM names the two apart.
     index = partial(
         client.query,
         TableName=settings.lease_table,

@@ -64,6 +64,7 @@ class LeaderLeaseWatch:
         self.gathering.add(kcl.FAILED_ASSIGNMENTS, self._failed)
         if self._assigned:
             self.gathering.add(kcl.ASSIGN_LEASES, not self._failed)
+            # The longest and not the sum: the writes of a portion are on their way at once.
             self.gathering.add(kcl.ASSIGN_LEASES_TIME, max(self._assigned))
 
 
