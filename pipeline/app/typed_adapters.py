@@ -38,6 +38,8 @@ class TypedAdapters(LakeAdapters):
         table, quarantine = self.typed(target, writer), self.quarantine(target, writer)
         frames = Frames(target, BatchContext(target.name, target.version, run))
         parser = SparkRedriver(
+            # A session with workers of its own: a worker of Spark keeps the modules that it has
+            # imported, and would go on with an earlier form of the user's code.
             session=partial(self.sessions.for_user_code, worker.id, lambda: frames.code.user),
             frames=frames,
             source=lake,
@@ -53,6 +55,8 @@ class TypedAdapters(LakeAdapters):
             parser=parser,
             dropped_as=frames.dropped_as,
             set_aside=IcebergSource(quarantine),
+            # A redrive is parsing with another source: the payload comes from the quarantine table,
+            # because a retention may have removed the record from the lake table.
             redriver=replace(parser, source=quarantine),
             infer=parser.infer if target.format is ParseFormat.JSON else None,
             code=frames.code.text,

@@ -117,6 +117,8 @@ def _of_table_stream(settings: Settings, arn: str) -> Iterator[DryCall]:
         try:
             position = iterator()
         except ClientError as error:
+            # GetRecords needs an iterator. Refused for lack of one, it would look as if its own
+            # right was missing.
             raise NotTried from error
         client.get_records(ShardIterator=position, Limit=1)
 

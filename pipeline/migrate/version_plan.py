@@ -107,6 +107,8 @@ def _start(request: Request, facts: MigrationFacts) -> Answer:
     match facts.client_version:
         case None:
             return _begin(request, facts)
+        # KCL's leader waits for ten minutes without a break as well: a worker that comes and goes
+        # would be counted as ready otherwise.
         case ClientVersion.INIT | ClientVersion.UPGRADE_FROM_2X:
             return due(facts, READY_FOR, lambda: _go_over(request, facts), what=Goal.VERSION)
         case ClientVersion.WITH_ROLLBACK:

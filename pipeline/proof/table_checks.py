@@ -79,6 +79,8 @@ def file_check(evidence: Evidence, *, of: str = "") -> Check:
 def _hidden_rows(live: LiveFiles) -> Iterator[Unproved]:
     """Rows that are in the files, and that readers may not see."""
     if live.obstacle:
+        # Unproved and not wrong: another engine may delete rows on purpose, and a proof that fails
+        # for ever is switched off.
         yield Unproved(f"rows may be hidden from readers: {live.obstacle}")
     if hidden := sum(bool(file.deletes) for file in live.files):
         yield Unproved(

@@ -105,6 +105,8 @@ class Waves(ABC, Generic[_Plan]):
                     raise
                 self.give_way(plan)
                 continue
+            # Only refusals in a row count. A wave that lands shows that this run isn't too slow for
+            # the others.
             left = self.tries
             is_late = at_most is not None and self.clock.monotonic() - began > at_most.total_seconds()
             if wave.is_last or is_late:

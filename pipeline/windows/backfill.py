@@ -84,6 +84,8 @@ class Backfilling:
             window = self.windowing.plan(
                 hours, how=how, stream=stream, target="" if target is None else target.name
             )
+        # Hours without a record are done, and hours before the first record aren't: somebody has
+        # asked for the wrong time.
         except NothingLanded:
             self._check_began(done)
             return Chosen(done, late, None, f"nothing to do: no record arrived {_when(done)}")
@@ -109,6 +111,8 @@ class Backfilling:
         if target is not None and target.stream:
             stated = {s: when for s, when in state.through.items() if s.name == target.stream}
             newest = max(stated, default=None)
+            # The stream's newest life: nothing more comes into an earlier one, and its statement
+            # stands still.
             through = None if newest is None else stated[newest]
         done = tuple(span for span in spans if through is not None and span.until <= through)
         late = tuple(span for span in spans if span not in done)
@@ -166,6 +170,8 @@ class Backfilling:
                     kept.window,
                     f"the window {kept.window.id} has these records already, and is gone on with",
                 )
+        # Kept before its first wave, so that a run which is killed finds its window again, and its
+        # days stay until the window is done.
         self.windowing.windows.keep(window)
         return window, f"window {window.id}: {window.how}; {window.cost()}"
 

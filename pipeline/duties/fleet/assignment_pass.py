@@ -195,6 +195,8 @@ class Assigning:
         if not unwritten or unwritten < len(plan.changes):
             self.workers.count_assign_pass(self.leader_id)
         remembered = plan.memory
+        # The pass isn't over, so its number stays: KCL's strategies balance in every third pass
+        # only, and the next tick has to go on in the same one.
         if unwritten:
             remembered = replace(
                 remembered, passes=memory.passes, cpu_passes=memory.cpu_passes, unfinished=True

@@ -105,6 +105,8 @@ class AvroDecoder:
             content = payload[len(header) :]
             its, stream = share(content), BytesIO(content)
             found: dict[str, Any] = schemaless_reader(stream, schema, None)  # type: ignore[assignment] # the schema is a record
+            # What follows the record was written by another schema, or is a second record. A part
+            # that nobody reads would be lost without a trace.
             if stream.tell() != len(content):
                 raise CantDecode(f"{len(content) - stream.tell()} bytes follow the Avro record")
             return found, its

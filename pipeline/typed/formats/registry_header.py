@@ -73,6 +73,8 @@ def message_index(content: bytes) -> tuple[tuple[int, ...], bytes]:
 def _varint(content: bytes) -> tuple[int, bytes]:
     """An integer in Protobuf's zigzag form."""
     number = 0
+    # Confluent's numbers have 32 bits, which take five bytes at most. Of a damaged payload no more
+    # is read.
     for place, byte in enumerate(content[:5]):
         number |= (byte & 0x7F) << 7 * place
         if byte < 0x80:

@@ -94,6 +94,7 @@ def joined_key(rows: pa.Table, names: Sequence[str]) -> Any:
         # the next: the keys (`a`, `bc`) and (`ab`, `c`) stay two.
         length = pc.binary_length(value).cast(pa.string()).cast(pa.binary())
         whole = pc.binary_join_element_wise(length, value, pa.scalar(b":"), null_handling="emit_null")
+        # A value begins with the digits of its length, so that this text stands for null alone.
         parts.append(pc.fill_null(whole, pa.scalar(b"-")))
     return pc.binary_join_element_wise(*parts, pa.scalar(b"")) if len(parts) > 1 else parts[0]
 
