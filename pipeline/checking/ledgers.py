@@ -54,10 +54,14 @@ def read_on(read: LedgersRead, entries: Iterable[LedgerEntry | Lost]) -> Ledgers
             if recorded.kind in _LOSES:
                 skips.append((str(recorded.key), entry.at, _skip(recorded)))
             before = ends.get(recorded.key)
+            # A person may move a position to anywhere, and has said why in the ledger: that is no
+            # break.
             if before is not None and not recorded.may_go_back:
                 _judge(before, recorded, entry.at, breaks=breaks, overlaps=overlaps)
             ends[recorded.key] = recorded.upto
         for key in entry.page.dropped:
+            # Nothing lands of such a shard any more. Without this a stream of many reshards would
+            # fill this memory.
             ends.pop(key, None)
     chains = Chains(
         breaks=tuple(breaks[-MOST_TOLD:]),

@@ -28,6 +28,8 @@ def shown_lag(lease: Lease, behind: Behind | None, now: datetime, *, is_read: bo
     if behind is not None:
         return _told_by_kinesis(behind, now)
     if lease.behind_ms is not None:
+        # Headrace's own word goes before the checkpoint's time: a checkpoint may be old although
+        # nothing newer is there.
         return _told_by_headrace(lease, timedelta(milliseconds=lease.behind_ms), now, is_read=is_read)
     return _by_the_checkpoint(lease, now)
 

@@ -79,6 +79,7 @@ def beating(settings: Settings, *, shards: int, workers: int) -> Units:
 def scanned(settings: Settings, *, rows: int) -> float:
     """Read units a second of the leader's scans, which go through the rows of ended shards too."""
     passes, syncs = _a_second(settings.times.assignment), _a_second(settings.times.shard_sync)
+    # Divided by two: these scans are eventually consistent, which costs half a unit for four KB.
     return rows * (passes + syncs / 2) * _ROW / _READ_UNIT / 2
 
 
@@ -94,6 +95,8 @@ def _looking(shards: int, workers: int) -> float:
     """Read units for which all workers look at their leases once."""
     if workers >= _FEW_WORKERS:
         return shards
+    # A scan is charged by the bytes of all rows, eight lease rows a unit, and reads by keys cost a
+    # unit for each row, however small it is.
     return min(shards, workers * ceil(shards * _ROW / _READ_UNIT))
 
 

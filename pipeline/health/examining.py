@@ -80,6 +80,8 @@ class Examining:
             self._lock, self._beat_at = row, clock.monotonic()
             return LeaderState(row.owner, beats=True)
         still = clock.monotonic() - self._beat_at
+        # By how long this process has seen the lock stand still: the lock has no time in it, and
+        # stamps of other hosts are by their clocks.
         return LeaderState(row.owner, beats=still < row.duration.total_seconds())
 
     def _shards(self) -> Iterator[HealthCheck]:

@@ -91,6 +91,8 @@ def check_shards(shards: Sequence[ShardProgress], *, most: timedelta) -> Iterato
 def _check_lag(shards: Sequence[ShardProgress], most: timedelta) -> HealthCheck:
     last = max(shards, key=lambda shard: timedelta(-1) if shard.lag is None else shard.lag)
     known = None if last.lag is None else show(timedelta(seconds=round(last.lag.total_seconds())))
+    # Before what isn't known: a shard that is known to be too far behind is the more certain
+    # trouble.
     if last.lag is not None and last.lag > most:
         return HealthCheck(
             "lag", HealthCode.ILL, f"{last.name} is up to {known} behind, which is more than {show(most)}"
