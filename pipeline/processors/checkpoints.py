@@ -31,7 +31,7 @@ class Checkpoints:
 
     @classmethod
     def since(cls, position: tuple[int, int] | None) -> Checkpoints:
-        """Those of a process that begins after the record at this position."""
+        """The checkpoints of a process that begins after the record at this position, and has made none yet."""
         last = TRIM_HORIZON if position is None else Checkpoint(str(position[0]), position[1])
         return cls(CheckpointProgress(last=last, largest=None if position is None else last))
 

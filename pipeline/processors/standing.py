@@ -19,7 +19,7 @@ from headrace.pipeline.settings.processors_block import ProcessorSettings
 
 @dataclass(frozen=True, slots=True)
 class ShardStanding:
-    """One shard."""
+    """Where a processor stands in one shard."""
 
     key: ShardKey
     position: Position | None
@@ -58,7 +58,7 @@ class ShardStanding:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One processor."""
+    """Where one processor stands in all shards."""
 
     processor: ProcessorSettings
     shards: tuple[ShardStanding, ...]

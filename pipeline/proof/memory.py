@@ -18,7 +18,7 @@ from headrace.pipeline.proof.spans import CountPlan, FileCount, must_read_all
 
 @dataclass(frozen=True, slots=True)
 class Ledgers:
-    """The ledgers up to one snapshot."""
+    """The ledgers up to one snapshot, as a proof has read them."""
 
     story: Story = field(default_factory=Story)
     newest: SnapshotPlace | None = None

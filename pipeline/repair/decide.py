@@ -44,7 +44,7 @@ is looked for among those of the last minute, then of the last hour, and only th
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The command holds the row."""
+    """The lease row has the claim of the command, so that no run reads the shard."""
 
     row: Lease
 

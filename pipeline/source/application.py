@@ -28,7 +28,8 @@ from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceApplication:
-    """It can be pickled. Spark's driver gets it, and its tasks don't: the catalog's properties may have a password."""
+    """What the process that registered a Spark source knows of its application. It can be pickled. Spark's driver gets it,
+    and its tasks don't: the catalog's properties may have a password."""
 
     settings: Settings
     access: KinesisAccess | str

@@ -60,7 +60,7 @@ def _meet(one: KeyBounds, other: KeyBounds) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KeyPart:
-    """A file whose keys are read."""
+    """A file of a table of the latest rows, or of a wave, whose keys Spark reads."""
 
     number: int
     path: str

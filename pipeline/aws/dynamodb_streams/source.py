@@ -45,7 +45,7 @@ class DynamoDbSource(StreamSource):
         return StreamFacts(life_of(arn), RETENTION, self._note_date(answer, self._client))
 
     def find_streams(self, prefix: str | None, tags: Mapping[str, str]) -> tuple[StreamId, ...]:
-        """None: streams of tables are named by the settings and not searched for."""
+        """Finds no stream: those of DynamoDB tables are named by the settings, and nobody searches for them."""
         return ()
 
     def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:

@@ -116,7 +116,8 @@ class ConsumersByStream:
 
 @dataclass(frozen=True, slots=True)
 class ReadersByStream:
-    """It is pickled into the Spark task, with the identities of this moment."""
+    """The reader of Spark's tasks: each stream is read by its own part. It is pickled into the task, with the identities
+    of that moment."""
 
     parts: _Parts[Pages]
 

@@ -102,7 +102,7 @@ class Messages:
 
 
 def subscriber_client(access: KinesisAccess, *, silence: float = _SILENCE) -> Subscriber:
-    """This process's client. `silence`: seconds without a byte after which a subscription counts as lost."""
+    """The client of this process, by which a Spark task subscribes to shards. `silence`: seconds without a byte after which a subscription counts as lost."""
     with _making:
         return _client(access, silence)
 

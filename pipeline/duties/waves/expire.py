@@ -45,8 +45,8 @@ _TRIES = 5
 
 @dataclass(slots=True, kw_only=True)
 class Expiring:
-    """It remembers how many snapshots the last plan left, and so when the next plan is due. Losing it costs a plan too
-    many."""
+    """Expires snapshots of one table. It remembers how many snapshots the last plan left, and so when the next plan is
+    due. Losing that memory costs a plan too many."""
 
     table: LakeTable
     lineage: Callable[[], LineageTable]

@@ -146,7 +146,7 @@ def begun(place: Path, spec: ChildSpec, *, grace: float, idle: float = IDLE) -> 
 
 
 def log_of(place: Path) -> Path:
-    """What the newest keeper of this place, and its process, write to stderr."""
+    """The file to which the newest keeper of this place, and its process, write their stderr."""
     return place.with_suffix(".log")
 
 

@@ -38,7 +38,8 @@ from headrace.pipeline.settings.model import Settings, StreamSettings
 
 @dataclass(slots=True, kw_only=True)
 class RowTable:
-    """A `LakeTable` without a lake."""
+    """The port `LakeTable` for a processor's application, which lands nothing: the checkpoints in the lease rows are its
+    positions."""
 
     settings: Settings
     rows: ClaimedRows

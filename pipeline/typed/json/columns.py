@@ -30,7 +30,7 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """An array."""
+    """A column that is an array, with the kind of its items."""
 
     of: Kind
 

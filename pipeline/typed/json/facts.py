@@ -38,7 +38,8 @@ within lists."""
 
 
 def facts_of(payload: Mapping[str, Any], columns: Struct, limits: Limits) -> frozenset[Fact]:
-    """None of a payload that would alone bring more fields than are allowed: it is no example of the others."""
+    """What this payload has and the columns lack. Nothing is told of a payload that would alone bring more fields than are
+    allowed: it is no example of the others."""
     found = {OBJECT}
     # Most payloads bring nothing new, and the judge walks over most values without making a path
     # for them.
