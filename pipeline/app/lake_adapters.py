@@ -117,7 +117,7 @@ class LakeAdapters(AwsAdapters):
         return self.made.get(lambda: IcebergLive(self.table(writer)), "live", writer)
 
     def rewriter(self) -> Rewriter:
-        """Compaction's part on Spark."""
+        """What writes files anew for a compaction. Compaction's part on Spark."""
         from headrace.pipeline.upkeep.rewriter import TaskRewriter
 
         return TaskRewriter(self.tasks, self.table("upkeep"))
@@ -140,7 +140,7 @@ class LakeAdapters(AwsAdapters):
 
     @property
     def tasks(self) -> Tasks:
-        """Tasks on that Spark."""
+        """Runs plain functions as tasks of Spark. Tasks on that Spark."""
         from headrace.pipeline.lake.spark.tasks import SparkTasks
 
         return SparkTasks(self.first_session, self.settings.workers[0].spark.tasks)

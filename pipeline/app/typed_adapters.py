@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class TypedAdapters(LakeAdapters):
-    """Each port works on the Spark of the first worker in the settings, as compaction does."""
+    """The ports of typed tables, quarantine tables and windows. Each port works on the Spark of the first worker in
+    the settings, as compaction does."""
 
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         from headrace.pipeline.lineage.table import IcebergLineage

@@ -30,7 +30,10 @@ _AT_REST = 100
 def verdicts(
     look: CheckLook, limits: CheckSettings, upkeep: UpkeepSettings, before: Mapping[str, Lag]
 ) -> tuple[Verdict, ...]:
-    """`before`: the lags of an earlier look."""
+    """The verdicts of all checks.
+
+    `before`: the lags of an earlier look.
+    """
     return (
         no_gaps(look),
         no_duplicates(look),

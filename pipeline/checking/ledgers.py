@@ -36,8 +36,11 @@ class LedgersRead:
 
 
 def read_on(read: LedgersRead, entries: Iterable[LedgerEntry | Lost]) -> LedgersRead:
-    """`entries`: the ledgers after those that were read, oldest first. The first range that is read of a shard may
-    begin anywhere."""
+    """Read the ledgers that came since, and note breaks, overlaps and losses.
+
+    `entries`: the ledgers after those that were read, oldest first. The first range that is read of a shard may
+    begin anywhere.
+    """
     ends, sequence, moved = dict(read.ends), read.sequence, read.chains.moved
     breaks, overlaps, skips = list(read.chains.breaks), list(read.chains.overlaps), list(read.chains.skips)
     for entry in entries:

@@ -79,7 +79,10 @@ class CheckLooking:
         self._looks = SuccessiveLooks(self.clock, tables)
 
     def look(self, ports: CheckPorts, *, proved_at: datetime | None = None, disproved: str = "") -> CheckLook:
-        """`proved_at`, `disproved`: what is known of the last proof."""
+        """Read all that the checks look at.
+
+        `proved_at`, `disproved`: what is known of the last proof.
+        """
         rows = tuple(ports.leases.scan().leases)
         workers = ports.workers.listing().workers
         readers = readers_of(self._looks.observation(rows, workers))

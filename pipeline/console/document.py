@@ -67,7 +67,10 @@ class Documents:
     _workers: dict[str, int] = field(default_factory=dict)
 
     def of(self, report: Report, *, family: str = "", since: int = 0) -> dict[str, Any]:
-        """`family`, `since`: what the page has already: the family's name, and the number of the look."""
+        """The document of a report, as JSON for a page.
+
+        `family`, `since`: what the page has already: the family's name, and the number of the look.
+        """
         if report.picture is not None and report.number != self._number:
             self._take(report.picture, report.number)
         answer = {**self._about(report), **self._of_look(report)}

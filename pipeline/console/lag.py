@@ -22,7 +22,11 @@ def position_time(lease: Lease) -> datetime | None:
 
 
 def shown_lag(lease: Lease, behind: Behind | None, now: datetime, *, is_read: bool = True) -> ShardLag:
-    """`is_read`: whether a worker that may be alive reads the shard. Nobody else notices a record that comes after the last wave."""
+    """How far behind a shard is, with a sentence that says how that is known.
+
+    `is_read`: whether a worker that may be alive reads the shard. Nobody else notices a record that comes after the
+    last wave.
+    """
     if lease.has_ended:
         return ShardLag(LagKind.MEASURED, _NONE, "the shard was read to its end")
     if behind is not None:

@@ -47,8 +47,11 @@ class Examining:
         self._looks = SuccessiveLooks(self.wiring.ports.clock, tables)
 
     def look(self, *, patient: bool) -> HealthVerdict:
-        """`patient`: whether to wait for the leader's next beat, which takes a few seconds. Where looks follow each other, each goes by
-        the one before."""
+        """Look at the leader, the shards and the lake table.
+
+        `patient`: whether to wait for the leader's next beat, which takes a few seconds. Where looks follow each
+        other, each goes by the one before.
+        """
         checks = (*self._leader(patient=patient), *self._shards(), *self._lake_table())
         return HealthVerdict(self.wiring.settings.application, checks)
 

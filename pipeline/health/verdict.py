@@ -74,7 +74,10 @@ def check_leader(state: LeaderState) -> HealthCheck:
 
 
 def check_shards(shards: Sequence[ShardProgress], *, most: timedelta) -> Iterator[HealthCheck]:
-    """`shards`: the open ones, as the inspector judges them. `most`: the longest lag that is well."""
+    """Whether shards fail, and whether one is too far behind.
+
+    `shards`: the open ones, as the inspector judges them. `most`: the longest lag that is well.
+    """
     failing = sorted((shard for shard in shards if shard.why is not None), key=lambda shard: shard.lease)
     if failing:
         names = failing[0].name + (", ..." if len(failing) > 1 else "")

@@ -53,7 +53,8 @@ class NoHooks:
 
 @dataclass(slots=True)
 class CalledHooks:
-    """Losing it, as a restart of the process does, costs no call: the first tick tells all leases that the worker holds."""
+    """Calls the user's hooks for what has changed since it saw it last. Losing it, as a restart of the process
+    does, costs no call: the first tick tells all leases that the worker holds."""
 
     calls: HookCalls
     lease_table: str

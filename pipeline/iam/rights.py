@@ -33,7 +33,7 @@ def files(
 
 
 def listing(places: ApplicationArns) -> Iterator[Statement]:
-    """Without it S3 answers *forbidden* for an object that doesn't exist."""
+    """The right to list a bucket. Without it S3 answers *forbidden* for an object that doesn't exist."""
     yield from statement("TellMissingFromForbidden", "s3", "ListBucket", places.buckets)
 
 

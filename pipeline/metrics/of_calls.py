@@ -12,7 +12,8 @@ from headrace.pipeline.ports.usage import ProcessUsage
 
 @dataclass(slots=True)
 class CallCounts:
-    """Each try counts, also one that is tried again. The requests of Spark's tasks aren't among them."""
+    """Counts the requests that this process sends to AWS, by their operations. Each try counts, also one that is
+    tried again. The requests of Spark's tasks aren't among them."""
 
     meter: Meter
     _before: ProcessUsage = field(default_factory=ProcessUsage)

@@ -79,7 +79,10 @@ class LeaderTickWatch:
     leases: LeaderLeaseWatch
 
     def ticked(self, look: TickLook, *, took: float, now: datetime) -> None:
-        """`took`: milliseconds."""
+        """Add what the tick has seen and done.
+
+        `took`: milliseconds.
+        """
         add, report = self.gathering.add, look.report
         add(kcl.ASSIGN_SUCCESS, report is not None and report.trouble is None)
         add(kcl.ASSIGN_TIME, took)

@@ -40,7 +40,8 @@ class ProcessorAccount:
 
 
 def read_account(text: str) -> ProcessorAccount:
-    """Raises WrongShape for a text that isn't the account of a processor."""
+    """The account of a range of a processor, from its text in the ledger. Raises WrongShape for a text that isn't
+    the account of a processor."""
     records = read_accounting(text)
     state = json.loads(text).get(_STATE)
     return ProcessorAccount(records, None if state is None else str(state))

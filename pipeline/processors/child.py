@@ -79,7 +79,10 @@ class ProcessorChild:
         memory: int,
         cpu: int,
     ) -> ProcessorChild:
-        """`memory`, `cpu`: bytes and seconds; 0: no limit."""
+        """Start the process of a processor.
+
+        `memory`, `cpu`: bytes and seconds; 0: no limit.
+        """
         launcher = (sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(memory), str(cpu))
         process = subprocess.Popen(  # noqa: S603 - the command is the user's own, from the settings
             (*launcher, *command),

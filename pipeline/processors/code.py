@@ -32,7 +32,8 @@ class ProcessorCode:
         return (self._processor.callable or "").partition(":")[0]
 
     def check(self) -> None:
-        """Raises BadSetting where the code isn't there. It isn't imported here: its processes do so."""
+        """Check that the processor's module is there. Raises BadSetting where the code isn't there. It isn't
+        imported here: its processes do so."""
         module = self._module
         if not module or self.user is not None:
             return

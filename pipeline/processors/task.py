@@ -66,7 +66,10 @@ def process_shards(
     fresh: Callable[[], str],
     pause: Callable[[float], None] = sleep,
 ) -> TurnReports:
-    """`bounds`: of all shards of the wave, by which the rows of each row group were counted."""
+    """Let the processor work on these shards, one after the other, and write the rows that count.
+
+    `bounds`: of all shards of the wave, by which the rows of each row group were counted.
+    """
     writing = _Writing(
         _files(spec.target.table, spec.target.schema, now, fresh),
         _files(spec.target.aside, spec.target.aside_schema, now, fresh),

@@ -35,7 +35,10 @@ class Ledgers:
 def ledgers_up_to(
     lineage: LineageTable, upto: int, before: Proved | None, joining: Joining | None = None
 ) -> Ledgers:
-    """`upto`: the sequence number of the newest snapshot. `joining`: which ranges needn't come one by one."""
+    """Read the ledgers up to a snapshot.
+
+    `upto`: the sequence number of the newest snapshot. `joining`: which ranges needn't come one by one.
+    """
     newest: SnapshotPlace | None = None
     has_proved = False
 

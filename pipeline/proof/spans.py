@@ -185,8 +185,11 @@ def plan_rows(
     kept_from: date | None = None,
     days: Days = EVER,
 ) -> CountPlan:
-    """`proved`: sequence number of the snapshot up to which an earlier proof has read all rows. `kept_from`: the first
-    day that the retention keeps. `days`: only ranges that may have a record of these days are asked for."""
+    """Which rows a proof reads, and by which ranges it counts them.
+
+    `proved`: sequence number of the snapshot up to which an earlier proof has read all rows. `kept_from`: the first
+    day that the retention keeps. `days`: only ranges that may have a record of these days are asked for.
+    """
     spans: list[ShardSpans] = []
     clusters: list[Cluster] = []
     is_mixed = False

@@ -37,7 +37,10 @@ def finding_of(
 
 
 def chain_check(evidence: Evidence, more: Iterable[Told] = (), *, of: str = "") -> Check:
-    """`more`: what else is wrong with the chains of the ranges. `of`: which table the promise is about."""
+    """Whether the ranges of each shard are one chain.
+
+    `more`: what else is wrong with the chains of the ranges. `of`: which table the promise is about.
+    """
     return checked(
         f"{of}the ranges of each shard are one chain, up to the table's position",
         counted(evidence.ranges, "range"),

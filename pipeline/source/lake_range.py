@@ -65,7 +65,10 @@ class LakeRange:
         return moment
 
     def parts(self, since: datetime | None, until: datetime | None) -> list[FilesPart]:
-        """`since`, `until`: the times of the range, which may be a part of those in the options."""
+        """The files to read, shared out to Spark's tasks.
+
+        `since`, `until`: the times of the range, which may be a part of those in the options.
+        """
         # The state first: the files that are looked at afterwards have all its records.
         state = self.table.load()
         choice = self._choice(since, until, state)

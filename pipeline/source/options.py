@@ -70,7 +70,10 @@ _FIELDS = {
 
 
 def range_options(options: Mapping[str, str], *, streaming: bool = False) -> RangeOptions:
-    """`streaming`: for `spark.readStream`, which goes by times."""
+    """The options of a query, read and judged. Raises BadSetting.
+
+    `streaming`: for `spark.readStream`, which goes by times.
+    """
     values = {name.lower(): text for name, text in options.items()}
     if unknown := sorted(values.keys() - _FIELDS.keys()):
         raise BadSetting(

@@ -66,10 +66,13 @@ class Backfilling:
         anew: bool = False,
         take_late: bool = False,
     ) -> Chosen:
-        """`spans`: the partitions, one after the other. `target`, `ports`: whose rows are to be replaced; None: the
-        records are copied. `anew`: also what is done already. `take_late`: also hours into which more records may come.
+        """Decide what a run of these partitions does, and keep its window.
 
-        Raises HeadraceError where nothing can be done, also where no span is complete."""
+        `spans`: the partitions, one after the other. `target`, `ports`: whose rows are to be replaced; None: the
+        records are copied. `anew`: also what is done already. `take_late`: also hours into which more records may
+        come.
+        Raises HeadraceError where nothing can be done, also where no span is complete.
+        """
         if target is not None:
             check_replaceable(target)
         done, late = (tuple(spans), ()) if take_late else self._complete(spans, target)

@@ -106,7 +106,8 @@ class DynamoTables:
         return tuple(table_facts_of(name, keys[name], table) for name, table in self._look_at(keys).items())
 
     def arrangement(self) -> Arrangement:
-        """Raises where the tables contradict the settings or each other."""
+        """Which tables hold which rows of the application. Raises where the tables contradict the settings or each
+        other."""
         return look_at_layout(self._client, self._settings)[0].arrangement
 
     def _complete(self, keys: Mapping[str, str], tables: Found) -> bool:

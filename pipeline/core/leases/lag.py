@@ -29,12 +29,12 @@ class LongestLag:
 
     @property
     def seconds(self) -> float | None:
-        """For a figure; None where it would be a 0 that isn't known."""
+        """The longest lag in seconds. For a figure; None where it would be a 0 that isn't known."""
         return None if self.known is None or (self.unknown and not self.known) else self.known.total_seconds()
 
 
 def longest(lags: Iterable[timedelta | None]) -> LongestLag:
-    """Without any shard, nothing is behind."""
+    """The longest of these lags. Without any shard, nothing is behind."""
     told = list(lags)
     known = [lag for lag in told if lag is not None]
     return LongestLag(max(known, default=None if told else _NOTHING), len(told) - len(known))

@@ -29,5 +29,6 @@ class KnownRows:
         return KnownRows() if is_time(self.read, now, every=tick * _TICKS) else self
 
     def after(self, rows: Iterable[Lease], now: datetime) -> KnownRows:
-        """For the next tick. `rows`: all rows of the worker, some of which were known before this tick."""
+        """What the next tick needn't read, where nothing happens. For the next tick. `rows`: all rows of the
+        worker, some of which were known before this tick."""
         return KnownRows({row.key: row for row in rows}, self.read or now)

@@ -60,7 +60,10 @@ class DeliverySpec:
     """By which processes are kept from wave to wave. Empty: none is kept."""
 
     def delivery(self, shard: ClaimedShard, rows: OneRow, folder: str, clock: Clock) -> Delivery:
-        """`folder`: where the user's modules are, for a process that isn't kept."""
+        """How the records of a shard are handed to a process of the processor.
+
+        `folder`: where the user's modules are, for a process that isn't kept.
+        """
         place, grace = self._place(shard.lease), self.rules.grace
         return Delivery(
             batch=shard.batch,

@@ -217,7 +217,7 @@ class _Map:
 
 
 def record_part(schema: Any, named: Mapping[str, Any], columns: Sequence[pa.Field[Any]]) -> Record:
-    """Raises NotInLanes. `columns`: those of the table's files."""
+    """What reads records of this Avro schema as columns. Raises NotInLanes. `columns`: those of the table's files."""
     places = {column.name: place for place, column in enumerate(columns)}
     parts: list[tuple[SchemaPart, int]] = []
     for field in schema["fields"]:

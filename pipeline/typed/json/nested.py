@@ -37,7 +37,7 @@ class ValueKind(Protocol):
         texts."""
 
     def array(self, values: Sequence[Any]) -> Values:
-        """Raises UnfitValues. None is null."""
+        """These values as an array of the column's type. Raises UnfitValues. None is null."""
 
 
 @dataclass(frozen=True, slots=True)

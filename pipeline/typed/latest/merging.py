@@ -40,7 +40,10 @@ class LatestMerging:
     settings: ParseSettings
 
     def merge(self, parsed: Parsed, shards: frozenset[ShardKey], streams: Sequence[StreamId]) -> Merged:
-        """`shards`: those of the wave, as whose rows all new files are staged. `streams`: those of the wave."""
+        """Compare the wave's rows with those that the table has, and copy what stays of files that lose rows.
+
+        `shards`: those of the wave, as whose rows all new files are staged. `streams`: those of the wave.
+        """
         # The bounds of the staged files tell which of the table's files may have their keys. The
         # look's positions go into the commit, which is refused where one of them has moved since.
         look = self.rows.look(parsed.files)

@@ -154,7 +154,10 @@ def copied_anew(
 def copied_by_file(
     paths: Sequence[str], place: StagePlace, parts_of: Callable[[str], Parts], now: Callable[[], datetime]
 ) -> tuple[StagedFile, ...]:
-    """`parts_of`: gets the path of a file, and then its row groups in their order."""
+    """Copy rows of these files into new files.
+
+    `parts_of`: gets the path of a file, and then its row groups in their order.
+    """
     files = TaskFiles(place.spec, now=now, fresh=lambda: uuid4().hex, place=place)
     # Sort keys are computed anew when the rows are written.
     wanted = _schema_of(place, [name for name in place.schema.names if name != SORT_KEY])
