@@ -39,7 +39,7 @@ SETTLES: Final = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What the row says to a worker."""
+    """What KCL's migration row says to a worker: as which version of KCL it works, and whether it waits."""
 
     mode: Mode
     settling: str = ""

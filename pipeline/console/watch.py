@@ -41,7 +41,7 @@ _EVENTS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class FailedLook:
-    """Why the newest look failed."""
+    """Why the console's newest look failed, and since when looks fail."""
 
     since: datetime
     sentence: str
@@ -49,7 +49,7 @@ class FailedLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a page is told."""
+    """What a page of the console is told: the newest good look, and why a later one failed."""
 
     number: int
     """Counts the good looks."""

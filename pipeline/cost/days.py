@@ -25,7 +25,7 @@ class Day:
 
 
 def bounds_of(day: date) -> tuple[datetime, datetime]:
-    """The day in UTC."""
+    """The beginning and the end of a day in UTC."""
     begin = datetime.combine(day, time(), UTC)
     return begin, begin + _DAY
 

@@ -33,7 +33,7 @@ fewer: while a run has claimed the row, it beats in the place of the ticks and o
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """Units a second."""
+    """DynamoDB's read and write units, a second."""
 
     reads: float
     writes: float
@@ -84,7 +84,7 @@ def scanned(settings: Settings, *, rows: int) -> float:
 
 
 def flowing(settings: Settings, *, shards: int, workers: int) -> Units:
-    """What comes on top while records flow in all shards."""
+    """Units a second of the lease table that come on top of `at_rest` while records flow in all shards."""
     is_beaten = settings.kcl.heartbeat is Heartbeat.LEASE
     writes = WAVE_WRITES if is_beaten else FLOWING_WRITES
     run_beats = workers * _a_second(settings.run_beat)

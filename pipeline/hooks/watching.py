@@ -29,7 +29,8 @@ class Hooks(Protocol):
         ...
 
     def led(self, turn: Turn, *, has_made_tables: bool) -> Turn:
-        """The leader's sensor has made a tick."""
+        """The leader's sensor has made a tick. Returns the turn, with what went wrong in hooks. `has_made_tables`: this
+        tick has made the lease table."""
         ...
 
     def running(

@@ -23,7 +23,7 @@ _MOVES: Final = frozenset({f"{_STATUS}DEPLOYED", f"{_STATUS}PENDING"})
 
 
 class LayoutKind(StrEnum):
-    """The layouts in the list above."""
+    """The layouts of KCL's tables; this module's docstring tells what each means."""
 
     LEASES_ONLY = "leases-only"
     M = "M"

@@ -14,7 +14,7 @@ from headrace.pipeline.local.site import Site
 
 
 class Http1Connection(asyncio.Protocol):
-    """A client's connection."""
+    """A client's connection by HTTP/1.1."""
 
     def __init__(self, site: Site) -> None:
         """Begin before the first byte."""

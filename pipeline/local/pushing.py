@@ -57,7 +57,7 @@ class Push:
         self._go_on()
 
     def stop(self) -> None:
-        """The reader has gone."""
+        """Send nothing more: the reader has gone."""
         if self._next is not None:
             self._next.cancel()
             self._next = None

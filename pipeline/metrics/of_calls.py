@@ -19,7 +19,7 @@ class CallCounts:
     _before: ProcessUsage = field(default_factory=ProcessUsage)
 
     def add_to(self, gathering: Gathering) -> None:
-        """Add what was asked since the last call."""
+        """Add the requests that were sent since this function was last called."""
         now = self.meter.usage()
         new, self._before = now.since(self._before), now
         for call, times in new.calls.items():

@@ -49,7 +49,7 @@ class Checkpoints:
         self.progress = delivered(self.progress, Checkpoint(str(place[0]), place[1]))
 
     def end(self) -> None:
-        """The shard has no more records."""
+        """Note that the shard has no more records, so that the processor may checkpoint its end."""
         self.progress = shard_ended(self.progress)
 
     def answer(self, message: Mapping[str, Any], *, action: str) -> Mapping[str, Any]:

@@ -65,7 +65,8 @@ def read_accepted(text: str) -> tuple[Accepted, ...]:
 
 
 def shard_text(stream: str | None, epoch: int | None, shard_id: str | None) -> str:
-    """Another engine may leave each of them out."""
+    """A shard as the file of what was accepted names it. Each part may be None, because another engine may leave it out
+    of its rows."""
     return f"{stream}/{epoch}/{shard_id}"
 
 

@@ -43,7 +43,7 @@ class RowChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesPart:
-    """What one task reads. It can be pickled."""
+    """The files and rows of the lake table that one Spark task reads. It can be pickled."""
 
     paths: tuple[str, ...]
     spec: StagingSpec

@@ -147,7 +147,7 @@ class StreamRange:
 
 
 def oldest_kept(facts: StreamFacts) -> datetime:
-    """Kinesis may have deleted records that arrived before this time."""
+    """The time before which records may have arrived that Kinesis has deleted since."""
     return facts.asked + WITHIN_THE_SECOND - facts.retention
 
 

@@ -59,7 +59,7 @@ class TableAsking:
             ) from error
 
     def children(self) -> tuple[str, ...] | None:
-        """The children of the shard. As `children_of`."""
+        """The children of the shard, as `children_of` finds them."""
         client = self._connect(self._access)
         return children_of(
             self._describe, self._key.stream.arn, self._key.shard_id, filters=knows_filter(client)

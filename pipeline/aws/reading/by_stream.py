@@ -47,7 +47,7 @@ class _Parts(Generic[_T]):
         return (self.others, *self.named.values(), *(() if self.tables is None else (self.tables,)))
 
     def sorted_out(self, keys: Mapping[ShardKey, _V]) -> list[tuple[_T, dict[ShardKey, _V]]]:
-        """The shards of each part."""
+        """Each part with its shards among these."""
         by_part: dict[int, dict[ShardKey, _V]] = defaultdict(dict)
         parts = {id(part): part for part in self.all()}
         for key, value in keys.items():

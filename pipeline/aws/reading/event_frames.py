@@ -30,7 +30,7 @@ class BadFrameError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One message."""
+    """One message of an event stream (`application/vnd.amazon.eventstream`)."""
 
     kind: str
     """`event`, `exception` or `error`."""

@@ -40,7 +40,7 @@ _making = Lock()
 
 
 class Subscriber:
-    """This process's client of one place."""
+    """A client of Kinesis whose SubscribeToShard gives messages, without botocore's parsing of each event."""
 
     def __init__(self, client: Any) -> None:
         """Take over a client of botocore."""
@@ -65,7 +65,7 @@ class Subscriber:
 
 
 class Messages:
-    """The messages of one subscription."""
+    """The messages of one subscription to a shard, as they come from Kinesis."""
 
     def __init__(self, raw: Any, date: datetime | None, request_id: str) -> None:
         """Read from an answer of urllib3. `date`: the Date of the answer, when the subscription began."""

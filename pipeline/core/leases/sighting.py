@@ -53,7 +53,7 @@ def _sighting(before: Sighting | None, token: str, added: timedelta) -> Sighting
 
 
 def expired(sightings: Sightings, after: timedelta) -> frozenset[str]:
-    """The counters that have stood still for longer than `after`."""
+    """The names of the counters that have stood still for longer than `after`."""
     return frozenset(name for name, sighting in sightings.items() if sighting.credit > after)
 
 

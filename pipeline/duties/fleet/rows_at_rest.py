@@ -25,7 +25,7 @@ class KnownRows:
     read: datetime | None = None
 
     def at(self, now: datetime, *, tick: timedelta) -> KnownRows:
-        """What of it still is known."""
+        """The rows, as long as they count as known; none once they were read too long ago."""
         return KnownRows() if is_time(self.read, now, every=tick * _TICKS) else self
 
     def after(self, rows: Iterable[Lease], now: datetime) -> KnownRows:

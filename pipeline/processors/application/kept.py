@@ -55,7 +55,7 @@ class KeptLines:
         return heard
 
     def keep(self, memory: Any) -> None:
-        """Leave the process to the next task."""
+        """Leave the user's process alive for the next task of the shard. `memory`: what that task is told."""
         self._ask({"keep": memory})
         self.is_over = True
 

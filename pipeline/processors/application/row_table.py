@@ -58,7 +58,7 @@ class RowTable:
         return True
 
     def ensure(self, *, create: bool) -> None:
-        """There is no table to be made."""
+        """Do nothing: the positions are in the lease rows, and no table has to be made for them."""
 
     def load(self) -> TableState:
         rows = self.rows.newest()

@@ -30,7 +30,7 @@ _BATCH = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Inflation:
-    """What is inflated, and how far. It can be pickled."""
+    """How payloads are inflated, and up to which size. It can be pickled."""
 
     compression: Compression
     most_bytes: int
@@ -38,7 +38,7 @@ class Inflation:
 
 
 class CantInflate(Exception):
-    """The reason, in words for the quarantine table."""
+    """A payload can't be inflated. The argument is the reason, in words for the quarantine table."""
 
 
 def inflated(rows: pa.Table, how: Inflation | None) -> Iterator[pa.Table]:

@@ -28,7 +28,8 @@ class _Compression(IntEnum):
 
 
 class NoHeader(Exception):
-    """The reason, in words for the quarantine table."""
+    """A payload has no header of a schema registry that can be read. The argument is the reason, in words for the
+    quarantine table."""
 
 
 def of_confluent(payload: bytes) -> tuple[str, bytes]:

@@ -23,7 +23,7 @@ _Rows = list[dict[str, Any] | None]
 
 
 class CantDecode(Exception):
-    """The reason, in words for the quarantine table."""
+    """A payload can't be decoded. The argument is the reason, in words for the quarantine table."""
 
 
 def row_by_row(decode: Decode, most: int, columns: Sequence[pa.Field[Any]]) -> Read:

@@ -19,7 +19,7 @@ class TooManyValues(Exception):
 
 
 def too_many(most: int) -> str:
-    """The reason, in words for the quarantine table."""
+    """That a payload makes too many values, in words for the quarantine table."""
     return f"the payload makes more than {most} values (most_values)"
 
 

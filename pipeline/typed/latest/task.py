@@ -31,7 +31,7 @@ _BATCH_ROWS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """How keys are read. It can be pickled."""
+    """How tasks read the keys of a table of the latest rows. It can be pickled."""
 
     table: StagingSpec
     schema: pa.Schema
