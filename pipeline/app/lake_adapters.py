@@ -140,7 +140,7 @@ class LakeAdapters(AwsAdapters):
 
     @property
     def tasks(self) -> Tasks:
-        """Runs plain functions as tasks of Spark. Tasks on that Spark."""
+        """Runs plain functions as tasks of Spark, on the Spark of the first worker in the settings."""
         from headrace.pipeline.lake.spark.tasks import SparkTasks
 
         return SparkTasks(self.first_session, self.settings.workers[0].spark.tasks)

@@ -29,7 +29,7 @@ from headrace.pipeline.settings.model import Settings
 
 @dataclass(frozen=True, slots=True)
 class AdoptionMemory:
-    """What a worker's tick remembers of the last check."""
+    """What a worker's tick remembers of the last check whether the lake table has adopted KCL's checkpoints."""
 
     looked: datetime | None = None
     why_not: str = ""

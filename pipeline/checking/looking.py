@@ -41,7 +41,8 @@ _FACTS_HOLD = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPorts:
-    """The ports, as they are now: a change of credentials may bring others."""
+    """The ports that one look of the checks uses. They are taken anew for each, because a change of credentials may
+    bring others."""
 
     leases: LeaseStore
     workers: WorkerStore

@@ -35,7 +35,8 @@ class DryCall:
 
 
 def dry_calls_of(settings: Settings) -> Iterator[DryCall]:
-    """A call whose table or stream isn't there says that it is allowed as well."""
+    """One call for each action that the settings need, made so that it changes nothing. An answer that the table or
+    stream isn't there shows as well that the call is allowed."""
     yield from _of_kinesis(settings)
     client = dynamodb_client(settings.aws)
     for table, key in names_of(settings).items():

@@ -34,7 +34,7 @@ _CALM = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class AssignmentMemory:
-    """What a pass remembers for the next one. A lost memory costs time only."""
+    """What one assignment of leases remembers for the next one. A lost memory costs time only."""
 
     last_pass: datetime | None = None
     lease_sightings: Sightings = field(default_factory=dict)

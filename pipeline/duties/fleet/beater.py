@@ -28,7 +28,7 @@ _SEARCH_EVERY = 3
 
 @dataclass(frozen=True, slots=True)
 class BeaterMemory:
-    """What one turn remembers for the next. It is lost with the process."""
+    """What one turn of `headrace beat` remembers for the next. It is lost with the process."""
 
     turns: int = 0
     looked: float | None = None

@@ -23,7 +23,7 @@ from headrace.pipeline.ports.leases import Listing
 
 @dataclass(frozen=True, slots=True)
 class LeaderMemory:
-    """What a tick remembers for the next tick. A lost memory costs time only."""
+    """What a leader's tick remembers for the next tick. A lost memory costs time only."""
 
     last_look: datetime | None = None
     """When the lock and the workers were last read."""

@@ -22,7 +22,8 @@ LOOK_EVERY: Final = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class NeighboursMemory:
-    """What is remembered of the last look. After a loss the leader looks once more."""
+    """What the leader remembers of its last look for other applications in its table. After a loss it looks once
+    more."""
 
     looked: datetime | None = None
     notice: str | None = None

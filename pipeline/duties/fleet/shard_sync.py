@@ -48,7 +48,8 @@ _SENTINELS = {
 
 @dataclass(frozen=True, slots=True)
 class SyncMemory:
-    """What is remembered of one stream. After a loss the shards are listed once more, and holes are reported later."""
+    """What the leader remembers of the last shard sync of one stream. After a loss the shards are listed once more, and
+    holes are reported later."""
 
     quiet_token: str | None = None
     """The token of the last sync, if that sync found nothing to do."""

@@ -225,7 +225,7 @@ def held_of(leases: LeaseStore, me: str, keys: Collection[str]) -> tuple[Lease, 
 
 
 def no_foreign_ranges(shards: ClaimedShards) -> tuple[TableState, list[str]]:
-    """No other program reads these shards, so there is nothing to commit."""
+    """The part `record_foreign_ranges` of this policy: no other program reads these shards, so it commits nothing."""
     return shards.state, []
 
 

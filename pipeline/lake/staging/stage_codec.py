@@ -25,7 +25,7 @@ def encode(content: object) -> bytes:
 
 
 def decode_all(texts: Iterable[bytes], what: type[_T]) -> Iterator[_T]:
-    """The content of each document."""
+    """The contents of documents that `encode` wrote. Raises WrongShape at one of another version."""
     return (decode(text, what) for text in texts)
 
 
