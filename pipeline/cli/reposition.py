@@ -51,6 +51,8 @@ def run(args: argparse.Namespace) -> int:
     recovery = recovery_of(wire(settings))
     person = Person(recovery.claim.partition("/")[0], recovery.claim, args.why)
 
+    # Called twice for each shard: for the plan that is shown, and again under the claim, because a
+    # run may have moved the table or the row between both.
     def plan(row: "Lease") -> "Decision | Stop":
         scene = recovery.situation(row)
         sentinel = Checkpoint(how_to_read(settings, scene.key.stream).initial_position.value)

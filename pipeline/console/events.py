@@ -39,6 +39,9 @@ def _of_leases(before: TablesRead, after: TablesRead) -> Iterator[Event]:
             yield Event(at, "new", f"{name}: a lease was made{_parents(lease)}", lease.key)
         elif lease.has_ended and not old.has_ended:
             yield Event(at, "ended", f"{name}: read to its end by {lease.holder or 'its worker'}", lease.key)
+        # During a handover the owner is already the worker that is to get the lease, and the
+        # checkpoint's owner is the one that still reads it. So both tell whether the lease has
+        # moved.
         elif not lease.has_ended and (old.owner, old.checkpoint_owner) != (
             lease.owner,
             lease.checkpoint_owner,

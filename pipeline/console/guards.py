@@ -15,6 +15,8 @@ from typing import Final
 from headrace.pipeline.errors import BadSetting
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+# Names of workers, streams and tables come from rows that other programs write. Should one of them
+# get into the page as markup after all, it can run no script and reach no other host.
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -59,6 +61,8 @@ THIS_MACHINE: Final = ServedAs()
 
 def why_refused(host: str | None, site: str | None, served_as: ServedAs) -> str | None:
     """Why a request isn't answered; None where it is. `host`, `site`: its headers Host and Sec-Fetch-Site."""
+    # Sec-Fetch-Site alone wouldn't do: to the browser, a page whose name points to 127.0.0.1 by now
+    # is of the same origin.
     if not served_as.has(_name((host or "").lower())):
         return (
             "This console answers only requests to 127.0.0.1 or localhost. A request under another name may come from a "
@@ -72,6 +76,7 @@ def why_refused(host: str | None, site: str | None, served_as: ServedAs) -> str 
 def _name(host: str) -> str:
     """The name in a Host header, without its port."""
     if host.startswith("["):
+        # An address of IPv6 has colons of its own, and so stands in brackets.
         return host[1:].partition("]")[0]
     return host.rpartition(":")[0] if ":" in host else host
 

@@ -16,6 +16,8 @@ LOCK = "\0lock"
 """The name under which `Stillness` keeps the leader's lock. No worker has it."""
 
 
+# Clocks of other hosts aren't compared with this one's: a worker lives while something of its rows
+# changes from look to look.
 def states_that_move(observation: Observation) -> dict[str, tuple[object, ...]]:
     """For each worker and for the lock, what changes while it lives."""
     counters: dict[str, int] = {}
@@ -60,6 +62,8 @@ def _condition(worker: WorkerSeen, share: Share, observation: Observation) -> tu
     watched = observation.watched
     if worker.stopping:
         return Severity.NOTE, "asked to stop by `headrace stop`"
+    # The first look has nothing to compare with. A worker that can't be judged yet isn't shown as a
+    # trouble.
     if worker.moved is None or watched is None:
         return Severity.GOOD, "whether it is alive shows only once two looks can be compared"
     if worker.moved:

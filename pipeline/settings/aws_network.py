@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+# A user and a password are refused here, because no setting may hold a secret.
 _PROXY = re.compile(r"https?://[^/@\s]+/?")
 _FLAGS: Final = {"true": True, "false": False}
 
@@ -25,6 +26,8 @@ class AwsNetwork:
 
     def as_config(self) -> dict[str, Any]:
         """Arguments of botocore's Config. Only those that the setting names."""
+        # A name that the setting leaves out must not reach botocore's Config, where it would hide
+        # what AWS's variables and files say.
         stated = {
             "use_fips_endpoint": self.fips,
             "use_dualstack_endpoint": self.dualstack,
@@ -56,6 +59,9 @@ def _within(kind: Callable[[str], float], least: float, most: float) -> Callable
     return read
 
 
+# The list is closed and each value is checked. A timeout beyond a tick's time, or a name that
+# botocore ignores, would fail silently, and an option such as `retries` would undo what waves count
+# on.
 _FIELDS: Final[dict[str, tuple[str, Callable[[str], Any], str]]] = {
     "use_fips_endpoint": ("fips", _flag, "true or false"),
     "use_dualstack_endpoint": ("dualstack", _flag, "true or false"),

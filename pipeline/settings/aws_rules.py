@@ -35,6 +35,8 @@ def _client(settings: Settings) -> Iterator[Broken]:
     network = network_of(aws.client)
     endpoints = [f"aws.{name}.endpoint" for name in SERVICES if getattr(aws, name).endpoint]
     endpoints += ["aws.endpoint"] if aws.endpoint else []
+    # botocore sends to an endpoint that is named as it is, so that the wish for FIPS would be lost
+    # without a word.
     if (network.fips or network.dualstack) and endpoints:
         yield Broken(
             "aws.client",

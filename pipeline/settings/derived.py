@@ -25,6 +25,8 @@ _ALARM_PERIODS: Final = 3
 """An assignment that is late by one period is no trouble yet."""
 
 
+# Some of these periods were settings once. A rule between two settings can be broken by a file, and a value
+# that follows from another one can't.
 def derived_of(settings: Settings) -> Iterator[Derived]:
     times = settings.times
     yield Derived("worker beat", times.worker_tick, "times.worker_tick", "a worker shows that it lives")

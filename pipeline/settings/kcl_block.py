@@ -36,6 +36,8 @@ class KclSettings:
         doc="How a worker shows that it lives. worker: by one write to its own row per tick. lease: "
         "also by a write to each of its leases, as KCL's workers expect.",
     )
+    # Off by default and asked for by name, because it gives up a part of the promise: records that
+    # KCL's workers read never come into the lake table.
     allow_foreign_checkpoints: bool = knob(
         default=False,
         doc="When KCL's workers write checkpoints, the lake table's positions follow them: "

@@ -34,6 +34,7 @@ class UniqueSettings:
         doc="The columns of the schema, with commas between them, whose values together tell that two rows "
         "are the same event (order_id). Rows in which one of them is null are all kept.",
     )
+    # There is no default, because a window that is wrong is found out late.
     within: timedelta | None = knob(
         doc="With `unique.by`: two rows with equal values are the same event where Kinesis received them "
         "at most this long apart.",
@@ -101,6 +102,8 @@ class ParseSettings:
         doc="With columns: inferred or evolving: how many columns the payloads may make of the table, "
         "fields of structs counted.",
     )
+    # A folder, and not the registry's address: a registry that is down would stop the parsing or
+    # set good records aside, and each Spark worker would need its credentials and a library.
     schemas: str | None = knob(
         doc="With format: avro-confluent or avro-glue: a folder with the registry's schemas, "
         "by which the producers write: each in a file named for its id (42.avsc).",
@@ -114,6 +117,8 @@ class ParseSettings:
         factory=InflatedSettings,
         doc="How far a compressed payload is inflated, so that none of a few bytes fills the memory.",
     )
+    # A payload of a megabyte can be a list of a million records of one byte, which took 300 MB as
+    # values of Python and Arrow. The default of a million values takes about 150 MB.
     most_values: int = knob(
         MOST_VALUES,
         doc="A payload that makes more values goes to quarantine, before its values are made: each object, "
@@ -151,6 +156,9 @@ class ParseSettings:
         doc="The version of your schema and code, which the ledger records with each range. "
         "Raise it when you change either.",
     )
+    # A record that can't be parsed goes to quarantine and holds up no other. A part as large as
+    # this means that the target itself is wrong, and would fill the quarantine table with good
+    # records.
     stop_above: float = knob(
         0.5,
         doc="If more than this part of a wave of at least 100 records can't be parsed, "

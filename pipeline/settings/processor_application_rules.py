@@ -56,6 +56,8 @@ def _name(
             f"is {processor.application!r}; allowed: 3 to 230 of A-Z a-z 0-9 _ . - (it names the lease tables)",
         )
         return
+    # Two processors with the same lease rows would move each other's checkpoints: what one has
+    # processed would count as processed by the other.
     own = table_names(application_settings(settings, processor))
     for name in sorted(own & taken.keys()):
         yield Broken(

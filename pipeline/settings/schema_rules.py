@@ -48,6 +48,7 @@ def columns_of_schema(target: ParseSettings) -> tuple[DdlColumn, ...]:
         return ()
     columns = read_ddl(target.schema)
     for column in columns:
+        # By small letters: Spark takes names without regard to capitals.
         if column.name.lower() in OWN_COLUMNS:
             why = (
                 f"Headrace itself gives the table a column {column.name.lower()}; use format: callable, "

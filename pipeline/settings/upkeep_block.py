@@ -16,6 +16,8 @@ class UpkeepSettings:
         "and its upkeep job compacts data files and deletes files that nothing names any more. false: "
         "something else has to do all of it, and `retention` does nothing.",
     )
+    # Each commit writes all snapshots that stay into the table's metadata anew: a commit among
+    # 10,000 of them took 21 s.
     keep_snapshots: int = knob(
         100,
         doc="The newest snapshots of the table that stay, however old they are: main can be rolled back to them.",
@@ -41,12 +43,15 @@ class UpkeepSettings:
         timedelta(hours=1),
         doc="How long ago the newest record of a file must have arrived before the file is compacted.",
     )
+    # Not Iceberg's 512 MB: one task holds all rows of a group, because only a file that is sorted
+    # as a whole lets the readers of one shard skip the rest of it.
     compact_to: int = knob(
         64 * 1024 * 1024,
         doc="The size up to which files are put together. A Spark task holds the rows of one such file in "
         "memory, uncompressed, and twice while it sorts them.",
         unit="bytes",
     )
+    # Whole days, so that no file has to be rewritten for it.
     retention: timedelta | None = knob(
         doc="The upkeep job removes records that arrived longer ago than this from the table, "
         "a whole day (UTC) at a time: a day goes once all of it is older. "
