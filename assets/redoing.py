@@ -38,6 +38,7 @@ def redo(
     except HeadraceError as error:
         raise RunFailed(str(error), redone_metadata(window, table, waves)) from error
     finally:
+        # Also where a wave has failed: the waves before it have changed the table.
         for event in by_redoing(wiring.settings, window, table, waves):
             context.log_event(event)
     return waves

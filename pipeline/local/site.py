@@ -47,6 +47,7 @@ class Site:
 
     def finish(self) -> None:
         """Let all connections close."""
+        # A connection that closes at once takes itself out of the set.
         for connection in list(self._connections):
             connection.finish()
 

@@ -23,6 +23,8 @@ from headrace.pipeline.local.kinesis.stream import LocalConsumer, State, Stream
 from headrace.pipeline.local.sealed import NotSealedError, seal, unseal
 
 CONSUMER_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+# AWS's quotas for a stream. Its on-demand advantage mode allows 50 consumers, which isn't
+# simulated.
 _MOST = 20
 _MOST_CREATING = 5
 _A_PAGE = 100

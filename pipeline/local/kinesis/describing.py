@@ -24,6 +24,8 @@ def describe_stream(region: Region, request: Request) -> dict[str, Any]:
     page = min(maybe_number(request, "Limit", least=1, most=10_000) or _SHARDS_A_PAGE, _SHARDS_A_PAGE)
     after = maybe_text(request, "ExclusiveStartShardId", SHARD_ID) or ""
     rest = [shard for shard in stream.listed() if shard.shard_id > after]
+    # Shard ids are in the order of their numbers, so that the last id of a page is where the next
+    # one goes on.
     description = _common(stream) | {
         "Shards": [shard.described() for shard in rest[:page]],
         "HasMoreShards": len(rest) > page,

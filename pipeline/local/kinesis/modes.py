@@ -29,7 +29,7 @@ _COMMITMENTS = frozenset({"ENABLED", "DISABLED"})
 _FIRST_SHARDS = 4
 _MOST_CHANGES_A_DAY = 2
 _DAY = 24 * 3600
-# What a shard takes: one MiB a second.
+# A shard takes one MiB a second, so that a wish in MiB is also a number of shards.
 _MOST_MIB = 10_000
 
 
