@@ -19,7 +19,7 @@ from headrace.assets.parsed import note_waves
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.words.words import moment_of
 from headrace.pipeline.errors import BadSetting, HeadraceError
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.typed.quarantine.redrive_plan import Selection
 

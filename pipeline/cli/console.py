@@ -123,7 +123,7 @@ def _first_look(console: "Console") -> None:
 
 def _shown(args: argparse.Namespace) -> "ShownApplication":
     from headrace.pipeline.console.wiring import ShownApplication, of_settings
-    from headrace.pipeline.settings.aws_block import AwsSettings
+    from headrace.pipeline.settings.blocks.aws import AwsSettings
 
     looks = {
         "peek": args.peek,

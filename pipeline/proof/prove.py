@@ -31,7 +31,7 @@ from headrace.pipeline.proof.read_rows import all_rows, new_rows, window_rows
 from headrace.pipeline.proof.sides import Side, late_steps
 from headrace.pipeline.proof.subject import MOST_RANGES, ProofReading, Subject
 from headrace.pipeline.proof.verdict import Proof, TableProof
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from headrace.pipeline.aws.clients.meter import Meter
 from headrace.pipeline.aws.clients.plain_answers import with_plain_answers
 from headrace.pipeline.aws.clients.throttling import THROTTLED
 from headrace.pipeline.errors import BadSetting, HeadraceError, Terminal, Throttled, Unreachable
-from headrace.pipeline.settings.aws_block import AwsPlace, AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsPlace, AwsSettings
 from headrace.pipeline.task_identity import AssumedRole, assuming
 
 if TYPE_CHECKING:

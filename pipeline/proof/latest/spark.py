@@ -24,8 +24,8 @@ from headrace.pipeline.proof.latest.facts import LatestCounts, LatestFacts
 from headrace.pipeline.proof.latest.ports import LatestProof
 from headrace.pipeline.proof.latest.rule import RowKind
 from headrace.pipeline.proof.latest.task import RowsOf, RowsPart, bounds_of
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.choices import Compression, ParseFormat
-from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.latest.table import IcebergLatest
 
 if TYPE_CHECKING:
