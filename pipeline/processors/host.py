@@ -22,8 +22,8 @@ from headrace.pipeline.processors.values import ShardWork, TurnReports, WaveBefo
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.rules.schema import ROW_NUMBER, columns_of_processor
 from headrace.pipeline.typed.frames import columns_of
-from headrace.pipeline.typed.surveying import survey_by
 from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
+from headrace.pipeline.typed.tasks.surveying import survey_by
 from headrace.pipeline.typed.tasks.write import WriteSpec
 from headrace.pipeline.typed.values import Bound, PlannedRange, SourceFile, Survey, SurveyOrder, WavePlan
 
