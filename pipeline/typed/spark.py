@@ -385,10 +385,12 @@ def _decoding(columns: pa.Schema, decoder: Decoder, spec: WriteSpec) -> _Task:
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from headrace.pipeline.lake.files.not_null import has_required
-        from headrace.pipeline.typed.tasks.decode import decoded
+        from headrace.pipeline.typed.tasks.decode import rows_of_payloads
         from headrace.pipeline.typed.tasks.write import own_columns
 
-        return decoded(batches, decoder, columns, keeps_payloads=has_required(own_columns(spec.schema)))
+        return rows_of_payloads(
+            batches, decoder, columns, keeps_payloads=has_required(own_columns(spec.schema))
+        )
 
     return decode
 
@@ -419,13 +421,13 @@ def _writing(spec: WriteSpec, decoder: Decoder | None = None) -> _Task:
         import pyarrow as pa
 
         from headrace.pipeline.lake.files.not_null import has_required, with_nulls_aside
-        from headrace.pipeline.typed.tasks.decode import decoded
+        from headrace.pipeline.typed.tasks.decode import rows_of_payloads
         from headrace.pipeline.typed.tasks.write import own_columns, write_rows
 
         rows: Iterable[pa.RecordBatch] = batches
         own = own_columns(spec.schema)
         if decoder:
-            rows = decoded(batches, decoder, spec.schema, keeps_payloads=has_required(own))
+            rows = rows_of_payloads(batches, decoder, spec.schema, keeps_payloads=has_required(own))
             rows = with_nulls_aside(rows, own) if has_required(own) else rows
         report = write_rows(rows, spec, now=lambda: datetime.now(UTC), fresh=lambda: uuid4().hex)
         yield pa.RecordBatch.from_arrays([pa.array([encode(report)], pa.binary())], names=["report"])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.aws.clients.clients import asking_aws, code_of
+from headrace.pipeline.aws.clients.clients import asking_aws
+from headrace.pipeline.aws.clients.error_codes import code_of
 from headrace.pipeline.aws.leases import lease_item
 from headrace.pipeline.aws.leases.table_facts import Table, billing_of, describe, index_of
 from headrace.pipeline.errors import WrongShape
