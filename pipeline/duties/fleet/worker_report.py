@@ -84,7 +84,7 @@ class WorkerReport:
         return self.sentence
 
 
-def sentence_of(worker_id: str, plan: DuePlan, *, due: tuple[Due, ...], later: int) -> str:
+def worker_sentence(worker_id: str, plan: DuePlan, *, due: tuple[Due, ...], later: int) -> str:
     if due:
         first = f"{partition_of(due[0].lease_key)}: {due[0].why}"
         return (
