@@ -42,5 +42,8 @@ class ProcessorStores(Protocol):
     """What hands out the ports of each processor."""
 
     def processing(self, processor: ProcessorSettings, run: str) -> ProcessorPorts:
-        """`run`: the id of the run that processes, for the table's history."""
+        """The ports of one processor.
+
+        `run`: the id of the run that processes, for the table's history.
+        """
         ...
