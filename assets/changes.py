@@ -25,9 +25,9 @@ from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.shards.stream import lease_key
 from headrace.pipeline.duties.waves.report import Landed
 from headrace.pipeline.proof.verdict import Proof
+from headrace.pipeline.settings.blocks.parse import ParseSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.upkeep.upkeep import UpkeepReport
 from headrace.pipeline.windows.window import ReplayWindow

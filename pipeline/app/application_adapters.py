@@ -12,8 +12,8 @@ from headrace.pipeline.app.aws_adapters import AwsAdapters
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.ports.staging import Stage
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

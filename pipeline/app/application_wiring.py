@@ -16,9 +16,9 @@ from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.metrics.wiring import metering_of
 from headrace.pipeline.ports.leases import LeaseStore
 from headrace.pipeline.processors.application.standing import ApplicationStanding
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.processor_application import application_settings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 
 
 @dataclass(frozen=True, slots=True)

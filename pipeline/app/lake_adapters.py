@@ -12,8 +12,8 @@ from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.staging import OnWaiting, Stage
 from headrace.pipeline.ports.tasks import Tasks
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles
 
 if TYPE_CHECKING:

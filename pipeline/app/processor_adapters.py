@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.pipeline.app.typed_adapters import TypedAdapters
 from headrace.pipeline.processors.ports import ProcessorPorts
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 
 
 class ProcessorAdapters(TypedAdapters):

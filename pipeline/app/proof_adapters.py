@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.lake.table.lake_table import IcebergTable
     from headrace.pipeline.proof.compare_task import SideSpec
     from headrace.pipeline.proof.latest.ports import LatestProof
-    from headrace.pipeline.settings.parse_block import ParseSettings
+    from headrace.pipeline.settings.blocks.parse import ParseSettings
 
 
 class ProofAdapters(ProcessorAdapters):

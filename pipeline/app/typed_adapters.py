@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.app.lake_adapters import LakeAdapters
 from headrace.pipeline.ports.staging import Stage
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.choices import ParseFormat
-from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.ports import KeptTable, ParsePorts, Thinned
 from headrace.pipeline.upkeep.ports import TableFiles
 from headrace.pipeline.windows.ports import ReplayPorts, UnpackPorts, WindowStore
@@ -72,7 +72,7 @@ class TypedAdapters(LakeAdapters):
         )
 
     def _latest(self, target: ParseSettings, table: IcebergTyped, parser: SparkRedriver) -> LatestRows | None:
-        from headrace.pipeline.settings.latest_rules import deletion_in
+        from headrace.pipeline.settings.rules.latest import deletion_in
         from headrace.pipeline.typed.latest.spark import SparkLatest
         from headrace.pipeline.typed.latest.table import IcebergLatest
 

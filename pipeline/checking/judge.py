@@ -14,8 +14,8 @@ from headrace.pipeline.core.shards.partition import partition_of, read_name
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted, time_in_words
-from headrace.pipeline.settings.dagster_block import CheckSettings
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.dagster import CheckSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 
 _REMEMBERED = timedelta(days=7)
 """How long a recorded loss makes the check fail. After that it is only counted: a check that fails for ever is

@@ -53,13 +53,7 @@ def add(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--dagster", metavar="URL", type=_url, help="address of Dagster's UI, for links to runs"
     )
-    parser.add_argument("--port", type=port_number, default=PORT, help=f"port of the page (default: {PORT})")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument(
-        "--allow-other-hosts",
-        action="store_true",
-        help="with --host: let other machines reach the page, which has no password",
-    )
+    _add_address(parser)
     parser.add_argument(
         "--once",
         metavar="FILE",
@@ -72,6 +66,16 @@ def add(subparsers: "Subparsers") -> None:
         metavar="TIME",
         type=duration,
         help="with --once: time between the two looks (30s)",
+    )
+
+
+def _add_address(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=port_number, default=PORT, help=f"port of the page (default: {PORT})")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument(
+        "--allow-other-hosts",
+        action="store_true",
+        help="with --host: let other machines reach the page, which has no password",
     )
 
 
@@ -124,7 +128,7 @@ def _first_look(console: "Console") -> None:
 
 def _shown(args: argparse.Namespace) -> "ShownApplication":
     from headrace.pipeline.console.wiring import ShownApplication, of_settings
-    from headrace.pipeline.settings.aws_block import AwsSettings
+    from headrace.pipeline.settings.blocks.aws import AwsSettings
 
     looks = {
         "peek": args.peek,

@@ -153,7 +153,7 @@ def _application(args: argparse.Namespace) -> tuple["Settings | None", Any, Any]
 
     from headrace.pipeline.aws.clients.clients import dynamodb_client
     from headrace.pipeline.inspect.read import TableNames
-    from headrace.pipeline.settings.aws_block import AwsSettings
+    from headrace.pipeline.settings.blocks.aws import AwsSettings
 
     place = place_arguments(args)
     if args.table is not None:

@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.cli.beside.told_dagster import tell_dagster
+from headrace.pipeline.cli.decision.person import person
 from headrace.pipeline.cli.options import add_config, add_window, load, window_of
-from headrace.pipeline.cli.person import person
 from headrace.pipeline.cli.telling import tell, tell_waves
-from headrace.pipeline.cli.told_dagster import tell_dagster
 from headrace.pipeline.cli.views.json_output import add_json
 from headrace.pipeline.cli.views.window_views import costs, listed, shown, shown_json, window_json
 

@@ -180,35 +180,9 @@ class Documents:
             "open": picture.open_leases,
             "unowned": picture.unowned,
             "names": [clean(name) for name in self._workers],
-            "streams": [
-                {
-                    "name": clean(stream.name or picture.table),
-                    "retention": None
-                    if stream.retention is None
-                    else round(stream.retention.total_seconds()),
-                    "is_listed": stream.shards is not None,
-                    "created": _milliseconds(stream.created),
-                }
-                for stream in picture.streams
-            ],
-            "leader": {
-                "worker": picture.leader.worker and clean(picture.leader.worker),
-                "level": int(picture.leader.level),
-                "sentence": clean(picture.leader.sentence),
-                "still": _seconds(picture.leader.still),
-                "promised": _seconds(picture.leader.promised),
-            },
-            "workers": [
-                {
-                    "name": clean(worker.name),
-                    "leases": worker.leases,
-                    "kbps": round(worker.kbps, 1),
-                    "over": round(worker.over, 2),
-                    "level": int(worker.level),
-                    "sentence": clean(worker.sentence),
-                }
-                for worker in picture.workers
-            ],
+            "streams": _streams(picture),
+            "leader": _leader(picture),
+            "workers": _workers(picture),
             "problems": [
                 {
                     "code": problem.code,
@@ -231,6 +205,42 @@ class Documents:
                 for event in reversed(report.events[-100:])
             ],
         }
+
+
+def _streams(picture: Picture) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": clean(stream.name or picture.table),
+            "retention": None if stream.retention is None else round(stream.retention.total_seconds()),
+            "is_listed": stream.shards is not None,
+            "created": _milliseconds(stream.created),
+        }
+        for stream in picture.streams
+    ]
+
+
+def _leader(picture: Picture) -> dict[str, Any]:
+    return {
+        "worker": picture.leader.worker and clean(picture.leader.worker),
+        "level": int(picture.leader.level),
+        "sentence": clean(picture.leader.sentence),
+        "still": _seconds(picture.leader.still),
+        "promised": _seconds(picture.leader.promised),
+    }
+
+
+def _workers(picture: Picture) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": clean(worker.name),
+            "leases": worker.leases,
+            "kbps": round(worker.kbps, 1),
+            "over": round(worker.over, 2),
+            "level": int(worker.level),
+            "sentence": clean(worker.sentence),
+        }
+        for worker in picture.workers
+    ]
 
 
 def _fixed(shard: ShardView, streams: dict[str, int], places: dict[str, int]) -> Row:

@@ -16,7 +16,7 @@ from headrace.pipeline.lineage.cut import Cut, ranges_in
 if TYPE_CHECKING:
     from headrace.pipeline.app.adapters import Adapters
     from headrace.pipeline.core.leases.lease import Lease
-    from headrace.pipeline.settings.parse_block import ParseSettings
+    from headrace.pipeline.settings.blocks.parse import ParseSettings
 
 MOST_RANGES: Final = 20
 """Ranges that a shard's page shows."""

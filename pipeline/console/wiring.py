@@ -21,7 +21,7 @@ from headrace.pipeline.console.watch import ConsoleWatch
 
 if TYPE_CHECKING:
     from headrace.pipeline.inspect.read import TableNames
-    from headrace.pipeline.settings.aws_block import AwsSettings
+    from headrace.pipeline.settings.blocks.aws import AwsSettings
     from headrace.pipeline.settings.model import Settings
 
 

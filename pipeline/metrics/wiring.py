@@ -17,8 +17,8 @@ from headrace.pipeline.metrics.ports import MetricsSink
 from headrace.pipeline.metrics.publishing import Publishing
 from headrace.pipeline.metrics.series import Level
 from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.settings.blocks.metrics import dimensions_in
 from headrace.pipeline.settings.choices import MetricsTo
-from headrace.pipeline.settings.metrics_block import dimensions_in
 from headrace.pipeline.settings.model import Settings
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.lake.spark.user_code import UserCode, code_beside
 from headrace.pipeline.processors.values import ChildSpec, TurnRules
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 
 
 class ProcessorCode:

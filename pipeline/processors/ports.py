@@ -9,7 +9,7 @@ from typing import Protocol
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.processors.stops import Stops
 from headrace.pipeline.processors.values import TurnReports, WaveBefore
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.typed.ports import MadePorts, Surveyor
 from headrace.pipeline.typed.values import SourceFile, WavePlan
 

@@ -28,7 +28,7 @@ from headrace.pipeline.processors.values import (
     TurnReports,
     TurnRules,
 )
-from headrace.pipeline.settings.schema_rules import ROW_NUMBER
+from headrace.pipeline.settings.rules.schema import ROW_NUMBER
 from headrace.pipeline.typed.tasks.read import bounds_by_shard, parts_of, source_place
 from headrace.pipeline.typed.tasks.write import WriteSpec, own_columns
 from headrace.pipeline.typed.values import Bound, ReadUnit

@@ -16,11 +16,11 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import NestedField
 
 from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.choices import Compression, ParseFormat
 from headrace.pipeline.settings.ddl import WrongDdl, why_no_column_name
-from headrace.pipeline.settings.latest_rules import why_not_latest
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.settings.schema_rules import (
+from headrace.pipeline.settings.rules.latest import why_not_latest
+from headrace.pipeline.settings.rules.schema import (
     DATA,
     OWN_COLUMNS,
     REASON,

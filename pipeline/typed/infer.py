@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.typed.json.column_types import ddl_of
 from headrace.pipeline.typed.json.columns import Struct
 from headrace.pipeline.typed.known_files import KnownFiles

@@ -18,7 +18,7 @@ from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry
 from headrace.pipeline.errors import Unknown
 from headrace.pipeline.ports.landing import TableState
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.typed.ports import ParsePorts
 from headrace.pipeline.windows.asking import by_time
 from headrace.pipeline.windows.parsed_by_plan import DECISIONS, is_parsed_by

@@ -23,8 +23,8 @@ from headrace.pipeline.windows.stretches import (
     Reaches,
     arrivals_of,
     lacking,
-    leaving,
     overlap,
+    sentences_of_loss,
     stretch_in,
 )
 from headrace.pipeline.windows.window import ReplayWindow, Stretch, WindowRange
@@ -115,7 +115,7 @@ def make_window(
                 f"{step}: {sentence}"
                 for step, stretch in stretches.items()
                 if reach
-                for sentence in leaving(stretch, reach)
+                for sentence in sentences_of_loss(stretch, reach)
             ]
             if _is_twice(window_range, story.steps.get(key, ())):
                 twice.append(key)

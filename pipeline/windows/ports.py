@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.ports.lineage import LineageTable
     from headrace.pipeline.ports.reading import ShardSource
     from headrace.pipeline.ports.staging import Stage
-    from headrace.pipeline.settings.parse_block import ParseSettings
+    from headrace.pipeline.settings.blocks.parse import ParseSettings
     from headrace.pipeline.typed.ports import ParsePorts
     from headrace.pipeline.typed.values import Bound, Parsed, SourceFile, WavePlan
     from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 
 from headrace.pipeline.core.ledger.batch import BatchLimits
 from headrace.pipeline.errors import Unknown
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.windows.backfill import Backfilling

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any, Final
 
-from headrace.pipeline.aws.clients.throttling import THROTTLED
+from headrace.pipeline.aws.clients.error_codes import THROTTLED
 from headrace.pipeline.ports.usage import ProcessUsage
 
 _WITH_UNITS: Final = ("GetItem", "BatchGetItem", "Query", "Scan", "PutItem", "UpdateItem", "DeleteItem")

@@ -46,7 +46,7 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 _RECORD = msgspec.json.Decoder(_Record)
 
 
-def decode_answer(body: Body, key: ShardKey, answered: datetime) -> PageAnswer:
+def decode_table_answer(body: Body, key: ShardKey, answered: datetime) -> PageAnswer:
     """Decode and check an answer. Raises msgspec.DecodeError for a body of another form, Absurd for values that can't be
     right."""
     answer = _ANSWER.decode(body)

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.aws.clients.clients import asking_aws, code_of, place_of_client
+from headrace.pipeline.aws.clients.clients import asking_aws, place_of_client
+from headrace.pipeline.aws.clients.error_codes import code_of
 from headrace.pipeline.aws.dynamodb_streams.decode import in_request
 from headrace.pipeline.aws.dynamodb_streams.listing import listed_shards
 from headrace.pipeline.aws.reading.stream_source import MISSING, StreamSource

@@ -14,10 +14,10 @@ from botocore.exceptions import (
 )
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
-from headrace.pipeline.aws.clients.throttling import THROTTLED
+from headrace.pipeline.aws.clients.error_codes import THROTTLED, code_of
 from headrace.pipeline.aws.dynamodb_streams.client import forget_clients, knows_filter
 from headrace.pipeline.aws.dynamodb_streams.listing import children_of, listed_shards
-from headrace.pipeline.aws.reading.asking import MISSING, code_of
+from headrace.pipeline.aws.reading.asking import MISSING
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import BadSetting, HeadraceError, Terminal, Throttled, Unreachable, WrongStream

@@ -19,10 +19,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
+from headrace.pipeline.aws.clients.error_codes import code_of
 from headrace.pipeline.aws.dynamodb_streams.client import streams_client
-from headrace.pipeline.aws.dynamodb_streams.decode import decode_answer, in_request
+from headrace.pipeline.aws.dynamodb_streams.decode import decode_table_answer, in_request
 from headrace.pipeline.aws.dynamodb_streams.table_asking import TRIMMED, TableAsking
-from headrace.pipeline.aws.reading.asking import MISSING, Host, check_is_own, code_of, given_up
+from headrace.pipeline.aws.reading.asking import MISSING, Host, check_is_own, given_up
 from headrace.pipeline.aws.reading.pages_check import Absurd, check_after
 from headrace.pipeline.aws.reading.pages_client import date_of, held_body, request_id_of
 from headrace.pipeline.aws.reading.pages_decode import PageAnswer, since_moment
@@ -162,7 +163,7 @@ class _Reading:
                 "answer wasn't used. Look for a proxy that drops the header"
             )
         try:
-            answer = decode_answer(held_body(raw), self._key, answered)
+            answer = decode_table_answer(held_body(raw), self._key, answered)
             check_after(answer.first_sequence, self._last)
         except (msgspec.DecodeError, Absurd) as error:
             raise BadAnswer(

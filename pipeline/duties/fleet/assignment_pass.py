@@ -5,7 +5,7 @@ scan -> leases of dead holders -> overdue handovers -> the strategy's plan -> co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -86,12 +86,8 @@ def plan_pass(
             pass
     if policy.plan_moves is None:
         return AssignmentPlan(remembered, presumed_dead=standing.presumed_dead)
-    # Not those whose holder is dead or whose next owner is gone: the strategy gives these leases to another worker.
     gone = fleet.dead | fleet.stopping
-    late = [row for row in open_rows if row.key not in lost and row.owner not in gone]
-    # A shard may end while its lease is being handed over. Its row must not name two workers for ever.
-    ended = [row for row in leases if row.has_ended]
-    overdue = plan_overdue([*late, *ended], handovers, times.handover_deadline, ours=fleet.ours)
+    overdue = _plan_overdue(leases, handovers, times, ours=fleet.ours, elsewhere=lost, gone=gone)
     settled = {change.key for change in overdue}
     scene = AssignmentInput(
         # A lease whose handover this pass completes belongs to its next owner already, and isn't moved again.
@@ -114,6 +110,23 @@ def plan_pass(
     return AssignmentPlan(
         remembered, (*overdue, *moves), count_unplaced(scene, moves), standing.presumed_dead
     )
+
+
+def _plan_overdue(
+    leases: Collection[Lease],
+    handovers: Sightings,
+    times: TimeSettings,
+    *,
+    ours: Collection[str],
+    elsewhere: Container[str],
+    gone: Container[str],
+) -> list[Change]:
+    """Complete the handovers that take too long. The strategy gives the leases of `elsewhere`, whose holder is dead, and
+    those whose next owner is `gone`, to another worker."""
+    late = [row for row in leases if not row.has_ended and row.key not in elsewhere and row.owner not in gone]
+    # A shard may end while its lease is being handed over. Its row must not name two workers for ever.
+    ended = [row for row in leases if row.has_ended]
+    return plan_overdue([*late, *ended], handovers, times.handover_deadline, ours=ours)
 
 
 def _with_rate_now(row: Lease, now: datetime) -> Lease:

@@ -84,7 +84,7 @@ class WorkerReport:
         return self.sentence
 
 
-def sentence_of(worker_id: str, plan: DuePlan, *, due: tuple[Due, ...], later: int) -> str:
+def worker_sentence(worker_id: str, plan: DuePlan, *, due: tuple[Due, ...], later: int) -> str:
     if due:
         # One shard with its reason stands for all: Dagster copies the sentence into the row of each
         # tick.

@@ -28,7 +28,7 @@ from headrace.pipeline.duties.fleet.worker_report import (
     WorkerReport,
     WorkerState,
     claims_on,
-    sentence_of,
+    worker_sentence,
 )
 from headrace.pipeline.duties.policy.policy import Policy
 from headrace.pipeline.duties.streams.due_rows import PROBES_A_TICK, DueRows, describe_streams
@@ -205,7 +205,7 @@ class WorkerDuty:
         stirs = bool(stirs or due or described.failed)
         if not stirs and all(lease.checkpoint_owner is None for lease in mine):
             memory = replace(memory, known=at_rest.after(mine, now))
-        sentence = sentence_of(self.worker_id, plan, due=due, later=len(later))
+        sentence = worker_sentence(self.worker_id, plan, due=due, later=len(later))
         return replace(
             report,
             memory=memory,

@@ -27,7 +27,7 @@ from headrace.pipeline.errors import HeadraceError, Terminal
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.landing import LakeTable, TableState
 from headrace.pipeline.ports.lineage import LineageTable
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 
 _AT_A_TIME = timedelta(seconds=5)
 """After this time no further commit is begun. Recording ledgers may take half of it."""

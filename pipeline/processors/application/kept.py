@@ -88,7 +88,7 @@ class KeptLines:
         return answer
 
 
-def place_of(*names: str) -> Path:
+def meeting_place(*names: str) -> Path:
     """Where the keeper of these names is met, in a folder that is this user's alone."""
     folder = Path(tempfile.gettempdir(), f"headrace-kept-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)

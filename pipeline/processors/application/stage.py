@@ -26,7 +26,7 @@ from headrace.pipeline.processors.application.kept import IDLE
 from headrace.pipeline.processors.application.row_checkpoints import OneRow
 from headrace.pipeline.processors.application.task import ClaimedShard, Delivering, DeliverySpec
 from headrace.pipeline.processors.code import ProcessorCode
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 
 _log = logging.getLogger("headrace")
 

@@ -28,7 +28,7 @@ from headrace.pipeline.lake.staging.stage_read import Box, ShardReading
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.pages import Pages, RecordPage
 from headrace.pipeline.processors.application.delivery import Delivery
-from headrace.pipeline.processors.application.kept import begun, met, place_of
+from headrace.pipeline.processors.application.kept import begun, meeting_place, met
 from headrace.pipeline.processors.application.row_checkpoints import ClaimedRow, OneRow
 from headrace.pipeline.processors.starting import folder_of, process_of
 from headrace.pipeline.processors.stopping import check_stop, noting_signals
@@ -80,7 +80,7 @@ class DeliverySpec:
         )
 
     def _place(self, lease: Lease) -> Path | None:
-        return place_of(self.application, self.worker, lease.key) if self.application else None
+        return meeting_place(self.application, self.worker, lease.key) if self.application else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.settings.parse_block import MOST_VALUES
+from headrace.pipeline.settings.blocks.parse import MOST_VALUES
 from headrace.pipeline.typed.formats.avro_columns import record_part
 from headrace.pipeline.typed.formats.avro_decimal import bounded
 from headrace.pipeline.typed.formats.avro_values import AvroValues, contains_itself

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.settings.parse_block import MOST_VALUES
+from headrace.pipeline.settings.blocks.parse import MOST_VALUES
 from headrace.pipeline.typed.formats.decoder import Read
 from headrace.pipeline.typed.formats.lanes import NotInLanes, Payloads
 from headrace.pipeline.typed.formats.protobuf_columns import MessageKinds

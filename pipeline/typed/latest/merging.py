@@ -18,7 +18,7 @@ from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import BadSetting, WrongShape
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.typed.latest_plan import Departures, KeyPart, LatestLook
 from headrace.pipeline.typed.ports import LatestRows
 from headrace.pipeline.typed.values import Parsed, ShardCount

@@ -20,7 +20,7 @@ from headrace.pipeline.lake.table.attempts import MOST_TRIES
 from headrace.pipeline.lake.table.catalog import asking
 from headrace.pipeline.lake.table.live_files import ManifestReader
 from headrace.pipeline.lake.table.schema import TableLayout
-from headrace.pipeline.settings.schema_rules import RECORD_KEY
+from headrace.pipeline.settings.rules.schema import RECORD_KEY
 from headrace.pipeline.typed.latest_plan import KeyBounds, KeyFile, LatestLook, may_have_keys
 from headrace.pipeline.typed.table import GIVEN, IcebergTyped
 

@@ -17,8 +17,8 @@ from headrace.pipeline.lake.files.file_rows import opened, rows_of
 from headrace.pipeline.lake.files.sort_key import SORT_KEY
 from headrace.pipeline.lake.files.stage_place import StagePlace, file_system
 from headrace.pipeline.ports.staging import StagingSpec
-from headrace.pipeline.settings.latest_rules import Deletion
-from headrace.pipeline.settings.schema_rules import RECORD_KEY
+from headrace.pipeline.settings.rules.latest import Deletion
+from headrace.pipeline.settings.rules.schema import RECORD_KEY
 from headrace.pipeline.typed.latest.rule import KEY_ROWS, LeavesBecause
 from headrace.pipeline.typed.latest_plan import KeyPart, Losing
 from headrace.pipeline.typed.tasks.duplicates import small

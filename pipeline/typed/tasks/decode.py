@@ -25,7 +25,7 @@ _NO_PAYLOAD = "the record has no payload"
 _T = TypeVar("_T")
 
 
-def decoded(
+def rows_of_payloads(
     batches: Iterable[pa.RecordBatch], decoder: Decoder, columns: pa.Schema, *, keeps_payloads: bool
 ) -> Iterator[pa.RecordBatch]:
     """The records as rows of the typed table, or with the reason for which they go to quarantine.

@@ -25,7 +25,7 @@ from headrace.pipeline.lake.files.sort_key import SORT_KEY
 from headrace.pipeline.lake.files.stage_files import CantWrite, TaskFiles
 from headrace.pipeline.lake.files.stage_place import StagePlace, file_system
 from headrace.pipeline.ports.staging import StagingSpec
-from headrace.pipeline.settings.schema_rules import RECORD_KEY
+from headrace.pipeline.settings.rules.schema import RECORD_KEY
 from headrace.pipeline.typed.columns.time_range import check_times
 from headrace.pipeline.typed.values import Parsed, ShardCount
 

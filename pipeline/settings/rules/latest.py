@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.pipeline.settings.broken import Broken
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.choices import ParseFormat
 from headrace.pipeline.settings.ddl import WrongDdl
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.settings.schema_rules import DDL_FORMATS, columns_of_schema, why_no_keys
+from headrace.pipeline.settings.rules.broken import Broken
+from headrace.pipeline.settings.rules.schema import DDL_FORMATS, columns_of_schema, why_no_keys
 
 _DELETION = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:=\s*(?:'((?:[^']|'')*)'|(-?\d{1,18})|(true|false)))?\s*")
 _ALLOWED = "a column that is true (is_deleted), or a column and its value (op = 'd', kind = 3)"

@@ -6,9 +6,9 @@ The application that lands records is one of them, and so is the application of 
 from collections.abc import Iterator
 from datetime import timedelta
 
-from headrace.pipeline.settings.broken import Broken
 from headrace.pipeline.settings.choices import Beat, Heartbeat
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.rules.broken import Broken
 from headrace.pipeline.settings.stream_names import is_dynamodb, name_in
 from headrace.pipeline.settings.values import show
 

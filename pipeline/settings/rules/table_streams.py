@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from headrace.pipeline.settings.broken import Broken
 from headrace.pipeline.settings.choices import Retrieval
 from headrace.pipeline.settings.model import Settings, StreamSettings
+from headrace.pipeline.settings.rules.broken import Broken
 from headrace.pipeline.settings.stream_names import is_dynamodb
 
 
