@@ -75,7 +75,6 @@ def plan_origin(
             f"({read[0]}, ...): another program has read this stream under this application's name. Nothing was read. "
             "Choose another application name, or adopt these leases (`headrace adopt`)"
         )
-    # x
     return Origin(_start(state, facts, stream), facts.asked)
 
 
