@@ -29,14 +29,14 @@ class Http1Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Add this connection to the open ones."""
         self._transport = transport if isinstance(transport, asyncio.Transport) else None
-        self._site.add(self)
+        self._site.add(self.finish)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove this connection from the open ones."""
         self._transport = None
         if self._push is not None:
             self._push.stop()
-        self._site.remove(self)
+        self._site.remove(self.finish)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes, and answer each complete request."""
