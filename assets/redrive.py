@@ -70,6 +70,7 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
         except HeadraceError as error:
             raise RunFailed(str(error), redriven_metadata(done)) from error
         finally:
+            # In `finally`: portions that landed before the error have changed both tables.
             for event in by_redriving(wiring.settings, target, done):
                 context.log_event(event)
         return dg.Output(None, metadata=redriven_metadata(done))

@@ -58,7 +58,7 @@ class ApplicationAdapters(AwsAdapters):
         )
 
     def table_facts(self, name: str) -> None:
-        """There is no table."""
+        """Nothing: an application of a processor lands nothing. There is no table."""
 
     def stage(self, worker_id: str) -> Stage:
         from headrace.pipeline.lake.spark.tasks import SparkTasks

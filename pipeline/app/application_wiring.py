@@ -43,7 +43,10 @@ def application_standing(settings: Settings, processor: ProcessorSettings) -> Ap
 
 
 def wire_application(settings: Settings, processor: ProcessorSettings) -> ApplicationWiring:
-    """`settings`: those of the application beside which the processor works. No connection is opened yet."""
+    """Wire a processor's application.
+
+    `settings`: those of the application beside which the processor works. No connection is opened yet.
+    """
     own = application_settings(settings, processor)
     adapters = ApplicationAdapters(own, processor)
     metering = metering_of(own, adapters.clock, adapters.cloudwatch, adapters.meter)

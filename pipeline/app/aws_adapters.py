@@ -38,7 +38,7 @@ goes on waiting."""
 
 
 class AwsAdapters:
-    """The coordination tables and the streams."""
+    """The ports that ask AWS: the coordination tables in DynamoDB, and the streams."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings

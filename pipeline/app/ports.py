@@ -59,7 +59,10 @@ class Ports(WindowPorts, ProofPorts, Protocol):
         ...
 
     def processing(self, processor: ProcessorSettings, run: str) -> ProcessorPorts:
-        """`run`: the id of the run that processes, for the table's history."""
+        """The ports of one processor.
+
+        `run`: the id of the run that processes, for the table's history.
+        """
         ...
 
     def files(self, user: str) -> TableFiles: ...

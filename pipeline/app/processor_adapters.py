@@ -8,7 +8,8 @@ from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 
 
 class ProcessorAdapters(TypedAdapters):
-    """Each port works on the Spark of the first worker in the settings, as compaction does."""
+    """The ports of record processors. Each port works on the Spark of the first worker in the settings, as
+    compaction does."""
 
     def processing(self, processor: ProcessorSettings, run: str) -> ProcessorPorts:
         from headrace.pipeline.lineage.table import IcebergLineage

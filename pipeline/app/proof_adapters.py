@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class ProofAdapters(ProcessorAdapters):
-    """Each port works on the Spark of the first worker in the settings, as compaction does."""
+    """The ports of proofs and comparisons. Each port works on the Spark of the first worker in the settings, as
+    compaction does."""
 
     def proof(self) -> ProofTable:
         from headrace.pipeline.proof.spark import IcebergProof

@@ -84,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.console.wiring import console_of
 
     _refuse_unused(args)
+    # The page has no password, so that other machines are a decision of the person's.
     require_loopback(args.host, allowed=args.allow_other_hosts)
     if args.once is not None:
         return _once(args)
@@ -182,6 +183,8 @@ def _url(text: str) -> str:
     from urllib.parse import urlsplit
 
     parts = urlsplit(text)
+    # The address becomes a link on the page: `javascript:` would be code there, and a name before
+    # an @ looks like the host.
     if parts.scheme not in {"http", "https"} or not parts.netloc or "@" in parts.netloc:
         raise argparse.ArgumentTypeError(f"{text[:100]!r} isn't an address such as http://127.0.0.1:3000")
     return text.rstrip("/")

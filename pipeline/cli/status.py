@@ -185,6 +185,7 @@ def _spark_servers(loaded: "Loaded") -> "list[LocalServer]":
     from headrace.pipeline.lake.spark.server.facts import servers_of_user
     from headrace.pipeline.lake.spark.session import is_local, key_of_server, server_folder
 
+    # Looking for servers starts `ps`, which is for nothing where Spark is elsewhere.
     if not any(is_local(worker.spark) for worker in loaded.settings.workers):
         return []
     file = Path(loaded.name)

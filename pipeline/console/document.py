@@ -67,7 +67,10 @@ class Documents:
     _workers: dict[str, int] = field(default_factory=dict)
 
     def of(self, report: Report, *, family: str = "", since: int = 0) -> dict[str, Any]:
-        """`family`, `since`: what the page has already: the family's name, and the number of the look."""
+        """The document of a report, as JSON for a page.
+
+        `family`, `since`: what the page has already: the family's name, and the number of the look.
+        """
         if report.picture is not None and report.number != self._number:
             self._take(report.picture, report.number)
         answer = {**self._about(report), **self._of_look(report)}
@@ -88,6 +91,8 @@ class Documents:
         places = {shard.kin.key: place for place, shard in enumerate(picture.shards)}
         streams = {stream.label: place for place, stream in enumerate(picture.streams)}
         self._fixed = [_fixed(shard, streams, places) for shard in picture.shards]
+        # A digest and no count: a page of before a restart of the console has the same numbers for
+        # other shards.
         family = hashlib.sha256(json.dumps(self._fixed).encode()).hexdigest()[:16]
         self._number_workers(picture, anew=family != self._family)
         rows = [self._moving(shard, picture.at) for shard in picture.shards]
@@ -183,6 +188,8 @@ class Documents:
                     "code": problem.code,
                     "level": int(problem.level),
                     "sentence": clean(problem.sentence),
+                    # A problem of a large application may concern all of its thousands of shards,
+                    # and each look sends it anew.
                     "keys": list(problem.keys[:100]),
                 }
                 for problem in picture.problems

@@ -41,6 +41,8 @@ class LakeOfApplication:
                     continue
                 newest.append(_range(entry.at, recorded))
                 count += 1
+                # Ranges that were done anew have rows that are counted already by the range which
+                # landed them.
                 rows += recorded.rows if recorded.moves else 0
         position = newest[-1].upto if newest else None
         typed = tuple(self._parsed(target, name) for target in adapters.settings.parse)

@@ -110,7 +110,7 @@ class ApplicationArns:
 
     @property
     def lease_table(self) -> str:
-        """That of the application which lands records."""
+        """The ARN of the lease table of the application that lands records."""
         return self._table(self.settings.lease_table)
 
     @property

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 def metering_of(
     settings: Settings, clock: Clock, cloudwatch: Callable[[], CloudWatchClient], meter: Meter
 ) -> Meters:
-    """`cloudwatch`: gives a client with the credentials of the moment. `meter`: of the application's other clients."""
+    """What measures an application, as its settings say.
+
+    `cloudwatch`: gives a client with the credentials of the moment. `meter`: of the application's other clients.
+    """
     metrics = settings.metrics
     if not metrics.is_on:
         return NoMetering()

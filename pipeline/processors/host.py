@@ -80,6 +80,8 @@ def _reading(
     files: Sequence[SourceFile],
 ) -> ShardInput:
     name = row_shard(planned.key)
+    # Only where a survey has looked at the whole file: of another file nobody knows that it lacks
+    # the shard.
     without = {
         file.path
         for file in files

@@ -49,8 +49,11 @@ class Proving:
     """Ranges that are in memory one by one, unless a single day has more."""
 
     def run(self, window: Window = ALL, *, anew: bool = False) -> Proof:
-        """`window`: prove only ranges with records that arrived then. `anew`: read all rows, also those of an earlier
-        proof."""
+        """Prove all tables.
+
+        `window`: prove only ranges with records that arrived then. `anew`: read all rows, also those of an earlier
+        proof.
+        """
         lake = self._lake(window)
         finding, reading = prove(lake, window, anew=anew)
         # From here on the lake table counts as it was read: what has landed since belongs to the next proof.

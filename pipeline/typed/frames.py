@@ -100,7 +100,8 @@ class Frames:
         return columns_of([{"name": name, "type": kind} for name, kind in columns.items()])
 
     def check(self) -> None:
-        """Raises BadSetting for a schema, a function or files that no wave could use. It needs no Spark."""
+        """Check the target's schema, function and files. Raises BadSetting for a schema, a function or files that
+        no wave could use. It needs no Spark."""
         if decoder := self.decoder:
             self.decoded_columns(decoder)
             return
@@ -212,8 +213,8 @@ class Frames:
 
 
 def check_target(target: ParseSettings) -> None:
-    """Raises BadSetting for settings of a target that no wave could use. Neither Spark nor a catalog is needed, and
-    nothing is written."""
+    """Check the settings of a target. Raises BadSetting for settings of a target that no wave could use. Neither
+    Spark nor a catalog is needed, and nothing is written."""
     Frames(target, BatchContext(target.name, target.version, "check")).check()
 
 

@@ -38,7 +38,8 @@ class Inferring:
     limits: WaveLimits
 
     def infer(self) -> Inferred:
-        """From the records of the lake table that a first wave would take: the oldest ones."""
+        """The columns that the payloads would make. From the records of the lake table that a first wave would
+        take: the oldest ones."""
         if self.columns_of is None:
             raise BadSetting(
                 f"the target {self.settings.name} has format: {self.settings.format}, and only JSON payloads tell "

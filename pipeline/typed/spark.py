@@ -275,7 +275,7 @@ class SparkParser(Surveyor):
 
     @property
     def job(self) -> Job:
-        """What people are told where a job fails."""
+        """What people are told where a job of the parser fails: what it was doing, and what came of it."""
         return Job(
             f"parses records for {self.table.identifier}",
             "Nothing was committed, and no position moved; the next run tries again",

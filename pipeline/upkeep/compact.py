@@ -69,7 +69,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What a retention did."""
+    """The files that a retention has removed from the table, with the days that it keeps."""
 
     files: tuple[LiveFile, ...] = ()
     """Those that were removed from the table."""

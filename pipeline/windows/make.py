@@ -80,8 +80,11 @@ def make_window(
     kept_from: date | None = None,
     reaches: Reaches | None = None,
 ) -> Made:
-    """`takes`: whether the window is for this shard. `kept_from`: the first day that the retention of the lake table
-    keeps. `reaches`: what Kinesis still has, for a window that reads from the stream what the lake table lacks."""
+    """Make the window of the ranges that are asked for.
+
+    `takes`: whether the window is for this shard. `kept_from`: the first day that the retention of the lake table
+    keeps. `reaches`: what Kinesis still has, for a window that reads from the stream what the lake table lacks.
+    """
     ranges: list[WindowRange] = []
     missing: list[str] = []
     days: list[date] = []

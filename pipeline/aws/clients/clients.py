@@ -43,7 +43,10 @@ _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestEx
 
 
 def dynamodb_client(settings: AwsSettings, meter: Meter | None = None) -> DynamoDBClient:
-    """`meter`: counts what the client asks, where somebody wants to know."""
+    """Make a client of DynamoDB.
+
+    `meter`: counts what the client asks, where somebody wants to know.
+    """
     client: DynamoDBClient = _client(settings.of("dynamodb"))
     if meter is not None:
         meter.attach(client)

@@ -39,7 +39,8 @@ os.register_at_fork(after_in_child=_Adding.forked)
 
 
 class Meter:
-    """A fork goes on from its parent's numbers: take differences."""
+    """Counts the requests of the clients that it is attached to. A fork goes on from its parent's numbers: take
+    differences."""
 
     def __init__(self) -> None:
         self._calls: Counter[str] = Counter()

@@ -80,5 +80,7 @@ def _plain(number: str) -> str:
 def _key_text(keys: dict[str, dict[str, str]]) -> str:
     if not keys:
         raise Absurd("a record has no key")
+    # In a fixed order, so that one item has the same text in each record: typed tables take the
+    # partition key for the item's key.
     ordered: dict[str, Any] = {name: keys[name] for name in sorted(keys)}
     return msgspec.json.encode(ordered).decode()

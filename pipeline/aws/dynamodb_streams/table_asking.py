@@ -59,7 +59,7 @@ class TableAsking:
             ) from error
 
     def children(self) -> tuple[str, ...] | None:
-        """As `children_of`."""
+        """The children of the shard, as `children_of` finds them."""
         client = self._connect(self._access)
         return children_of(
             self._describe, self._key.stream.arn, self._key.shard_id, filters=knows_filter(client)
@@ -87,6 +87,8 @@ class TableAsking:
         code = code_of(error)
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         if "AccessDenied" in code or code in _KEYS:
+            # The worker's process outlives many runs, so that refused keys would stay although the
+            # file has new ones.
             forget_clients()
         if code in THROTTLED:
             return Throttled(

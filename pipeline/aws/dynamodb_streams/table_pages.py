@@ -86,6 +86,8 @@ class _Reading:
         self._iterator = batch.iterator
         self._is_kept = batch.iterator is not None
         """Whether the iterator is one that an earlier wave left, and hasn't been used yet."""
+        # An iterator that an earlier wave left stands behind what that wave read, so that one empty
+        # answer shows the tip.
         self._empty_left = 1 if self._is_kept else _EMPTY
         """Empty answers in a row that are still needed to know the newest position."""
         self._from_oldest = self._last is None
@@ -207,6 +209,8 @@ class _Reading:
         DynamoDB has dropped records before their time."""
         after, answered = self._batch.after, date_of(getattr(error.__cause__, "response", {}))
         arrival = None if after is None else after.arrival
+        # The record at the position went before its time, so that times say nothing about the ones
+        # after it.
         if arrival is not None and (answered is None or arrival > forgotten(answered, self._batch.retention)):
             raise DataLoss(
                 f"{self._key}: DynamoDB has dropped the record at the position, which arrived at {arrival.isoformat()}, before "

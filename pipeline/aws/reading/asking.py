@@ -100,6 +100,8 @@ class Asking:
 
     def prove_again(self, now: Callable[[], float]) -> None:
         """Raise unless the stream is still the one that the driver means."""
+        # The proof of this process may be minutes old, and after a strange answer only a new one
+        # says whose records these are.
         PROOFS.forget(self._access, self._key.stream)
         self._is_proved = False
         self.prove(now)

@@ -68,7 +68,7 @@ class ConsumerNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagesByStream:
-    """Reads each stream as its settings say."""
+    """Reads each stream as its settings say: by GetRecords, or by enhanced fan-out where it names a consumer."""
 
     polling: Pages
     fan_out: FanOutPages

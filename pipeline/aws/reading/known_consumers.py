@@ -47,7 +47,7 @@ class KnownConsumers:
             return self._arns.setdefault(key, str(facts["ConsumerARN"]))
 
     def forget(self, stream: StreamId, name: str, access: Hashable) -> None:
-        """The next reading asks anew."""
+        """Forget a consumer's ARN, so that the next reading asks Kinesis anew."""
         self._arns.pop((stream, name, access), None)
 
 

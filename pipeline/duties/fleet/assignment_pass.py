@@ -208,6 +208,8 @@ class Assigning:
         if not unwritten or unwritten < len(plan.changes):
             self.workers.count_assign_pass(self.leader_id)
         remembered = plan.memory
+        # The pass isn't over, so its number stays: KCL's strategies balance in every third pass
+        # only, and the next tick has to go on in the same one.
         if unwritten:
             remembered = replace(
                 remembered, passes=memory.passes, cpu_passes=memory.cpu_passes, unfinished=True
@@ -243,6 +245,8 @@ class Assigning:
         The row of a stopped worker stays: without it, the worker would start again by itself.
         """
         for row in fleet.rows:
+            # Dead by the leader's own looks and old by its stamp: the stamp alone is the clock of
+            # another host, which may be wrong by more than a day.
             is_dead = row.worker_id in fleet.dead and not row.stopping
             if is_dead and row.last_update is not None and is_stale(row.last_update, now):
                 tally.notes.append(f"worker {row.worker_id} has been gone for a day: its row is deleted")

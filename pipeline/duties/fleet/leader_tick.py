@@ -110,6 +110,8 @@ class LeaderDuty:
         # The next look counts from now: a beat that was just read may be this recent, and time before a beat is no silence.
         memory = replace(memory, last_look=self.clock.now(), workers=fleet.seen)
         if (why := self._why_not(fleet)) is not None:
+            # Given back at once: whoever leads next needn't wait until the lock has stood still for
+            # its whole time.
             self.electing.release()
             return LeaderReport(replace(memory, lock=None), f"leader: {why}", leads=False)
         elected = self.policy.election.leads(

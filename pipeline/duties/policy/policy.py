@@ -302,6 +302,7 @@ class Policy:
     def judge(self, view: AssignmentView) -> MayAssign | AssignmentPaused:
         """Which workers may be given leases now."""
         judged = self.other_workers.judge(view)
+        # The other workers' reason goes first: it may name workers that the pause would hide.
         if self.why_not_assign and isinstance(judged, MayAssign):
             return AssignmentPaused(self.why_not_assign)
         return judged

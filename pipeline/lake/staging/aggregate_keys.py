@@ -26,7 +26,7 @@ _Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The keys of all tables, one table after the other."""
+    """The partition keys or hash keys of many aggregates, one aggregate's table after the other."""
 
     values: Any
     """In Arrow, as text."""

@@ -21,7 +21,7 @@ _MOST_FAILOVER = timedelta(hours=1)
 
 
 def beside_kcl_rules(settings: Settings) -> Iterator[Broken]:
-    """Of the application that lands records."""
+    """The rules for an application that lands records beside KCL's workers, as far as its settings break them."""
     kcl, shared = settings.kcl, ("kcl.failover",)
     if kcl.failover is None:
         if kcl.allow_foreign_checkpoints:

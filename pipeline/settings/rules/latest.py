@@ -66,6 +66,8 @@ def latest_rules(settings: Settings) -> Iterator[Broken]:
             yield from _without(target, key)
             continue
         yield from _rules(target, key)
+        # Sequence numbers order the records of one stream. Between two streams a greater number
+        # says nothing.
         if target.stream is None and settings.multi:
             yield Broken(
                 f"{key}.stream",
@@ -138,6 +140,8 @@ def why_not_latest(
     """
     if why := why_no_keys(target.latest_key, columns, _TELL):
         yield "latest.key", why
+    # A null is a key like any other, so that all records without a key would replace each other in
+    # one row.
     elif lacking := [name for name in target.latest_key if required is not None and name not in required]:
         why = f"names {lacking[0]}, which may be null; write NOT NULL after its type in the schema"
         yield "latest.key", f"{why}: a record without a key then goes to quarantine"

@@ -58,6 +58,8 @@ def retrieval_rules(settings: Settings) -> Iterator[Broken]:
     fleets = {
         (stream, reader.settings.application): reader.failover_key
         for reader in readers
+        # KCL's workers read by a consumer of their application's name, which these settings don't
+        # have.
         if reader.settings.is_shared
         for stream, _, _ in reader.entries
     }
