@@ -43,7 +43,9 @@ class Ports(WindowPorts, ProofPorts, Protocol):
 
     def pages(self) -> Pages: ...
 
-    def consumers(self) -> Consumers: ...
+    def consumers(self, stream: str) -> Consumers:
+        """The consumers of enhanced fan-out, by the client that asks for this stream."""
+        ...
 
     def table(self, writer: str) -> LakeTable:
         """The lake table, to be committed to.

@@ -24,8 +24,7 @@ _AT_THE_END: Final = 5.0
 """Seconds that the end of a run or of a process waits at most, as KCL waits for a request."""
 
 
-def _warn(sentence: str) -> None:
-    logging.getLogger("headrace").warning(sentence)
+_log = logging.getLogger("headrace")
 
 
 class Publishing:
@@ -38,7 +37,7 @@ class Publishing:
         *,
         every: timedelta,
         collect: Callable[[Gathering], None] = lambda _gathering: None,
-        tell: Callable[[str], object] = _warn,
+        tell: Callable[[str], object] = _log.warning,
         at_the_end: float = _AT_THE_END,
     ) -> None:
         """`make_send` is called once in each process, by the thread that sends: making a client takes a tenth of a second.

@@ -82,7 +82,7 @@ class LeaderDuty:
     table: LakeTable
     clock: Clock
     ids: Ids
-    consumers: Callable[[], Consumers]
+    consumers: Callable[[str], Consumers]
     """Made at its first use, because only streams with enhanced fan-out need it."""
     tracker: Callable[[], tuple[StreamSettings, ...]] | None = None
     """The user's function that lists streams, where the settings name one."""
