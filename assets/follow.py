@@ -13,6 +13,7 @@ import dagster as dg
 
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import parsed_key, quarantine_key, resource_key, slug
+from headrace.assets.one_op_job import job_of
 from headrace.assets.parsed import parsed_metadata, set_aside_metadata, totals_of_target
 from headrace.assets.planned import plan
 from headrace.pipeline.app.wiring import Wiring
@@ -56,16 +57,7 @@ def build_follow(wiring: Wiring) -> dg.JobDefinition:
         _Follower(context, wiring, {t.name: t for t in settings.parse if t.name in followed}).run()
         return dg.Output(None)
 
-    @dg.job(
-        # In the run's own process: a process for each step would load Headrace once more.
-        name=f"{slug(settings.application)}_parse",
-        description=__doc__,
-        executor_def=dg.in_process_executor,
-    )
-    def job() -> None:
-        follow()
-
-    return job
+    return job_of(follow, f"{slug(settings.application)}_parse", description=__doc__)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,11 @@ def slug(text: str) -> str:
 
 
 def _key(settings: Settings, *names: str) -> dg.AssetKey:
-    return dg.AssetKey([*settings.dagster.key_prefix, slug(settings.application), *names])
+    return _key_of(settings, settings.application, *names)
+
+
+def _key_of(settings: Settings, application: str, *names: str) -> dg.AssetKey:
+    return dg.AssetKey([*settings.dagster.key_prefix, slug(application), *names])
 
 
 def records_key(settings: Settings) -> dg.AssetKey:
@@ -24,7 +28,7 @@ def records_key(settings: Settings) -> dg.AssetKey:
     processor's own application, the processor."""
     for processor in settings.processors:
         if processor.beside:
-            return dg.AssetKey([slug(processor.beside), "processor", processor.name])
+            return _key_of(settings, processor.beside, "processor", processor.name)
     return _key(settings, "records")
 
 
@@ -42,18 +46,18 @@ def quarantine_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
 
 
 def processor_key(settings: Settings, processor: ProcessorSettings) -> dg.AssetKey:
-    return dg.AssetKey([slug(settings.application), "processor", processor.name])
+    return _key(settings, "processor", processor.name)
 
 
 def again_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
     """The asset whose partitions are parsed again into a typed table."""
     *namespace, table = map(slug, target.table.split("."))
-    return dg.AssetKey([slug(settings.application), *namespace, f"{table}_again"])
+    return _key(settings, *namespace, f"{table}_again")
 
 
 def copies_key(settings: Settings) -> dg.AssetKey:
     """The asset whose partitions are copied from the lake table."""
-    return dg.AssetKey([slug(settings.application), "copies"])
+    return _key(settings, "copies")
 
 
 def stream_key(name: str) -> dg.AssetKey:

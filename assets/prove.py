@@ -9,6 +9,7 @@ import dagster as dg
 from headrace.assets.changes import by_proving, proof_metadata
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import resource_key, slug
+from headrace.assets.one_op_job import job_of
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
 
@@ -41,12 +42,4 @@ def build_prove(wiring: Wiring) -> dg.JobDefinition:
             raise RunFailed(str(proof), proof_metadata(proof))
         return dg.Output(None, metadata=proof_metadata(proof))
 
-    @dg.job(
-        name=f"{slug(wiring.settings.application)}_prove",
-        description=__doc__,
-        executor_def=dg.in_process_executor,
-    )
-    def job() -> None:
-        prove()
-
-    return job
+    return job_of(prove, f"{slug(wiring.settings.application)}_prove", description=__doc__)

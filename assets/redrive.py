@@ -15,6 +15,7 @@ import dagster as dg
 from headrace.assets.changes import by_redriving, redriven_metadata
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import resource_key, slug
+from headrace.assets.one_op_job import job_of
 from headrace.assets.parsed import note_waves
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.words.words import moment_of
@@ -74,15 +75,7 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
                 context.log_event(event)
         return dg.Output(None, metadata=redriven_metadata(done))
 
-    @dg.job(
-        name=f"{slug(wiring.settings.application)}_redrive_{target.name}",
-        description=__doc__,
-        executor_def=dg.in_process_executor,
-    )
-    def job() -> None:
-        redrive()
-
-    return job
+    return job_of(redrive, f"{slug(wiring.settings.application)}_redrive_{target.name}", description=__doc__)
 
 
 def _moment(config: Mapping[str, Any], name: str) -> datetime | None:

@@ -18,6 +18,7 @@ import dagster as dg
 from headrace.assets.changes import redone_metadata
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import replay_pool, resource_key, slug
+from headrace.assets.one_op_job import job_of
 from headrace.assets.redoing import first_run, redo
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.words.words import moment_of
@@ -85,16 +86,12 @@ def build_replay(wiring: Wiring) -> dg.JobDefinition:
         waves = redo(context, wiring, window, table)
         return dg.Output(None, metadata=redone_metadata(window, table, waves))
 
-    @dg.job(
-        name=f"{slug(settings.application)}_replay",
+    return job_of(
+        replay,
+        f"{slug(settings.application)}_replay",
         description=__doc__,
         tags={REPLAY_TAG: settings.application},
-        executor_def=dg.in_process_executor,
     )
-    def job() -> None:
-        replay()
-
-    return job
 
 
 def _window(context: dg.OpExecutionContext, windows: WindowWiring) -> ReplayWindow:

@@ -8,6 +8,7 @@ import dagster as dg
 from headrace.assets.changes import by_upkeep, upkeep_metadata
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import resource_key, slug
+from headrace.assets.one_op_job import job_of
 from headrace.pipeline.app.wiring import Wiring
 
 
@@ -32,8 +33,4 @@ def build_upkeep(wiring: Wiring) -> dg.JobDefinition:
             raise RunFailed("; ".join(map(str, report.troubles)), upkeep_metadata(report))
         return dg.Output(None, metadata=upkeep_metadata(report))
 
-    @dg.job(name=name, description=__doc__, executor_def=dg.in_process_executor)
-    def job() -> None:
-        upkeep()
-
-    return job
+    return job_of(upkeep, name, description=__doc__)

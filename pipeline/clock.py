@@ -35,8 +35,7 @@ class SystemIds:
     def fresh(self) -> str:
         return str(uuid.uuid4())
 
-    def dice(self) -> float:
-        return dice()
+    dice = staticmethod(dice)
 
 
 @contextmanager

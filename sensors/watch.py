@@ -120,21 +120,20 @@ class _Watching:
             # Dagster calls a check evaluated only by the run of the asset's newest materialization.
             # While records flow there is a new one each minute, so the evaluation is written with
             # that run's id.
-            now = _Told(verdict.holds, None if event is None else event.run_id, self._now)
+            now = _Told(
+                verdict.holds, None if event is None else event.run_id, self.wiring.ports.clock.monotonic()
+            )
             if now.is_news(self._told.get(key)):
                 tell_check(instance, evaluation_of(self.wiring.settings, verdict), now.run)
                 self._told[key] = now
 
-    @property
-    def _now(self) -> float:
-        return self.wiring.ports.clock.monotonic()
-
     def _is_time_to_observe(self, look: CheckLook) -> bool:
         snapshot = None if look.facts is None else look.facts.snapshot
         every = _MOVING if snapshot != self._snapshot or not longest_lag(look).is_nothing else _AT_REST
-        if self._now - self._observed_at < every.total_seconds():
+        now = self.wiring.ports.clock.monotonic()
+        if now - self._observed_at < every.total_seconds():
             return False
-        self._observed_at, self._snapshot = self._now, snapshot
+        self._observed_at, self._snapshot = now, snapshot
         return True
 
     def _hours(

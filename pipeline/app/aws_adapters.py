@@ -119,16 +119,16 @@ class AwsAdapters:
 
         return self.made.get(make, "source", user)
 
-    def consumers(self) -> Consumers:
-        from headrace.pipeline.aws.reading.by_stream import ConsumersByStream
+    def consumers(self, stream: str) -> Consumers:
+        from headrace.pipeline.aws.reading.by_stream import PartsByStream
         from headrace.pipeline.aws.reading.consumers import KinesisConsumers
 
-        def make() -> Consumers:
+        def make() -> PartsByStream[Consumers]:
             others = KinesisConsumers(self.kinesis())
             named = {name: KinesisConsumers(self._kinesis_at(place)) for name, place in self._apart().items()}
-            return ConsumersByStream(others, named) if named else others
+            return PartsByStream(others, named)
 
-        return self.made.get(make, "consumers")
+        return self.made.get(make, "consumers").of(stream)
 
     def _apart(self) -> Mapping[str, AwsPlace]:
         """Where the streams are that have a role of their own, by the stream's name."""

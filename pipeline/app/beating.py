@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.duties.fleet.beater import BeaterMemory
 from headrace.pipeline.errors import HeadraceError, TablesMissing
-
-
-class ProcessEnd(Protocol):
-    """Tells that the process is to end; `threading.Event` has this form."""
-
-    def is_set(self) -> bool: ...
-
-    def wait(self, timeout: float) -> bool:
-        """Wait for the end, or for so many seconds."""
-        ...
 
 
 @dataclass(slots=True)
@@ -30,16 +19,17 @@ class Beating:
     _memory: BeaterMemory = field(default_factory=BeaterMemory)
     _said: str = ""
 
-    def until(self, over: ProcessEnd) -> None:
+    def until(self, ends_within: Callable[[float], bool]) -> None:
+        """`ends_within`: waits for the end of the process, or for so many seconds, and tells whether the end has come."""
         clock = self.wiring.ports.clock
         every = self.wiring.beater(self.worker_id).every.total_seconds()
         due = clock.monotonic()
-        while not over.is_set():
+        while not ends_within(0):
             self._turn()
             now = clock.monotonic()
             # At a fixed rate, as KCL; but a process that was frozen doesn't make up for the beats that it missed.
             due = max(due + every, now)
-            over.wait(due - now)
+            ends_within(due - now)
 
     def _turn(self) -> None:
         try:

@@ -20,13 +20,14 @@ from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, Worke
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.staging import Stage
 from headrace.pipeline.ports.usage import ProcessUsage
-from headrace.pipeline.processors.ports import ProcessorStores
+from headrace.pipeline.processors.ports import ProcessorPorts
 from headrace.pipeline.proof.ports import ProofPorts
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles
 from headrace.pipeline.windows.ports import WindowPorts
 
 
-class Ports(WindowPorts, ProofPorts, ProcessorStores, Protocol):
+class Ports(WindowPorts, ProofPorts, Protocol):
     """The ports of one application, each made when it is first needed. `headrace.pipeline.app.wiring` hands them to the duties."""
 
     @property
@@ -42,7 +43,9 @@ class Ports(WindowPorts, ProofPorts, ProcessorStores, Protocol):
 
     def pages(self) -> Pages: ...
 
-    def consumers(self) -> Consumers: ...
+    def consumers(self, stream: str) -> Consumers:
+        """The consumers of enhanced fan-out, by the client that asks for this stream."""
+        ...
 
     def table(self, writer: str) -> LakeTable:
         """The lake table, to be committed to.
@@ -55,6 +58,13 @@ class Ports(WindowPorts, ProofPorts, ProcessorStores, Protocol):
 
     def table_facts(self, name: str) -> TableDescription | None:
         """The facts of the lake table, or of another table in its catalog; None where there is no such table."""
+        ...
+
+    def processing(self, processor: ProcessorSettings, run: str) -> ProcessorPorts:
+        """The ports of one processor.
+
+        `run`: the id of the run that processes, for the table's history.
+        """
         ...
 
     def files(self, user: str) -> TableFiles: ...

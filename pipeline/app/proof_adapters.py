@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from headrace.pipeline.windows.window import ReplayWindow
 if TYPE_CHECKING:
     from headrace.pipeline.lake.table.lake_table import IcebergTable
     from headrace.pipeline.proof.compare_task import SideSpec
-    from headrace.pipeline.proof.latest.ports import LatestProof
+    from headrace.pipeline.proof.latest.facts import LatestFacts
     from headrace.pipeline.settings.blocks.parse import ParseSettings
 
 
@@ -40,7 +40,7 @@ class ProofAdapters(ProcessorAdapters):
 
     def _latest_proof(
         self, target: ParseSettings, table: IcebergTable, aside: IcebergTable
-    ) -> LatestProof | None:
+    ) -> Callable[[], LatestFacts] | None:
         from headrace.pipeline.proof.latest.spark import SparkLatestProof
         from headrace.pipeline.typed.latest.table import IcebergLatest
 
@@ -53,7 +53,7 @@ class ProofAdapters(ProcessorAdapters):
             table=table,
             aside=aside,
             tasks=self.settings.workers[0].spark.tasks,
-        )
+        ).facts
 
     def _proved(
         self, table: IcebergTable, aside: IcebergTable | None = None, window: ReplayWindow | None = None

@@ -45,20 +45,20 @@ class UpkeepWiring:
         for target in self.settings.parse:
             reports += self._of_target(target.table, partial(self._target, target), dry_run=dry_run)
         for processor in landed_processors(self.settings):
-            parts = partial(self._processor, processor)
-            reports += self._of_target(processor.table, parts, dry_run=dry_run)
+            parts_of_processor = partial(self._processor, processor)
+            reports += self._of_target(processor.table, parts_of_processor, dry_run=dry_run)
         return together(reports)
 
     def _of_target(
         self,
         table: str,
-        parts: Callable[[], tuple[Settling, Sequence[KeptTable], Sequence[Expiring]]],
+        parts_of_target: Callable[[], tuple[Settling, Sequence[KeptTable], Sequence[Expiring]]],
         *,
         dry_run: bool,
     ) -> list[tuple[str, UpkeepReport]]:
         try:
-            settling, kept, expiring = parts()
-            upkeeps = self._upkeeps(kept, expiring, settling)
+            settling, tables, expiring = parts_of_target()
+            upkeeps = self._upkeeps(tables, expiring, settling)
             return list(run_upkeep_of_target(table, settling, upkeeps, dry_run=dry_run))
         except Exception as error:  # noqa: BLE001 - the upkeep of other targets goes on, and the report has the error
             return [(table, failed(table, error))]
@@ -81,7 +81,9 @@ class UpkeepWiring:
         files = (ports.files("upkeep"), ports.lineage_files("upkeep"))
         return Upkeep(
             table=ports.table("upkeep"),
-            deleting=tuple(Deleting(files=each, settings=settings, clock=ports.clock) for each in files),
+            deleting=tuple(
+                Deleting(files=table_files, settings=settings, clock=ports.clock) for table_files in files
+            ),
             expiring=self.expiring("upkeep"),
             compacting=self.compacting(),
             settings=settings,
@@ -123,29 +125,29 @@ class UpkeepWiring:
         return ", ".join(needing)
 
     def _upkeeps(
-        self, kept: Sequence[KeptTable], expiring: Sequence[Expiring], settling: Settling
+        self, tables: Sequence[KeptTable], expiring: Sequence[Expiring], settling: Settling
     ) -> Iterator[tuple[str, Upkeep]]:
         # How long the lake table keeps its rows says nothing about other tables.
         settings = replace(self.settings.upkeep, retention=None)
         clock = self.ports.clock
-        for each, expiry in zip(kept, expiring, strict=True):
+        for table, expiry in zip(tables, expiring, strict=True):
             yield (
-                each.name,
+                table.name,
                 Upkeep(
-                    table=each.table,
+                    table=table.table,
                     deleting=tuple(
                         Deleting(files=files, settings=settings, clock=clock)
-                        for files in each.files(settling.settle)
+                        for files in table.files(settling.settle)
                     ),
                     expiring=expiry,
                     compacting=Compacting(
-                        table=each.live,
-                        rewriter=each.rewriter,
+                        table=table.live,
+                        rewriter=table.rewriter,
                         settings=settings,
                         clock=clock,
-                        name=each.name,
+                        name=table.name,
                     ),
                     settings=settings,
-                    name=each.name,
+                    name=table.name,
                 ),
             )

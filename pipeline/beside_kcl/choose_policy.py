@@ -21,8 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from headrace.pipeline.beside_kcl.adoption_check import AdoptionCheck
-from headrace.pipeline.beside_kcl.following import AssignsNothing, as_followed, followed
-from headrace.pipeline.beside_kcl.join_3x import JoinedWork, KclRows
+from headrace.pipeline.beside_kcl.following import as_followed, followed
+from headrace.pipeline.beside_kcl.join_3x import KCL_ROWS, JoinedWork
 from headrace.pipeline.beside_kcl.kcl_workers import JoinedFleet, KclNotJoined
 from headrace.pipeline.beside_kcl.kept_claims import KeepsUntilKclIsSeen, keeps_nothing
 from headrace.pipeline.beside_kcl.land_foreign import TakeInForeign
@@ -71,10 +71,16 @@ def _policy(settings: Settings, ports: PolicyPorts, settling: str) -> Policy:
     if settings.kcl.allow_foreign_checkpoints:
         policy = replace(policy, record_foreign_ranges=TakeInForeign(ports.leases).record_foreign_ranges)
     if settings.is_shared:
-        work = JoinedWork(lock=ports.lock, workers=ports.workers, leases=ports.leases, settings=settings)
-        policy = replace(policy, rows=KclRows(), own_leases=work)
+        work = JoinedWork(
+            lock=ports.lock,
+            workers=ports.workers,
+            leases=ports.leases,
+            times=settings.times,
+            failover=settings.kcl.failover,
+        )
+        policy = replace(policy, rows=KCL_ROWS, own_leases=work)
     if settling:
-        policy = replace(policy, other_workers=AssignsNothing(policy.other_workers, settling))
+        policy = replace(policy, why_not_assign=settling)
     # After the parts of a joined fleet, whose `own_leases` this mode replaces.
     if helps_itself:
         own_workers = frozenset(worker.id for worker in settings.workers)

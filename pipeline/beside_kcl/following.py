@@ -14,22 +14,11 @@ assigns them, whoever is slow.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
-from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.core.leases.worker import Worker
-from headrace.pipeline.duties.policy.leader_watch import LeaderWatchMemory
-from headrace.pipeline.duties.policy.memory import PartMemory
-from headrace.pipeline.duties.policy.policy import (
-    AssignmentPaused,
-    AssignmentView,
-    MayAssign,
-    OtherWorkers,
-    Presence,
-)
 from headrace.pipeline.ports.base import Clock
-from headrace.pipeline.ports.leases import Listing, Tables
+from headrace.pipeline.ports.leases import Tables
 from headrace.pipeline.settings.choices import Mode
 from headrace.pipeline.settings.model import Settings
 
@@ -67,31 +56,3 @@ def followed(settings: Settings, tables: Tables, clock: Clock) -> Followed:
 
 def as_followed(settings: Settings, mode: Mode) -> Settings:
     return replace(settings, kcl=replace(settings.kcl, mode=mode))
-
-
-@dataclass(frozen=True, slots=True)
-class AssignsNothing:
-    """Assignment waits; all else is as `inner` says."""
-
-    inner: OtherWorkers
-    why: str
-
-    def why_not_lead(self) -> str | None:
-        return self.inner.why_not_lead()
-
-    def patience(self, worker: Worker) -> timedelta:
-        return self.inner.patience(worker)
-
-    def judge(self, view: AssignmentView) -> MayAssign | AssignmentPaused:
-        judged = self.inner.judge(view)
-        # The inner reason goes first: it may name workers that the pause would hide.
-        return judged if isinstance(judged, AssignmentPaused) else AssignmentPaused(self.why)
-
-    def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
-        return self.inner.others_read(strangers, listing)
-
-    def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
-        return self.inner.presence(me, watch, memory, now)
-
-    def why_not_hold(self, row: Lease) -> str | None:
-        return self.inner.why_not_hold(row)

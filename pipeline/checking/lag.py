@@ -42,22 +42,22 @@ def lags(look: CheckLook) -> dict[str, Lag]:
 
 
 def longest_lag(look: CheckLook) -> LongestLag:
-    return longest(now.lag for now in lags(look).values())
+    return longest(shard.lag for shard in lags(look).values())
 
 
 def risks(look: CheckLook, before: Mapping[str, Lag]) -> tuple[Risk, ...]:
     """The shards that fall behind, each with the time until it loses records; the nearest first. `before`: the lags of
     an earlier look."""
-    found = []
-    for key, now in lags(look).items():
+    risks_of_shards = []
+    for key, lag_now in lags(look).items():
         retention = look.retention.get(stream_of(key))
-        if retention is None or not now.lag:
+        if retention is None or not lag_now.lag:
             continue
-        rate = _rate(before.get(key), now.at, now.lag)
-        left = max(retention - now.lag, _NO_LAG)
+        rate = _rate(before.get(key), lag_now.at, lag_now.lag)
+        time_left = max(retention - lag_now.lag, _NO_LAG)
         if rate > 0:
-            found.append(Risk(key, now.lag, left / rate))
-    return tuple(sorted(found, key=lambda risk: risk.loses_in))
+            risks_of_shards.append(Risk(key, lag_now.lag, time_left / rate))
+    return tuple(sorted(risks_of_shards, key=lambda risk: risk.loses_in))
 
 
 def _rate(before: Lag | None, at: datetime, lag: timedelta) -> float:

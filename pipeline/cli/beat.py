@@ -62,7 +62,7 @@ def _beat(wiring: "Wiring", over: "Event", *, ends_with_input: bool) -> None:
 
     # A thread for each worker, so that none waits for the slow answer to another.
     threads = [
-        Thread(target=Beating(wiring, worker.id, tell).until, args=(over,), daemon=True, name=worker.id)
+        Thread(target=Beating(wiring, worker.id, tell).until, args=(over.wait,), daemon=True, name=worker.id)
         for worker in wiring.settings.workers
     ]
     for thread in threads:

@@ -34,7 +34,7 @@ def details_of(report: Report, key: str, lake: Lake | None) -> dict[str, Any] | 
     }
     if lake is not None and lease is not None:
         try:
-            answer["landed"] = _landed(lake.of(lease))
+            answer["landed"] = _landed(lake(lease))
         except HeadraceError as error:
             answer["landed_trouble"] = clean(" ".join(str(error).split()))
     return answer

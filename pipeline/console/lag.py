@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.pipeline.console.sequence import arrived
 from headrace.pipeline.console.values import Behind, LagKind, ShardLag
-from headrace.pipeline.core.leases.lag import lag_of
+from headrace.pipeline.core.leases.lag import is_read_by_others, lag_of
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.inspect.findings import in_words
 
@@ -31,7 +31,7 @@ def shown_lag(lease: Lease, behind: Behind | None, now: datetime, *, is_read: bo
         return ShardLag(LagKind.MEASURED, _NONE, "the shard was read to its end")
     if behind is not None:
         return _told_by_kinesis(behind, now)
-    if lease.behind_ms is not None:
+    if lease.behind_ms is not None and not is_read_by_others(lease):
         # Headrace's own word goes before the checkpoint's time: a checkpoint may be old although
         # nothing newer is there.
         return _told_by_headrace(lease, timedelta(milliseconds=lease.behind_ms), now, is_read=is_read)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -28,13 +28,9 @@ class LookedAtTables(Protocol):
         ...
 
 
-class LookedAtStreams(Protocol):
-    """The streams of the application. A stream that can't be asked is told with its trouble, and with what was known of it
-    before."""
-
-    def of(self, leases: Sequence[Lease]) -> tuple[StreamSeen, ...]:
-        """The streams of these leases, which were just read."""
-        ...
+LookedAtStreams = Callable[[Sequence[Lease]], tuple[StreamSeen, ...]]
+"""The streams of these leases, which were just read. A stream that can't be asked is told with its trouble, and with what
+was known of it before."""
 
 
 class Peeking(Protocol):
@@ -89,7 +85,5 @@ class LandedOfShard:
     typed: tuple[ParsedCount, ...] = field(default_factory=tuple)
 
 
-class Lake(Protocol):
-    def of(self, lease: Lease) -> LandedOfShard:
-        """Reads the ledgers of this shard. Called only when a person opens the shard's page."""
-        ...
+Lake = Callable[[Lease], LandedOfShard]
+"""Reads the ledgers of the lease's shard. Called only when a person opens the shard's page."""

@@ -134,7 +134,7 @@ class ConsoleWatch:
             if first is None
             else observation_of(first[1], tables, watched=watched, cluster_by=self.cluster_by)
         )
-        streams = self.streams.of(tables.leases)
+        streams = self.streams(tables.leases)
         behind = self.peeking.look(observation.open_ones, streams, tables.read_at) if self.peeking else {}
         self._stillness.look(states_that_move(observation), now)
         seen = PictureFacts(

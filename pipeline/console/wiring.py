@@ -51,7 +51,7 @@ def console_of(shown: ShownApplication) -> Console:
     source = SourcesByStream(KinesisSource(kinesis), {}, tables)
     watch = ConsoleWatch(
         tables=DynamoDbTables(dynamodb_client(shown.aws, meter), shown.tables, clock),
-        streams=KinesisStreams(source, clock, shown.stream),
+        streams=KinesisStreams(source, clock, shown.stream).of,
         clock=clock,
         spending=meter.spending,
         peeking=KinesisPeek(kinesis, shown.peek) if shown.peek else None,
@@ -63,7 +63,7 @@ def console_of(shown: ShownApplication) -> Console:
         from headrace.pipeline.app.adapters import Adapters
         from headrace.pipeline.console.lake import LakeOfApplication
 
-        lake = LakeOfApplication(Adapters(shown.settings))
+        lake = LakeOfApplication(Adapters(shown.settings)).of
     documents = Documents(shown.application, shown.dagster, lake is not None)
     return Console.of(watch, documents, lake)
 

@@ -21,7 +21,7 @@ def consumers_are_active(live: LiveCase) -> Iterator[Diagnosis]:
             if name is None:
                 continue
             known = live.ports.source("doctor").describe(stream.name).stream
-            yield _diagnosis(known, name, live.ports.consumers().find(known, name))
+            yield _diagnosis(known, name, live.ports.consumers(known.name).find(known, name))
 
 
 def _diagnosis(stream: StreamId, name: str, consumer: Consumer | None) -> Diagnosis:

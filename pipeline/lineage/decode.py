@@ -120,13 +120,13 @@ class LineageDecoder:
 
     def _positions(self, column: _Column) -> Iterator[_Raw | None]:
         raw = zip(
-            _field(column, "sequence_number").to_pylist(),
-            *(_field(column, name).to_pylist() for name in _POSITION),
-            self._text_lists(_field(column, "children")),
-            self._instants(_field(column, "arrival")),
-            self._instants(_field(column, "seen")),
-            self._shared(_field(column, "start")),
-            self._instants(_field(column, "skipped_until")),
+            pc.struct_field(column, "sequence_number").to_pylist(),
+            *(pc.struct_field(column, name).to_pylist() for name in _POSITION),
+            self._text_lists(pc.struct_field(column, "children")),
+            self._instants(pc.struct_field(column, "arrival")),
+            self._instants(pc.struct_field(column, "seen")),
+            self._shared(pc.struct_field(column, "start")),
+            self._instants(pc.struct_field(column, "skipped_until")),
             strict=True,
         )
         return (
@@ -188,11 +188,6 @@ class LineageDecoder:
 
 
 _KINDS: Callable[[str], Kind] = {kind.value: kind for kind in Kind}.__getitem__
-
-
-def _field(column: _Column, name: str) -> _Column:
-    """A field of a struct."""
-    return pc.struct_field(column, name)
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:

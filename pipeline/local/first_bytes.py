@@ -30,11 +30,11 @@ class FirstBytes(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Add this connection to the open ones."""
         self._transport = transport if isinstance(transport, asyncio.Transport) else None
-        self._site.add(self)
+        self._site.add(self.finish)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove this connection from the open ones."""
-        self._site.remove(self)
+        self._site.remove(self.finish)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes, and give the connection away as soon as they tell its form."""
@@ -55,5 +55,5 @@ class FirstBytes(asyncio.Protocol):
         self._transport.set_protocol(connection)
         # Before this one leaves, so that the site never counts as empty in between.
         connection.connection_made(self._transport)
-        self._site.remove(self)
+        self._site.remove(self.finish)
         connection.data_received(self._received)

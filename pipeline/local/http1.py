@@ -29,14 +29,14 @@ class Http1Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Add this connection to the open ones."""
         self._transport = transport if isinstance(transport, asyncio.Transport) else None
-        self._site.add(self)
+        self._site.add(self.finish)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove this connection from the open ones."""
         self._transport = None
         if self._push is not None:
             self._push.stop()
-        self._site.remove(self)
+        self._site.remove(self.finish)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes, and answer each complete request."""
@@ -70,7 +70,7 @@ class Http1Connection(asyncio.Protocol):
             subscription.close()
             return
         self._transport.write(stream_head(CONTENT_TYPE, request_id, date=self._site.date()))
-        self._push = Push(subscription, _Chunks(self), self._site.kinesis.faults)
+        self._push = Push(subscription, self, self._site.kinesis.faults)
         self._push.begin()
 
     def lose(self) -> None:
@@ -83,20 +83,20 @@ class Http1Connection(asyncio.Protocol):
         """Whether the client has to take something before more may be sent."""
         return self._is_full
 
-    def send_chunk(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Send a part of an answer that comes in chunks; an empty one ends it."""
         if self._transport is not None:
             self._transport.writelines((b"%x\r\n" % len(data), data, b"\r\n"))
 
-    def end_chunks(self) -> None:
+    def end(self) -> None:
         """End an answer that comes in chunks, and go on with the next request."""
-        self.send_chunk(b"")
+        self.send(b"")
         self._push = self._request = None
         if self._closing and self._transport is not None:
             self._transport.close()
         self._go_on()
 
-    def break_off(self) -> None:
+    def abort(self) -> None:
         """Close the connection after the bytes that were sent, in the middle of an answer."""
         if self._transport is not None:
             self._transport.close()
@@ -125,23 +125,3 @@ class Http1Connection(asyncio.Protocol):
         self._transport.writelines(answer_bytes(answer, date=self._site.date(), method=method, keep=keep))
         if not keep:
             self._transport.close()
-
-
-class _Chunks:
-    """The line of a subscription over HTTP/1.1."""
-
-    def __init__(self, connection: Http1Connection) -> None:
-        self._connection = connection
-
-    @property
-    def is_full(self) -> bool:
-        return self._connection.is_full
-
-    def send(self, data: bytes) -> None:
-        self._connection.send_chunk(data)
-
-    def end(self) -> None:
-        self._connection.end_chunks()
-
-    def abort(self) -> None:
-        self._connection.break_off()

@@ -38,7 +38,7 @@ class Http2Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Add this connection to the open ones."""
-        self._site.add(self)
+        self._site.add(self.finish)
         if isinstance(transport, asyncio.Transport):
             self._frames = Http2Frames(transport)
 
@@ -47,7 +47,7 @@ class Http2Connection(asyncio.Protocol):
         self._frames = None
         for exchange in list(self._exchanges.values()):
             exchange.stop()
-        self._site.remove(self)
+        self._site.remove(self.finish)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes, and answer each complete request."""

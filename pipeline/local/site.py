@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from collections.abc import Callable
 
 from headrace.pipeline.local.callers import Callers
 from headrace.pipeline.local.clock import MovableClock, http_date
 from headrace.pipeline.local.kinesis.kinesis import Kinesis
 from headrace.pipeline.local.moto.room import MotoRoom
-
-
-class OpenConnection(Protocol):
-    """A connection that a client has open."""
-
-    def finish(self) -> None:
-        """Close: at once if idle or while events are pushed, else after the current answers."""
-        ...
 
 
 class Site:
@@ -30,26 +22,27 @@ class Site:
         self.callers = Callers()
         self.empty = asyncio.Event()
         self.empty.set()
-        self._connections: set[OpenConnection] = set()
+        self._connections: set[Callable[[], None]] = set()
         self._requests = 0
         self._date = (-1, "")
 
-    def add(self, connection: OpenConnection) -> None:
-        """Note that a connection is open."""
-        self._connections.add(connection)
+    def add(self, close: Callable[[], None]) -> None:
+        """Note that a connection is open. `close`: closes it, at once if idle or while events are pushed, else after the
+        current answers."""
+        self._connections.add(close)
         self.empty.clear()
 
-    def remove(self, connection: OpenConnection) -> None:
+    def remove(self, close: Callable[[], None]) -> None:
         """Note that a connection is closed."""
-        self._connections.discard(connection)
+        self._connections.discard(close)
         if not self._connections:
             self.empty.set()
 
     def finish(self) -> None:
         """Let all connections close."""
         # A connection that closes at once takes itself out of the set.
-        for connection in list(self._connections):
-            connection.finish()
+        for close in list(self._connections):
+            close()
 
     def request_id(self) -> str:
         """Give each request an id that logs can be searched for."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from headrace.pipeline.metrics.statistics import Datum
 
@@ -19,7 +18,5 @@ class Refusal:
     """How many values were in it."""
 
 
-class MetricsSink(Protocol):
-    def send(self, data: Sequence[Datum]) -> Refusal | None:
-        """Send all of it. Raises nothing: whoever gathers metrics has other work to do."""
-        ...
+Send = Callable[[Sequence[Datum]], Refusal | None]
+"""Sends all of the data. It raises nothing: whoever gathers metrics has other work to do."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from headrace.pipeline.metrics.gathering import Gathering
 from headrace.pipeline.metrics.own_series import DROPPED
-from headrace.pipeline.metrics.ports import MetricsSink, Refusal
+from headrace.pipeline.metrics.ports import Refusal, Send
 from headrace.pipeline.metrics.statistics import Datum
 
 _LONGEST_PAUSE: Final = timedelta(minutes=10)
@@ -24,8 +24,7 @@ _AT_THE_END: Final = 5.0
 """Seconds that the end of a run or of a process waits at most, as KCL waits for a request."""
 
 
-def _warn(sentence: str) -> None:
-    logging.getLogger("headrace").warning(sentence)
+_log = logging.getLogger("headrace")
 
 
 class Publishing:
@@ -34,22 +33,22 @@ class Publishing:
     def __init__(
         self,
         gathering: Gathering,
-        make_sink: Callable[[], MetricsSink],
+        make_send: Callable[[], Send],
         *,
         every: timedelta,
         collect: Callable[[Gathering], None] = lambda _gathering: None,
-        tell: Callable[[str], object] = _warn,
+        tell: Callable[[str], object] = _log.warning,
         at_the_end: float = _AT_THE_END,
     ) -> None:
-        """`make_sink` is called once in each process, by the thread that sends: making a client takes a tenth of a second.
+        """`make_send` is called once in each process, by the thread that sends: making a client takes a tenth of a second.
         `collect` adds what is counted elsewhere, before each sending."""
         self.gathering = gathering
-        self._make_sink = make_sink
+        self._make_send = make_send
         self._every = every
         self._collect = collect
         self._tell = tell
         self._at_the_end = at_the_end
-        self._sink: MetricsSink | None = None
+        self._send_now: Send | None = None
         self._sending = threading.Lock()
         self._starting = threading.Lock()
         self._stopped = threading.Event()
@@ -67,7 +66,7 @@ class Publishing:
             if self._process is not None:
                 # A fork has the values of the process that it was made of, which sends them itself, and none of its threads.
                 self._take()
-                self._sink, self._sending, self._stopped = None, threading.Lock(), threading.Event()
+                self._send_now, self._sending, self._stopped = None, threading.Lock(), threading.Event()
             self._process = os.getpid()
             # Unlike those of `atexit`, it also runs at the end of a process that multiprocessing has forked, as Dagster's runs are.
             self._at_exit = Finalize(None, self.finish, exitpriority=10)
@@ -124,9 +123,9 @@ class Publishing:
     def _send(self, data: list[Datum]) -> Refusal | None:
         values = sum(datum.statistics.samples for datum in data)
         try:
-            if self._sink is None:
-                self._sink = self._make_sink()
-            return self._sink.send(data)
+            if self._send_now is None:
+                self._send_now = self._make_send()
+            return self._send_now(data)
         except Exception as error:  # noqa: BLE001 - metrics must not end the work that they are about; the sentence has the error
             return Refusal(f"{type(error).__name__}: {error}", values)
 

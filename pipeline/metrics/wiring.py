@@ -13,7 +13,7 @@ from headrace.pipeline.aws.clients.meter import Meter
 from headrace.pipeline.metrics.gathering import Gathering
 from headrace.pipeline.metrics.metering import Metering, Meters, NoMetering
 from headrace.pipeline.metrics.of_calls import CallCounts
-from headrace.pipeline.metrics.ports import MetricsSink
+from headrace.pipeline.metrics.ports import Send
 from headrace.pipeline.metrics.publishing import Publishing
 from headrace.pipeline.metrics.series import Level
 from headrace.pipeline.ports.base import Clock
@@ -39,7 +39,7 @@ def metering_of(
         level=Level[metrics.level], dimensions=dimensions_in(metrics.dimensions), most=metrics.most_series
     )
     publishing = Publishing(
-        gathering, lambda: _sink(settings, cloudwatch), every=metrics.every, collect=CallCounts(meter).add_to
+        gathering, lambda: _send(settings, cloudwatch), every=metrics.every, collect=CallCounts(meter).add_to
     )
     return Metering(settings, clock, publishing)
 
@@ -48,11 +48,11 @@ def namespace_of(settings: Settings) -> str:
     return settings.metrics.namespace or settings.application
 
 
-def _sink(settings: Settings, cloudwatch: Callable[[], CloudWatchClient]) -> MetricsSink:
+def _send(settings: Settings, cloudwatch: Callable[[], CloudWatchClient]) -> Send:
     if settings.metrics.to is MetricsTo.OTEL:
         from headrace.pipeline.metrics.otlp import OtlpSink
 
-        return OtlpSink.of(namespace_of(settings), os.environ)
+        return OtlpSink.of(namespace_of(settings), os.environ).send
     from headrace.pipeline.metrics.cloudwatch import CloudWatchSink
 
-    return CloudWatchSink(cloudwatch, namespace_of(settings))
+    return CloudWatchSink(cloudwatch, namespace_of(settings)).send

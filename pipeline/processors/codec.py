@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.pipeline.lake.staging.stage_codec import decode, encode
+from headrace.pipeline.lake.staging.stage_codec import decode
 from headrace.pipeline.processors.values import TurnReports
-
-
-def encode_turns(turns: TurnReports) -> bytes:
-    return encode(turns)
 
 
 def decode_turns(text: bytes) -> TurnReports:

@@ -102,9 +102,9 @@ def _processing(parts: Sequence[Sequence[ShardInput]], bounds: Sequence[Bound], 
         # Imports within the function run on Spark's worker, from the shipped zip.
         from uuid import uuid4
 
-        from headrace.pipeline.processors.codec import encode_turns
+        from headrace.pipeline.lake.staging.stage_codec import encode
         from headrace.pipeline.processors.task import process_shards
 
-        return encode_turns(process_shards(parts[number], bounds, spec, now=now, fresh=lambda: uuid4().hex))
+        return encode(process_shards(parts[number], bounds, spec, now=now, fresh=lambda: uuid4().hex))
 
     return work

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.ports.lineage import LineageTable
     from headrace.pipeline.ports.reading import ShardSource
     from headrace.pipeline.proof.accepted import Accepted, Strangers
-    from headrace.pipeline.proof.latest.ports import LatestProof
+    from headrace.pipeline.proof.latest.facts import LatestFacts
     from headrace.pipeline.proof.other_side import ConsumerRows
     from headrace.pipeline.proof.patterns import Comparing, Pattern
     from headrace.pipeline.proof.spans import Digest, Doubled, FileCount, Overlap, ShardSpans
@@ -132,8 +132,9 @@ class TargetPorts:
     window: ReplayWindow | None = None
     stream: str | None = None
     """A typed table takes only records of the stream with this name; None: of all streams."""
-    latest: LatestProof | None = None
-    """For a table of the latest rows, which loses rows when later ones come."""
+    latest: Callable[[], LatestFacts] | None = None
+    """For a table of the latest rows, which loses rows when later ones come: compares all its rows with each other, and with
+    the landed records where these tell the rows."""
 
 
 class ProofPorts(Protocol):

@@ -98,8 +98,7 @@ class RecordReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         return self._plan()
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(partition)
+    read = staticmethod(read_partition)
 
     def __reduce__(self) -> Any:
         # Tasks read, and plan nothing.

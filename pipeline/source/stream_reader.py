@@ -8,7 +8,7 @@ records. Positions of shards would tell the same, but a task can't tell Spark ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,8 +22,6 @@ from headrace.pipeline.source.options import RangeOptions, ReadFrom
 from headrace.pipeline.source.partitions import of_files, of_shards, read_partition
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from headrace.pipeline.ports.pages import Pages
     from headrace.pipeline.source.lake_range import LakeRange
     from headrace.pipeline.source.stream_range import StreamRange
@@ -107,8 +105,7 @@ class TimeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- reading: called in tasks -------------------------------------------------------------------------------
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(partition)
+    read = staticmethod(read_partition)
 
     def __reduce__(self) -> Any:
         # Tasks plan nothing, and the application's settings may have the password of a catalog.

@@ -85,11 +85,11 @@ class Frames:
             ) from None
         # At the schema, and not at the first row: a wave that can't compare duplicates must not begin.
         kinds, required = (
-            {each.name: each.type for each in columns},
-            {each.name for each in columns if each.required},
+            {column.name: column.type for column in columns},
+            {column.name for column in columns if column.required},
         )
         self._check_keys(kinds, frozenset(required))
-        return [each.field for each in columns]
+        return [column.field for column in columns]
 
     def decoded_columns(self, decoder: Decoder) -> list[NestedField]:
         if isinstance(decoder, JsonDecoder | DynamoDbDecoder):
@@ -203,8 +203,8 @@ class Frames:
         """The records that the filter takes, and that have no reason in `decode_error`."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        found = records.where(F.col("decode_error").isNull())
-        return found.where(~F.col(IS_LEFT_OUT)) if self.settings.filter else found
+        readable = records.where(F.col("decode_error").isNull())
+        return readable.where(~F.col(IS_LEFT_OUT)) if self.settings.filter else readable
 
     def _untaken(self, records: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812
@@ -223,8 +223,8 @@ def columns_of(fields: Sequence[Mapping[str, Any]]) -> list[NestedField]:
 
     `fields`: as Spark writes them in JSON. Their ids are unique within these columns only: a table gives its own.
     """
-    whole: Any = iceberg_type({"type": "struct", "fields": fields})
-    return list(whole.fields)
+    struct: Any = iceberg_type({"type": "struct", "fields": fields})
+    return list(struct.fields)
 
 
 def arrow_schema(columns: Sequence[NestedField]) -> pa.Schema:
@@ -273,15 +273,15 @@ def _of_callable(
 ) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
-    made = function(records, context)
-    kinds = {each.name: each.dataType for each in made.schema.fields}
-    for each in schema.fields:
+    returned = function(records, context)
+    kinds = {column.name: column.dataType for column in returned.schema.fields}
+    for column in schema.fields:
         # By their short form: whether a part of the type may be null makes no difference.
-        found = kinds[each.name].simpleString() if each.name in kinds else "no such column"
-        if found != each.dataType.simpleString():
+        kind = kinds[column.name].simpleString() if column.name in kinds else "no such column"
+        if kind != column.dataType.simpleString():
             raise BadSetting(
-                f"the target {settings.name} has the column {each.name} {each.dataType.simpleString()} in its schema, and {settings.callable} "
-                f"returned {found}. Nothing was parsed; make them agree"
+                f"the target {settings.name} has the column {column.name} {column.dataType.simpleString()} in its schema, and {settings.callable} "
+                f"returned {kind}. Nothing was parsed; make them agree"
             )
     if "record" not in kinds or ((REASON in kinds) != (DATA in kinds)):
         raise BadSetting(
@@ -291,7 +291,7 @@ def _of_callable(
     reason = (F.col(REASON) if REASON in kinds else F.lit(None)).cast("string")
     data = (F.col(DATA) if DATA in kinds else F.lit(None)).cast("binary")
     payload = F.col("record")[PAYLOAD] if keeps_payloads else F.lit(None).cast("binary")
-    return made.select(
+    return returned.select(
         _bare_record(keeps_payloads=keeps_payloads),
         F.struct(*(F.col(f"`{name}`") for name in schema.names)).alias("row"),
         reason.alias("reason"),

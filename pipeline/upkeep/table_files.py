@@ -21,13 +21,15 @@ from headrace.pipeline.upkeep.stored_files import StoredFiles
 
 
 class IcebergFiles(TableFiles):
-    def __init__(self, lake: IcebergTable) -> None:
+    def __init__(self, lake: IcebergTable, find: Callable[[], Table | None] | None = None) -> None:
+        """`find`: finds the table whose files they are, where it isn't `lake`."""
         self._lake = lake
+        self._find = find or lake.open
         self._entries: dict[str, frozenset[str]] = {}
         self._owners: dict[str, str | None] = {}
 
     def look(self) -> FilesLook:
-        table = self._open()
+        table = self._find()
         if table is None:
             return FilesLook((), frozenset())
         files = StoredFiles(table, self._lake.states, self._entries, self._owners)
@@ -45,7 +47,7 @@ class IcebergFiles(TableFiles):
         return FilesLook(listing, named.all | foreign, is_frozen=is_frozen(files.table.metadata))
 
     def remembered(self) -> Unnamed:
-        table = self._open()
+        table = self._find()
         if table is None:
             return Unnamed()
         try:
@@ -59,7 +61,7 @@ class IcebergFiles(TableFiles):
             return Unnamed()
 
     def remember(self, memory: Unnamed) -> None:
-        table = self._open()
+        table = self._find()
         if table is None:
             return
         unnamed = {path: age.total_seconds() for path, age in memory.since.items()}
@@ -73,15 +75,12 @@ class IcebergFiles(TableFiles):
         self._lake.carry()
 
     def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
-        table = self._open()
+        table = self._find()
         return (
             ((), None)
             if table is None
             else StoredFiles(table, self._lake.states, self._entries).delete(files)
         )
-
-    def _open(self) -> Table | None:
-        return self._lake.open()
 
     def _memory(self, table: Table) -> str:
         return self._lake.states.path(f"upkeep-{table.metadata.table_uuid.hex}.json")
@@ -92,14 +91,11 @@ class LineageFiles(IcebergFiles):
     files anew."""
 
     def __init__(self, lineage: IcebergLineage) -> None:
-        super().__init__(lineage.lake)
+        super().__init__(lineage.lake, lineage.find)
         self._lineage = lineage
 
     def fence(self) -> None:
         self._lineage.fence()
-
-    def _open(self) -> Table | None:
-        return self._lineage.find()
 
 
 class QuarantineFiles(IcebergFiles):

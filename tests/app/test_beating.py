@@ -18,15 +18,18 @@ class AfterTurns:
 
     def __init__(self, clock: MemoryClock, turns: int) -> None:
         self.clock, self.left, self.waits = clock, turns, list[float]()
-
-    def is_set(self) -> bool:
-        return self.left <= 0
+        self.asked_before_a_turn = True
 
     def wait(self, timeout: float) -> bool:
+        is_over = self.left <= 0
+        if self.asked_before_a_turn:
+            self.asked_before_a_turn = False
+            return is_over
+        self.asked_before_a_turn = True
         self.left -= 1
         self.waits.append(timeout)
         self.clock.advance(timedelta(seconds=timeout))
-        return self.is_set()
+        return self.left <= 0
 
 
 def test_turns_come_at_a_fixed_rate_and_a_frozen_process_doesn_t_make_up_for_what_it_missed():
@@ -39,7 +42,7 @@ def test_turns_come_at_a_fixed_rate_and_a_frozen_process_doesn_t_make_up_for_wha
         return get(worker_id)
 
     world.rows.get = slow  # type: ignore[method-assign,assignment]
-    Beating(wiring_of(world), "w1", said.append).until(over)
+    Beating(wiring_of(world), "w1", said.append).until(over.wait)
     period = EVERY.total_seconds()
     assert over.waits == pytest.approx([period - 1, period - 1, 0.0, period - 1, period - 1, period - 1])
     assert said == ["worker w1: beats between its ticks"]
@@ -56,7 +59,7 @@ def test_a_failed_turn_is_told_once_and_the_next_ones_go_on():
         return get(worker_id)
 
     world.rows.get = failing  # type: ignore[method-assign,assignment]
-    Beating(wiring_of(world), "w1", said.append).until(AfterTurns(world.clock, 4))
+    Beating(wiring_of(world), "w1", said.append).until(AfterTurns(world.clock, 4).wait)
     assert said == [
         "worker w1: missed a beat, and tries the next one: DynamoDB didn't answer",
         "worker w1: beats between its ticks",

@@ -64,7 +64,7 @@ class App:
         """One tick of a leader that has just started, which stops again."""
         leader = wire(self.settings).leader()
         said = str(leader.tick(LeaderMemory()))
-        leader.release()
+        leader.electing.release()
         return said
 
     def put(self, stream: int = 0, count: int = 5) -> None:

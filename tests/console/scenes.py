@@ -134,7 +134,7 @@ class Scene:
     ) -> Console:
         watch = ConsoleWatch(
             tables=self,
-            streams=self,
+            streams=self.of,
             clock=self.clock,
             spending=self.spending,
             peeking=self if peeking else None,

@@ -125,7 +125,7 @@ class ALake:
 
 
 def test_a_shards_page_leads_into_dagster_and_tells_what_was_parsed(browser: Browser):
-    console = a_scene(4).console(lake=ALake(), dagster="http://127.0.0.1:3000")
+    console = a_scene(4).console(lake=ALake().of, dagster="http://127.0.0.1:3000")
     with opened(browser, console) as page:
         page.locator("#list button.link", has_text=KEY).click()
         page.wait_for_selector("#shard-body table")

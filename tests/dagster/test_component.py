@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
@@ -13,6 +14,8 @@ from headrace.assets.names import records_key
 from headrace.pipeline.building import build_definitions
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.blocks.dagster import DagsterSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.component_file import COMPONENT
 from headrace.pipeline.settings.model import Settings, StreamSettings
 
@@ -107,12 +110,13 @@ def test_the_component_has_the_name_under_which_commands_read_its_file():
 
 
 def test_a_key_prefix_is_before_each_asset_but_the_streams():
-    plain = Settings(application="orders", streams=(StreamSettings(name="orders"),))
-    prefixed = Settings(
+    plain = Settings(
         application="orders",
-        streams=plain.streams,
-        dagster=DagsterSettings(key_prefix=("raw", "kinesis")),
+        streams=(StreamSettings(name="orders"),),
+        parse=(ParseSettings(name="sold", table="lake.sold", schema="id BIGINT"),),
+        processors=(ProcessorSettings(name="words", callable="words:rows", table="lake.words"),),
     )
+    prefixed = replace(plain, dagster=DagsterSettings(key_prefix=("raw", "kinesis")))
 
     def shown(settings: Settings) -> set[str]:
         graph = build_definitions(settings).resolve_asset_graph()

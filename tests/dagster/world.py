@@ -72,7 +72,7 @@ class Ports:
     def pages(self) -> Any:
         return None
 
-    def consumers(self) -> Any:
+    def consumers(self, _stream: str) -> Any:
         return self.world.consumers
 
     def table(self, _writer: str) -> Any:

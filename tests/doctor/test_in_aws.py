@@ -188,8 +188,8 @@ def test_a_consumer_that_isnt_registered_is_told_and_one_that_is_active_is_well(
     assert missing.health is Health.ILL
     assert "the consumer own of orders isn't registered" in missing.sentence
     stream = live.ports.source("doctor").describe("orders").stream
-    live.ports.consumers().register(stream, "own")
+    live.ports.consumers(stream.name).register(stream, "own")
     [active] = consumers_are_active(live)
-    live.ports.consumers().deregister(live.ports.consumers().of(stream)[0])
+    live.ports.consumers(stream.name).deregister(live.ports.consumers(stream.name).of(stream)[0])
     assert active.health is Health.WELL
     assert list(consumers_are_active(replace(live, settings=work.settings))) == []

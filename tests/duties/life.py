@@ -119,7 +119,7 @@ class Life:
             leases=self.leases,
             source=self.source,
             table=self.table,
-            consumers=MemoryConsumers,
+            consumers=lambda _: MemoryConsumers(),
         )
         plan = syncing.plan(self.settings.streams[0], facts, listing, state=state)
         told = [f"{c.key[-1]}: {c.why}" for c in plan if isinstance(self.leases.apply(c), Applied)]

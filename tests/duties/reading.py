@@ -31,7 +31,7 @@ class PortsOf:
     def spending(self) -> Callable[[], ProcessUsage]:
         return ProcessUsage
 
-    def consumers(self) -> MemoryConsumers:
+    def consumers(self, _stream: str) -> MemoryConsumers:
         return MemoryConsumers()
 
     @property

@@ -144,7 +144,7 @@ class World:
             lock=self.lock,
             source=self.source,
             table=self.table,
-            consumers=lambda: self.consumers,
+            consumers=lambda _: self.consumers,
             clock=self.clock,
             ids=self.ids,
         )

@@ -62,7 +62,7 @@ class MeteredWorld:
         gathering = Gathering(
             level=Level[metrics.level], dimensions=dimensions_in(metrics.dimensions), most=metrics.most_series
         )
-        self.publishing = Publishing(gathering, lambda: self.sink, every=metrics.every)
+        self.publishing = Publishing(gathering, lambda: self.sink.send, every=metrics.every)
         metering = Metering(settings, self.world.clock, self.publishing)
         self.wiring = Wiring(settings, TimedPorts(self.world), metering=metering)  # type: ignore[arg-type]
 

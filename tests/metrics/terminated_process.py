@@ -37,7 +37,7 @@ class FileSink:
 
 def main(file: Path) -> None:
     gathering = Gathering(level=Level.DETAILED, dimensions=(), most=100)
-    publishing = Publishing(gathering, lambda: FileSink(file), every=timedelta(minutes=5))
+    publishing = Publishing(gathering, lambda: FileSink(file).send, every=timedelta(minutes=5))
     metering = Metering(Settings(application="app"), SystemClock(), publishing)
     # As Dagster does around each run (`raise_execution_interrupts`).
     with capture_interrupts(), raise_interrupts_as(Interrupted), metering.running():

@@ -13,16 +13,16 @@ import pytest
 from headrace.pipeline.metrics import kcl_series as kcl
 from headrace.pipeline.metrics import own_series as own
 from headrace.pipeline.metrics.gathering import Gathering
-from headrace.pipeline.metrics.ports import MetricsSink, Refusal
+from headrace.pipeline.metrics.ports import Refusal, Send
 from headrace.pipeline.metrics.publishing import Publishing
 from headrace.pipeline.metrics.series import Level
 from headrace.pipeline.metrics.statistics import Datum
 from tests.metrics.metered_world import MemorySink
 
 
-def a_publishing(sink: MetricsSink, told: list[str], every: timedelta = timedelta(minutes=1)) -> Publishing:
+def a_publishing(send: Send, told: list[str], every: timedelta = timedelta(minutes=1)) -> Publishing:
     gathering = Gathering(level=Level.DETAILED, dimensions=(), most=100)
-    return Publishing(gathering, lambda: sink, every=every, tell=told.append, at_the_end=0.05)
+    return Publishing(gathering, lambda: send, every=every, tell=told.append, at_the_end=0.05)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def told() -> list[str]:
 
 def test_what_is_refused_is_counted_told_and_tried_less_often(told: list[str]) -> None:
     sink = MemorySink(refusal=Refusal("AWS refuses the request", 3))
-    publishing = a_publishing(sink, told)
+    publishing = a_publishing(sink.send, told)
     publishing.gathering.add(kcl.LEADS, 1, times=3)
     publishing.flush()
     publishing.gathering.add(kcl.LEADS, 1)
@@ -54,7 +54,7 @@ def test_an_unforeseen_error_of_a_sink_is_told_and_raises_nothing(told: list[str
         def send(self, data: Sequence[Datum]) -> Refusal | None:
             raise ValueError("what is this?")
 
-    publishing = a_publishing(Broken(), told)
+    publishing = a_publishing(Broken().send, told)
     publishing.gathering.add(kcl.LEADS, 1)
     publishing.flush()
     assert "ValueError: what is this?" in told[0]
@@ -75,7 +75,7 @@ def test_the_end_of_a_run_waits_for_no_one_who_does_not_answer(
             hung.wait()
             return None
 
-    publishing = a_publishing(Silent(), told)
+    publishing = a_publishing(Silent().send, told)
     publishing.begin()
     publishing.gathering.add(kcl.LEADS, 1)
     publishing.finish()
@@ -88,7 +88,7 @@ def test_where_no_thread_can_be_started_any_more_the_end_of_the_process_sends_al
 ) -> None:
     """Python 3.12 and newer start none while they end."""
     sink = MemorySink()
-    publishing = a_publishing(sink, told)
+    publishing = a_publishing(sink.send, told)
     publishing.begin()
     publishing.gathering.add(kcl.LEADS, 1)
 
@@ -107,7 +107,7 @@ def test_values_are_sent_without_anybody_asking_for_it(told: list[str], hung: th
             hung.set()
             return None
 
-    publishing = a_publishing(Noticed(), told, every=timedelta(milliseconds=1))
+    publishing = a_publishing(Noticed().send, told, every=timedelta(milliseconds=1))
     publishing.begin()
     publishing.gathering.add(kcl.LEADS, 1)
     assert hung.wait(timeout=30)
@@ -116,7 +116,7 @@ def test_values_are_sent_without_anybody_asking_for_it(told: list[str], hung: th
 
 def test_a_fork_sends_its_own_values_only(told: list[str]) -> None:
     sink = MemorySink()
-    publishing = a_publishing(sink, told)
+    publishing = a_publishing(sink.send, told)
     publishing.begin()
     publishing.gathering.add(kcl.LEADS, 1)
     reader, writer = os.pipe()
@@ -154,6 +154,6 @@ def _a_process(place: object) -> None:
             return None
 
     gathering = Gathering(level=Level.DETAILED, dimensions=(), most=100)
-    publishing = Publishing(gathering, Kept, every=timedelta(minutes=5))
+    publishing = Publishing(gathering, lambda: Kept().send, every=timedelta(minutes=5))
     publishing.begin()
     gathering.add(kcl.LEADS, 1)

@@ -231,7 +231,7 @@ class ProcessPorts:
     def pages(self) -> Pages:
         raise AssertionError("the simulator reads no pages: its stage reads the stream in memory")
 
-    def consumers(self) -> Consumers:
+    def consumers(self, stream: str) -> Consumers:
         raise AssertionError("the simulated fleet polls its streams")
 
     def stage(self, worker_id: str) -> Stage:

@@ -113,7 +113,7 @@ class Election:
             lock=self.lock,
             source=self.source,
             table=self.table,
-            consumers=MemoryConsumers,
+            consumers=lambda _: MemoryConsumers(),
             clock=self.clock,
             ids=self.ids,
         )

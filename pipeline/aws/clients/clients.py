@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import boto3
 from botocore import exceptions as boto
 from botocore.config import Config
-from botocore.loaders import Loader, create_loader
+from botocore.loaders import create_loader
 from botocore.session import Session
 
 from headrace.pipeline.aws.clients.access import KinesisAccess, role_at
@@ -161,11 +161,9 @@ def _session(profile: str | None, region: str | None, role: AssumedRole | None) 
     return session
 
 
-@cache
-def _descriptions(data_path: str | None) -> Loader:
-    """The descriptions of AWS's services, each read when the first client needs it: 60 ms of CPU, four fifths
-    of making a client."""
-    return create_loader(data_path)
+_descriptions = cache(create_loader)
+"""The descriptions of AWS's services, each read when the first client needs it: 60 ms of CPU, four fifths
+of making a client."""
 
 
 def _no_profile(place: AwsPlace) -> str:

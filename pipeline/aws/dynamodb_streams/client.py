@@ -30,9 +30,8 @@ def tapped(client: Any) -> Any:
     return client
 
 
-def forget_clients() -> None:
-    """Forget credentials that AWS refused: the next request reads them anew."""
-    _client.cache_clear()
+forget_clients = _client.cache_clear
+"""Forget credentials that AWS refused: the next request reads them anew."""
 
 
 def knows_filter(client: Any) -> bool:

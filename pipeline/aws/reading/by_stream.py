@@ -2,7 +2,6 @@
 to the part that belongs to its stream.
 
     SourcesByStream      for ticks and runs
-    ConsumersByStream    for the leader
     ReadersByStream      for Spark's workers
 """
 
@@ -18,7 +17,6 @@ from headrace.pipeline.core.ledger.batch import Batch
 from headrace.pipeline.core.shards.position import Start
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId, name_of_serialized
-from headrace.pipeline.ports.consumers import Consumer, Consumers
 from headrace.pipeline.ports.pages import Pages, RecordPage
 from headrace.pipeline.ports.reading import ShardSource, StreamFacts
 from headrace.pipeline.settings.stream_names import is_dynamodb, name_in
@@ -28,7 +26,9 @@ _V = TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts(Generic[_T]):
+class PartsByStream(Generic[_T]):
+    """The parts that ask for streams, such as clients of a role."""
+
     others: _T
     """The part for each stream that has none of its own."""
     named: Mapping[str, _T] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class SourcesByStream:
     def __init__(
         self, others: ShardSource, named: Mapping[str, ShardSource], tables: ShardSource | None = None
     ) -> None:
-        self._sources = _Parts(others, named, tables)
+        self._sources = PartsByStream(others, named, tables)
 
     def aws_now(self) -> datetime | None:
         return max(
@@ -96,35 +96,17 @@ class SourcesByStream:
         return arrivals
 
 
-class ConsumersByStream:
-    def __init__(self, others: Consumers, named: Mapping[str, Consumers]) -> None:
-        self._consumers = _Parts(others, named)
-
-    def find(self, stream: StreamId, name: str) -> Consumer | None:
-        return self._consumers.of(stream.name).find(stream, name)
-
-    def of(self, stream: StreamId) -> tuple[Consumer, ...]:
-        return self._consumers.of(stream.name).of(stream)
-
-    def register(self, stream: StreamId, name: str) -> Consumer:
-        return self._consumers.of(stream.name).register(stream, name)
-
-    def deregister(self, consumer: Consumer) -> None:
-        # arn:aws:kinesis:<region>:<account>:stream/<name>/consumer/<consumer>:<second>
-        self._consumers.of(consumer.arn.split("/")[1]).deregister(consumer)
-
-
 @dataclass(frozen=True, slots=True)
 class ReadersByStream:
     """The reader of Spark's tasks: each stream is read by its own part. It is pickled into the task, with the identities
     of that moment."""
 
-    parts: _Parts[Pages]
+    parts: PartsByStream[Pages]
 
     @classmethod
     def of(cls, others: Pages, named: Mapping[str, Pages], tables: Pages | None) -> Pages:
         """The reader of all streams: that of the others, where no stream has a part of its own."""
-        return cls(_Parts(others, named, tables)) if named or tables is not None else others
+        return cls(PartsByStream(others, named, tables)) if named or tables is not None else others
 
     def pages(self, batch: Batch) -> Iterator[RecordPage]:
         return self.parts.of(batch.key.stream.name).pages(batch)

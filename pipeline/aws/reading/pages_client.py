@@ -43,10 +43,9 @@ def _client(access: KinesisAccess) -> QuickRecords:
     return QuickRecords(tapped(client_of_service(access, "kinesis")))
 
 
-def forget_clients() -> None:
-    """Forget credentials that Kinesis refused: the next request reads them anew. A worker of Spark lives for many
-    runs, and a client keeps the keys of a file as they were."""
-    _client.cache_clear()
+forget_clients = _client.cache_clear
+"""Forget credentials that Kinesis refused: the next request reads them anew. A worker of Spark lives for many
+runs, and a client keeps the keys of a file as they were."""
 
 
 def tapped(client: KinesisClient) -> KinesisClient:

@@ -115,9 +115,8 @@ def _client(access: KinesisAccess, silence: float) -> Subscriber:
     return Subscriber(client)
 
 
-def forget_subscribers() -> None:
-    """Forget credentials that Kinesis refused: the next request reads them anew."""
-    _client.cache_clear()
+forget_subscribers = _client.cache_clear
+"""Forget credentials that Kinesis refused: the next request reads them anew."""
 
 
 class _Begun:

@@ -54,11 +54,19 @@ def lag_of(
     if row.looked_at is None:
         # Never read. Its worker should have begun once it had the lease; KCL's workers write none of the three times.
         return None if row.assigned_at is None else max(_NOTHING, now - row.assigned_at)
+    if is_read_by_others(row):
+        return None
     # A worker that lives looks for records in a shard that was at its tip. Without this an idle
     # shard would seem to fall behind by the age of its last look.
     if is_read and not row.behind_ms and row.failure is None:
         return _NOTHING if waiting_since is None else max(_NOTHING, now - waiting_since)
     return max(_NOTHING, now - row.looked_at)
+
+
+def is_read_by_others(row: Lease) -> bool:
+    """Whether a worker of KCL has moved the checkpoint since Headrace's last look, so that this look tells nothing more. KCL's
+    workers leave Headrace's attributes in the row."""
+    return row.landed is not None and row.checkpoint != row.landed
 
 
 def open_lags(

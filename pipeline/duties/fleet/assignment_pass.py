@@ -78,7 +78,7 @@ def plan_pass(
     counters = after_look(memory.lease_sightings, tokens, since=since, tick=times.assignment)
     lost = policy.signs_of_life.keys_of_dead_holders(open_rows, fleet, counters, after=times.lease_duration)
     remembered = AssignmentMemory(now, counters, handovers, memory.passes + 1)
-    match policy.other_workers.judge(AssignmentView(open_rows, fleet, counters, lost)):
+    match policy.judge(AssignmentView(open_rows, fleet, counters, lost)):
         case AssignmentPaused(why, strangers):
             # A pass that assigned nothing isn't counted: KCL's strategies balance in the first pass of all.
             return AssignmentPlan(replace(remembered, passes=memory.passes, strangers=strangers), why_not=why)

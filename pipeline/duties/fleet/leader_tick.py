@@ -82,7 +82,7 @@ class LeaderDuty:
     table: LakeTable
     clock: Clock
     ids: Ids
-    consumers: Callable[[], Consumers]
+    consumers: Callable[[str], Consumers]
     """Made at its first use, because only streams with enhanced fan-out need it."""
     tracker: Callable[[], tuple[StreamSettings, ...]] | None = None
     """The user's function that lists streams, where the settings name one."""
@@ -104,7 +104,7 @@ class LeaderDuty:
             memory = replace(memory, last_sync=None, assignment=AssignmentMemory())
         now = self.clock.now()
         since = None if memory.last_look is None else now - memory.last_look
-        lock_state = self.policy.election.look(self._electing, memory.lock, since)
+        lock_state = self.policy.election.look(self.electing, memory.lock, since)
         memory, fleet = self._look_at_workers(memory, lock_state, since=since, now=now)
         self.look.fleet = fleet
         # The next look counts from now: a beat that was just read may be this recent, and time before a beat is no silence.
@@ -112,10 +112,10 @@ class LeaderDuty:
         if (why := self._why_not(fleet)) is not None:
             # Given back at once: whoever leads next needn't wait until the lock has stood still for
             # its whole time.
-            self.release()
+            self.electing.release()
             return LeaderReport(replace(memory, lock=None), f"leader: {why}", leads=False)
         elected = self.policy.election.leads(
-            self._electing, lock_state, memory.election_memory, check_can_lead=self._check_can_lead
+            self.electing, lock_state, memory.election_memory, check_can_lead=self._check_can_lead
         )
         memory = replace(memory, lock=lock_state.seen, election_memory=elected.memory)
         if not elected.leads:
@@ -141,12 +141,6 @@ class LeaderDuty:
         took = round((self.clock.monotonic() - began) * 1000)
         sentence = leader_sentence(tally, listing, fleet.misread_rows, took=took)
         return LeaderReport(memory, sentence, leads=True, trouble=trouble, partitions=partitions_of(listing))
-
-    def beat_lock(self) -> bool:
-        return self._electing.beat()
-
-    def release(self) -> bool:
-        return self._electing.release()
 
     def _look_at_workers(
         self, memory: LeaderMemory, lock_state: LockState, *, since: timedelta | None, now: datetime
@@ -183,7 +177,7 @@ class LeaderDuty:
         return Tracking(settings=self.settings, source=self.source, tracker=self.tracker)
 
     @property
-    def _electing(self) -> Electing:
+    def electing(self) -> Electing:
         times = self.settings.times
         return Electing(
             me=self.leader_id,

@@ -90,7 +90,7 @@ def leader_turn(
     memory = last_tick.get(cursor) or written
     try:
         # Four beats in the lock's time, so that a single slow or failing beat doesn't lose the lock.
-        with timer(duty.beat_lock, times.leader_lock / 4, TICK_DEADLINE):
+        with timer(duty.electing.beat, times.leader_lock / 4, TICK_DEADLINE):
             report = duty.tick(memory)
         if isinstance(report.trouble, TablesMissing):
             raise report.trouble
@@ -122,7 +122,7 @@ def _after_failure(
 def _release_lock(duty: LeaderDuty) -> None:
     """Release the lock if that is possible now. If not, another leader sensor takes it once it has stood still."""
     with suppress(HeadraceError):
-        duty.release()
+        duty.electing.release()
 
 
 def worker_turn(

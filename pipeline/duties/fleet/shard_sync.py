@@ -126,7 +126,7 @@ class ShardSync:
     leases: LeaseStore
     source: ShardSource
     table: LandingTable
-    consumers: Callable[[], Consumers]
+    consumers: Callable[[str], Consumers]
 
     def round(
         self,
@@ -239,7 +239,7 @@ class ShardSync:
             done.synced.append(tracked.name)
             return
         if (name := self.settings.consumer_of(tracked.settings)) is not None:
-            note = ensure_consumer(self.consumers(), facts.stream, name)
+            note = ensure_consumer(self.consumers(facts.stream.name), facts.stream, name)
             tally.notes.extend([note] if note else [])
         mine = rows_of_stream(facts.stream, listing.leases)
         # First of all: the origin decides which shards are in scope, and so which rows are made.

@@ -13,10 +13,6 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.sighting import Sighting, Sightings, expired
 from headrace.pipeline.core.leases.throughput import rate_at_beat
 from headrace.pipeline.core.leases.worker import Worker
-from headrace.pipeline.core.order.parents import Family
-from headrace.pipeline.core.shards.checkpoint import Checkpoint
-from headrace.pipeline.core.shards.position import Positions, Start
-from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.sharing.assign_plan import GapRules, plan_assign
 from headrace.pipeline.core.sharing.sync_plan import plan_shard_sync
 from headrace.pipeline.duties.policy.electing import Electing, LockState
@@ -32,6 +28,7 @@ from headrace.pipeline.duties.policy.policy import (
     PlanMoves,
     Policy,
     Presence,
+    RowPlan,
     SignsOfLife,
     TakenLeases,
 )
@@ -52,7 +49,7 @@ def alone(
         election=LockElection(),
         other_workers=NoOtherWorkers(settings.times.lease_duration),
         signs_of_life=signs_of_life,
-        rows=HeadraceRows(),
+        rows=HEADRACE_ROWS,
         plan_moves=by_gap(rules_of(settings, signs_of_life)),
         own_leases=AssignedLeases(lock=lock, workers=workers, leases=leases, times=settings.times),
         record_foreign_ranges=no_foreign_ranges,
@@ -151,24 +148,9 @@ class LeasesBeat:
         return [change.beat(row, me) for row in rows]
 
 
-class HeadraceRows:
-    """A lease row for each shard in scope of the stream's origin, made once a parent of the shard has ended in the lake
-    table."""
-
-    def scope(self, origin: Start, listing: Listing) -> Start | None:
-        return origin
-
-    def plan(
-        self,
-        family: Family,
-        shards: tuple[Shard, ...],
-        rows: tuple[Lease, ...],
-        *,
-        positions: Positions,
-        multi: bool,
-        sentinel: Checkpoint,
-    ) -> list[Change]:
-        return plan_shard_sync(family, shards, rows, positions=positions, multi=multi, sentinel=sentinel)
+HEADRACE_ROWS = RowPlan(lambda origin, _listing: origin, plan_shard_sync)
+"""A lease row for each shard in scope of the stream's origin, made once a parent of the shard has ended in the lake
+table."""
 
 
 def by_gap(rules: GapRules) -> PlanMoves:

@@ -177,18 +177,12 @@ class SignsOfLife(Protocol):
 # --- which lease rows are made, and which worker gets them --------------------------------------------------
 
 
-class RowPlan(Protocol):
-    """Decides which lease rows a shard sync makes."""
-
-    def scope(self, origin: Start, listing: Listing) -> Start | None:
-        """The start from which shards are listed; None to list all shards. `listing`: all lease rows."""
-        ...
-
-    def plan(
+class PlanRows(Protocol):
+    def __call__(
         self,
         family: Family,
-        shards: tuple[Shard, ...],
-        rows: tuple[Lease, ...],
+        in_scope: tuple[Shard, ...],
+        leases: tuple[Lease, ...],
         *,
         positions: Positions,
         multi: bool,
@@ -196,6 +190,15 @@ class RowPlan(Protocol):
     ) -> list[Change]:
         """The changes of a shard sync: rows to create, and rows of an older life to retire."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """Decides which lease rows a shard sync makes."""
+
+    scope: Callable[[Start, Listing], Start | None]
+    """The start from which shards are listed, of the stream's origin and all lease rows; None to list all shards."""
+    plan: PlanRows
 
 
 PlanMoves = Callable[[AssignmentInput, Iterable[Worker], int], list[Change]]
@@ -293,3 +296,13 @@ class Policy:
     own_leases: OwnLeases
     record_foreign_ranges: RecordForeignRanges
     may_keep: MayKeep
+    why_not_assign: str = ""
+    """Why the leader assigns no lease now, whatever the other workers do; empty where it may."""
+
+    def judge(self, view: AssignmentView) -> MayAssign | AssignmentPaused:
+        """Which workers may be given leases now."""
+        judged = self.other_workers.judge(view)
+        # The other workers' reason goes first: it may name workers that the pause would hide.
+        if self.why_not_assign and isinstance(judged, MayAssign):
+            return AssignmentPaused(self.why_not_assign)
+        return judged

@@ -74,15 +74,11 @@ class DayFile:
             return
         schema = self._place.schema
         group = with_sort_key(pa.Table.from_batches([rows for _, rows in batches]))
-        self._write(group.select(schema.names).cast(schema), row_group=len(group))
+        self.write_sorted(group.select(schema.names).cast(schema), row_group=len(group))
         self._shards.update(key for key, _ in batches)
 
     def write_sorted(self, rows: pa.Table, *, row_group: int) -> None:
-        """Write rows of a compaction, which have all columns and are sorted already. `row_group`: its number of
-        rows."""
-        self._write(rows, row_group=row_group)
-
-    def _write(self, rows: pa.Table, *, row_group: int) -> None:
+        """Write rows that have all columns and are sorted already. `row_group`: its number of rows."""
         with _first_error():
             self._opened().write_table(rows, row_group_size=row_group)
         self._rows += len(rows)

@@ -17,10 +17,8 @@ TELL_EVERY = 10.0
 
 _log = logging.getLogger("headrace")
 
-
-def warn(sentence: str) -> None:
-    """Write a sentence about a wait into the log: for callers that don't show these sentences elsewhere."""
-    _log.warning(sentence)
+warn: OnWaiting = _log.warning
+"""Writes a sentence about a wait into the log: for callers that don't show these sentences elsewhere."""
 
 
 @contextmanager

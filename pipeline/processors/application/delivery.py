@@ -12,17 +12,17 @@ begins at the row.
 from __future__ import annotations
 
 import base64
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from headrace.pipeline.core.ledger.batch import Batch, Staged
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.processors.application.backlog import Backlog, arrival_of, calls_of
 from headrace.pipeline.processors.application.kept import KeptLines
 from headrace.pipeline.processors.application.memory import Memory, read_memory
 from headrace.pipeline.processors.application.row_checkpoints import ClaimedRow, RowCheckpoints
@@ -31,8 +31,6 @@ from headrace.pipeline.processors.dialogue import CallFailed, Dialogue, Lines
 from headrace.pipeline.processors.values import Delivered, TurnRules
 from headrace.pipeline.settings.choices import OnProcessorError
 
-_MOST_BYTES = 8 << 20
-"""Payload bytes of one call."""
 _ENDINGS = 2
 """How often a processor is asked to checkpoint the shard's end."""
 
@@ -55,18 +53,11 @@ class Delivery:
     """Why the processor has stopped; empty while it works."""
     count: int = 0
     """How many user records the processor has got."""
-    _since: list[Delivered] = field(default_factory=list)
-    """Delivered records that aren't checkpointed."""
-    _reached: Delivered | None = None
-    """The last record that was checkpointed in this delivery."""
-    _forgotten: int = 0
-    """How many of these, from the first one on, an earlier wave has delivered: their payloads are gone."""
+    _backlog: Backlog = field(default_factory=Backlog)
     _begins_anew: bool = False
     """Whether the process has failed, and the next wave begins at the row with a new one."""
     _process: ExitStack = field(default_factory=ExitStack)
     _dialogue: Dialogue | None = None
-    _last: Delivered | None = None
-    """The last record that was delivered."""
     _failed: int = 0
 
     @property
@@ -77,13 +68,12 @@ class Delivery:
     @property
     def is_complete(self) -> bool:
         """Whether everything that was delivered is checkpointed."""
-        return not self._since
+        return not self._backlog.records
 
     @property
     def has_rest(self) -> bool:
         """Whether the checkpoint is inside of a Kinesis record, of which the processor has got the rest."""
-        last = self.row.lease.checkpoint
-        return last.is_digits and bool(self._since) and self._since[0].sequence == int(last.sequence)
+        return self._backlog.begins_inside(self.row.lease.checkpoint)
 
     def begin(self) -> Batch:
         """Begin at the row as it is now. Returns what is to be read."""
@@ -116,21 +106,20 @@ class Delivery:
             self._process.close()
             return None
         checkpoints.deliver(memory.last.place)
-        self._dialogue, self._since, self._forgotten = dialogue, list(memory.since), len(memory.since)
-        arrival = _arrival(memory.last)
+        self._dialogue = dialogue
+        self._backlog = Backlog(list(memory.since), memory.last, without_payload=len(memory.since))
+        arrival = arrival_of(memory.last)
         after = Position(memory.last.sequence, memory.last.sub, arrival=arrival, inside=True)
-        self._last = memory.last
         return replace(
             self.batch, after=after, witness=max(self.batch.witness, arrival), iterator=None, parents=()
         )
 
     def take(self, records: Sequence[Delivered]) -> None:
         """Deliver these records. Records that come after a failure are left to the next delivery."""
-        for call in self._calls(records):
+        for call in calls_of(records, most=self.rules.records):
             if self.is_over:
                 return
-            self._since += call
-            self._last = call[-1]
+            self._backlog.add(call)
             self.count += len(call)
             self._attempt(partial(self._hand_out, call))
 
@@ -154,9 +143,10 @@ class Delivery:
     def _keep(self) -> bool:
         """Leave the process to the next wave. Whether it could be left."""
         lines = None if self._dialogue is None else self._dialogue.child
-        if not isinstance(lines, KeptLines) or self._last is None:
+        last = self._backlog.last
+        if not isinstance(lines, KeptLines) or last is None:
             return False
-        memory = Memory(self.code, self.row.lease.checkpoint, self._last, tuple(self._since))
+        memory = Memory(self.code, self.row.lease.checkpoint, last, tuple(self._backlog.records))
         try:
             lines.keep(memory.plain())
         except ChildFailed:
@@ -173,27 +163,15 @@ class Delivery:
 
     def staged(self, read: Staged, *, ended: bool) -> Staged:
         """What the engine is told of the shard. `read`: how far it was read."""
+        checkpoint, after = self.row.lease.checkpoint, self.batch.after or Position()
         return replace(
             read,
             after=self.batch.after,
-            upto=read.upto if ended else self._upto(read),
+            upto=read.upto if ended else self._backlog.position(checkpoint, after=after, read=read.upto),
             rows=self.count,
             iterator=None,
             error=self.trouble or read.error,
         )
-
-    def _upto(self, read: Staged) -> Position:
-        """The checkpoint in the row as a position, with the time up to which nothing can be lost unseen."""
-        last = self.row.lease.checkpoint
-        # Only a look after which nothing was left to checkpoint tells anything of the time after the checkpoint.
-        seen = read.upto.seen if self.is_complete and not read.upto.ended else None
-        after = self.batch.after or Position()
-        if self._reached is None or not last.is_digits:
-            if self._since and after.witness is None:
-                # The next look has to begin before the records that are delivered and not checkpointed.
-                seen = _arrival(self._since[0]) - timedelta(milliseconds=1)
-            return replace(after, seen=seen or after.seen)
-        return Position(int(last.sequence), last.sub, arrival=_arrival(self._reached), seen=seen, inside=True)
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
@@ -264,28 +242,8 @@ class Delivery:
                 self._note_checkpoint()
             dialogue.call("leaseLost", within=self.rules.grace)
 
-    def _calls(self, records: Sequence[Delivered]) -> Iterator[list[Delivered]]:
-        call: list[Delivered] = []
-        size = 0
-        for record in records:
-            if call and (len(call) >= self.rules.records or size + len(record.data) > _MOST_BYTES):
-                yield call
-                call, size = [], 0
-            call.append(record)
-            size += len(record.data)
-        if call:
-            yield call
-
     def _note_checkpoint(self) -> None:
-        last = self.row.lease.checkpoint
-        if not last.is_digits:
-            return
-        place = int(last.sequence), last.sub
-        count = bisect_right(self._since, place, key=lambda record: record.place)
-        if count:
-            self._reached = self._since[count - 1]
-            self._forgotten = max(0, self._forgotten - count)
-            del self._since[:count]
+        self._backlog.note(self.row.lease.checkpoint)
 
     # --- after an error ---------------------------------------------------------------------------------------------
 
@@ -300,7 +258,7 @@ class Delivery:
                     # The processor may have failed because of that.
                     return
                 self._kill(failed)
-                if self.rules.on_error is OnProcessorError.RETRY and self._forgotten:
+                if self.rules.on_error is OnProcessorError.RETRY and self._backlog.without_payload:
                     self._begins_anew = True
                     return
                 if not self._tries_again():
@@ -311,7 +269,7 @@ class Delivery:
                 return
 
     def _deliver_once_more(self) -> None:
-        for call in self._calls(tuple(self._since)):
+        for call in calls_of(tuple(self._backlog.records), most=self.rules.records):
             self._hand_out(call)
 
     def _end_once_more(self) -> None:
@@ -333,15 +291,5 @@ class Delivery:
         return True
 
     def _sentence(self, failed: CallFailed) -> str:
-        where = ""
-        if self._since:
-            first, last = self._since[0], self._since[-1]
-            where = f", at one of the records {first.sequence}/{first.sub} to {last.sequence}/{last.sub}"
-            if first == last:
-                where = f", at the record {first.sequence}/{first.sub}"
         trace = f"\n{failed.trace.strip()}" if failed.trace.strip() else ""
-        return f"the processor has stopped at its checkpoint{where}: {failed}{trace}"
-
-
-def _arrival(record: Delivered) -> datetime:
-    return datetime.fromtimestamp(record.arrival_ms / 1000, UTC)
+        return f"the processor has stopped at its checkpoint{self._backlog.place()}: {failed}{trace}"

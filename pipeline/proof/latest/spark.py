@@ -21,7 +21,6 @@ from headrace.pipeline.lake.table.live_files import ManifestReader
 from headrace.pipeline.ports.staging import OnWaiting
 from headrace.pipeline.ports.tasks import Job, packed
 from headrace.pipeline.proof.latest.facts import LatestCounts, LatestFacts
-from headrace.pipeline.proof.latest.ports import LatestProof
 from headrace.pipeline.proof.latest.rule import RowKind
 from headrace.pipeline.proof.latest.task import RowsOf, RowsPart, end_texts
 from headrace.pipeline.settings.blocks.parse import ParseSettings
@@ -37,7 +36,7 @@ _JOB = Job("compares rows by their keys", "Nothing is proved, and nothing was ch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkLatestProof(LatestProof):
+class SparkLatestProof:
     session: Callable[[OnWaiting], SparkSession]
     settings: ParseSettings
     lake: IcebergTable

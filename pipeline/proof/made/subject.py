@@ -82,7 +82,7 @@ class MadeSubject(Subject):
             source_files=len(reading.source),
             landed=self._landed(reading.sides),
             is_whole=reading.is_whole,
-            latest=None if self.ports.latest is None else self.ports.latest.facts(),
+            latest=None if self.ports.latest is None else self.ports.latest(),
         )
         return made_finding(evidence)
 

@@ -48,21 +48,21 @@ class Judge:
                 if not isinstance(value, list):
                     return _other(value, kind, path)
                 below = (*path, None)
-                return next(filter(None, (self._why_not(each, kind.of, below) for each in value)), None)
+                return next(filter(None, (self._why_not(item, kind.of, below) for item in value)), None)
             case _:
                 return None if _fits(value, kind) else _other(value, kind, path)
 
     def _of_struct(self, value: Mapping[str, Any], kind: Struct, path: Path) -> str | None:
-        for name, each in value.items():
+        for name, member in value.items():
             of = kind.fields.get(name)
-            if each is None or (type(of) is str and _fits(each, of)):
+            if member is None or (type(of) is str and _fits(member, of)):
                 # Most values end here, without a path.
                 continue
             if of is not None:
-                if why := self._why_not(each, of, (*path, name)):
+                if why := self._why_not(member, of, (*path, name)):
                     return why
-            elif self.is_whole and has_value(each):
-                return self._why_no_column(each, (*path, name), kind.fields)
+            elif self.is_whole and has_value(member):
+                return self._why_no_column(member, (*path, name), kind.fields)
         return None
 
     def _why_no_column(self, value: Any, path: Path, beside: Mapping[str, Kind]) -> str:
@@ -93,18 +93,18 @@ def _bad_names(
         alike: dict[str, list[str]] = {}
         for inner in value:
             alike.setdefault(inner.lower(), []).append(inner)
-        for inner, each in value.items():
-            yield from _bad_names(each, (*path, inner), alike[inner.lower()], limits)
+        for inner, member in value.items():
+            yield from _bad_names(member, (*path, inner), alike[inner.lower()], limits)
     elif isinstance(value, list):
-        for each in value:
-            yield from _bad_names(each, (*path, None), (), limits)
+        for member in value:
+            yield from _bad_names(member, (*path, None), (), limits)
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
     """Whether a value has more levels below it. Nothing deeper is looked at: JSON may have more levels than Python can
     call functions."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(levels <= 0 or _is_deeper(each, levels - 1) for each in inner)
+    return any(levels <= 0 or _is_deeper(member, levels - 1) for member in inner)
 
 
 def has_value(value: Any) -> bool:
@@ -120,7 +120,7 @@ def has_value(value: Any) -> bool:
                 unseen.extend(fields.values())
             case list() as items:
                 unseen.extend(items)
-            case each if each is not None:
+            case scalar if scalar is not None:
                 return True
     return False
 
@@ -144,17 +144,17 @@ def _fits(value: Any, kind: str) -> bool:
 def _other(value: Any, kind: Kind, path: Path) -> str:
     match value:
         case bool():
-            found = "true or false"
+            kind_of_value = "true or false"
         case int():
-            found = "an integer"
+            kind_of_value = "an integer"
         case float():
-            found = "a number with a fraction or an exponent"
+            kind_of_value = "a number with a fraction or an exponent"
         case str():
-            found = "text"
+            kind_of_value = "text"
         case list():
-            found = "a list"
+            kind_of_value = "a list"
         case _:
-            found = "an object"
+            kind_of_value = "an object"
     column = (
         "a struct"
         if isinstance(kind, Struct)
@@ -162,4 +162,4 @@ def _other(value: Any, kind: Kind, path: Path) -> str:
         if isinstance(kind, Items)
         else f"of type {kind}"
     )
-    return f"the field {path_in_words(path)} has {found}, and its column is {column}"
+    return f"the field {path_in_words(path)} has {kind_of_value}, and its column is {column}"

@@ -49,33 +49,37 @@ def copy_unselected(
     """Copy the rows of these files that aren't selected. `schema`: all columns of the table."""
     files, root = file_system(spec)
     place = StagePlace(files, root, spec, schema)
-    known = {(stream.name, stream.epoch): stream for stream in streams}
+    streams_by_name = {(stream.name, stream.epoch): stream for stream in streams}
     bounds = bounds_by_shard(selected)
     counts: dict[ShardKey, int] = {}
 
-    def parts(rows: pa.Table) -> Iterator[tuple[ShardKey, pa.RecordBatch]]:
+    def staying_rows(rows: pa.Table) -> Iterator[tuple[ShardKey, pa.RecordBatch]]:
         for batch in rows.to_batches():
-            for key, its in by_shard(batch, known):
+            for key, rows_of_shard in by_shard(batch, streams_by_name):
                 bound = bounds.get((key.stream.name, key.stream.epoch, key.shard_id))
-                part = its if bound is None else its.filter(pc.invert(is_in(its, bound)))
-                if part.num_rows:
-                    counts[key] = counts.get(key, 0) + part.num_rows
-                    yield key, part
+                staying = (
+                    rows_of_shard
+                    if bound is None
+                    else rows_of_shard.filter(pc.invert(is_in(rows_of_shard, bound)))
+                )
+                if staying.num_rows:
+                    counts[key] = counts.get(key, 0) + staying.num_rows
+                    yield key, staying
 
-    made = copied_anew(paths, place, parts, now)
-    return Parsed((), made, tuple(ShardCount(key, aside=rows) for key, rows in sorted(counts.items())))
+    copied = copied_anew(paths, place, staying_rows, now)
+    return Parsed((), copied, tuple(ShardCount(key, aside=rows) for key, rows in sorted(counts.items())))
 
 
 def is_in(rows: pa.RecordBatch, bound: Bound) -> Any:
     """Whether each row is one of those that the bound selects. A row without a sequence number or without a reason
     isn't."""
     keys: Any = sort_keys(rows["sequence_number"], rows["sub_sequence_number"])
-    found = pc.greater(keys, pa.scalar(bound.low))
+    selected = pc.greater(keys, pa.scalar(bound.low))
     if bound.high is not None:
-        found = pc.and_kleene(found, pc.less(keys, pa.scalar(bound.high)))
+        selected = pc.and_kleene(selected, pc.less(keys, pa.scalar(bound.high)))
     for condition in conditions_of(bound.aside, rows):
-        found = pc.and_kleene(found, condition)
-    return pc.fill_null(found, pa.scalar(value=False))
+        selected = pc.and_kleene(selected, condition)
+    return pc.fill_null(selected, pa.scalar(value=False))
 
 
 def exchange(
@@ -95,20 +99,20 @@ def exchange(
     if not missing:
         return Exchange(tuple(gone))
     rows = pa.concat_tables([_names_of(place, name) for name in missing])
-    made: list[StagedFile] = []
+    copied: list[StagedFile] = []
     mark = next(iter(sorted(shards)))
     for path in sorted(set(live) - set(gone)):
 
-        def parts(group: pa.Table) -> Iterator[tuple[ShardKey, pa.RecordBatch]]:
+        def staying_rows(group: pa.Table) -> Iterator[tuple[ShardKey, pa.RecordBatch]]:
             stays = _without(group, rows).combine_chunks()
             yield from ((mark, batch) for batch in stays.to_batches() if batch.num_rows)
 
         # Only files that have such a row are written anew. They are found by the columns that tell
         # rows apart, without payloads.
         if _has_any(place, path, rows):
-            made += copied_anew([path], place, parts, now)
+            copied += copied_anew([path], place, staying_rows, now)
             gone.append(path)
-    return Exchange(tuple(gone), tuple(replace(each, shards=shards) for each in made))
+    return Exchange(tuple(gone), tuple(replace(file, shards=shards) for file in copied))
 
 
 def _without(group: pa.Table, rows: pa.Table) -> pa.Table:
@@ -132,13 +136,13 @@ def _names_of(place: StagePlace, name: str) -> pa.Table:
 
 def _schema_of(place: StagePlace, names: Sequence[str]) -> pa.Schema:
     fields: list[Any] = [place.schema.field(name) for name in names]
-    return pa.schema(each.with_type(_SMALL.get(each.type, each.type)) for each in fields)
+    return pa.schema(column.with_type(_SMALL.get(column.type, column.type)) for column in fields)
 
 
 def _has_any(place: StagePlace, path: str, rows: pa.Table) -> bool:
     with opened(place, path) as file:
-        found = rows_of(file, _schema_of(place, _ROW))
-    return found.join(rows, keys=_ROW, join_type="left semi").num_rows > 0
+        rows_of_file = rows_of(file, _schema_of(place, _ROW))
+    return rows_of_file.join(rows, keys=_ROW, join_type="left semi").num_rows > 0
 
 
 Parts = Callable[[pa.Table], Iterator[tuple[ShardKey, pa.RecordBatch]]]
@@ -160,14 +164,14 @@ def copied_by_file(
     """
     files = TaskFiles(place.spec, now=now, fresh=lambda: uuid4().hex, place=place)
     # Sort keys are computed anew when the rows are written.
-    wanted = _schema_of(place, [name for name in place.schema.names if name != SORT_KEY])
+    schema = _schema_of(place, [name for name in place.schema.names if name != SORT_KEY])
     try:
         for path in paths:
-            parts = parts_of(path)
+            copied_of_group = parts_of(path)
             with opened(place, path) as file:
                 for group in range(file.num_row_groups):
-                    for key, part in parts(rows_of(file, wanted, group)):
-                        files.add(key, part)
+                    for key, batch in copied_of_group(rows_of(file, schema, group)):
+                        files.add(key, batch)
         return files.finish()
     except BaseException as error:
         files.discard()

@@ -82,7 +82,7 @@ def write_rows(
 
 def own_columns(columns: pa.Schema) -> list[pa.Field[Any]]:
     """The parser's columns among those of a typed table's files."""
-    return [each for each in columns if each.name not in (*_RECORD, SORT_KEY, RECORD_KEY)]
+    return [column for column in columns if column.name not in (*_RECORD, SORT_KEY, RECORD_KEY)]
 
 
 def _files(
@@ -132,10 +132,10 @@ class _Writing:
     def _parsed(self, good: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of the typed table."""
         own = own_columns(self.spec.schema)
-        columns = [fitted(pc.struct_field(good["row"], [each.name]), each.type) for each in own]
-        check_times([each.name for each in own], columns)
+        columns = [fitted(pc.struct_field(good["row"], [column.name]), column.type) for column in own]
+        check_times([column.name for column in own], columns)
         provenance = [pc.struct_field(good["record"], [name]) for name in _RECORD]
-        names = [*_RECORD, *(each.name for each in own)]
+        names = [*_RECORD, *(column.name for column in own)]
         if RECORD_KEY in self.spec.schema.names:
             # A table of the latest rows.
             provenance.append(pc.struct_field(good["record"], ["partition_key"]))
@@ -145,21 +145,21 @@ class _Writing:
     def _without_left_out(self, batch: pa.RecordBatch, column: str, place: int) -> pa.RecordBatch:
         left_out = batch.filter(batch[column])
         shards = [pc.struct_field(left_out["record"], [name]) for name in _SHARD]
-        for key, part in by_shard(pa.RecordBatch.from_arrays(shards, names=_SHARD), self.streams):
-            self._count(key, part, place)
+        for key, rows in by_shard(pa.RecordBatch.from_arrays(shards, names=_SHARD), self.streams):
+            self._count(key, rows, place)
         return batch.filter(pc.invert(batch[column])) if left_out.num_rows else batch
 
     def _count(self, key: ShardKey, rows: pa.RecordBatch, place: int) -> None:
         self.counts.setdefault(key, [0, 0, 0, 0])[place] += rows.num_rows
 
     def _write(self, rows: pa.RecordBatch, files: TaskFiles, place: int) -> None:
-        for key, part in by_shard(rows, self.streams):
-            self._count(key, part, place)
-            files.add(key, part)
+        for key, rows_of_shard in by_shard(rows, self.streams):
+            self._count(key, rows_of_shard, place)
+            files.add(key, rows_of_shard)
 
     def finish(self) -> Parsed:
         files, aside = self.parsed.finish(), self.aside.finish()
-        counts = tuple(ShardCount(key, *told) for key, told in sorted(self.counts.items()))
+        counts = tuple(ShardCount(key, *numbers) for key, numbers in sorted(self.counts.items()))
         return Parsed(files, aside, counts, tuple(_runs(self.numbers)))
 
     def discard(self) -> None:
@@ -175,26 +175,26 @@ def by_shard(
         return
     table = pa.Table.from_batches([rows])
     shards = table.group_by(_SHARD, use_threads=False).aggregate([]).to_pylist()
-    for each in shards:
-        stream = streams.get((each["stream"], each["stream_epoch"]))
+    for shard in shards:
+        stream = streams.get((shard["stream"], shard["stream_epoch"]))
         # A callable may have changed the column `record`, and its rows would land under another
         # stream.
         if stream is None:
             raise WrongShape(
-                f"a row came back with the stream {each['stream']!r}, of which the wave has none. Nothing was committed"
+                f"a row came back with the stream {shard['stream']!r}, of which the wave has none. Nothing was committed"
             )
-        is_its: Any = pa.scalar(value=True)
+        is_of_shard: Any = pa.scalar(value=True)
         for name in _SHARD:
-            is_its = pc.and_kleene(is_its, pc.equal(rows[name], pa.scalar(each[name])))
-        part = rows if len(shards) == 1 else rows.filter(is_its)
-        yield ShardKey(stream, each["shard_id"]), part
+            is_of_shard = pc.and_kleene(is_of_shard, pc.equal(rows[name], pa.scalar(shard[name])))
+        rows_of_shard = rows if len(shards) == 1 else rows.filter(is_of_shard)
+        yield ShardKey(stream, shard["shard_id"]), rows_of_shard
 
 
 def _runs(numbers: list[Any]) -> Iterator[tuple[int, int]]:
     """The numbers as runs of neighbours. A number that came twice begins a run of its own."""
     if not numbers:
         return
-    found = np.sort(np.concatenate([each.to_numpy() for each in numbers]))
-    starts = np.flatnonzero(np.diff(found, prepend=found[0]) != 1)
-    for start, end in zip(starts, [*starts[1:], len(found)], strict=True):
-        yield int(found[start]), int(end - start)
+    ordered = np.sort(np.concatenate([array.to_numpy() for array in numbers]))
+    starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0]) != 1)
+    for start, end in zip(starts, [*starts[1:], len(ordered)], strict=True):
+        yield int(ordered[start]), int(end - start)

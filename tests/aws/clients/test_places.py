@@ -15,7 +15,7 @@ import pytest
 
 from headrace.pipeline.app.adapters import Adapters
 from headrace.pipeline.aws.clients.clients import cloudwatch_client, dynamodb_client, kinesis_client
-from headrace.pipeline.aws.reading.by_stream import ConsumersByStream, SourcesByStream
+from headrace.pipeline.aws.reading.by_stream import PartsByStream, SourcesByStream
 from headrace.pipeline.core.ledger.batch import Batch
 from headrace.pipeline.core.shards.position import TRIM
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
@@ -158,7 +158,7 @@ def test_a_stream_with_a_role_is_read_by_it_in_ticks_and_tasks_and_the_others_ar
         batch = Batch(key, None, TRIM, facts.asked, facts.retention)
         assert next(ports.pages().pages(batch)).rows == 1
         assert next(ports.pages_of_windows().pages(batch)).rows == 1
-        assert ports.consumers().of(facts.stream) == ()
+        assert ports.consumers(name).of(facts.stream) == ()
         assert bool(sts.calls) == bool(calls)
 
 
@@ -186,20 +186,10 @@ def test_shards_of_several_roles_are_asked_each_by_its_own() -> None:
     assert sources.has_news({}) == frozenset()
 
 
-def test_a_consumer_is_ended_by_the_role_of_its_stream() -> None:
-    class Ends:
-        def __init__(self) -> None:
-            self.ended: list[str] = []
-
-        def deregister(self, consumer: Any) -> None:
-            self.ended.append(consumer.arn)
-
-    class Consumer:
-        arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/first/consumer/shop:1"
-
-    others, own = Ends(), Ends()
-    ConsumersByStream(others, {"first": own}).deregister(Consumer())  # type: ignore[arg-type,dict-item]
-    assert (others.ended, own.ended) == ([], [Consumer.arn])
+def test_a_stream_is_asked_by_the_part_of_its_role_however_it_is_named() -> None:
+    parts = PartsByStream("others", {"first": "own"})
+    names = ("first", "arn:aws:kinesis:eu-west-1:123456789012:stream/first", "123456789012:first:7", "second")
+    assert [parts.of(name) for name in names] == ["own", "own", "own", "others"]
 
 
 def test_what_a_command_says_of_aws_counts_for_every_service() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.pipeline.core.leases.lag import lag_of, longest
 from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.core.shards.checkpoint import SHARD_END
+from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -36,6 +36,12 @@ def test_a_shard_that_was_never_read_lags_since_a_worker_had_its_lease(
 
 def test_a_shard_that_was_read_to_its_end_has_no_lag() -> None:
     assert lag_of(replace(AT_TIP, checkpoint=SHARD_END, behind_ms=5), NOW, is_read=False) == timedelta(0)
+
+
+def test_where_a_worker_of_kcl_has_read_on_the_last_look_tells_no_lag() -> None:
+    landed = replace(AT_TIP, landed=Checkpoint("49"), checkpoint=Checkpoint("49"))
+    assert lag_of(landed, NOW) == timedelta(0)
+    assert lag_of(replace(landed, checkpoint=Checkpoint("50")), NOW) is None
 
 
 def test_nothing_is_behind_only_where_the_lag_of_each_shard_is_known() -> None:

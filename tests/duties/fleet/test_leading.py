@@ -40,7 +40,7 @@ def test_a_beat_by_the_ticks_own_timer_doesnt_cost_the_deployment_its_lead() -> 
 
     def list_slowly() -> WorkerListing:
         world.clock.advance(TICK)
-        assert world.a_leader().beat_lock()
+        assert world.a_leader().electing.beat()
         return look()
 
     world.rows.listing = list_slowly  # type: ignore[method-assign]
@@ -273,7 +273,7 @@ def test_a_leader_that_ticks_keeps_the_lock() -> None:
         world.clock.advance(TICK)
     versions = set()
     for _ in range(3):
-        assert world.a_leader("w1").beat_lock(), "the timer of a long tick beats the lock"
+        assert world.a_leader("w1").electing.beat(), "the timer of a long tick beats the lock"
         found = world.lock.read()
         versions.add(found.version if found else None)
     assert len(versions) == 3

@@ -286,10 +286,10 @@ def test_a_lost_memory_makes_the_wait_longer_and_never_shorter(lost: str) -> Non
 def test_a_leader_that_lost_the_lead_meanwhile_begins_the_wait_anew() -> None:
     world = removing(FormerStreams.AUTO)
     lead_for(world, WAIT - timedelta(minutes=1))
-    assert world.a_leader("w1").release()
+    assert world.a_leader("w1").electing.release()
     world.lead("w9")
     world.lead("w1")
-    assert world.a_leader("w9").release()
+    assert world.a_leader("w9").electing.release()
     assert world.lead("w1").leads
     lead_for(world, timedelta(minutes=50))
     assert names(world) == ["old", STREAM]

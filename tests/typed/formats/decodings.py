@@ -10,7 +10,7 @@ from pyiceberg.types import NestedField
 
 from headrace.pipeline.typed.columns.spark_types import iceberg_type
 from headrace.pipeline.typed.formats.decoder import Decoder
-from headrace.pipeline.typed.tasks.decode import decoded
+from headrace.pipeline.typed.tasks.decode import rows_of_payloads
 
 
 def arrow_of(decoder: Decoder) -> pa.Schema:
@@ -24,7 +24,7 @@ def arrow_of(decoder: Decoder) -> pa.Schema:
 
 def parts_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> Iterator[pa.RecordBatch]:
     """What is decoded at once, one after the other."""
-    return decoded([landed(payloads)], decoder, arrow_of(decoder), keeps_payloads=False)
+    return rows_of_payloads([landed(payloads)], decoder, arrow_of(decoder), keeps_payloads=False)
 
 
 def landed(payloads: Sequence[bytes | None]) -> pa.RecordBatch:
