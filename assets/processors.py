@@ -9,12 +9,10 @@ from typing import Any
 
 import dagster as dg
 
-from headrace.assets.failure import RunFailed
-from headrace.assets.names import processor_key, records_key, resource_key, slug
-from headrace.assets.parsed import did_something, is_expected, note_waves
-from headrace.assets.shown import Layer, code_version, freshness, shown_metadata, table_name, totals
+from headrace.assets.made_table import made_table, waves_of_run
+from headrace.assets.names import processor_key, slug
+from headrace.assets.shown import totals
 from headrace.pipeline.app.wiring import Wiring
-from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.typed.done_wave import Wave
@@ -27,32 +25,25 @@ def process_job(settings: Settings) -> str:
 def build_processor(wiring: Wiring, processor: ProcessorSettings) -> dg.AssetsDefinition:
     settings = wiring.settings
 
-    @dg.asset(
-        key=processor_key(settings, processor),
-        deps=[records_key(settings)],
+    @made_table(
+        settings,
+        processor_key(settings, processor),
         description=_description(settings, processor),
         kinds={"python", "iceberg"},
-        code_version=f"{code_version()}/{processor.version}",
-        metadata=table_name(processor.table),
-        freshness_policy=freshness(settings),
-        # Where nothing was new there is no materialization, so that nothing that depends on the table is started.
-        output_required=False,
-        **shown_metadata(settings, Layer.TYPED),
-        pool=settings.dagster.pools.get("parse"),
-        # The resource `spark` ends the Spark session together with the run.
-        required_resource_keys={resource_key(settings, "spark")},
+        table=processor.table,
+        version=processor.version,
     )
     def processed(context: dg.AssetExecutionContext) -> Iterator[Any]:
-        waves: list[Wave] = []
-        try:
-            processing = wiring.processors.processing(processor, context.run.run_id)
-            note_waves(context, processing.waves(at_most=settings.times.linger), waves)
-        except HeadraceError as error:
-            raise RunFailed(str(error), processor_metadata(processor, waves)) from error
-        if not did_something(waves):
-            context.log.info("nothing new to process: %s has all that the lake table has", processor.table)
-            if not is_expected(context):
-                return
+        waves = waves_of_run(
+            context,
+            lambda: wiring.processors.processing(processor, context.run.run_id).waves(
+                at_most=settings.times.linger
+            ),
+            lambda done: processor_metadata(processor, done),
+            nothing_new=f"nothing new to process: {processor.table} has all that the lake table has",
+        )
+        if waves is None:
+            return
         metadata = {**processor_metadata(processor, waves), **totals(wiring.ports, processor.table)}
         yield dg.MaterializeResult(metadata=metadata)
 

@@ -4,7 +4,7 @@ import dagster as dg
 
 from headrace.assets.changes import by_redoing, redone_metadata
 from headrace.assets.failure import RunFailed
-from headrace.assets.parsed import note_waves
+from headrace.assets.made_table import note_waves
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.typed.done_wave import Wave

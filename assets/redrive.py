@@ -14,9 +14,9 @@ import dagster as dg
 
 from headrace.assets.changes import by_redriving, redriven_metadata
 from headrace.assets.failure import RunFailed
+from headrace.assets.made_table import note_waves
 from headrace.assets.names import resource_key, slug
 from headrace.assets.one_op_job import job_of
-from headrace.assets.parsed import note_waves
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.words.words import moment_of
 from headrace.pipeline.errors import BadSetting, HeadraceError
