@@ -76,12 +76,11 @@ def test_a_shard_without_a_record_has_an_empty_page(shop: Shop):
 def test_a_lake_table_that_cannot_be_read_is_a_sentence_on_the_page():
     from headrace.pipeline.errors import Unreachable
 
-    class Gone:
-        def of(self, lease: Lease) -> None:
-            raise Unreachable("the catalog doesn't answer")
+    def gone(_lease: Lease) -> None:
+        raise Unreachable("the catalog doesn't answer")
 
     console = a_scene(4).console()
-    details = details_of(console.watch.report(), "shardId-000000000004", Gone())  # type: ignore[arg-type]
+    details = details_of(console.watch.report(), "shardId-000000000004", gone)
     assert details is not None
     assert details["landed_trouble"] == "the catalog doesn't answer"
     assert details["facts"]
