@@ -27,8 +27,8 @@ from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.errors import ChainBroken, Overtaken
 from headrace.pipeline.ports.base import Clock
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.typed.check_wave import Changed, ParseChecking
 from headrace.pipeline.typed.done_wave import Does, Wave
 from headrace.pipeline.typed.files.looked import after, covers, looked_after, looked_in

@@ -208,7 +208,9 @@ class AssignedLeases:
 
     def rows_to_beat(self, me: str, known: Mapping[str, Lease], *, search: bool) -> tuple[Lease, ...]:
         # No beat for an ended row shows that it isn't there any more, where its key is that of another life by now.
-        resting = {row.key: row for row in known.values() if at_rest(row) and not (search and row.has_ended)}
+        resting = {
+            row.key: row for row in known.values() if is_at_rest(row) and not (search and row.has_ended)
+        }
         rows = self.own_rows(me, frozenset(known), resting)
         return tuple(row for row in rows if row.holder == me)
 
@@ -216,7 +218,7 @@ class AssignedLeases:
         return TakenLeases(memory)
 
 
-def at_rest(row: Lease) -> bool:
+def is_at_rest(row: Lease) -> bool:
     """Whether no run has claimed the row, and it isn't being handed over."""
     return row.run_claim is None and row.checkpoint_owner is None
 

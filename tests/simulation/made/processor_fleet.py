@@ -22,8 +22,8 @@ from headrace.pipeline.processors.values import (
     TurnRules,
     WaveBefore,
 )
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.choices import OnProcessorError
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.quarantine.settle_plan import is_settled
 from headrace.pipeline.typed.values import PlannedRange, SourceFile, WavePlan

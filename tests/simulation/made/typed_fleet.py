@@ -17,7 +17,7 @@ from zlib import crc32
 
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import HeadraceError, Transient, WrongShape
-from headrace.pipeline.settings.parse_block import ParseSettings, UniqueSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings, UniqueSettings
 from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.quarantine.redrive_plan import ALL, Selection
 from headrace.pipeline.typed.quarantine.settle_plan import is_settled

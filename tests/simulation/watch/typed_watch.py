@@ -21,7 +21,7 @@ from headrace.pipeline.core.shards.sort_texts import end_of, past
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.landing import Committed
-from headrace.pipeline.settings.parse_block import UniqueSettings
+from headrace.pipeline.settings.blocks.parse import UniqueSettings
 from headrace.pipeline.typed.account import DUPLICATE
 from headrace.pipeline.windows.window import WindowRange
 from tests.memory.lineage import MemoryLineage
