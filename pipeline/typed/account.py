@@ -118,8 +118,8 @@ def why_stop(accountings: Iterable[Accounting], stop_above: float) -> str | None
     """Why the wave must not be committed: too large a part of it would go to quarantine."""
     of_wave = tuple(accountings)
     aside = sum(accounting.quarantined for accounting in of_wave)
-    judged = aside + sum(accounting.parsed for accounting in of_wave)
-    # Rows that were dropped count on neither side: they were left out on purpose.
+    judged = aside + sum(accounting.parsed + accounting.dropped.get(DUPLICATE, 0) for accounting in of_wave)
+    # Duplicates were parsed before they were left out. Rows that a filter has dropped count on neither side.
     if judged < _LEAST_JUDGED or aside <= stop_above * judged:
         return None
     return f"{aside:,} of {judged:,} records can't be parsed, more than quarantine.stop_above allows ({stop_above:g})"

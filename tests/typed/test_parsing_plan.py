@@ -378,6 +378,8 @@ def test_a_wave_stops_where_too_much_would_be_set_aside():
     assert "51 of 100 records" in str(why_stop([Accounting(100, 49, 51)], 0.5))
     # Records that a filter leaves out say nothing of the parser.
     assert why_stop([Accounting(1100, 0, 100, {"filter": 1000})], 0.5) is not None
+    # Duplicates were parsed.
+    assert why_stop([Accounting(785, 56, 65, {"duplicate": 664})], 0.5) is None
 
 
 def test_an_accounting_of_another_version_is_refused():

@@ -41,7 +41,7 @@ def a_page(
 def found(moving: ShardKey, *pages: LedgerPage) -> list[tuple[ShardKey, int | None, int | None, int]]:
     plan = WavePlan((PlannedRange(moving, Position(90), Position(99)),))
     ranges = parsed_elsewhere(plan, pages, leads_to=lambda snapshot, _: snapshot == ON)
-    return [(r.key, r.after and r.after.sequence, r.upto.sequence, r.rows) for r in ranges]
+    return [(r.key, r.after.sequence if r.after else None, r.upto.sequence, r.rows) for r in ranges]
 
 
 def test_what_was_parsed_since_the_newest_wave_that_looked_at_main_is_one_range_of_each_shard():

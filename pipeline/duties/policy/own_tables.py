@@ -189,9 +189,11 @@ class AssignedLeases:
         return tuple(rows.values())
 
     def rows_to_beat(self, me: str, known: Mapping[str, Lease], *, search: bool) -> tuple[Lease, ...]:
-        rows = self.own_rows(
-            me, frozenset(known), {row.key: row for row in known.values() if is_at_rest(row)}
-        )
+        # No beat for an ended row shows that it isn't there any more, where its key is that of another life by now.
+        resting = {
+            row.key: row for row in known.values() if is_at_rest(row) and not (search and row.has_ended)
+        }
+        rows = self.own_rows(me, frozenset(known), resting)
         return tuple(row for row in rows if row.holder == me)
 
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:

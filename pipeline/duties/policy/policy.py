@@ -248,7 +248,7 @@ class OwnLeases(Protocol):
         """The rows that this worker holds, for the process that beats between ticks. `known`: by lease key, as its last
         turn left them; such a row is answered as it is where nobody reads it and it isn't being handed over, because
         the beat itself demands the row as known. `search`: look for leases that the worker got meanwhile, where that
-        costs a scan."""
+        costs a scan, and read rows that have ended, which get no beat."""
         ...
 
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:

@@ -8,11 +8,12 @@ from datetime import timedelta
 import pytest
 
 from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.shards.checkpoint import SHARD_END
 from headrace.pipeline.duties.fleet.beater import BeaterMemory
 from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.settings.choices import Mode
 from headrace.pipeline.settings.model import BEATS_ALONE
-from tests.duties.beating import EVERY, BeatenWorld
+from tests.duties.beating import EVERY, FAILOVER, BeatenWorld
 from tests.duties.moves import row_of
 from tests.duties.reading import wiring_of
 
@@ -49,6 +50,18 @@ def test_a_beat_never_moves_the_counter_of_a_lease_that_another_worker_has_taken
     taken = row_of(beating.world, 0)
     beating.turn()
     assert row_of(beating.world, 0) == taken
+
+
+def test_a_lease_whose_key_was_an_ended_one_of_the_stream_s_former_life_gets_its_beat():
+    """An ended row gets no beat, so nothing else shows the process that the row isn't there any more."""
+    beating = BeatenWorld()
+    beating.turn()
+    ended = {
+        row.key: replace(row, checkpoint=SHARD_END, landed=SHARD_END) for row in beating.memory.rows.values()
+    }
+    beating.memory = replace(beating.memory, rows=ended)
+    beating.turns(2 * FAILOVER.total_seconds())
+    assert beating.turn().beaten == 2
 
 
 def test_a_process_that_was_frozen_doesn_t_beat_by_what_it_knew():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import ShardKey
 from tests.memory.table import Snapshot
 from tests.simulation.watch.truth import ShardTruth, Violation, number_of
@@ -31,13 +32,22 @@ def judge_repair(world: World, table: WatchedTable, made: Snapshot) -> None:
                 "I1", f"{key} was repaired to {at}, but its last row in the table is {last}", key.shard_id
             )
         vanished = shard.token is None and world.is_unlisted(key)
-        if at is not None and at.ended and not shard.ended and not vanished:
+        if at is not None and at.ended and not (shard.ended or vanished or _had_ended(shard, at, last)):
             raise Violation("I1", f"{key} was repaired to END, but it hadn't ended", key.shard_id)
         over = at.ended if at is not None else _counts_as_end(world, shard, made)
         read = len(shard.sequences) if over else rows_up_to(world, shard, last or 0)
         shard.goes_back()
         shard.proofs = ()
         shard.token, shard.read = token, read
+
+
+def _had_ended(shard: ShardTruth, at: Position, last: int | None) -> bool:
+    """Whether the table knew the shard's end before a person set it back, and lacks no row before that end: a snapshot that `main` has
+    left still tells what Kinesis said after the last row."""
+    was = shard.was
+    return (
+        was is not None and was[2] and number_of(was) == number_of(at.token) == (-1 if last is None else last)
+    )
 
 
 def _counts_as_end(world: World, shard: ShardTruth, made: Snapshot) -> bool:

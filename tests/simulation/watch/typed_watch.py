@@ -282,7 +282,8 @@ class TypedWatch:
 
     def judge_stop(self, told: Iterable[Accounting]) -> None:
         told = [each for each in told if not each.taken]
-        aside, parsed = sum(each.quarantined for each in told), sum(each.parsed for each in told)
+        aside = sum(each.quarantined for each in told)
+        parsed = sum(each.parsed + each.dropped.get(DUPLICATE, 0) for each in told)
         if aside + parsed >= _LEAST_JUDGED and aside > self._stop_above * (aside + parsed):
             raise self.broken(
                 f"{aside} of {aside + parsed} rows were set aside in one commit, in spite of stop_above"
