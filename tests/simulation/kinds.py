@@ -291,6 +291,22 @@ def _beaten(plan: Plan, rng: Random) -> Plan:
     )
 
 
+def _by_fan_out(plan: Plan, rng: Random) -> Plan:
+    """Subscriptions are refused and end in all ways, another program takes them over, consumers go, and the way of reading changes."""
+    plan = _troubled(plan, rng, take_over=(10.0, 60.0), split=(30.0, 100.0))
+    if rng.random() < 0.6:
+        plan = _troubled(plan, rng, deregister=(60.0, 200.0))
+    if rng.random() < 0.6:
+        plan = _troubled(plan, rng, change_retrieval=(40.0, 150.0))
+    mix = replace(plan.mix, event=rng.choice((0.0, rng.uniform(0.01, 0.1))), elsewhere=0.0)
+    # A shard whose consumer was gone for a while isn't tried again for up to ten minutes.
+    return replace(plan, fan_out=True, mix=mix, settle_seconds=max(plan.settle_seconds, 1000.0))
+
+
+def _may_fan_out(plan: Plan) -> bool:
+    return plan.streams == 1 and not (plan.aggregates or plan.keeps or plan.of_a_table or plan.quiet) and plan.shards <= 10
+
+
 def _is_small(plan: Plan) -> bool:
     is_plain = plan.mode is Mode.OWN and plan.streams == 1 and not plan.adopted and not plan.quiet
     return (
@@ -417,4 +433,5 @@ KINDS: Final = (
         0.35,
     ),
     Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.9),
+    Kind("enhanced fan-out", lambda p: p.fan_out and _often(p, "take_over", 60.0), _by_fan_out, _may_fan_out, 0.2),
 )

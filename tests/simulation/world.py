@@ -12,7 +12,7 @@ from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId, lease_key
 from headrace.pipeline.duties.fleet.sensor_turn import Turn
 from headrace.pipeline.settings.assignment_block import AssignmentSettings
-from headrace.pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
+from headrace.pipeline.settings.choices import FormerStreams, InitialPosition, Retrieval, StreamsMode
 from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import (
@@ -28,6 +28,7 @@ from tests.memory.leader_lock import MemoryLeaderLock
 from tests.memory.live import MemoryLive, MemoryRewriter
 from tests.memory.stage import MemoryStage
 from tests.simulation.adoption import Adoption
+from tests.simulation.fan_out.kinesis_side import KinesisSide
 from tests.simulation.hosts import Deployment
 from tests.simulation.kinesis import WatchedSource
 from tests.simulation.machine import Host, MachineClock
@@ -91,6 +92,9 @@ class World:
         self.truth = Truth()
         self.source = WatchedSource(self)
         self.losses = Losses(self)
+        self.fan_out = KinesisSide(self)
+        self.fans_out = plan.fan_out
+        """Whether the settings say now that the stream is read by enhanced fan-out."""
         # Sequence numbers get one digit longer after some records, so that their order as text would be wrong.
         self.source._next = 10**21 - self.rng.randrange(5, 200)
         self.kept = KeptWatch(self)
@@ -176,7 +180,11 @@ class World:
             application="app",
             streams=tuple(
                 StreamSettings(
-                    name=name, initial_position=plan.position, timestamp=at, on_data_loss=plan.on_data_loss
+                    name=name,
+                    initial_position=plan.position,
+                    timestamp=at,
+                    on_data_loss=plan.on_data_loss,
+                    retrieval=Retrieval.FANOUT if self.fans_out else Retrieval.POLLING,
                 )
                 for name in (named[:1] if plan.discovered else named)
             ),
@@ -291,7 +299,7 @@ class World:
             odd = len(shard.sequences) % 3 == 0 if self.plan.keeps else False
             inner, is_broken = 2 if odd and users > 1 else None, odd and users == 1
             number = self.source.put(shard.key, users=users, inner=inner, is_broken=is_broken)
-            self.truth.put(shard.key, number, self.clock.now(), users)
+            self.truth.put(shard.key, number, self.source.arrival_now(), users)
 
     def split(self, shard: ShardTruth) -> None:
         if self.plan.of_a_table:
@@ -364,6 +372,10 @@ class World:
     # -- start and end ----------------------------------------------------------------------------------
 
     def start(self) -> None:
+        if self.plan.fan_out:
+            from tests.simulation.fan_out.stage import forget_processes
+
+            forget_processes()
         for deployment in self.deployments:
             self.sim.after(self.plan.opens + self.rng.uniform(0.0, 10.0), deployment.start)
         if self.plan.adopted:
