@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.simulation.bugs.aggregate_bugs import AGGREGATES
 from tests.simulation.bugs.beat_bugs import BEATS
+from tests.simulation.bugs.fan_out_bugs import FAN_OUT
 from tests.simulation.bugs.kcl_bugs import UNADOPTED
 from tests.simulation.bugs.kept_bugs import KEPT
 from tests.simulation.bugs.once_unseen import ONCE_UNSEEN
@@ -42,5 +43,6 @@ BUGS: Final = {
         *UNIQUE,
         *UNADOPTED,
         *TABLE_STREAMS,
+        *FAN_OUT,
     )
 }

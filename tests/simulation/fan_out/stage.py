@@ -78,4 +78,13 @@ class FanOutStage:
     def _checked(self, staged: Staged) -> Staged:
         if staged.error is not None and "unexpected" in staged.error:
             raise Violation("crash", staged.error, staged.key.shard_id)
+        if staged.data_loss and not self._may_have_lost(staged.key):
+            raise Violation(
+                "I13", f"nothing has left the stream, and {self._process} says: {staged.error}", staged.key.shard_id
+            )
         return staged
+
+    def _may_have_lost(self, key: ShardKey) -> bool:
+        world = self._world
+        is_young = world.sim.now < world.plan.retention
+        return not is_young or bool(world.source.denied) or not world.truth.lives(key.stream)
