@@ -291,7 +291,9 @@ class World:
         self.truth.streams.append(stream)
         self.truth.living[name] = stream
         for shard in self.source.list_shards(stream):
-            self.truth.opened(ShardKey(stream, shard.shard_id), (), self.clock.now())
+            self.truth.opened(
+                ShardKey(stream, shard.shard_id), (), self.clock.now(), shard.hash_range
+            )
 
     def put(self, shard: ShardTruth, count: int = 1) -> None:
         for _ in range(count):
@@ -343,7 +345,8 @@ class World:
         for parent in parents:
             self.truth.closed(parent.key, now, names)
         for child in children:
-            self.truth.opened(child, tuple(parent.key.shard_id for parent in parents), now)
+            hash_range = self.source.hash_range(child)
+            self.truth.opened(child, tuple(parent.key.shard_id for parent in parents), now, hash_range)
 
     def reshard(self) -> None:
         pairs = self.neighbours()
