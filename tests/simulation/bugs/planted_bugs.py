@@ -9,6 +9,7 @@ from tests.simulation.bugs.beat_bugs import BEATS
 from tests.simulation.bugs.fan_out_bugs import FAN_OUT
 from tests.simulation.bugs.kcl_bugs import UNADOPTED
 from tests.simulation.bugs.kept_bugs import KEPT
+from tests.simulation.bugs.latest_bugs import LATEST
 from tests.simulation.bugs.once_unseen import ONCE_UNSEEN
 from tests.simulation.bugs.past_bugs import PAST
 from tests.simulation.bugs.processor_bugs import PROCESSORS
@@ -44,5 +45,6 @@ BUGS: Final = {
         *UNADOPTED,
         *TABLE_STREAMS,
         *FAN_OUT,
+        *LATEST,
     )
 }
