@@ -39,9 +39,7 @@ class MemoryLatest(LatestRows):
 
     def look(self, staged: Sequence[StagedFile]) -> LatestLook:
         state = self.table.load()
-        files = (
-            KeyFile(file.path, self._bounds(file.path)) for file in self.table.files_at(state.snapshot)
-        )
+        files = (KeyFile(file.path, self._bounds(file.path)) for file in self.table.files_at(state.snapshot))
         of_wave = [self._bounds(file.path) for file in staged]
         return LatestLook(state.positions, may_have_keys(files, of_wave))
 
@@ -86,9 +84,7 @@ class MemoryLatest(LatestRows):
                 for n, why in whys.items():
                     counts.setdefault(rows[n].key, Counter())[why] += 1
         told = (
-            ShardCount(
-                key, superseded=of[LeavesBecause.SUPERSEDED], deletions=of[LeavesBecause.DELETION]
-            )
+            ShardCount(key, superseded=of[LeavesBecause.SUPERSEDED], deletions=of[LeavesBecause.DELETION])
             for key, of in sorted(counts.items())
         )
         return Parsed(tuple(files), (), tuple(told))

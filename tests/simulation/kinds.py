@@ -219,7 +219,7 @@ def _with_latest(plan: Plan, rng: Random) -> Plan:
             typed, rows=rng.choice((5, 20, 1_000_000)), cut=rng.choice((0.0, rng.uniform(0.02, 0.2)))
         )
     plan = _troubled(plan, rng, split=(30.0, 80.0))
-    if not plan.of_a_table and rng.random() < 0.6:
+    if not plan.of_a_table and "merge" not in plan.troubles and rng.random() < 0.6:
         plan = _troubled(plan, rng, merge=(40.0, 100.0))
     if rng.random() < 0.3 and not (plan.adopted or plan.foreign or plan.midnight):
         plan = _troubled(plan, rng, roll_back=(80.0, 200.0))
@@ -325,7 +325,11 @@ def _by_fan_out(plan: Plan, rng: Random) -> Plan:
 
 
 def _may_fan_out(plan: Plan) -> bool:
-    return plan.streams == 1 and not (plan.aggregates or plan.keeps or plan.of_a_table or plan.quiet) and plan.shards <= 10
+    return (
+        plan.streams == 1
+        and not (plan.aggregates or plan.keeps or plan.of_a_table or plan.quiet)
+        and plan.shards <= 10
+    )
 
 
 def _is_small(plan: Plan) -> bool:
@@ -461,5 +465,11 @@ KINDS: Final = (
         lambda p: _may_be_parsed(p) and not p.keeps and not p.quiet,
         0.14,
     ),
-    Kind("enhanced fan-out", lambda p: p.fan_out and _often(p, "take_over", 60.0), _by_fan_out, _may_fan_out, 0.2),
+    Kind(
+        "enhanced fan-out",
+        lambda p: p.fan_out and _often(p, "take_over", 60.0),
+        _by_fan_out,
+        _may_fan_out,
+        0.2,
+    ),
 )

@@ -425,7 +425,11 @@ class Stage:
         if world.call_faults.occurs("hung"):
             seconds = world.rng.choice((30.0, 130.0, 400.0, 1e6))
             world.call_faults.hang(calls.process, "stage", seconds)
-        made = self._polled(batches, spec, limits) if self._fan_out is None else self._fan_out(batches, spec, limits)
+        made = (
+            self._polled(batches, spec, limits)
+            if self._fan_out is None
+            else self._fan_out(batches, spec, limits)
+        )
         leave_behind(world, made)
         world.tally.staged_rows += sum(each.rows for each in made.staged)
         world.sim.pause(0.05 + 0.3 * world.rng.random())

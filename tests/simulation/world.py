@@ -11,10 +11,11 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId, lease_key
 from headrace.pipeline.duties.fleet.sensor_turn import Turn
-from headrace.pipeline.settings.assignment_block import AssignmentSettings
+from headrace.pipeline.settings.blocks.assignment import AssignmentSettings
+from headrace.pipeline.settings.blocks.discovery import DiscoverySettings
+from headrace.pipeline.settings.blocks.kcl import KclSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.settings.choices import FormerStreams, InitialPosition, Retrieval, StreamsMode
-from headrace.pipeline.settings.discovery_block import DiscoverySettings
-from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import (
     Settings,
     StreamSettings,
@@ -22,7 +23,6 @@ from headrace.pipeline.settings.model import (
     WaveSettings,
     WorkerSettings,
 )
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.memory.clock import START, CountingIds
 from tests.memory.leader_lock import MemoryLeaderLock
 from tests.memory.live import MemoryLive, MemoryRewriter
@@ -93,8 +93,6 @@ class World:
         self.source = WatchedSource(self)
         self.losses = Losses(self)
         self.fan_out = KinesisSide(self)
-        self.fans_out = plan.fan_out
-        """Whether the settings say now that the stream is read by enhanced fan-out."""
         # Sequence numbers get one digit longer after some records, so that their order as text would be wrong.
         self.source._next = 10**21 - self.rng.randrange(5, 200)
         self.kept = KeptWatch(self)
@@ -131,8 +129,7 @@ class World:
         """Called with each claim and each move of a lease, and when a run begins to wait for one."""
         self._reads: dict[ShardKey, list[float]] = {}
         self._run_ids = 0
-        self.people = People(self)
-        self.adoption = Adoption(self)
+        self.people, self.adoption = People(self), Adoption(self)
         for name in NAMES[: 1 if plan.streams == 1 else plan.streams - plan.added]:
             self.create_stream(name)
         self.hosts = self._some_hosts()
@@ -184,7 +181,7 @@ class World:
                     initial_position=plan.position,
                     timestamp=at,
                     on_data_loss=plan.on_data_loss,
-                    retrieval=Retrieval.FANOUT if self.fans_out else Retrieval.POLLING,
+                    retrieval=Retrieval.FANOUT if self.fan_out.is_on else Retrieval.POLLING,
                 )
                 for name in (named[:1] if plan.discovered else named)
             ),
@@ -291,9 +288,7 @@ class World:
         self.truth.streams.append(stream)
         self.truth.living[name] = stream
         for shard in self.source.list_shards(stream):
-            self.truth.opened(
-                ShardKey(stream, shard.shard_id), (), self.clock.now(), shard.hash_range
-            )
+            self.truth.opened(ShardKey(stream, shard.shard_id), (), self.clock.now(), shard.hash_range)
 
     def put(self, shard: ShardTruth, count: int = 1) -> None:
         for _ in range(count):

@@ -33,7 +33,7 @@ IN_USE: Final = "ResourceInUseException"
 INVALID: Final = "InvalidArgumentException"
 
 
-class Refused(Exception):  # noqa: N818 - it is an answer
+class Refused(Exception):
     """Kinesis's answer is an error with this code."""
 
     def __init__(self, code: str) -> None:
@@ -91,11 +91,13 @@ class Event:
 
 
 class KinesisSide:
-    """All subscriptions to the streams of a world."""
+    """All consumers and subscriptions of a world's streams."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.consumers = WatchedConsumers(world)
+        self.is_on = world.plan.fan_out
+        """Whether the settings say now that the stream is read by enhanced fan-out."""
         self._newest: dict[tuple[str, ShardKey], Subscription] = {}
 
     def subscribe(self, arn: str, key: ShardKey, position: dict[str, Any]) -> Subscription:
@@ -175,8 +177,8 @@ class KinesisSide:
     def change_retrieval(self) -> None:
         """A person changes how the stream is read. Each deployment gets the settings a little later than the others."""
         world = self._world
-        world.fans_out = not world.fans_out
-        world.note("trouble", f"retrieval is {'fanout' if world.fans_out else 'polling'} from now on")
+        self.is_on = not self.is_on
+        world.note("trouble", f"retrieval is {'fanout' if self.is_on else 'polling'} from now on")
         for deployment in world.deployments:
             learn: Callable[[], None] = deployment.learn
             world.sim.after(world.rng.uniform(0.0, 30.0), learn)

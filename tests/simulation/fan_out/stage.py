@@ -80,7 +80,9 @@ class FanOutStage:
             raise Violation("crash", staged.error, staged.key.shard_id)
         if staged.data_loss and not self._may_have_lost(staged.key):
             raise Violation(
-                "I13", f"nothing has left the stream, and {self._process} says: {staged.error}", staged.key.shard_id
+                "I13",
+                f"nothing has left the stream, and {self._process} says: {staged.error}",
+                staged.key.shard_id,
             )
         return staged
 

@@ -41,37 +41,39 @@ class SimulatedSubscriber:
         self._side: KinesisSide = world.fan_out
         self._process = process
 
-    def describe_stream_summary(self, *, StreamARN: str) -> Any:
+    def describe_stream_summary(self, **asked: Any) -> Any:
         self._ask("DescribeStreamSummary")
-        stream = self._stream(StreamARN, "DescribeStreamSummary")
+        stream = self._stream(asked["StreamARN"], "DescribeStreamSummary")
         created = datetime.fromtimestamp(stream.epoch, UTC)
-        return {"StreamDescriptionSummary": {"StreamARN": StreamARN, "StreamCreationTimestamp": created}}
+        return {"StreamDescriptionSummary": {"StreamARN": stream.arn, "StreamCreationTimestamp": created}}
 
-    def describe_stream_consumer(self, *, StreamARN: str, ConsumerName: str) -> Any:
+    def describe_stream_consumer(self, **asked: Any) -> Any:
         self._ask("DescribeStreamConsumer")
-        stream = self._stream(StreamARN, "DescribeStreamConsumer")
-        consumer = self._side.consumers.find(stream, ConsumerName)
+        stream = self._stream(asked["StreamARN"], "DescribeStreamConsumer")
+        consumer = self._side.consumers.find(stream, asked["ConsumerName"])
         if consumer is None:
             raise _error(MISSING, "DescribeStreamConsumer")
         return {"ConsumerDescription": {"ConsumerARN": consumer.arn, "ConsumerStatus": consumer.status}}
 
-    def get_shard_iterator(self, *, StreamARN: str, ShardId: str, ShardIteratorType: str) -> Any:
+    def get_shard_iterator(self, **asked: Any) -> Any:
         self._ask("GetShardIterator")
-        stream = self._stream(StreamARN, "GetShardIterator")
-        if self._world.source.is_gone(ShardKey(stream, ShardId)):
+        stream = self._stream(asked["StreamARN"], "GetShardIterator")
+        if self._world.source.is_gone(ShardKey(stream, asked["ShardId"])):
             raise _error(MISSING, "GetShardIterator")
-        return {"ShardIterator": f"from {ShardIteratorType}"}
+        return {"ShardIterator": "an iterator"}
 
-    def subscribe_to_shard(self, *, ConsumerARN: str, ShardId: str, StartingPosition: Any) -> Messages:
+    def subscribe_to_shard(self, **asked: Any) -> Messages:
         world = self._world
         self._ask("SubscribeToShard")
         if world.call_faults.occurs("event"):
             code, status = world.rng.choice(_ERRORS)
             world.call_faults.note_fault(self._process, "SubscribeToShard", code)
             raise _error(code, "SubscribeToShard", status)
-        stream = self._stream(ConsumerARN.partition("/consumer/")[0], "SubscribeToShard")
+        arn: str = asked["ConsumerARN"]
+        stream = self._stream(arn.partition("/consumer/")[0], "SubscribeToShard")
+        key = ShardKey(stream, asked["ShardId"])
         try:
-            subscription = self._side.subscribe(ConsumerARN, ShardKey(stream, ShardId), StartingPosition)
+            subscription = self._side.subscribe(arn, key, asked["StartingPosition"])
         except Refused as refused:
             raise _error(refused.code, "SubscribeToShard") from None
         return _Messages(world, self._process, subscription)

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.settings.blocks.parse import LatestSettings, ParseSettings
 from headrace.pipeline.settings.choices import Into
-from headrace.pipeline.settings.parse_block import LatestSettings, ParseSettings
 from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.ports import ParsePorts
 from headrace.pipeline.typed.quarantine.settle_plan import is_settled
@@ -30,6 +30,8 @@ class LatestTarget:
     settings: ParseSettings
     watch: LatestWatch
     version: int = 1
+    accepts_difference: bool = False
+    """Whether a person has said that the rows which are there are to be taken."""
 
     def takes(self, key: ShardKey) -> bool:
         return self.settings.stream in (None, key.stream.name)
