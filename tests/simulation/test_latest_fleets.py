@@ -3,12 +3,15 @@ the rows that were parsed (I38)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.simulation.__main__ import failure_text
 from tests.simulation.plan import Plan, TypedPlan
 from tests.simulation.run import run_plan
-from tests.simulation.test_typed_fleets import FAULTS
+from tests.simulation.test_typed_fleets import FAULTS, landings
+from tests.simulation.troubles.call_faults import Mix
 
 
 def a_plan_with(seed: int, **troubles: float) -> Plan:
@@ -28,6 +31,13 @@ def test_the_table_has_the_latest_row_of_each_key_whatever_happens_to_its_runs()
     outcome = run_plan(a_plan_with(1))
     assert outcome.violation is None, failure_text(outcome)
     assert {"merged", "superseded", "deletion", "cut", "typed_compacted"} <= outcome.happened.keys()
+
+
+def test_a_table_of_the_latest_rows_changes_nothing_of_what_the_fleet_lands():
+    calm = replace(a_plan_with(1), mix=Mix(), fault_seconds=60.0)
+    beside, alone = run_plan(calm), run_plan(replace(calm, typed=TypedPlan()))
+    assert landings(alone)
+    assert landings(beside)[: len(landings(alone))] == landings(alone)
 
 
 @pytest.mark.slow
