@@ -122,7 +122,8 @@ class KinesisSide:
         numbers = next((shard.numbers for shard in shards if shard.shard_id == key.shard_id), None)
         if numbers is not None and int(number) < numbers.first - 1:
             raise Refused(INVALID)
-        return int(number) - (position["Type"] == "AT_SEQUENCE_NUMBER")
+        is_at: bool = position["Type"] == "AT_SEQUENCE_NUMBER"
+        return int(number) - is_at
 
     def read(self, key: ShardKey, at: Start | int) -> tuple[MemoryRecord, ...]:
         try:
