@@ -19,6 +19,7 @@ from headrace.pipeline.core.order.parents import are_all_parents, children_of_en
 from headrace.pipeline.core.shards.position import Position, Positions, is_forward
 from headrace.pipeline.core.shards.sort_texts import position_at, record_in, sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.typed.former_lives import waits_for_former_lives
 from headrace.pipeline.typed.unknown_parents import left_out, waits_for_unknown_parents
 from headrace.pipeline.typed.values import Piece, PlannedRange, ReadUnit, Wanted, WaveLimits, WavePlan, Wishes
 
@@ -65,6 +66,7 @@ def plan_wishes(source: Positions, target: Positions, *, takes: Callable[[Stream
         ),
         former=frozenset(filter(source.has_later_life, streams)),
         left_out=left_out(source, streams),
+        waiting=frozenset(waiting),
     )
 
 
@@ -160,7 +162,8 @@ def plan_wave(
 ) -> WavePlan:
     by_shard = _by_shard(pieces)
     clusters = {key: list(_clusters(of)) for key, of in by_shard.items()}
-    waiting = waits_for_unknown_parents(wishes, by_shard)
+    later = waits_for_former_lives(wishes, by_shard)
+    waiting = waits_for_unknown_parents(wishes, by_shard) | later
     taken = _taken({key: of for key, of in clusters.items() if key not in waiting}, limits)
     by_key = {w.key: w for w in wishes.wanted}
     # Rows of a shard of which neither table has a position: it came and went between two waves of the typed table.
@@ -169,7 +172,10 @@ def plan_wave(
     left = [w.key for w in unknown if len(taken.get(w.key, ())) < len(clusters[w.key])]
     are_all = ceiling is None and not left
     # In a life that the lake table has forgotten, such rows are looked for anyway, and may wait for this very END.
-    may_end = ceiling is None and all(key in waiting and key.stream in wishes.left_out for key in left)
+    # So may those of a later life, which other waves come to.
+    may_end = ceiling is None and all(
+        key in later or (key in waiting and key.stream in wishes.left_out) for key in left
+    )
     ranges: list[PlannedRange] = []
     is_last = ceiling is None and not wishes.has_waiting and not waiting
     for lack in (*wishes.wanted, *sorted(unknown, key=lambda w: w.key)):

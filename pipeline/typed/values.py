@@ -116,6 +116,11 @@ class Wishes:
     may_stop: bool = False
     """Whether the work on a shard may stop at any of its rows, while the other shards of the wave go on."""
 
+    waiting: frozenset[ShardKey] = frozenset()
+    """The shards with rows left that wait for their parents' ends."""
+    life_by_life: bool = False
+    """Whether nothing of a stream's later life may be taken while something of an earlier one is left."""
+
     @property
     def are_due(self) -> bool:
         """Whether a wave would move a position."""

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from headrace.pipeline.core.ledger.accounting import Accounting
 from headrace.pipeline.core.ledger.ledger import Kind
+from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.settings.blocks.parse import ParseSettings
@@ -20,7 +21,7 @@ from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.lake_wave import Basis, LakeWaves
 from headrace.pipeline.typed.latest.merging import LatestMerging
 from headrace.pipeline.typed.ports import ParsePorts, Parser
-from headrace.pipeline.typed.values import Parsed, WavePlan
+from headrace.pipeline.typed.values import Parsed, WavePlan, Wishes
 from headrace.pipeline.typed.wave_engine import ReadyWave, accounted_ranges
 
 
@@ -41,6 +42,9 @@ class Parsing(LakeWaves):
     @property
     def surveyor(self) -> Parser:
         return self.ports.parser
+
+    def wishes(self, source: Positions, target: Positions) -> Wishes:
+        return replace(LakeWaves.wishes(self, source, target), life_by_life=self.merging is not None)
 
     def stage(self, plan: Basis) -> ReadyWave:
         basis, wave = plan, plan.plan

@@ -203,6 +203,9 @@ class MemorySource:
             if key.shard_id in shard.parents
         )
 
+    def hash_range(self, key: ShardKey) -> HashRange | None:
+        return self._stream(key.stream.arn).shards[key.shard_id].hash_range
+
     def lacks_listing(self, key: ShardKey) -> bool:
         """Whether the shard is closed, and no listing shows yet which shards go on after it."""
         return self._stream(key.stream.arn).shards[key.shard_id].closed and self.children(key) is None

@@ -56,13 +56,15 @@ class MemoryStage:
         most = limits.records // len(batches)
         read = [self._read(batch, most, unpack=spec.unpack) for batch in batches]
         rows = tuple(row for _, its in read for row in its)
+        return Manifest(tuple(staged for staged, _ in read), self.files_of(rows, spec))
+
+    def files_of(self, rows: tuple[LandedRow, ...], spec: StagingSpec) -> tuple[StagedFile, ...]:
         if not rows:
-            return Manifest(tuple(staged for staged, _ in read))
+            return ()
         # At least as many rows as files, so that none is empty.
         count = max(1, min(self.files(len(rows)), len(rows)))
         bounds = [len(rows) * n // count for n in range(count + 1)]
-        files = tuple(self._file(rows[start:end], spec) for start, end in pairwise(bounds))
-        return Manifest(tuple(staged for staged, _ in read), files)
+        return tuple(self._file(rows[start:end], spec) for start, end in pairwise(bounds))
 
     def _file(self, rows: tuple[LandedRow, ...], spec: StagingSpec) -> StagedFile:
         path = f"{spec.location}/{next(self._names)}"

@@ -205,6 +205,27 @@ def _with_processor(plan: Plan, rng: Random) -> Plan:
     return replace(plan, typed=typed)
 
 
+def _with_latest(plan: Plan, rng: Random) -> Plan:
+    """Waves of few rows, so that many waves meet each key, beside shards whose keys go to others."""
+    typed = replace(
+        plan.typed,
+        latest=True,
+        every=min(plan.typed.every, rng.uniform(5.0, 20.0)),
+        deploys=plan.typed.deploys or rng.uniform(20.0, 120.0),
+        upkeep=plan.typed.upkeep or rng.choice((0.0, rng.uniform(20.0, 60.0))),
+    )
+    if not plan.typed.targets:
+        typed = replace(
+            typed, rows=rng.choice((5, 20, 1_000_000)), cut=rng.choice((0.0, rng.uniform(0.02, 0.2)))
+        )
+    plan = _troubled(plan, rng, split=(30.0, 80.0))
+    if not plan.of_a_table and "merge" not in plan.troubles and rng.random() < 0.6:
+        plan = _troubled(plan, rng, merge=(40.0, 100.0))
+    if rng.random() < 0.3 and not (plan.adopted or plan.foreign or plan.midnight):
+        plan = _troubled(plan, rng, roll_back=(80.0, 200.0))
+    return replace(plan, typed=typed)
+
+
 def _made_a_day_late(plan: Plan, rng: Random) -> Plan:
     plan = _troubled(_parsed(plan, rng), rng, split=(30.0, 80.0), merge=(60.0, 150.0))
     # Kinesis has forgotten the shards of the first minutes, and the lake table has dropped them, before the first run looks.
@@ -288,6 +309,26 @@ def _beaten(plan: Plan, rng: Random) -> Plan:
         heartbeat=Heartbeat.LEASE,
         troubles=troubles,
         settle_seconds=max(plan.settle_seconds, 700.0),
+    )
+
+
+def _by_fan_out(plan: Plan, rng: Random) -> Plan:
+    """Subscriptions are refused and end in all ways, another program takes them over, consumers go, and the way of reading changes."""
+    plan = _troubled(plan, rng, take_over=(10.0, 60.0), split=(30.0, 100.0))
+    if rng.random() < 0.6:
+        plan = _troubled(plan, rng, deregister=(60.0, 200.0))
+    if rng.random() < 0.6:
+        plan = _troubled(plan, rng, change_retrieval=(40.0, 150.0))
+    mix = replace(plan.mix, event=rng.choice((0.0, rng.uniform(0.01, 0.1))), elsewhere=0.0)
+    # A shard whose consumer was gone for a while isn't tried again for up to ten minutes.
+    return replace(plan, fan_out=True, mix=mix, settle_seconds=max(plan.settle_seconds, 1000.0))
+
+
+def _may_fan_out(plan: Plan) -> bool:
+    return (
+        plan.streams == 1
+        and not (plan.aggregates or plan.keeps or plan.of_a_table or plan.quiet)
+        and plan.shards <= 10
     )
 
 
@@ -417,4 +458,18 @@ KINDS: Final = (
         0.35,
     ),
     Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.9),
+    Kind(
+        "tables of the latest rows",
+        lambda p: p.typed.latest and _often(p, "split", 80.0),
+        _with_latest,
+        lambda p: _may_be_parsed(p) and not p.keeps and not p.quiet,
+        0.14,
+    ),
+    Kind(
+        "enhanced fan-out",
+        lambda p: p.fan_out and _often(p, "take_over", 60.0),
+        _by_fan_out,
+        _may_fan_out,
+        0.2,
+    ),
 )

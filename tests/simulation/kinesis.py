@@ -53,6 +53,14 @@ class WatchedSource(MemorySource):
             raise Unknown(f"there is no shard {key} (denied for a while). Nothing was read")
         return super().records(key, at)
 
+    def arrival_now(self) -> datetime:
+        return self._now()
+
+    def _now(self) -> datetime:
+        now = super()._now()
+        # Kinesis tells arrivals in milliseconds, and the reader by fan-out keeps to that.
+        return now.replace(microsecond=now.microsecond // 1000 * 1000) if self._world.plan.fan_out else now
+
     # -- the stream of a DynamoDB table --------------------------------------------------------------------------
 
     def roll_over(self, key: ShardKey) -> ShardKey:

@@ -95,6 +95,8 @@ class TypedPlan:
     """The share of the steps at which a run is killed."""
     unique: float = 0.0
     """Within how many seconds two rows with equal keys are the same event, which the typed tables land once."""
+    latest: bool = False
+    """Whether a table of the latest rows is kept beside the fleet."""
     processor: str = ""
     """What happens after a call of a record processor has failed (`on_error`). Empty: no processor works beside the fleet."""
     call_records: int = 10_000
@@ -163,6 +165,8 @@ class Plan:
     tick."""
     traffic_ends_early: float | None = None
     """How many seconds before the end of the faults the last record is put; None: a minute after it."""
+    fan_out: bool = False
+    """Whether the stream is read by enhanced fan-out at first."""
     beats: bool = False
     """Whether `headrace beat` runs on each host, beside ticks that come every fifteen seconds, and KCL workers take each lease that stands still."""
     hosts_off: float = 0.0
@@ -193,7 +197,7 @@ class Plan:
         return (
             f"seed {self.seed}: {self.hosts} hosts{' under one Dagster' if self.shared else ''}, {self.workers_each} workers each, "
             f"{self.shards} shards from {'what KCL left' if self.adopted else self.position}, heartbeat {self.heartbeat}{f', not adopted for {self.unadopted:.0f} s' if self.unadopted else ''}"
-            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', rows that are not understood' if self.odd_rows else ''}{f', all hosts off for {self.hosts_off:.0f} s' if self.hosts_off else ''}{f', quiet for {self.quiet / 3600:.0f} h' if self.quiet else ''}{', a table' if self.of_a_table else ''}{', kcl.mode 2.x' if self.mode is Mode.KCL_2 else ''}{', aggregates' if self.aggregates else ''}{f', whole until {self.keeps:.0f} s' if self.keeps else ''}{f', {self.typed.targets} typed tables' if self.typed.targets else ''}{f' with each event once in {self.typed.unique:.0f} s' if self.typed.unique else ''}{', a processor' if self.typed.processor else ''}{', beaten between slow ticks' if self.beats else ''}; {self.mix}; {kinds or 'no other faults'}"
+            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', rows that are not understood' if self.odd_rows else ''}{f', all hosts off for {self.hosts_off:.0f} s' if self.hosts_off else ''}{f', quiet for {self.quiet / 3600:.0f} h' if self.quiet else ''}{', a table' if self.of_a_table else ''}{', kcl.mode 2.x' if self.mode is Mode.KCL_2 else ''}{', aggregates' if self.aggregates else ''}{f', whole until {self.keeps:.0f} s' if self.keeps else ''}{f', {self.typed.targets} typed tables' if self.typed.targets else ''}{f' with each event once in {self.typed.unique:.0f} s' if self.typed.unique else ''}{', a table of the latest rows' if self.typed.latest else ''}{', a processor' if self.typed.processor else ''}{', beaten between slow ticks' if self.beats else ''}{', by enhanced fan-out' if self.fan_out else ''}; {self.mix}; {kinds or 'no other faults'}"
         )
 
 

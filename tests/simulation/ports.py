@@ -227,6 +227,15 @@ class Lock(Port):
         return taken
 
 
+class Consumers(Port):
+    """The consumers of enhanced fan-out as one process reaches them."""
+
+    service, name = "kinesis", "consumers"
+
+    def __init__(self, calls: ServiceCalls) -> None:
+        super().__init__(calls, calls.world.fan_out.consumers)
+
+
 class Source(Port):
     """Kinesis as one process reaches it."""
 
@@ -363,11 +372,12 @@ class Lineage(Port):
 
 class Stage:
     """The stage port of one run, whose Spark may have to start first. Reading takes time, sometimes far too long,
-    and the stream may be recreated while a run reads."""
+    and the stream may be recreated while a run reads. `consumer`: the one by which the run reads; None where it polls."""
 
-    def __init__(self, calls: ServiceCalls) -> None:
+    def __init__(self, calls: ServiceCalls, consumer: str | None = None) -> None:
         self._calls = calls
         self._is_open = False
+        self._fan_out = None if consumer is None else _fan_out_stage(calls, consumer)
 
     def open(self, on_waiting: OnWaiting) -> None:
         calls, world = self._calls, self._calls.world
@@ -415,13 +425,31 @@ class Stage:
         if world.call_faults.occurs("hung"):
             seconds = world.rng.choice((30.0, 130.0, 400.0, 1e6))
             world.call_faults.hang(calls.process, "stage", seconds)
-        for batch in batches:
-            world.count_read(batch.key)
-        made = world.stage.stage(batches, spec, limits)
+        made = (
+            self._polled(batches, spec, limits)
+            if self._fan_out is None
+            else self._fan_out(batches, spec, limits)
+        )
         leave_behind(world, made)
-        world.losses.note_read(calls.process, made)
         world.tally.staged_rows += sum(each.rows for each in made.staged)
         world.sim.pause(0.05 + 0.3 * world.rng.random())
         if world.script is not None:
             world.script(calls.process, "stage.staged", (made,))
         return made
+
+    def _polled(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
+        calls, world = self._calls, self._calls.world
+        for batch in batches:
+            world.count_read(batch.key)
+        made = world.stage.stage(batches, spec, limits)
+        world.losses.note_read(calls.process, made)
+        return made
+
+
+def _fan_out_stage(
+    calls: ServiceCalls, consumer: str
+) -> Callable[[Sequence[Batch], StagingSpec, BatchLimits], Manifest]:
+    # Only here: few plans read by fan-out, and the reader brings botocore with it.
+    from tests.simulation.fan_out.stage import FanOutStage
+
+    return FanOutStage(calls.world, calls.process, consumer).stage

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.ports.base import Clock
-from headrace.pipeline.ports.consumers import Consumers
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.usage import ProcessUsage
 from headrace.pipeline.settings.blocks.parse import ParseSettings
@@ -19,6 +18,7 @@ from headrace.pipeline.typed.ports import ParsePorts
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles
 from headrace.pipeline.windows.ports import ReplayPorts, UnpackPorts, WindowStore
 from tests.simulation.ports import (
+    Consumers,
     Leases,
     Lineage,
     Live,
@@ -116,6 +116,8 @@ class ProcessPorts:
         self._calls = ServiceCalls(world, process)
         self._on_run = on_run
         self._fresh = ""
+        self.consumer: str | None = None
+        """The consumer by which the process reads; None where it polls."""
         self.clock: Clock = RunClock(world, process)
         self.timer = SimTimer(world, process)
 
@@ -231,13 +233,13 @@ class ProcessPorts:
     def pages(self) -> Pages:
         raise AssertionError("the simulator reads no pages: its stage reads the stream in memory")
 
-    def consumers(self, stream: str) -> Consumers:
-        raise AssertionError("the simulated fleet polls its streams")
+    def consumers(self, _stream: str) -> Any:
+        return Consumers(self._calls)
 
     def stage(self, worker_id: str) -> Stage:
         """The wiring asks for the stage last, so the id that was made before belongs to the run's claim."""
         self._on_run(self._fresh, worker_id)
-        return Stage(self._calls)
+        return Stage(self._calls, self.consumer)
 
     def close(self) -> None:
         """Nothing to close."""

@@ -68,7 +68,9 @@ class RunAtWork:
                 due=frozenset(ask.due),
                 failing=frozenset((*ask.recovering, *ask.left_alone)),
             )
-        wiring = Wiring(settings, ProcessPorts(self.world, self.process, self._on_run))
+        ports = ProcessPorts(self.world, self.process, self._on_run)
+        ports.consumer = settings.consumer_of(settings.streams[0])
+        wiring = Wiring(settings, ports)
         return wiring.reading(
             self.run_id,
             Runs(ServiceCalls(self.world, self.process), self.instance),

@@ -15,7 +15,7 @@ from headrace.pipeline.settings.blocks.assignment import AssignmentSettings
 from headrace.pipeline.settings.blocks.discovery import DiscoverySettings
 from headrace.pipeline.settings.blocks.kcl import KclSettings
 from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
-from headrace.pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
+from headrace.pipeline.settings.choices import FormerStreams, InitialPosition, Retrieval, StreamsMode
 from headrace.pipeline.settings.model import (
     Settings,
     StreamSettings,
@@ -28,6 +28,7 @@ from tests.memory.leader_lock import MemoryLeaderLock
 from tests.memory.live import MemoryLive, MemoryRewriter
 from tests.memory.stage import MemoryStage
 from tests.simulation.adoption import Adoption
+from tests.simulation.fan_out.kinesis_side import KinesisSide
 from tests.simulation.hosts import Deployment
 from tests.simulation.kinesis import WatchedSource
 from tests.simulation.machine import Host, MachineClock
@@ -91,6 +92,7 @@ class World:
         self.truth = Truth()
         self.source = WatchedSource(self)
         self.losses = Losses(self)
+        self.fan_out = KinesisSide(self)
         # Sequence numbers get one digit longer after some records, so that their order as text would be wrong.
         self.source._next = 10**21 - self.rng.randrange(5, 200)
         self.kept = KeptWatch(self)
@@ -127,8 +129,7 @@ class World:
         """Called with each claim and each move of a lease, and when a run begins to wait for one."""
         self._reads: dict[ShardKey, list[float]] = {}
         self._run_ids = 0
-        self.people = People(self)
-        self.adoption = Adoption(self)
+        self.people, self.adoption = People(self), Adoption(self)
         for name in NAMES[: 1 if plan.streams == 1 else plan.streams - plan.added]:
             self.create_stream(name)
         self.hosts = self._some_hosts()
@@ -176,7 +177,11 @@ class World:
             application="app",
             streams=tuple(
                 StreamSettings(
-                    name=name, initial_position=plan.position, timestamp=at, on_data_loss=plan.on_data_loss
+                    name=name,
+                    initial_position=plan.position,
+                    timestamp=at,
+                    on_data_loss=plan.on_data_loss,
+                    retrieval=Retrieval.FANOUT if self.fan_out.is_on else Retrieval.POLLING,
                 )
                 for name in (named[:1] if plan.discovered else named)
             ),
@@ -283,7 +288,7 @@ class World:
         self.truth.streams.append(stream)
         self.truth.living[name] = stream
         for shard in self.source.list_shards(stream):
-            self.truth.opened(ShardKey(stream, shard.shard_id), (), self.clock.now())
+            self.truth.opened(ShardKey(stream, shard.shard_id), (), self.clock.now(), shard.hash_range)
 
     def put(self, shard: ShardTruth, count: int = 1) -> None:
         for _ in range(count):
@@ -291,7 +296,7 @@ class World:
             odd = len(shard.sequences) % 3 == 0 if self.plan.keeps else False
             inner, is_broken = 2 if odd and users > 1 else None, odd and users == 1
             number = self.source.put(shard.key, users=users, inner=inner, is_broken=is_broken)
-            self.truth.put(shard.key, number, self.clock.now(), users)
+            self.truth.put(shard.key, number, self.source.arrival_now(), users)
 
     def split(self, shard: ShardTruth) -> None:
         if self.plan.of_a_table:
@@ -335,7 +340,8 @@ class World:
         for parent in parents:
             self.truth.closed(parent.key, now, names)
         for child in children:
-            self.truth.opened(child, tuple(parent.key.shard_id for parent in parents), now)
+            hash_range = self.source.hash_range(child)
+            self.truth.opened(child, tuple(parent.key.shard_id for parent in parents), now, hash_range)
 
     def reshard(self) -> None:
         pairs = self.neighbours()
@@ -364,6 +370,10 @@ class World:
     # -- start and end ----------------------------------------------------------------------------------
 
     def start(self) -> None:
+        if self.plan.fan_out:
+            from tests.simulation.fan_out.stage import forget_processes
+
+            forget_processes()
         for deployment in self.deployments:
             self.sim.after(self.plan.opens + self.rng.uniform(0.0, 10.0), deployment.start)
         if self.plan.adopted:

@@ -6,8 +6,10 @@ from typing import Final
 
 from tests.simulation.bugs.aggregate_bugs import AGGREGATES
 from tests.simulation.bugs.beat_bugs import BEATS
+from tests.simulation.bugs.fan_out_bugs import FAN_OUT
 from tests.simulation.bugs.kcl_bugs import UNADOPTED
 from tests.simulation.bugs.kept_bugs import KEPT
+from tests.simulation.bugs.latest_bugs import LATEST
 from tests.simulation.bugs.once_unseen import ONCE_UNSEEN
 from tests.simulation.bugs.past_bugs import PAST
 from tests.simulation.bugs.processor_bugs import PROCESSORS
@@ -42,5 +44,7 @@ BUGS: Final = {
         *UNIQUE,
         *UNADOPTED,
         *TABLE_STREAMS,
+        *FAN_OUT,
+        *LATEST,
     )
 }

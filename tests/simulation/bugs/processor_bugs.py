@@ -40,8 +40,8 @@ PROCESSORS: Final = (
         "a shard whose parents no position tells is processed while the processor has stopped at one of them",
         (
             "typed.plan",
-            "    waiting = waits_for_unknown_parents(wishes, by_shard)\n",
-            "    waiting = frozenset[ShardKey]()\n",
+            "    waiting = waits_for_unknown_parents(wishes, by_shard) | later\n",
+            "    waiting = later\n",
         ),
         seeds=30,
         # A repair leaves out former lives, and the processor, which is made late, has stopped within them.

@@ -10,6 +10,7 @@ from tests.simulation.scheduler import Process
 from tests.simulation.watch.truth import Violation
 
 if TYPE_CHECKING:
+    from tests.simulation.made.latest_fleet import LatestTarget
     from tests.simulation.made.processor_fleet import Processor
     from tests.simulation.made.typed_fleet import Target
     from tests.simulation.world import World
@@ -40,7 +41,9 @@ class TypedCommits:
         is_late = task is None or task.process is not by
         self._made.append((self._world.sim.now, table, None if is_late else by))
 
-    def require_others(self, process: Process, target: Target | Processor, since: float, why: str) -> None:
+    def require_others(
+        self, process: Process, target: Target | Processor | LatestTarget, since: float, why: str
+    ) -> None:
         tables = {LAKE} if "files of the lake table" in why else {target.settings.name, WINDOWS}
         if not any(at >= since and table in tables and by is not process for at, table, by in self._made):
             raise Violation(

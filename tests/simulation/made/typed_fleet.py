@@ -24,6 +24,7 @@ from headrace.pipeline.typed.quarantine.settle_plan import is_settled
 from headrace.pipeline.upkeep.compact import Compacting
 from tests.memory.parse import MemoryRows, TypedRow
 from tests.simulation.kinesis import StreamOfWindows
+from tests.simulation.made.latest_fleet import LatestFleet, LatestTarget
 from tests.simulation.made.processor_fleet import Processor, ProcessorFleet
 from tests.simulation.made.typed_commits import TypedCommits
 from tests.simulation.made.typed_job import FINAL, Job
@@ -104,6 +105,7 @@ class TypedFleet:
         self.unpackings = UnpackWatch(self)
         self.targets = [self._target(number) for number in range(plan.typed.targets)]
         self.processing = ProcessorFleet(self)
+        self.latest = LatestFleet(self, rules_of("latest", drops=False))
         self._ids = 0
         self.is_over = False
 
@@ -123,6 +125,10 @@ class TypedFleet:
         watch = TypedWatch(self, name, rules_of(name, drops=drops), settings.stop_above, unique)
         return Target(settings, watch)
 
+    @property
+    def parsed(self) -> list[Target | LatestTarget]:
+        return [*self.targets, *self.latest.targets]
+
     # -- what happens --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -130,10 +136,11 @@ class TypedFleet:
             self.world.sim.after(max(1.0, self.plan.begins), partial(self._launch_next, target))
             self.now_and_then(self.plan.deploys, partial(self._deploy, target))
             self.now_and_then(self.plan.redrives, partial(self._redrive_some, target))
-            self.now_and_then(self.plan.upkeep, partial(self._upkeep, target))
+            self.now_and_then(self.plan.upkeep, partial(self.tidy, target))
             self.windows.start(target)
         self.processing.start()
-        self.faults.are_on = bool(self.targets or self.processing.processors)
+        self.latest.start()
+        self.faults.are_on = bool(self.targets or self.processing.processors or self.latest.targets)
 
     def now_and_then(self, mean: float, act: Callable[[], None]) -> None:
         def happen() -> None:
@@ -151,6 +158,7 @@ class TypedFleet:
             target.version = FINAL
             self._redrive_again(target)
         self.processing.end_faults()
+        self.latest.end_faults()
         self.windows.end_faults()
 
     def _redrive_again(self, target: Target) -> None:
@@ -183,7 +191,7 @@ class TypedFleet:
     def _launch_next(self, target: Target) -> None:
         wait = self.paced(self.plan.every * (0.5 + self.rng.random()))
         self.world.sim.after(wait, lambda: self._launch_next(target))
-        self.run("parse", target, self._parse)
+        self.run("parse", target, self.waves_of)
 
     def _redrive_some(self, target: Target) -> None:
         self._redrive(target, self._selection())
@@ -195,12 +203,12 @@ class TypedFleet:
 
         self.run("redrive", target, work)
 
-    def _parse(self, job: Job) -> Iterator[object]:
+    def waves_of(self, job: Job) -> Iterator[object]:
         accepts, job.target.accepts_difference = job.target.accepts_difference, False
         parsing = job.wiring.targets.parsing(job.settings, job.process.name, accepts_difference=accepts)
         yield from replace(parsing, on_step=job.on_step).waves()
 
-    def _upkeep(self, target: Target) -> None:
+    def tidy(self, target: Target | LatestTarget, job_of: Callable[..., Job] = Job) -> None:
         def work(job: Job) -> Iterator[object]:
             parts = job.wiring.ports.parsing(job.settings, job.process.name)
             job.wiring.targets.parsing(job.settings, job.process.name).settling.settle()
@@ -215,12 +223,12 @@ class TypedFleet:
                 yield "; ".join(done.sentences())
 
         if target.watch.quarantine.exists():
-            self.run("upkeep", target, work)
+            self.run("upkeep", target, work, job_of=job_of)
 
     def run(
         self,
         kind: str,
-        target: Target | Processor,
+        target: Target | Processor | LatestTarget,
         work: Callable[[Any], Iterator[object]],
         *,
         may_refuse: Callable[[WrongShape], bool] = lambda _: False,
@@ -280,11 +288,15 @@ class TypedFleet:
             if left := list(self._mendable(target)):
                 yield name, f"{min(left)} could be parsed, and no redrive did so"
         yield from self.processing.unsettled()
+        yield from self.latest.unsettled()
         yield from self.windows.unsettled()
 
     def require_told(self, key: ShardKey, number: int, by: str) -> None:
         """A row that leaves the lake table for good was parsed by each target that takes it."""
-        followers: list[Target | Processor] = [*self.targets, *self.processing.processors]
+        followers: list[Target | Processor | LatestTarget] = [
+            *self.parsed,
+            *self.processing.processors,
+        ]
         for target in followers:
             if target.takes(key) and not target.watch.is_told(key, number):
                 raise Violation(
@@ -300,6 +312,7 @@ class TypedFleet:
         for target in self.targets:
             target.watch.require_accounted(target.takes)
         self.processing.require_accounted()
+        self.latest.require_accounted()
         self.windows.require_done()
         if self.plan.unpacks:
             self.unpackings.require_proved()

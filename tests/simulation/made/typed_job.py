@@ -59,6 +59,9 @@ class Job:
     def ports(self, world: World) -> _JobPorts:
         return _JobPorts(world, self)
 
+    def parts(self, world: World, calls: ServiceCalls) -> ParsePorts:
+        return _parts_of(world, self, calls)
+
     def processing(self, world: World, calls: ServiceCalls) -> ProcessorPorts:
         raise AssertionError(f"{self.process} works on a typed table, not for a processor")
 
@@ -92,7 +95,7 @@ class _JobPorts(ProcessPorts):
 
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         if self._parts is None:
-            self._parts = _parts_of(self._world, self._job, self._its_calls)
+            self._parts = self._job.parts(self._world, self._its_calls)
         return self._parts
 
     def processing(self, _processor: Any, _run: str) -> ProcessorPorts:
@@ -226,6 +229,13 @@ class SparkAtWork:
 
     def process(self, *wave: Any) -> Any:
         return self._after(5.0, self._server.process, *wave)
+
+    def decide(self, parts: Any) -> Any:
+        return self._after(1.0, self._server.decide, parts)
+
+    def copy_rest(self, losing: Any, streams: Any, mark: Any) -> Parsed:
+        copied: Parsed = self._after(3.0, self._server.copy, losing, streams, mark)
+        return copied
 
     def copy(self, plan: WavePlan) -> Parsed:
         copied: Parsed = self._after(5.0, self._server.copy, plan)

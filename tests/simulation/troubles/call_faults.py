@@ -62,6 +62,8 @@ class Mix:
     """Only a part of a portion of writes is done, in any order; then the process dies, or the other writes fail."""
     elsewhere: float = 0.0
     """A task finds another stream of that name where it reads a shard."""
+    event: float = 0.0
+    """A subscription is refused, or its next event doesn't come or isn't right, as a share of the subscriptions and events."""
     cold: float = 0.0
     """The share of the runs whose Spark starts slowly or not at all, among the runs that open their stage."""
 

@@ -18,6 +18,7 @@ from headrace.pipeline.upkeep.deletion_plan import FilesLook, StoredFile, Unname
 from headrace.pipeline.upkeep.ports import TableFiles
 from headrace.pipeline.windows.ports import WindowStore
 from tests.memory.files import MemoryFiles
+from tests.simulation.made.latest_fleet import LatestJob
 from tests.simulation.made.processor_fleet import ProcessorJob
 from tests.simulation.made.typed_job import Job
 from tests.simulation.ports import Port, ServiceCalls
@@ -43,7 +44,7 @@ def tidy(world: World) -> None:
         return
     host = world.rng.choice(hosts)
     process = world.a_process(f"tidy@{host.name}", host)
-    targets = tuple(replace(each.settings, version=str(each.version)) for each in world.typed.targets)
+    targets = tuple(replace(each.settings, version=str(each.version)) for each in world.typed.parsed)
     processors = tuple(
         replace(each.settings, version=str(each.version)) for each in world.typed.processing.processors
     )
@@ -120,8 +121,8 @@ class _TidyPorts(ProcessPorts):
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         if target.name not in self._made:
             fleet = self._world.typed
-            its = next(each for each in fleet.targets if each.settings.name == target.name)
-            job = Job(fleet, its, self._calls.process)
+            its: Any = next(each for each in fleet.parsed if each.settings.name == target.name)
+            job = (LatestJob if target.is_latest else Job)(fleet, its, self._calls.process)
             self._made[target.name] = job.wiring.ports.parsing(target, run)
         return self._made[target.name]
 

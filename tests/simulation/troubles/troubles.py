@@ -270,6 +270,17 @@ class Troubles:
     def tidy(self) -> None:
         tidy(self.world)
 
+    # -- enhanced fan-out ------------------------------------------------------------------------------------------
+
+    def take_over(self) -> None:
+        self.world.fan_out.take_over()
+
+    def deregister(self) -> None:
+        self.world.fan_out.deregister()
+
+    def change_retrieval(self) -> None:
+        self.world.fan_out.change_retrieval()
+
     # -- the stream --------------------------------------------------------------------------------------------
 
     def split(self) -> None:

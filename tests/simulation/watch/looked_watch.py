@@ -32,10 +32,14 @@ def judge_looked(world: World, shard: ShardTruth | None, row: Lease, change: Cha
     if not _tells_of(read, *said):
         return  # this release belongs to an earlier wave and arrives late
     # The last wave may have failed after its read. Its row then tells of the wave before, which may have had the same times,
-    # because Kinesis's Date is in whole seconds.
+    # because Kinesis's Date is in whole seconds. Or the shard is gone since: its row has ended, by the wave that found that.
     by_kcl = world.foreign.get(shard.key)
     foreign = None if by_kcl is None else shard.checkpoint(by_kcl)
-    before = [each for each, _ in reads[1:] if _tells_of(each, *said) and not _trouble(each, row, foreign)]
+    before = [
+        each
+        for each, _ in reads[1:]
+        if _tells_of(each, *said) and not (each.error if row.has_ended else _trouble(each, row, foreign))
+    ]
     if (why := _trouble(read, row, foreign)) and not before:
         raise Violation(
             "I13",

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
+from headrace.pipeline.core.shards.shard import HashRange
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
 History = list[tuple[float, str, object]]
@@ -34,6 +35,7 @@ class ShardTruth:
     key: ShardKey
     parents: tuple[str, ...]
     opened: datetime
+    hash_range: HashRange | None = None
     sequences: list[int] = field(default_factory=list)
     """For each user record, its sequence number + sub-sequence number (see `MemoryRecord.users`)."""
     subs: dict[int, int] = field(default_factory=dict)
@@ -130,9 +132,11 @@ class Truth:
         living = {stream for name, stream in self.living.items() if name not in self.taken_out}
         return [s for s in self.shards.values() if s.closed is None and s.key.stream in living]
 
-    def opened(self, key: ShardKey, parents: tuple[str, ...], at: datetime) -> None:
+    def opened(
+        self, key: ShardKey, parents: tuple[str, ...], at: datetime, hash_range: HashRange | None
+    ) -> None:
         """Note that a shard was opened."""
-        self.shards[key] = ShardTruth(key, parents, at)
+        self.shards[key] = ShardTruth(key, parents, at, hash_range)
 
     def put(self, key: ShardKey, sequence: int, at: datetime, users: int = 1) -> None:
         """Note that a record with so many user records was put."""

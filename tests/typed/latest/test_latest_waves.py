@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.accounting import read_accounting
+from headrace.pipeline.core.shards.position import TRIM, Origin
 from headrace.pipeline.errors import BadSetting, Overtaken, WrongShape
 from headrace.pipeline.lake.table.live_files import found_in
 from headrace.pipeline.settings.blocks.parse import LatestSettings
@@ -75,6 +77,19 @@ def test_the_children_of_a_shard_come_after_it(tmp_path: Path):
     # A row at a time: the child waits for the end of its parent.
     bed.catch_up(limits=WaveLimits(1, 2**30))
     assert bed.names() == {2: "zwei"}
+
+
+def test_a_row_that_a_later_life_of_the_stream_deletes_isnt_brought_back_by_an_earlier_life(tmp_path: Path):
+    bed = LatestBed(tmp_path)
+    child = a_key(2)
+    later = replace(A, stream=replace(A.stream, epoch=A.stream.epoch + 3600))
+    bed.land(A, {1: named(1, "one")}, ended=[child.shard_id, a_key(3).shard_id])
+    bed.land(child, {7: named(1, "uno"), 8: named(2, "zwei")}, parents=[A.shard_id])
+    bed.lake.handle().commit(Proposal((), (), ((later.stream, Origin(TRIM, NOON + timedelta(hours=1))),)))
+    # While the child waits for its parent's end, nothing of the later life is taken.
+    bed.land(later, {2: named(1, GONE), 9: named(3, "three")}, arrival=NOON + timedelta(hours=1))
+    bed.catch_up()
+    assert bed.names() == {2: "zwei", 3: "three"}
 
 
 @pytest.mark.parametrize("place", ["planned", "staged", "committed"])

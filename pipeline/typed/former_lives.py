@@ -1,0 +1,29 @@
+"""Which shards of a table of the latest rows wait for an earlier life of their stream. Pure functions on values.
+
+A stream that is deleted and created again begins a later life, whose records count as later. The table doesn't remember
+which keys were deleted: rows of an earlier life that came after those of a later one could bring a deleted row back. So
+nothing of a later life is parsed while the lake table has rows of an earlier one that the table lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.typed.values import Wishes
+
+
+def waits_for_former_lives(wishes: Wishes, found: Iterable[ShardKey]) -> frozenset[ShardKey]:
+    """The shards of which a wave takes nothing. `found`: those of which a survey has found rows."""
+    if not wishes.life_by_life:
+        return frozenset()
+    found = frozenset(found)
+    due = {lack.key for lack in wishes.wanted if lack.upto is not None}
+    earliest: dict[str, int] = {}
+    for key in (*due, *wishes.waiting, *found):
+        arn, epoch = key.stream.arn, key.stream.epoch
+        earliest[arn] = min(earliest.get(arn, epoch), epoch)
+    shards = found.union(lack.key for lack in wishes.wanted)
+    return frozenset(
+        key for key in shards if key.stream.epoch > earliest.get(key.stream.arn, key.stream.epoch)
+    )

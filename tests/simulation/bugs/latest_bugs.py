@@ -1,0 +1,46 @@
+"""Planted bugs of tables of the latest rows (I38): rows that stay, and rows that come back."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.simulation.bugs.planted import a_bug
+from tests.simulation.bugs.typed_bugs import typed_fleet
+
+
+def _fleet(**troubles: float) -> dict[str, Any]:
+    often = {"latest": True, "targets": 0, "every": 5.0, "rows": 20, "cut": 0.05, "processor": ""}
+    fleet = typed_fleet(**often)
+    return fleet | {"troubles": {"split": 40.0} | troubles}
+
+
+LATEST: Final = (
+    a_bug(
+        "last-record-unjudged",
+        "the last record of all that were compared stays, although it deletes its key",
+        (
+            "typed.latest.rule",
+            "    if held is not None:\n        yield from _leaving(held, None)\n",
+            "",
+        ),
+        seeds=20,
+        among=_fleet(),
+    ),
+    a_bug(
+        "replaced-and-kept",
+        "a wave lands the newer rows, and the files with the older rows stay",
+        (
+            "typed.wave",
+            "        gone = merged.gone if merged else ()\n",
+            "        gone = tuple[str, ...]()\n",
+        ),
+        seeds=20,
+        among=_fleet(),
+    ),
+    a_bug(
+        "back-by-an-earlier-life",
+        "rows of an earlier life of a stream come after a later life has deleted their keys",
+        ("typed.wave", "life_by_life=self.merging is not None", "life_by_life=False"),
+        among=_fleet(recreate=60.0),
+    ),
+)
