@@ -59,7 +59,8 @@ def build_follow(wiring: Wiring) -> dg.JobDefinition:
     @dg.job(
         # In the run's own process: a process for each step would load Headrace once more.
         name=f"{slug(settings.application)}_parse",
-        description=__doc__,
+        description="Keeps all typed tables up with the lake table while records come. The sensor of the same name asks for its "
+        "runs. Where a typed table can't be parsed, the run fails and names it, and the next run goes on with the others.",
         executor_def=dg.in_process_executor,
     )
     def job() -> None:

@@ -32,7 +32,11 @@ def build_upkeep(wiring: Wiring) -> dg.JobDefinition:
             raise RunFailed("; ".join(map(str, report.troubles)), upkeep_metadata(report))
         return dg.Output(None, metadata=upkeep_metadata(report))
 
-    @dg.job(name=name, description=__doc__, executor_def=dg.in_process_executor)
+    @dg.job(
+        name=name,
+        description="Keeps the tables small: compacts files, lets snapshots and days expire, and deletes files that nothing names.",
+        executor_def=dg.in_process_executor,
+    )
     def job() -> None:
         upkeep()
 
