@@ -30,7 +30,7 @@ def spark_cluster(_environment: None, tmp_path_factory: pytest.TempPathFactory) 
 def _headrace(app: App, *words: str) -> str:
     """What a command prints that has to succeed."""
     with app.processes.start(*words, program="headrace") as process:
-        assert process.wait(240) == 0, app.processes.logs()
+        assert process.wait(_PATIENCE) == 0, app.processes.logs()
     (log,) = sorted(app.home.glob("process-*.log"))[-1:]
     return log.read_text()
 
@@ -85,6 +85,8 @@ def test_a_cluster_parses_compacts_and_proves(make_app: MakeApp, spark_cluster: 
     app = make_app(
         shards=2,
         spark={"master": spark_cluster.master, "conf": _CONF},
+        # Each wave leaves a file. Fewer than five aren't compacted.
+        wave={"records": 20},
         more={
             # The records aren't JSON, so that all of them go to quarantine.
             "parse": [{"name": "typed", "table": "lake.typed", "schema": "n INT", "stop_above": 1}],
@@ -92,9 +94,8 @@ def test_a_cluster_parses_compacts_and_proves(make_app: MakeApp, spark_cluster: 
         },
     )
     app.settle()
-    for _ in range(3):
-        app.produce(100)
-        _headrace(app, "consume", "--worker", "w1")
+    app.produce(200)
+    _headrace(app, "consume", "--worker", "w1")
     app.check()
 
     _headrace(app, "parse")
