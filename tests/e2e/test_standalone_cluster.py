@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
-from tests.e2e.app import App
+from tests.e2e.app import App, key
 from tests.e2e.cluster import SPARK_SUBMIT, Cluster, cluster
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually
@@ -95,7 +95,7 @@ def test_a_cluster_parses_compacts_and_proves(make_app: MakeApp, spark_cluster: 
     )
     app.settle()
     app.produce(200)
-    _headrace(app, "consume", "--worker", "w1")
+    _headrace(app, "consume", "--shard", key(0), key(1))
     app.check()
 
     _headrace(app, "parse")
