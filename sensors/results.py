@@ -19,8 +19,9 @@ _RUN_ID: Final = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4
 
 
 def state_of_cursor(cursor: str | None) -> str | None:
-    """What the sensor remembers, without the sentence before it; None where that is nothing."""
-    return (cursor or "").rpartition(_BAR)[2] or None
+    """What the sensor remembers, a JSON object, without the sentence before it; None where that is nothing."""
+    state = (cursor or "").rpartition(_BAR)[2]
+    return state if state.startswith("{") else None
 
 
 def with_sentence(state: str | None, sentence: str) -> str:
@@ -31,7 +32,7 @@ def with_sentence(state: str | None, sentence: str) -> str:
     said = _RUN_ID.sub(r"\1", " ".join((said if colon else sentence).split()))
     if len(said) > _MOST_SAID:
         said = f"{said[: _MOST_SAID - 1].rstrip()}…"
-    return f"{said}{_BAR}{state or ''}"
+    return f"{said}{_BAR}{state}" if state else said
 
 
 def result(
