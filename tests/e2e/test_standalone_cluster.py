@@ -5,12 +5,13 @@ beside Dagster, `headrace consume` reads as a job of Dagster Pipes, which spark-
 """
 
 import json
+import sys
 from collections.abc import Iterator
 
 import dagster as dg
 import pytest
 
-from tests.e2e.app import App, key
+from tests.e2e.app import App
 from tests.e2e.cluster import SPARK_SUBMIT, Cluster, cluster
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually
@@ -85,8 +86,8 @@ def test_a_cluster_parses_compacts_and_proves(make_app: MakeApp, spark_cluster: 
     app = make_app(
         shards=2,
         spark={"master": spark_cluster.master, "conf": _CONF},
-        # Each wave leaves a file. Fewer than five aren't compacted.
-        wave={"records": 20},
+        # One run lands all waves: the start of each takes a minute on a busy machine.
+        times=_TIMES | {"linger": "280s", "idle": "30s"},
         more={
             # The records aren't JSON, so that all of them go to quarantine.
             "parse": [{"name": "typed", "table": "lake.typed", "schema": "n INT", "stop_above": 1}],
@@ -94,8 +95,12 @@ def test_a_cluster_parses_compacts_and_proves(make_app: MakeApp, spark_cluster: 
         },
     )
     app.settle()
-    app.produce(200)
-    _headrace(app, "consume", "--shard", key(0), key(1))
+    with app.processes.start("consume", "--worker", "w1", program="headrace") as process:
+        # Each wave leaves a file, and fewer than five aren't compacted.
+        for _ in range(6):
+            app.produce(20)
+            eventually(lambda: set(app.landed()) >= set(app.put), "all records have landed", within=_PATIENCE)
+        assert process.wait(_PATIENCE) == 0, app.processes.logs()
     app.check()
 
     _headrace(app, "parse")
@@ -129,8 +134,10 @@ def test_consume_is_a_job_of_dagster_pipes_that_spark_submit_brings_to_the_clust
     def landed(
         context: dg.AssetExecutionContext, pipes: dg.PipesSubprocessClient
     ) -> dg.MaterializeResult[None]:
+        # Spark takes the first `python3` of the path otherwise, which may lack the packages.
+        env = {**app.variables(), "PYSPARK_PYTHON": sys.executable}
         command = [str(SPARK_SUBMIT), "--master", spark_cluster.master, *conf, str(job), "--worker", "w1"]
-        return pipes.run(command=command, context=context, env=app.variables()).get_materialize_result()
+        return pipes.run(command=command, context=context, env=env).get_materialize_result()
 
     done = dg.materialize([landed], resources={"pipes": dg.PipesSubprocessClient()}, instance=app.instance)
 
