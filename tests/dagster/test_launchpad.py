@@ -8,8 +8,8 @@ import pytest
 
 from headrace.assets.names import records_key
 from headrace.pipeline.building import build_definitions
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.model import Settings, StreamSettings
-from headrace.pipeline.settings.parse_block import ParseSettings
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import DagsterWorld, why_failed
 
