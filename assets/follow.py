@@ -57,7 +57,14 @@ def build_follow(wiring: Wiring) -> dg.JobDefinition:
         _Follower(context, wiring, {t.name: t for t in settings.parse if t.name in followed}).run()
         return dg.Output(None)
 
-    return job_of(follow, f"{slug(settings.application)}_parse", description=__doc__)
+    return job_of(
+        follow,
+        f"{slug(settings.application)}_parse",
+        description=(
+            "Keeps all typed tables up with the lake table while records come. The sensor of the same name asks for its "
+            "runs. Where a typed table can't be parsed, the run fails and names it, and the next run goes on with the others."
+        ),
+    )
 
 
 @dataclass(slots=True)

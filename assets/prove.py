@@ -42,4 +42,11 @@ def build_prove(wiring: Wiring) -> dg.JobDefinition:
             raise RunFailed(str(proof), proof_metadata(proof))
         return dg.Output(None, metadata=proof_metadata(proof))
 
-    return job_of(prove, f"{slug(wiring.settings.application)}_prove", description=__doc__)
+    return job_of(
+        prove,
+        f"{slug(wiring.settings.application)}_prove",
+        description=(
+            "Proves that the tables have each record of the ledgers once. It fails where something is wrong, and names it. It "
+            "changes nothing in the tables, and may be started at any time."
+        ),
+    )

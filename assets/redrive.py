@@ -27,22 +27,22 @@ from headrace.pipeline.typed.quarantine.redrive_plan import Selection
 _CONFIG = {
     "shard": dg.Field(
         str,
-        is_required=False,
+        default_value="",
         description="Only records of this shard: its name in Dagster, or such as orders/0 or "
         "shardId-000000000000.",
     ),
     "reason": dg.Field(
         str,
-        is_required=False,
+        default_value="",
         description="Only records with this reason in the quarantine table. "
         "A part of its text is enough where no other reason has it.",
     ),
     "from": dg.Field(
         str,
-        is_required=False,
+        default_value="",
         description="Only records that arrived at this time or later, such as 2026-01-31T12:00 (UTC).",
     ),
-    "to": dg.Field(str, is_required=False, description="Only records that arrived before this time."),
+    "to": dg.Field(str, default_value="", description="Only records that arrived before this time."),
     "dry_run": dg.Field(
         bool, default_value=False, description="Parse, tell what would move, and commit nothing."
     ),
@@ -63,7 +63,10 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
         config, done = context.op_config, list[Wave]()
         try:
             selection = Selection(
-                config.get("shard"), config.get("reason"), _moment(config, "from"), _moment(config, "to")
+                config["shard"] or None,
+                config["reason"] or None,
+                _moment(config, "from"),
+                _moment(config, "to"),
             )
             redriving = wiring.targets.redriving(target, context.run.run_id)
             note_waves(context, redriving.portions(selection, dry_run=config["dry_run"]), done)
@@ -75,11 +78,18 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
                 context.log_event(event)
         return dg.Output(None, metadata=redriven_metadata(done))
 
-    return job_of(redrive, f"{slug(wiring.settings.application)}_redrive_{target.name}", description=__doc__)
+    return job_of(
+        redrive,
+        f"{slug(wiring.settings.application)}_redrive_{target.name}",
+        description=(
+            f"Parses the records in {target.quarantine} once more, with the present settings and code. Records that can be "
+            f"parsed now move to {target.table}, each once; the others stay. Start it after you have corrected the schema or the code."
+        ),
+    )
 
 
 def _moment(config: Mapping[str, Any], name: str) -> datetime | None:
-    if (text := config.get(name)) is None:
+    if not (text := config[name]):
         return None
     try:
         return moment_of(text)

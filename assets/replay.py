@@ -42,17 +42,17 @@ _CONFIG: Final = {
     ),
     "from": dg.Field(
         str,
-        is_required=False,
+        default_value="",
         description="Records that arrived at this time or later, such as 2026-01-31T08:00 (UTC).",
     ),
-    "to": dg.Field(str, is_required=False, description="Records that arrived before this time."),
+    "to": dg.Field(str, default_value="", description="Records that arrived before this time."),
     "shard": dg.Field(
-        str, is_required=False, description="All records of this shard, such as shardId-000000000000."
+        str, default_value="", description="All records of this shard, such as shardId-000000000000."
     ),
-    "stream": dg.Field(str, is_required=False, description="Only records of this stream."),
+    "stream": dg.Field(str, default_value="", description="Only records of this stream."),
     "replace": dg.Field(
         str,
-        is_required=False,
+        default_value="",
         description="The name of a target under `parse`: its rows of these records are parsed again, and the new ones take "
         "their place. Without it the records are copied into a table of their own.",
     ),
@@ -89,7 +89,11 @@ def build_replay(wiring: Wiring) -> dg.JobDefinition:
     return job_of(
         replay,
         f"{slug(settings.application)}_replay",
-        description=__doc__,
+        description=(
+            "Copies landed records into a table of their own, or parses them again and replaces their rows in a typed table. "
+            "Say by `from` and `to`, or by `shard`, which records are meant, or name a window that `headrace window create` has made. "
+            "*Re-execute* goes on with a run that was stopped."
+        ),
         tags={REPLAY_TAG: settings.application},
     )
 

@@ -14,13 +14,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import dagster as dg
 
 from headrace.assets.planned import plan
-from headrace.pipeline.core.landing.valid_through_text import time_text
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.shards.position import Position
@@ -264,12 +263,14 @@ class Reporter:
 def _failing(row: Lease, now: datetime) -> dict[str, dg.MetadataValue]:
     metadata: dict[str, dg.MetadataValue] = {}
     if row.failure is not None:
-        metadata["failing since"] = dg.MetadataValue.text(time_text(row.failure.since))
+        metadata["failing since"] = dg.MetadataValue.text(
+            f"{row.failure.since.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        )
         metadata["why"] = dg.MetadataValue.text(row.failure.why)
     if row.looked_at is not None:
         # All records that arrived before that moment have landed, so the lag is no longer than this.
         lag = max(now - row.looked_at, timedelta(0))
-        metadata["lag (seconds)"] = dg.MetadataValue.float(lag.total_seconds())
+        metadata["lag (seconds)"] = dg.MetadataValue.float(round(lag.total_seconds(), 1))
     return metadata
 
 
@@ -280,7 +281,7 @@ def _metadata(unreported: _Unreported) -> dict[str, dg.MetadataValue | int]:
         "records": dg.MetadataValue.int(unreported.records),
         "rows": dg.MetadataValue.int(unreported.rows),
         "bytes": dg.MetadataValue.int(unreported.bytes),
-        "lag (seconds)": dg.MetadataValue.float(behind.total_seconds()),
+        "lag (seconds)": dg.MetadataValue.float(round(behind.total_seconds(), 1)),
         "from": dg.MetadataValue.text(str(unreported.first or "the start")),
         "to": dg.MetadataValue.text(str(staged.upto)),
         "parents": dg.MetadataValue.text(", ".join(unreported.last.parents) or "none"),

@@ -33,4 +33,10 @@ def build_upkeep(wiring: Wiring) -> dg.JobDefinition:
             raise RunFailed("; ".join(map(str, report.troubles)), upkeep_metadata(report))
         return dg.Output(None, metadata=upkeep_metadata(report))
 
-    return job_of(upkeep, name, description=__doc__)
+    return job_of(
+        upkeep,
+        name,
+        description=(
+            "Keeps the tables small: compacts files, lets snapshots and days expire, and deletes files that nothing names."
+        ),
+    )

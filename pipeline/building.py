@@ -4,6 +4,7 @@ Every name in them has the application's: one code location may have several app
 sensors and executor.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -58,6 +59,15 @@ def build_definitions(
 
     For tests: `on_step` is called between the steps of a wave and may end the run there; `ports` are used instead of AWS.
     """
+    with warnings.catch_warnings():
+        # Dagster warns of each of its parameters that may change. Headrace chose them, for the versions of Dagster that it asks for.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        return _definitions(settings, on_step, ports)
+
+
+def _definitions(
+    settings: Settings | str | PathLike[str], on_step: OnStep | None, ports: Ports | None
+) -> dg.Definitions:
     if not isinstance(settings, Settings):
         settings = read_settings(Path(settings), {}).settings
     if ports is None:

@@ -5,6 +5,7 @@ The settings are read when the module is imported. A project with a code locatio
 """
 
 import os
+import warnings
 
 import dagster as dg
 
@@ -12,6 +13,8 @@ from headrace.pipeline.building import build_definitions
 from headrace.pipeline.settings.file import read_settings
 from headrace.resources.forked_runs import fork_runs
 
+# While Dagster puts the definitions together, it warns of a parameter that it sets itself.
+warnings.filterwarnings("ignore", category=dg.BetaWarning)
 defs = dg.Definitions.merge(
     build_definitions(read_settings(None, os.environ).settings),
     # Dagster's own executor, which a person's runs in Dagster's UI have, starts a process for each step: a run has one

@@ -15,8 +15,8 @@ from headrace.pipeline.ports.runs import RunOutcome
 
 WORKER_TAG = "headrace/worker"
 """Tag of every run that reads: its application and the id of its worker, as `worker_tag` gives them."""
-FAILED_TAG = "headrace/failed-shards"
-"""Tag of a failed run: the partitions that failed."""
+FAILED_TAG = "headrace/failed"
+"""Tag of a failed run: the partitions that failed. Dagster's list of runs has room for this name and that of one shard."""
 FOLLOWS_TAG = "headrace/targets"
 """Tag of every run that keeps typed tables up with the lake table: the names of its targets."""
 FAILED_TARGETS_TAG = "headrace/failed-targets"

@@ -37,7 +37,8 @@ def build_parse_sensor(wiring: Wiring, kept_instance: KeptInstance, job: Any) ->
         job=job,
         minimum_interval_seconds=interval(EVERY),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=__doc__,
+        description="Asks for a run where the lake table has records that a typed table lacks. One run keeps all typed tables up; "
+        "a table whose last run failed waits for five minutes, and the others don't.",
     )
     def parsed(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         look = _look(wiring, kept_instance.of(context).instance, job.name)

@@ -37,7 +37,8 @@ def build_processor_sensor(wiring: Wiring, kept_instance: KeptInstance, job: Any
         job=job,
         minimum_interval_seconds=interval(EVERY),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=__doc__,
+        description="Asks for a run of each record processor that lacks records of the lake table. A processor whose last run failed "
+        "waits for five minutes, and the others don't.",
     )
     def processors(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         instance = kept_instance.of(context).instance

@@ -1,6 +1,8 @@
 """The answer that Dagster expects of a sensor's tick, made from the turn that a duty returns."""
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 import dagster as dg
 
@@ -11,21 +13,26 @@ from headrace.pipeline.settings.model import Settings
 from headrace.resources.instance import KnownInstance
 
 _BAR = " | "
-_MOST_SAID = 200
+_MOST_SAID: Final = 160
 """Characters of a sentence that a cursor keeps: Dagster copies the cursor into the row of each tick."""
+_RUN_ID: Final = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
 
 def state_of_cursor(cursor: str | None) -> str | None:
-    """What the sensor remembers, without the sentence before it; None where that is nothing."""
-    return (cursor or "").rpartition(_BAR)[2] or None
+    """What the sensor remembers, a JSON object, without the sentence before it; None where that is nothing."""
+    state = (cursor or "").rpartition(_BAR)[2]
+    return state if state.startswith("{") else None
 
 
 def with_sentence(state: str | None, sentence: str) -> str:
     """The cursor for Dagster to keep. Its page of a sensor shows the cursor of each tick, and the sentence of a tick
-    only after a click. So the sentence stands before the state, without the sensor's name, which is above it."""
+    only after a click. So the sentence stands before the state, without the sensor's name, which is above it, and with the ids of
+    runs as short as Dagster shows them: of a long cursor the page shows only the first and the last words."""
     _, colon, said = sentence.partition(": ")
-    said = " ".join((said if colon else sentence).split())
-    return f"{said[:_MOST_SAID]}{_BAR}{state or ''}"
+    said = _RUN_ID.sub(r"\1", " ".join((said if colon else sentence).split()))
+    if len(said) > _MOST_SAID:
+        said = f"{said[: _MOST_SAID - 1].rstrip()}…"
+    return f"{said}{_BAR}{state}" if state else said
 
 
 def result(

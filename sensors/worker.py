@@ -25,7 +25,8 @@ def build_worker(
         job=job,
         minimum_interval_seconds=interval(wiring.settings.times.worker_tick),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=__doc__,
+        description="Writes the worker's beat, looks which of its shards have something to read, and asks for one run that reads "
+        "them.",
     )
     def worker(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         code_server = kept_instance.of(context)

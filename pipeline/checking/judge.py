@@ -348,7 +348,13 @@ def _quarantine_rate(target: TargetLook, limits: CheckSettings) -> Verdict:
         sentence=told
         if aside + parsed
         else f"nothing came in the last hour; {counted(total, 'record')} in all",
-        offenders=(Offender(target.quarantine, f"{told}; allowed: {limits.quarantined:.1%}"),)
+        offenders=(
+            Offender(
+                target.quarantine,
+                f"{told}; allowed: {limits.quarantined:.1%}. Its column `reason` tells why each was; correct the schema or the code, then "
+                "`headrace redrive` parses them again",
+            ),
+        )
         if is_bad
         else (),
     )

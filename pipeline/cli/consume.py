@@ -131,16 +131,20 @@ def _require_owner(worker_id: str, keys: tuple[str, ...], leases: "LeaseStore") 
 
 @dataclass(slots=True)
 class _Output:
-    """Prints one line for each wave, and one line for each shard at the end."""
+    """Prints one line for each wave that has something to tell, and one line for each shard at the end."""
 
     job: "PipesJob"
     """Where Dagster has started the command elsewhere, Dagster is told the same."""
     counts: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The numbers of Kinesis records and of rows of each shard, by lease key."""
     last: dict[str, "Landed"] = field(default_factory=dict)
+    _has_begun: bool = False
 
     def show(self, report: "WaveReport") -> None:
-        tell(report)
+        # The first one is told in any case, so that a command with nothing to read says so.
+        if not self._has_begun or report.landed or report.problems or report.notes:
+            tell(report)
+        self._has_begun = True
         self.job.waved(report)
         for note in report.notes:
             tell(f"  {note}")

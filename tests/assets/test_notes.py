@@ -44,6 +44,13 @@ def test_headrace_consume_prints_each_note_on_a_line_of_its_own(capsys: pytest.C
     ]
 
 
+def test_headrace_consume_tells_once_that_no_record_has_come(capsys: pytest.CaptureFixture[str]):
+    output = _Output(PipesJob(None))
+    for _ in range(3):
+        output.show(WaveReport())
+    assert capsys.readouterr().out.splitlines() == ["wave: 0 records of 0 shards landed"]
+
+
 def test_the_waves_report_notes_a_recorded_gap():
     life = Life(on_data_loss=OnDataLoss.CONTINUE)
     life.sync()

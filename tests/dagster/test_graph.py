@@ -1,5 +1,6 @@
 """Dagster's graph of an application reads as a person would draw it."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -138,3 +139,17 @@ def test_backfills_are_assets_of_their_own_group_for_each_target_whose_rows_can_
     assert graph_of(SETTINGS).get_all_asset_keys() == graph.get_all_asset_keys() - own - {
         key for key in graph.get_all_asset_keys() if "once" in key.path[-1]
     } | {dg.AssetKey(["shop", "complete_hours"])}
+
+
+_INNER_WORDS = re.compile(r"<application>|compare-and-swap|\bop\b|\bplan_|`spark`")
+
+
+def test_jobs_and_sensors_are_described_in_sentences_without_a_placeholder_or_an_inner_word():
+    definitions = build_definitions(SETTINGS)
+    described = [
+        *definitions.resolve_all_job_defs(),
+        *definitions.get_repository_def().sensor_defs,
+    ]
+    told = {one.name: one.description or "" for one in described if not one.name.startswith("__")}
+    assert not [name for name, text in told.items() if not re.fullmatch(r"[A-Z].*\.", text, re.DOTALL)]
+    assert not [name for name, text in told.items() if _INNER_WORDS.search(text)]

@@ -7,6 +7,9 @@ import dagster as dg
 import pytest
 
 from headrace.assets.names import records_key
+from headrace.pipeline.building import build_definitions
+from headrace.pipeline.settings.blocks.parse import ParseSettings
+from headrace.pipeline.settings.model import Settings, StreamSettings
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import DagsterWorld, why_failed
 
@@ -44,6 +47,24 @@ def test_the_launchpad_of_the_records_shows_nothing_that_only_the_sensor_can_kno
     world = make_world()
     op = "__".join(records_key(world.settings).path)
     assert _asked_for(world.job) in ({}, {op: {}}, {op: {"config": {}}})
+
+
+def test_the_launchpad_of_replay_and_redrive_begins_with_all_that_a_person_may_say():
+    settings = Settings(
+        application="shop",
+        streams=(StreamSettings(name="orders"),),
+        parse=(ParseSettings(name="sold", table="lake.sold", schema="id BIGINT"),),
+    )
+    jobs = build_definitions(settings).get_repository_def().get_all_jobs()
+    forms = {name: op["config"] for job in jobs for name, op in _asked_for(job).items() if "config" in op}
+    assert forms["replay_shop"] == {
+        **dict.fromkeys(("from", "to", "replace", "shard", "stream", "window"), ""),
+        "from_stream": False,
+    }
+    assert forms["redrive_shop_sold"] == {
+        **dict.fromkeys(("from", "to", "reason", "shard"), ""),
+        "dry_run": False,
+    }
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,13 @@ from tests.dagster.fixtures import SMALLEST, MakeWorld
 
 HEAVY = ("pyspark.sql.connect", "pandas", "pyarrow", "grpc", "pyiceberg")
 _LOAD = """
-import sys, json
+import sys, json, warnings
+shown = warnings.catch_warnings(record=True)
+warned = shown.__enter__()
 from dagster._core.workspace.autodiscovery import loadable_targets_from_python_module
 [target] = loadable_targets_from_python_module("headrace.pipeline.definitions", working_directory=None)
 repository = target.target_definition.get_repository_def()
-json.dump({"loaded": sorted(sys.modules), "sensors": sorted(s.name for s in repository.sensor_defs)}, sys.stdout)
+json.dump({"warnings": [str(each.message) for each in warned], "loaded": sorted(sys.modules), "sensors": sorted(s.name for s in repository.sensor_defs)}, sys.stdout)
 """
 
 
@@ -44,6 +46,10 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 @pytest.mark.parametrize("module", HEAVY)
 def test_loading_the_definitions_imports_nothing_heavy(loaded: dict[str, list[str]], module: str):
     assert [name for name in loaded["loaded"] if name == module or name.startswith(f"{module}.")] == []
+
+
+def test_loading_the_definitions_warns_of_nothing_that_a_user_cannot_change(loaded: dict[str, list[str]]):
+    assert loaded["warnings"] == []
 
 
 def test_loading_the_definitions_reaches_no_network_and_needs_no_table(loaded: dict[str, list[str]]):

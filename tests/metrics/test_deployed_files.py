@@ -79,5 +79,21 @@ def test_each_alarm_tells_what_to_do_and_what_missing_data_means() -> None:
         assert alarm["AlarmDescription"].endswith(".")
         assert alarm["TreatMissingData"] in {"breaching", "notBreaching"}
         assert alarm["DatapointsToAlarm"] <= alarm["EvaluationPeriods"]
-    # A leader that is dead sends nothing.
-    assert _alarms()["NobodyLeads"]["TreatMissingData"] == "breaching"
+
+
+_SILENT_ONLY_WHERE_DEAD = {
+    kcl_series.NUM_WORKERS,
+    kcl_series.ASSIGN_SUCCESS,
+    own_series.LAG,
+    own_series.SHARDS_DUE,
+}
+"""Series that a living deployment sends all the time. The others are silent where there is nothing to tell, or are told together with one of
+these."""
+
+
+def test_no_alarm_stays_silent_because_the_deployment_is_dead() -> None:
+    beats = {(series.operation, series.name) for series in _SILENT_ONLY_WHERE_DEAD}
+    for name, alarm in _alarms().items():
+        (operation,) = (value["Value"] for value in alarm["Dimensions"] if value["Name"] == "Operation")
+        is_a_beat = (operation, alarm["MetricName"]) in beats
+        assert (alarm["TreatMissingData"] == "breaching") is is_a_beat, name

@@ -48,17 +48,24 @@ def test_the_watch_shows_its_sentence_also_where_it_remembers_nothing(make_world
     world = make_world()
     world.settle()
     result = world.tick("watch")
-    said, bar, state = str(result.cursor).partition(" | ")
-    assert (bar, state) == (" | ", "")
     assert isinstance(result.skip_reason, dg.SkipReason)
-    assert result.skip_reason.skip_message == f"watch: {said}"
+    assert result.skip_reason.skip_message == f"watch: {result.cursor}"
+
+
+def test_a_cursor_names_runs_as_short_as_dagsters_pages_do():
+    run = "d7f84e73-b6b2-44f7-b564-4db87d10aa8c"
+    cursor = with_sentence(json.dumps({"run": run}), f"worker w1: run {run} is at work, 1 shard failing")
+    assert cursor == f'run d7f84e73 is at work, 1 shard failing | {{"run": "{run}"}}'
 
 
 def test_a_long_sentence_is_cut_in_the_cursor_and_a_lost_state_stays_lost():
     cursor = with_sentence('{"look":1}', f"leader: {'word ' * 100}| and\nmore")
     assert cursor is not None
-    assert len(cursor) < 220
+    assert len(cursor) < 180
+    assert cursor.startswith("word word ")
+    assert "… | " in cursor
     assert state_of_cursor(cursor) == '{"look":1}'
-    assert with_sentence(None, "leader: nothing to do") == "nothing to do | "
-    assert state_of_cursor("nothing to do | ") is None
+    assert with_sentence(None, "leader: nothing to do") == "nothing to do"
+    assert state_of_cursor("nothing to do") is None
+    assert state_of_cursor("a sentence | with a bar") is None
     assert state_of_cursor(None) is None

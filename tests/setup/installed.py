@@ -106,7 +106,8 @@ class Environment:
             env={**self.variables, **variables},
             capture_output=True,
             text=True,
-            timeout=300,
+            # On a busy machine the demo takes many minutes.
+            timeout=1500,
             check=False,
         )
 

@@ -241,7 +241,9 @@ def prepare_dagster_home(home: Path, *, private: bool = True) -> Path:
 
 
 def dagster_command(workspace: Path, port: int) -> list[str]:
-    return [sys.executable, "-m", "dagster", "dev", "-w", str(workspace), "-h", HOST, "-p", str(port)]
+    # `dg dev`, which Dagster advises, needs a project of Dagster's around it.
+    quiet = ("-W", "ignore:Function `dev_command` is superseded")
+    return [sys.executable, *quiet, "-m", "dagster", "dev", "-w", str(workspace), "-h", HOST, "-p", str(port)]
 
 
 def wait_for_ui(dagster: Group, port: int) -> Iterator[float]:

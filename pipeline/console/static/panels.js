@@ -41,7 +41,7 @@ function showTiles() {
 function leaderAge(leader) {
   if (!leader.worker) return "";
   if (leader.still === null) return "";
-  return leader.still ? `lock still for ${duration(leader.still)} of ${duration(leader.promised)}` : "lock renewed just now";
+  return leader.still ? `no renewal for ${duration(leader.still)}, ${duration(leader.promised)} allowed` : "lock renewed just now";
 }
 
 function showStatus() {

@@ -58,7 +58,7 @@ def test_shards_of_two_lives_accounts_or_streams_have_different_names(one: Shard
     ShardKey(StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/a....b", 1), "shardId-000000000000")
 )
 def test_dagster_allows_each_name(key: ShardKey):
-    """A failed-shards tag also joins names by commas, and Dagster's UI gives brackets a meaning."""
+    """The tag of failed shards also joins names by commas, and Dagster's UI gives brackets a meaning."""
     name = partition_of(lease_key(key, multi=True))
     assert not [each for each in (*INVALID_PARTITION_SUBSTRINGS, ",", "[", "]", "|", " ") if each in name]
 
