@@ -87,6 +87,7 @@ class ProcessorWorker(ours.OurWorker):
             mode=ProcessorMode.APPLICATION,
             application=self.settings.application,
             failover=self.settings.kcl.failover,
+            beat=self.settings.kcl.beat,
             leases=self.settings.kcl.mode,
             callable="tests.interop.processing:Telling",
             written=Written(),
