@@ -30,7 +30,7 @@ def test_the_table_is_the_fold_of_all_changes_with_upkeep_between_any_two_waves(
     bed.clock.at = datetime.now(UTC) + timedelta(hours=1)
     fold: dict[int, str] = {}
     # Snapshots are expired where 25 or more may go.
-    for waves in (28, 8, 8):
+    for waves in (27, 6):
         for _ in range(waves):
             changes: dict[int, bytes] = {}
             for _ in range(6):
