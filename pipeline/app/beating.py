@@ -16,7 +16,7 @@ from headrace.pipeline.settings.targets import processor_applications
 
 
 class ProcessEnd(Protocol):
-    """The end of the process: `threading.Event`."""
+    """Tells that the process is to end; `threading.Event` has this form."""
 
     def is_set(self) -> bool: ...
 

@@ -39,6 +39,8 @@ def run(args: argparse.Namespace) -> int:
 
     settings = load(args).settings
     wirings = beaten_wirings(settings)
+    # Refused, and not done all the same: this process would keep leases whose worker counts as dead
+    # by its ticks, and nobody would expect that.
     if not wirings:
         raise BadSetting(
             f"kcl.beat is {settings.kcl.beat}, and no processor has another `beat`, so the workers' ticks beat, and nothing "

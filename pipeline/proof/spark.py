@@ -22,7 +22,7 @@ from headrace.pipeline.proof.accepted import Accepted, read_accepted, write_acce
 from headrace.pipeline.proof.ports import ProofLook, ProofTable, Proved
 from headrace.pipeline.proof.spans import Digest, Doubled, FileCount, Overlap, ShardSpans
 from headrace.pipeline.proof.task import ProofSpec
-from headrace.pipeline.settings.schema_rules import ROW_NUMBER
+from headrace.pipeline.settings.rules.schema import ROW_NUMBER
 
 _VERSION = 1
 _PACK_ROWS = 2_000_000

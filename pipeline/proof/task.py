@@ -28,7 +28,7 @@ from headrace.pipeline.proof.task_count import (
     sort_keys_of,
     text_scalar,
 )
-from headrace.pipeline.settings.schema_rules import ROW_NUMBER
+from headrace.pipeline.settings.rules.schema import ROW_NUMBER
 
 _PIECE = 128 * 1024
 """Rows that are in memory at once."""

@@ -66,7 +66,9 @@ def test_a_polled_stream_and_one_by_fan_out_land_in_one_application(aws: LocalAw
     # A fault that never strikes counts the calls that it would match.
     for stream in (polled, fanned):
         aws.inject("error", operation="SubscribeToShard", resource=stream, skip=10_000)
-    ending = wiring.reading("run", NoDagster(), on_wave=lambda _: None, on_waiting=lambda _: None).everything_due("w1")
+    ending = wiring.reading(
+        "run", NoDagster(), on_wave=lambda _: None, on_waiting=lambda _: None
+    ).everything_due("w1")
     assert ending.error is None
     assert not ending.failed
     rows = read.rows(ports.table("test"), ("stream", "sequence_number")).to_pylist()

@@ -87,4 +87,6 @@ def test_it_beats_until_its_input_ends_and_says_what_it_waits_for(aws, tmp_path,
         monkeypatch.setattr(sys, "stdin", given)
         assert main(["beat", "--config", str(path), "--ends-with-input"]) == 0
     parent.join()
-    assert f"{name}, worker w1: silent, because there are no coordination tables yet" in capsys.readouterr().out
+    assert (
+        f"{name}, worker w1: silent, because there are no coordination tables yet" in capsys.readouterr().out
+    )

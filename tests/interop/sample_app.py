@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.pipeline.local.endpoint import local_aws
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from tests.interop import ours
 from tests.interop.processing import ProcessorWorker
 
@@ -78,7 +78,10 @@ class Measured:
     def processes(self) -> Iterator[Path]:
         for place in Path("/proc").iterdir():
             try:
-                if place.name.isdigit() and f"{_MARK}={self.name}".encode() in (place / "environ").read_bytes():
+                if (
+                    place.name.isdigit()
+                    and f"{_MARK}={self.name}".encode() in (place / "environ").read_bytes()
+                ):
                     yield place
             except OSError:
                 continue

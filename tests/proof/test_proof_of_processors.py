@@ -86,7 +86,9 @@ def test_a_row_that_is_there_twice_in_the_place_of_another_is_found(bed: Process
 
 def test_a_record_that_is_missing_in_quarantine_is_found(bed: ProcessorBed) -> None:
     with removed(bed.quarantine(), 3):
-        assert any("1 record set aside, and 2 are in lake.words and 0 in" in text for text in wrong(proof_of(bed)))
+        assert any(
+            "1 record set aside, and 2 are in lake.words and 0 in" in text for text in wrong(proof_of(bed))
+        )
 
 
 def test_a_record_of_the_lake_table_that_the_processor_never_got_is_found(bed: ProcessorBed) -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from headrace.pipeline.errors import Unknown
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings, StreamSettings, WorkerSettings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.targets import targets_of
 from headrace.pipeline.windows.asking import stream_of_target
 
@@ -19,7 +19,9 @@ def settings() -> Settings:
 
 
 def test_records_of_a_processor_are_given_to_it_once_and_a_redrive_of_them_is_refused_with_the_way_out():
-    with pytest.raises(Unknown, match=r"totals is a processor.* Nothing was parsed\. .*name another `table` for it"):
+    with pytest.raises(
+        Unknown, match=r"totals is a processor.* Nothing was parsed\. .*name another `table` for it"
+    ):
         targets_of(settings(), "totals")
 
 

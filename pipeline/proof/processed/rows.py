@@ -86,10 +86,13 @@ def _wrong_numbers(
         stated = sum(given.get(place_of(step), 0) for step in cluster.steps)
         stated_aside = sum(account.quarantined for account in accounts)
         if (rows, aside) != (stated, stated_aside):
-            yield cluster, Wrong(
-                f"{_named(cluster)}: the ledger states {counted(stated, 'row')} and "
-                f"{counted(stated_aside, 'record')} set aside, and {rows:,} are in {evidence.table.name} and {aside:,} in "
-                "its quarantine table"
+            yield (
+                cluster,
+                Wrong(
+                    f"{_named(cluster)}: the ledger states {counted(stated, 'row')} and "
+                    f"{counted(stated_aside, 'record')} set aside, and {rows:,} are in {evidence.table.name} and {aside:,} in "
+                    "its quarantine table"
+                ),
             )
         records = sum(account.rows for account in accounts)
         if landed != records and not (cluster.is_dropped and landed < records):

@@ -66,7 +66,9 @@ def test_each_turn_moves_the_counters_of_the_processors_leases(settings: Setting
     assert all(after > count for count, after in zip(before, counters(own), strict=True))
 
 
-def test_the_doctor_and_the_workers_tick_tell_where_no_process_beats_for_a_processor(settings: Settings) -> None:
+def test_the_doctor_and_the_workers_tick_tell_where_no_process_beats_for_a_processor(
+    settings: Settings,
+) -> None:
     ticked(settings)
     (beaten,) = beaten_wirings(settings)
 
@@ -76,7 +78,10 @@ def test_the_doctor_and_the_workers_tick_tell_where_no_process_beats_for_a_proce
 
     (silent,) = a_process_beats(Live())  # type: ignore[arg-type]
     assert silent.health is Health.ILL
-    assert f"beat: process for {beaten.settings.application}, but no process has beaten for w1" in silent.sentence
+    assert (
+        f"beat: process for {beaten.settings.application}, but no process has beaten for w1"
+        in silent.sentence
+    )
     beaten.beater("w1").turn(BeaterMemory())
     (well,) = a_process_beats(Live())  # type: ignore[arg-type]
     assert well.health is Health.WELL

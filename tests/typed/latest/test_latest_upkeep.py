@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.typed.source import IcebergSource
 from tests.typed.latest.beds import GONE, LatestBed, named
 from tests.typed.parsings import A
