@@ -100,7 +100,12 @@ def measure(system: Measured, command: list[str], environment: dict[str, str], s
     began = time.monotonic()
     with (system.folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            command, env={**environment, _MARK: system.name}, stdout=log, stderr=log, start_new_session=True
+            command,
+            env={**environment, _MARK: system.name},
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     try:
         while len(list(system.folder.glob("*.err"))) < shards or len(system.seen()) < shards:
