@@ -31,15 +31,17 @@ class ProofAdapters(ProcessorAdapters):
 
     def proved_tables(self) -> Iterator[TargetPorts]:
         """The typed tables, those of processors, and the tables of all windows, as a proof reads them."""
+        from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
+
         user = "prove"
         for target in self.settings.parse:
             table, aside = self.typed(target, user), self.quarantine(target, user)
             ports = self._proved(table, aside)
             yield replace(ports, stream=target.stream, latest=self._latest_proof(target, table, aside))
         for processor in landed_processors(self.settings):
-            made = self.processing(processor, user)
-            ports = self._proved(made.table, made.quarantine, is_processed=True)
-            yield replace(ports, stream=processor.stream)
+            made = self._table(IcebergTyped, processor.table, user)
+            made_aside = self._table(IcebergQuarantine, processor.quarantine, user)
+            yield replace(self._proved(made, made_aside, is_processed=True), stream=processor.stream)
         for each in self.windows().all():
             yield self._proved(self.window_table(each.window.id, user), window=each.window)
 
