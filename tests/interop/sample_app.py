@@ -164,7 +164,12 @@ def main(shards: int, daemon: str) -> None:
                 environment["PYTHONPATH"] = str(kclpy)
                 command = _daemon(folder, run, aws.endpoint, aws.region, daemon)
             else:
-                given: dict[str, Any] = {"worker": "h1", "app": "words-app", "stream": "words", "endpoint": aws.endpoint}
+                given: dict[str, Any] = {
+                    "worker": "h1",
+                    "app": "words-app",
+                    "stream": "words",
+                    "endpoint": aws.endpoint,
+                }
                 given |= {"home": str(folder), "failover": 20.0, "alone": True, "region": aws.region}
                 command = [sys.executable, "-m", "tests.interop.sample_app", "worker", json.dumps(given)]
             measure(system, command, environment, shards)

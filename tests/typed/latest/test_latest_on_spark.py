@@ -116,7 +116,11 @@ def test_changes_of_a_dynamodb_table_leave_the_items_that_it_has(spark: "SparkSe
     by_ttl = {"userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"}}
     bed.land(
         child,
-        {20: change("REMOVE", "b"), 21: change("INSERT", "d", "4"), 22: change("REMOVE", "c", None, **by_ttl)},
+        {
+            20: change("REMOVE", "b"),
+            21: change("INSERT", "d", "4"),
+            22: change("REMOVE", "c", None, **by_ttl),
+        },
         parents=[A.shard_id],
     )
     # The child begins once its parent has ended in the table.
