@@ -4,7 +4,6 @@ that die by SIGKILL in mid wave, and a rollback. The table is then what a scan f
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from headrace.pipeline.app.adapters import Adapters
 from headrace.pipeline.cli import main
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.lake.table.lake_table import IcebergTable
-from tests.e2e.test_table_stream import TABLE, YAML, Shop
+from tests.e2e.test_table_stream import YAML, Shop
 from tests.eventually import eventually
 
 pytestmark = pytest.mark.slow
@@ -56,21 +55,6 @@ class LatestShop(Shop):
             run.send_signal(signal.SIGKILL)
         assert run.returncode == -signal.SIGKILL, "the wave was over before it was killed"
 
-    def expire(self, count: int) -> None:
-        """DynamoDB deletes so many items by their time to live, as its service and not as a client."""
-        self.client.update_time_to_live(
-            TableName=TABLE, TimeToLiveSpecification={"Enabled": True, "AttributeName": "due"}
-        )
-        for number in range(count):
-            due = {"N": str(int(time.time()) - 60)}
-            item = {"id": {"S": f"item {number}"}, "value": {"N": "0"}, "due": due}
-            self.client.put_item(TableName=TABLE, Item=item)
-        eventually(
-            lambda: not any("due" in item for item in self.scanned().values()),
-            "the items are gone",
-            within=120,
-        )
-
     def items(self) -> dict[str, int]:
         rows = read.rows(self.tables()[0], ("record_key", "NewImage")).to_pylist()
         assert len({row["record_key"] for row in rows}) == len(rows), "an item is there twice"
@@ -105,11 +89,6 @@ def test_the_latest_rows_are_what_a_scan_of_the_table_finds(
         assert shop.items() in (before, shop.items_by_scan())
         shop.parse()
         assert shop.items() == shop.items_by_scan()
-
-    shop.expire(50)
-    shop.land()
-    shop.parse()
-    assert shop.items() == shop.items_by_scan()
 
     for table, snapshot in zip(shop.tables(), snapshots, strict=True):
         table.open().manage_snapshots().set_current_snapshot(snapshot).commit()
