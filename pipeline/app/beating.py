@@ -5,9 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from headrace.pipeline.app.wiring import Wiring
+from headrace.pipeline.app.application_wiring import wire_application
+from headrace.pipeline.app.wiring import Wiring, wire
 from headrace.pipeline.duties.fleet.beater import BeaterMemory
 from headrace.pipeline.errors import HeadraceError, TablesMissing
+from headrace.pipeline.settings.choices import Beat
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.targets import processor_applications
+
+
+def beaten_wirings(settings: Settings) -> tuple[Wiring, ...]:
+    """Of the application that lands records and of those of processors: those for which the process beats."""
+    own = (wire(settings),) if settings.kcl.beat is Beat.PROCESS else ()
+    processors = tuple(
+        wire_application(settings, processor)
+        for processor in processor_applications(settings)
+        if processor.beat is Beat.PROCESS
+    )
+    return (*own, *processors)
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.app.processor_adapters import ProcessorAdapters
 from headrace.pipeline.proof.other_side import ConsumerRows
 from headrace.pipeline.proof.ports import OtherSide, ProofTable, ProvedTable, TargetPorts
+from headrace.pipeline.settings.targets import landed_processors
 from headrace.pipeline.windows.window import ReplayWindow
 
 if TYPE_CHECKING:
@@ -29,12 +30,18 @@ class ProofAdapters(ProcessorAdapters):
         return IcebergProof(self.table("prove"), self.tasks)
 
     def proved_tables(self) -> Iterator[TargetPorts]:
-        """The typed tables, and the tables of all windows, as a proof reads them."""
+        """The typed tables, those of processors, and the tables of all windows, as a proof reads them."""
+        from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
+
         user = "prove"
         for target in self.settings.parse:
             table, aside = self.typed(target, user), self.quarantine(target, user)
             ports = self._proved(table, aside)
             yield replace(ports, stream=target.stream, latest=self._latest_proof(target, table, aside))
+        for processor in landed_processors(self.settings):
+            made = self._table(IcebergTyped, processor.table, user)
+            made_aside = self._table(IcebergQuarantine, processor.quarantine, user)
+            yield replace(self._proved(made, made_aside, is_processed=True), stream=processor.stream)
         for each in self.windows().all():
             yield self._proved(self.window_table(each.window.id, user), window=each.window)
 
@@ -56,7 +63,12 @@ class ProofAdapters(ProcessorAdapters):
         ).facts
 
     def _proved(
-        self, table: IcebergTable, aside: IcebergTable | None = None, window: ReplayWindow | None = None
+        self,
+        table: IcebergTable,
+        aside: IcebergTable | None = None,
+        window: ReplayWindow | None = None,
+        *,
+        is_processed: bool = False,
     ) -> TargetPorts:
         from headrace.pipeline.lineage.table import IcebergLineage
         from headrace.pipeline.proof.compare_spark import ShufflingComparer
@@ -67,17 +79,19 @@ class ProofAdapters(ProcessorAdapters):
         session = self.first_session
         lake = self.table("prove")
 
-        def proved(of: IcebergTable) -> ProvedTable:
-            return ProvedTable(of.identifier, of.exists, IcebergProof(of, self.tasks), IcebergLineage(of))
+        def proved(of: IcebergTable, *, is_numbered: bool = False) -> ProvedTable:
+            rows = IcebergProof(of, self.tasks, is_numbered=is_numbered)
+            return ProvedTable(of.identifier, of.exists, rows, IcebergLineage(of))
 
         sides = (lake, table) if aside is None else (lake, table, aside)
         return TargetPorts(
-            table=proved(table),
+            table=proved(table, is_numbered=is_processed),
             aside=None if aside is None else proved(aside),
             source=IcebergSource(lake),
             lake=IcebergProof(lake, self.tasks),
             compare=ShufflingComparer(shuffled_on_spark(session), [partial(_side, each) for each in sides]),
             window=window,
+            is_processed=is_processed,
         )
 
     def other_side(self, rows: ConsumerRows, *, files: str | None, table: str | None) -> OtherSide:

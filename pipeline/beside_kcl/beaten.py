@@ -32,9 +32,9 @@ def _is_silent(row: Worker, now: datetime) -> bool:
     return row.beaten_at is None or abs(now - row.beaten_at) > SILENT_AFTER
 
 
-def why_no_beater(workers: tuple[str, ...]) -> str:
+def why_no_beater(application: str, workers: tuple[str, ...]) -> str:
     return (
-        f"kcl.beat is process, but no process has beaten for {', '.join(workers)} within the last minute, so KCL's workers take "
+        f"the settings say beat: process for {application}, but no process has beaten for {', '.join(workers)} within the last minute, so KCL's workers take "
         "leases whenever a tick is slow"
     )
 

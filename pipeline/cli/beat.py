@@ -7,6 +7,7 @@ from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from threading import Event, Thread
 
     from headrace.pipeline.app.wiring import Wiring
@@ -20,8 +21,8 @@ _LAST_TURN = 2.0
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "beat",
-        description="Beat for the leases of the settings' workers, every third of kcl.failover, until Ctrl-C or SIGTERM "
-        "(exit code 0). It is for kcl.beat: process, in deployments without `headrace dev`, which starts it itself. Without "
+        description="Beat for the leases of the settings' workers, every third of the failover time, until Ctrl-C or SIGTERM "
+        "(exit code 0). It is for kcl.beat: process and processors.N.beat: process, in deployments without `headrace dev`, which starts it itself. Without "
         "a worker's ticks and runs it falls silent after two minutes, and goes on with the worker's next tick. A second "
         "one beside it does no harm.",
     )
@@ -32,37 +33,43 @@ def add(subparsers: "Subparsers") -> None:
 def run(args: argparse.Namespace) -> int:
     from threading import Event
 
-    from headrace.pipeline.app.wiring import wire
+    from headrace.pipeline.app.beating import beaten_wirings
     from headrace.pipeline.cli.beside.services import stopped_by_signals
     from headrace.pipeline.errors import BadSetting
-    from headrace.pipeline.settings.choices import Beat
 
     settings = load(args).settings
+    wirings = beaten_wirings(settings)
     # Refused, and not done all the same: this process would keep leases whose worker counts as dead
     # by its ticks, and nobody would expect that.
-    if settings.kcl.beat is not Beat.PROCESS:
+    if not wirings:
         raise BadSetting(
-            f"kcl.beat is {settings.kcl.beat}, so the workers' ticks beat, and nothing was started: "
-            "say kcl.beat: process where this command is to beat between them"
+            f"kcl.beat is {settings.kcl.beat}, and no processor has another `beat`, so the workers' ticks beat, and nothing "
+            "was started: say kcl.beat: process, or processors.N.beat: process, where this command is to beat between them"
         )
     over = Event()
     with stopped_by_signals():
         try:
-            _beat(wire(settings), over, ends_with_input=args.ends_with_input)
+            _beat(wirings, over, ends_with_input=args.ends_with_input)
         except KeyboardInterrupt:
             over.set()
     return 0
 
 
-def _beat(wiring: "Wiring", over: "Event", *, ends_with_input: bool) -> None:
+def _beat(wirings: "Sequence[Wiring]", over: "Event", *, ends_with_input: bool) -> None:
     from threading import Thread
 
     from headrace.pipeline.app.beating import Beating
     from headrace.pipeline.errors import ProcessDied
 
-    # A thread for each worker, so that none waits for the slow answer to another.
+    # A thread for each worker of each application, so that none waits for the slow answer to another.
     threads = [
-        Thread(target=Beating(wiring, worker.id, tell).until, args=(over.wait,), daemon=True, name=worker.id)
+        Thread(
+            target=Beating(wiring, worker.id, _teller(wiring)).until,
+            args=(over.wait,),
+            daemon=True,
+            name=f"{worker.id} of {wiring.settings.application}",
+        )
+        for wiring in wirings
         for worker in wiring.settings.workers
     ]
     for thread in threads:
@@ -79,6 +86,10 @@ def _beat(wiring: "Wiring", over: "Event", *, ends_with_input: bool) -> None:
             )
     for thread in threads:
         thread.join(_LAST_TURN)
+
+
+def _teller(wiring: "Wiring") -> "Callable[[str], None]":
+    return lambda sentence: tell(f"{wiring.settings.application}, {sentence}")
 
 
 def _end_with_input(over: "Event") -> "Thread":

@@ -154,7 +154,12 @@ def _beater(settings: "Settings", observation: "Observation") -> "Iterator[Findi
 
     silent = workers_without_beater(settings, observation.last.workers, observation.last.read_at)
     if silent:
-        yield Finding("no-beater", f"{why_no_beater(silent)}: {REMEDY}", needs_person=True, names=silent)
+        yield Finding(
+            "no-beater",
+            f"{why_no_beater(settings.application, silent)}: {REMEDY}",
+            needs_person=True,
+            names=silent,
+        )
 
 
 def _forms(settings: "Settings", observation: "Observation") -> "Iterator[Finding]":

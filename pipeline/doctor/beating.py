@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from headrace.pipeline.beside_kcl.beaten import REMEDY, why_no_beater, workers_without_beater
 from headrace.pipeline.doctor.case import LiveCase
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
 from headrace.pipeline.errors import TablesMissing
 from headrace.pipeline.settings.choices import Beat
+from headrace.pipeline.settings.targets import processor_applications
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from headrace.pipeline.ports.leases import WorkerStore
+    from headrace.pipeline.settings.model import Settings
 
 _NAME = "headrace beat"
 
 
 def a_process_beats(live: LiveCase) -> Iterator[Diagnosis]:
-    settings = live.settings
-    if settings.kcl.beat is not Beat.PROCESS:
-        return
+    from headrace.pipeline.app.application_wiring import wire_application
+
+    now = live.ports.clock.now()
+    if live.settings.kcl.beat is Beat.PROCESS:
+        yield from _beats(live.settings, live.ports.workers(), now)
+    for processor in processor_applications(live.settings):
+        if processor.beat is Beat.PROCESS:
+            own = wire_application(live.settings, processor)
+            yield from _beats(own.settings, own.ports.workers(), now)
+
+
+def _beats(settings: Settings, workers: WorkerStore, now: datetime) -> Iterator[Diagnosis]:
+    """Of one application."""
     try:
-        rows = live.ports.workers().get_many([worker.id for worker in settings.workers]).workers
+        rows = workers.get_many([worker.id for worker in settings.workers]).workers
     except TablesMissing:
         return
-    silent = workers_without_beater(settings, rows, live.ports.clock.now())
+    silent = workers_without_beater(settings, rows, now)
     if silent:
-        yield Diagnosis(_NAME, Health.ILL, why_no_beater(silent), f"{REMEDY[0].upper()}{REMEDY[1:]}")
+        why = why_no_beater(settings.application, silent)
+        yield Diagnosis(_NAME, Health.ILL, why, f"{REMEDY[0].upper()}{REMEDY[1:]}")
     elif rows:
-        yield Diagnosis(_NAME, Health.WELL, "it beats between the workers' ticks")
+        yield Diagnosis(
+            _NAME, Health.WELL, f"it beats between the ticks of the workers of {settings.application}"
+        )

@@ -132,6 +132,8 @@ class TargetPorts:
     window: ReplayWindow | None = None
     stream: str | None = None
     """A typed table takes only records of the stream with this name; None: of all streams."""
+    is_processed: bool = False
+    """Whether it is the table of a record processor, which gives any number of rows for some records."""
     latest: Callable[[], LatestFacts] | None = None
     """For a table of the latest rows, which loses rows when later ones come: compares all its rows with each other, and with
     the landed records where these tell the rows."""

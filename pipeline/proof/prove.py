@@ -27,6 +27,7 @@ from headrace.pipeline.proof.lake_subject import LakeSubject, listings_of_stream
 from headrace.pipeline.proof.made.subject import MadeSubject, sides_of
 from headrace.pipeline.proof.memory import proved_now
 from headrace.pipeline.proof.ports import ProofTable, ProvedTable, TargetPorts
+from headrace.pipeline.proof.processed.subject import ProcessedSubject
 from headrace.pipeline.proof.read_rows import all_rows, new_rows, window_rows
 from headrace.pipeline.proof.sides import Side, late_steps
 from headrace.pipeline.proof.subject import MOST_RANGES, ProofReading, Subject
@@ -87,7 +88,8 @@ class Proving:
         moved = frozenset(step.range.key for step in landed.all() if step.range.may_go_back)
         for target_ports in self.target_ports():
             if target_ports.table.exists():
-                yield MadeSubject(
+                kind = ProcessedSubject if target_ports.is_processed else MadeSubject
+                yield kind(
                     sides=sides_of(target_ports),
                     kept_from=lake.kept_from,
                     most_ranges=self.most_ranges,

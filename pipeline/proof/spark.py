@@ -5,20 +5,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 
 from headrace.pipeline.core.ledger.live_files import LiveFile
 from headrace.pipeline.errors import Unreachable, WrongShape
 from headrace.pipeline.lake.staging.stage_codec import decode_all, encode
 from headrace.pipeline.lake.table.catalog import asking
+from headrace.pipeline.lake.table.data_files import ids_of
 from headrace.pipeline.lake.table.inserted import inserted_by
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lake.table.live_files import ManifestReader
+from headrace.pipeline.ports.staging import StagingSpec
 from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work
 from headrace.pipeline.proof.accepted import Accepted, read_accepted, write_accepted
 from headrace.pipeline.proof.ports import ProofLook, ProofTable, Proved
 from headrace.pipeline.proof.spans import Digest, Doubled, FileCount, Overlap, ShardSpans
 from headrace.pipeline.proof.task import ProofSpec
+from headrace.pipeline.settings.rules.schema import ROW_NUMBER
 
 _VERSION = 1
 _PACK_ROWS = 2_000_000
@@ -31,9 +35,11 @@ _JOB = Job("counts the table's rows", "Nothing is proved, and nothing was change
 class IcebergProof(ProofTable):
     """What a proof needs of a table: its files, counts of their rows, and what the last proof has read."""
 
-    def __init__(self, lake: IcebergTable, tasks: Tasks) -> None:
+    def __init__(self, lake: IcebergTable, tasks: Tasks, *, is_numbered: bool = False) -> None:
+        """`is_numbered`: whether several rows may belong to one record, which a column of the table numbers."""
         self._lake = lake
         self._tasks = tasks
+        self._is_numbered = is_numbered
         self._manifests = ManifestReader()
 
     def look(self) -> ProofLook:
@@ -52,8 +58,15 @@ class IcebergProof(ProofTable):
     def doubled(self, overlaps: Sequence[Overlap], spans: Sequence[ShardSpans]) -> tuple[Doubled, ...]:
         if not overlaps:
             return ()
-        work = _comparing(tuple(overlaps), ProofSpec(self._lake.staging_spec(), tuple(spans)))
+        work = _comparing(tuple(overlaps), ProofSpec(self._spec_with_numbers(), tuple(spans)))
         return tuple(decode_all(self._tasks.run(len(overlaps), work, _JOB), Doubled))
+
+    def _spec_with_numbers(self) -> StagingSpec:
+        spec = self._lake.staging_spec()
+        if not self._is_numbered:
+            return spec
+        number = ids_of(self._lake.open().schema())[ROW_NUMBER]
+        return replace(spec, field_ids=(*spec.field_ids, (ROW_NUMBER, number)))
 
     def _counts(self, files: Sequence[LiveFile], spec: ProofSpec, *, is_known: bool) -> tuple[FileCount, ...]:
         if not files:

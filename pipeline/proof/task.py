@@ -28,6 +28,7 @@ from headrace.pipeline.proof.task_count import (
     sort_keys_of,
     text_scalar,
 )
+from headrace.pipeline.settings.rules.schema import ROW_NUMBER
 
 _PIECE = 128 * 1024
 """Rows that are in memory at once."""
@@ -105,6 +106,7 @@ def doubled_rows(overlap: Overlap, spec: ProofSpec) -> Doubled:
     """The rows with these sort keys that are there more than once. All rows with these keys are in memory."""
     shard_spans = spec.spans[overlap.shard]
     keys: list[pa.Array[Any]] = []
+    numbers: list[Any] = []
     places: list[pa.Array[Any]] = []
     for number, path in enumerate(overlap.files):
         for piece in pieces_of(path, spec.staging):
@@ -113,12 +115,20 @@ def doubled_rows(overlap: Overlap, spec: ProofSpec) -> Doubled:
             of_shard = sound.filter(is_of_shard(sound, shard_spans))
             row_keys = sort_keys_of(of_shard)
             low: Any = pc.greater_equal(row_keys, text_scalar(overlap.low))
-            inside = row_keys.filter(pc.and_(low, pc.less_equal(row_keys, text_scalar(overlap.high))))
+            is_inside = pc.and_(low, pc.less_equal(row_keys, text_scalar(overlap.high)))
+            inside = row_keys.filter(is_inside)
             keys.append(inside)
+            numbers.append(_row_numbers(of_shard).filter(is_inside))
             places.append(pa.repeat(pa.scalar(number, pa.int32()), len(inside)))
-    columns: list[Any] = [pa.chunked_array(keys, pa.string()), pa.chunked_array(places, pa.int32())]
-    table = pa.table(columns, names=["key", "place"])
-    by_key = table.group_by("key").aggregate([("place", "count"), ("place", "min"), ("place", "max")])
+    columns: list[Any] = [
+        pa.chunked_array(keys, pa.string()),
+        pa.chunked_array(numbers, pa.int64()),
+        pa.chunked_array(places, pa.int32()),
+    ]
+    table = pa.table(columns, names=["key", ROW_NUMBER, "place"])
+    by_key = table.group_by(["key", ROW_NUMBER]).aggregate(
+        [("place", "count"), ("place", "min"), ("place", "max")]
+    )
     twice = by_key.filter(pc.greater(by_key["place_count"], pa.scalar(1))).sort_by("key")
     names = [path.rsplit("/", 1)[-1] for path in overlap.files]
     rows = tuple(
@@ -129,15 +139,24 @@ def doubled_rows(overlap: Overlap, spec: ProofSpec) -> Doubled:
     return Doubled(len(twice), rows)
 
 
+def _row_numbers(rows: pa.Table) -> Any:
+    """The numbers by which the rows of a processor's table differ that belong to one record; 0 in each other table."""
+    if ROW_NUMBER in rows.column_names:
+        return rows[ROW_NUMBER].combine_chunks()
+    return pa.repeat(pa.scalar(0, pa.int64()), len(rows))
+
+
 # --- reading ------------------------------------------------------------------------------------------------
 
 
 def pieces_of(path: str, spec: StagingSpec, *, payload: bool = False) -> Iterator[pa.Table]:
-    """The rows in pieces, with the columns of `_COLUMNS`, and `data` where `payload` is true. The columns are found by
-    their ids: a column may have been renamed."""
-    kinds = {**_COLUMNS, "data": pa.binary()} if payload else _COLUMNS
+    """The rows in pieces, with the columns of `_COLUMNS`, `row_number` where the spec has it, and `data` where `payload`
+    is true. The columns are found by their ids: a column may have been renamed."""
     files, inside = _place(path, spec)
     ids = {name: str(number).encode() for name, number in spec.field_ids}
+    kinds = {**_COLUMNS, "data": pa.binary()} if payload else dict(_COLUMNS)
+    if ROW_NUMBER in ids:
+        kinds[ROW_NUMBER] = pa.int64()
     with files.open_input_file(inside) as source, pq.ParquetFile(source) as file:
         names = {
             (column.metadata or {}).get(b"PARQUET:field_id"): column.name for column in file.schema_arrow

@@ -46,6 +46,9 @@ _CONSUMER = SettingChange(
     Takes.BOTH,
     "The leader registers the new one; `headrace consumer deregister` ends the former one, and its price.",
 )
+_BEAT = SettingChange(
+    Takes.BOTH, "Start `headrace beat` first, or end it last; `headrace dev` does so itself."
+)
 _TARGET = SettingChange(
     Takes.RUN,
     "Rows that were parsed before stay as they are; `headrace window create --replace` parses them again.",
@@ -141,9 +144,7 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "kcl.failover": SettingChange(
         Takes.BOTH, "Change it in all deployments at once, and before KCL's workers start."
     ),
-    "kcl.beat": SettingChange(
-        Takes.BOTH, "Start `headrace beat` first, or end it last; `headrace dev` does so itself."
-    ),
+    "kcl.beat": _BEAT,
     "kcl.heartbeat": SettingChange(
         Takes.BOTH,
         "Change it in all deployments at once: with two kinds of heartbeat, workers believe each other dead.",
@@ -228,6 +229,7 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     ),
     "processors.N.consumer": _CONSUMER,
     "processors.N.failover": _RELOAD,
+    "processors.N.beat": _BEAT,
     "processors.N.leases": _RELOAD,
     "processors.N.schema": SettingChange(
         Takes.REFUSED,

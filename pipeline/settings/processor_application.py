@@ -8,7 +8,7 @@ from dataclasses import replace
 from headrace.pipeline.settings.blocks.discovery import DiscoverySettings
 from headrace.pipeline.settings.blocks.kcl import KclSettings
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
-from headrace.pipeline.settings.choices import Heartbeat, Mode, StreamsMode
+from headrace.pipeline.settings.choices import Beat, Heartbeat, Mode, StreamsMode
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.stream_names import name_in
 from headrace.pipeline.settings.targets import processor_applications
@@ -42,11 +42,18 @@ def applications_of(settings: Settings) -> tuple[Settings, ...]:
     return (settings, *own)
 
 
+def beaten_applications(settings: Settings) -> tuple[Settings, ...]:
+    """The settings of the applications for which `headrace beat` is to beat."""
+    return tuple(own for own in applications_of(settings) if own.kcl.beat is Beat.PROCESS)
+
+
 def _kcl(processor: ProcessorSettings) -> KclSettings:
     is_shared = processor.failover is not None
     # Beside KCL each lease has a beat. Checkpoints of others need no setting: the rows are the only authority.
     heartbeat = Heartbeat.LEASE if is_shared or processor.leases is not Mode.OWN else Heartbeat.WORKER
-    return KclSettings(mode=processor.leases, failover=processor.failover, heartbeat=heartbeat)
+    return KclSettings(
+        mode=processor.leases, failover=processor.failover, beat=processor.beat, heartbeat=heartbeat
+    )
 
 
 def table_names(settings: Settings) -> frozenset[str]:

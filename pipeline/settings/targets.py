@@ -13,6 +13,14 @@ def targets_of(
     """The target of this name, or all. `nothing`: what hasn't been done where there is no such target. Raises
     Unknown."""
     targets = tuple(target for target in settings.parse if name in (None, target.name))
+    if not targets and any(processor.name == name for processor in settings.processors):
+        raise Unknown(
+            f"{name} is a processor, and no target under `parse`: it gets the records of a shard once, in their order and "
+            f"with the state after those before, so that none comes again alone, by a redrive or a window. {nothing}. "
+            f"`headrace processor run {name}` gives it new records. To have it process earlier ones again, also those in "
+            "its quarantine table, correct its code and name another `table` for it: it then gets all that the lake table "
+            "has"
+        )
     if not targets:
         names = ", ".join(target.name for target in settings.parse) or "none"
         raise Unknown(

@@ -30,7 +30,7 @@ def a_file(folder: Path, more: str = "") -> Path:
 
 def test_it_is_refused_where_the_ticks_beat(tmp_path, capsys):
     assert main(["beat", "--config", str(a_file(tmp_path))]) == 2
-    assert "kcl.beat is ticks, so the workers' ticks beat, and nothing was started" in capsys.readouterr().err
+    assert "so the workers' ticks beat, and nothing was started: say" in capsys.readouterr().err
 
 
 def test_dev_starts_none_where_the_ticks_beat(tmp_path):
@@ -87,4 +87,6 @@ def test_it_beats_until_its_input_ends_and_says_what_it_waits_for(aws, tmp_path,
         monkeypatch.setattr(sys, "stdin", given)
         assert main(["beat", "--config", str(path), "--ends-with-input"]) == 0
     parent.join()
-    assert "worker w1: silent, because there are no coordination tables yet" in capsys.readouterr().out
+    assert (
+        f"{name}, worker w1: silent, because there are no coordination tables yet" in capsys.readouterr().out
+    )

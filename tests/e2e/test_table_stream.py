@@ -62,8 +62,18 @@ class Shop:
         for _ in range(count):
             self._value += 1
             key = {"id": {"S": f"item {self.dice.randrange(self._items)}"}}
-            if self.dice.random() < 0.2:
+            chance = self.dice.random()
+            if chance < 0.2:
                 self.client.delete_item(TableName=TABLE, Key=key)
+            elif chance < 0.5:
+                # An update makes the item where there is none, and leaves its other attributes.
+                self.client.update_item(
+                    TableName=TABLE,
+                    Key=key,
+                    UpdateExpression="SET #v = :v ADD updates :one",
+                    ExpressionAttributeNames={"#v": "value"},
+                    ExpressionAttributeValues={":v": {"N": str(self._value)}, ":one": {"N": "1"}},
+                )
             else:
                 self.client.put_item(TableName=TABLE, Item={**key, "value": {"N": str(self._value)}})
 

@@ -39,6 +39,12 @@ def adapter_class_path() -> str:
     )
 
 
+def daemon_class_path(kcl: str) -> str:
+    """The class path of KCL's MultiLangDaemon."""
+    built = _BUILT / f"multilang-{kcl}"
+    return _class_path(f"MultiLangDaemon {kcl}", _HERE / "java-multilang", built, f"-Dkcl={kcl}")
+
+
 def _class_path(library: str, source: Path, built: Path, version: str) -> str:
     """The class path of the program in `source`, which is built if that hasn't been done."""
     _look_for("mvn", "java")

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from tests.eventually import eventually
 from tests.interop.commands import adopt_live, empty_lake, settings_beside
-from tests.interop.landed import Lake
 from tests.interop.meanwhile import meanwhile
 from tests.interop.overlaps import Cause
 from tests.interop.scene import A_BATCH, A_WAVE, APP, REBALANCE, START, Scene, Stage, scene
@@ -32,10 +31,10 @@ def beside_3_5(stage: Stage) -> int:
         with play.traffic.flowing():
             play.fleet.start("k1", "3.5.1")
             eventually(lambda: APP in play.rows.tables(), "KCL made its table", within=START)
-            with beating(play, lake):
+            with beating(play, settings_beside(play, lake, beat="process")):
                 play.fleet.start_ours("h1", lake.home, beat="process", pace=_PACE)
                 play.await_readers(START + REBALANCE, "k1", "h1")
-                stay_steady(play)
+                stay_steady(play, _PACE)
                 play.traffic.split(play.shards_of("h1")[0])
                 play.await_reshard()
                 play.await_readers(REBALANCE, "k1", "h1")
@@ -52,19 +51,18 @@ def beside_2_7(stage: Stage) -> int:
             play.fleet.start("k1", "2.7.2")
             play.await_readers(START, "k1")
             adopt_live(play, lake, mode="2.x", beat="process")
-            with beating(play, lake, mode="2.x"):
+            with beating(play, settings_beside(play, lake, beat="process", mode="2.x")):
                 play.fleet.start_ours("h1", lake.home, layout="M", mode="2.x", beat="process", pace=_PACE)
                 play.await_readers(REBALANCE, "h1", "k1")
-                stay_steady(play)
+                stay_steady(play, _PACE)
                 play.kill("h1", "k1")
         play.finish(lake, both={Cause.KCL_CUT_OFF: A_BATCH, Cause.OURS_CUT_OFF: 2 * A_WAVE})
         return play.fails
 
 
 @contextmanager
-def beating(play: Scene, lake: Lake, **kcl: str) -> Iterator[None]:
+def beating(play: Scene, config: Path) -> Iterator[None]:
     """Run `headrace beat` for h1, a process that outlives the worker."""
-    config: Path = settings_beside(play, lake, beat="process", **kcl)
     command = [sys.executable, "-m", "headrace.pipeline.cli", "beat", "--config", str(config)]
     with (play.fleet.folder / f"{APP}.beat.log").open("ab") as log:
         process = subprocess.Popen(
@@ -102,8 +100,8 @@ class Counters:
                 self._seen[key] = (row["leaseCounter"]["N"], now)
 
 
-def stay_steady(play: Scene) -> None:
-    """For two minutes nobody takes a lease of h1, and no lease stands still for as long as the failover time."""
+def stay_steady(play: Scene, pace: float) -> None:
+    """`pace`: seconds between two ticks of h1. For two minutes nobody takes a lease of h1, and no lease stands still for as long as the failover time."""
     counters = Counters(play, "h1")
     before = play.rows.open_leases_of("h1")
     with meanwhile(counters.look, "the watch on the counters", every=0.25):
@@ -112,8 +110,8 @@ def stay_steady(play: Scene) -> None:
         bool(before) and set(before) <= set(play.rows.open_leases_of("h1")), f"h1 keeps {len(before)} leases"
     )
     play.check(
-        counters.longest < _FAILOVER,
-        f"a lease of h1 stood still for {counters.longest:.1f} s at most, while its ticks came every {_PACE:.0f} s",
+        counters.longest < play.fleet.failover_seconds,
+        f"a lease of h1 stood still for {counters.longest:.1f} s at most, while its ticks came every {pace:.0f} s",
     )
 
 

@@ -81,16 +81,20 @@ class _WithoutSpark(ApplicationAdapters):
 
 
 class ProcessorWorker(ours.OurWorker):
-    def __post_init__(self) -> None:
-        processor = ProcessorSettings(
+    def processor(self) -> ProcessorSettings:
+        return ProcessorSettings(
             name="telling",
             mode=ProcessorMode.APPLICATION,
             application=self.settings.application,
             failover=self.settings.kcl.failover,
+            beat=self.settings.kcl.beat,
             leases=self.settings.kcl.mode,
             callable="tests.interop.processing:Telling",
             written=Written(),
         )
+
+    def __post_init__(self) -> None:
+        processor = self.processor()
         self.settings = application_settings(self.settings, processor)
         super().__post_init__()
         self.ports = _WithoutSpark(self.settings, processor, SystemClock())  # type: ignore[assignment]

@@ -26,6 +26,7 @@ from headrace.pipeline.typed.source import IcebergSource
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from headrace.pipeline.windows.window import ReplayWindow
 from tests.memory.tasks import LocalTasks
+from tests.processors.beds import ProcessorBed
 from tests.proof.proofs import proving_without_kinesis
 from tests.typed.parsings import Bed
 from tests.windows.windows import WindowBed
@@ -38,10 +39,9 @@ def shuffled(tasks: int, read: Read, judge: Judge) -> list[bytes]:
     return [judge(rows.filter(pc.equal(rows["bucket"], pa.scalar(each, pa.int32())))) for each in buckets]
 
 
-def _proved(table: IcebergTable) -> ProvedTable:
-    return ProvedTable(
-        table.identifier, table.exists, IcebergProof(table, LocalTasks(table.clock)), IcebergLineage(table)
-    )
+def _proved(table: IcebergTable, *, is_numbered: bool = False) -> ProvedTable:
+    rows = IcebergProof(table, LocalTasks(table.clock), is_numbered=is_numbered)
+    return ProvedTable(table.identifier, table.exists, rows, IcebergLineage(table))
 
 
 def side(table: IcebergTable) -> SideSpec:
@@ -58,6 +58,18 @@ def typed_ports(bed: Bed) -> TargetPorts:
         lake=IcebergProof(lake, LocalTasks(bed.clock)),
         # Fewer tasks than files: a task reads several.
         compare=ShufflingComparer(shuffled, specs, most_tasks=2),
+    )
+
+
+def processor_ports(bed: ProcessorBed) -> TargetPorts:
+    lake, table, aside = bed.lake.lake.handle(), bed.table(), bed.quarantine()
+    return TargetPorts(
+        table=_proved(table, is_numbered=True),
+        aside=_proved(aside),
+        source=IcebergSource(lake),
+        lake=IcebergProof(lake, LocalTasks(bed.lake.clock)),
+        compare=ShufflingComparer(shuffled, [partial(side, each) for each in (lake, table, aside)]),
+        is_processed=True,
     )
 
 

@@ -40,6 +40,7 @@ def test_a_processor_needs_a_name_a_table_and_its_code_only():
         ({"application": "orders"}, "processors.0.application is given, and mode is landed; allowed with"),
         ({"failover": "20s"}, "processors.0.failover is given, and mode is landed"),
         ({"leases": "2.x"}, "processors.0.leases is given, and mode is landed"),
+        ({"beat": "process"}, "processors.0.beat is given, and mode is landed"),
         ({"consumer": "totals"}, "processors.0.consumer is given, and mode is landed"),
         ({"callable": None}, "processors.0.callable is missing; needed, or command"),
         ({"command": "node a.js"}, "processors.0.callable and command are both given"),
@@ -87,7 +88,16 @@ APPLICATION: dict[str, Any] = {
         ({"application": "app-CoordinatorState"}, "the table app-CoordinatorState belongs to"),
         ({"table": "lake.totals"}, "processors.0.table is given, and mode is application"),
         ({"schema": "id BIGINT"}, "processors.0.schema is given, and mode is application"),
-        ({"failover": "10s"}, "processors.0.failover is 10s; allowed: 20s or more: set the fleet's"),
+        (
+            {"failover": "10s"},
+            "processors.0.failover is 10s; allowed: 20s or more: say processors.0.beat: process",
+        ),
+        ({"failover": "9s"}, "processors.0.failover is 9s; allowed: 20s or more: set the fleet's"),
+        (
+            {"failover": "9s", "beat": "process"},
+            "processors.0.failover is 9s; allowed with processors.0.beat: process: 10s or more: set the fleet's",
+        ),
+        ({"beat": "process"}, "processors.0.beat is process, but processors.0.failover is missing"),
         ({"failover": 30000}, "processors.0.failover is 8h20m; allowed: 1h or less"),
         (
             {"consumer": "totals"},

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.settings.choices import Beat
+from headrace.pipeline.settings.processor_application import beaten_applications
 
 if TYPE_CHECKING:
     from headrace.pipeline.settings.model import Settings
@@ -24,7 +24,7 @@ def beater_beside(
     settings: Settings, config: Path, *, env: Mapping[str, str], say: Callable[[str], None]
 ) -> Iterator[None]:
     """While the block runs, `headrace beat` runs beside it, where the settings ask for it."""
-    if settings.kcl.beat is not Beat.PROCESS:
+    if not beaten_applications(settings):
         yield
         return
     over = threading.Event()

@@ -114,7 +114,7 @@ class WorkerDuty:
         if memory.beater is None or memory.beater.credit <= self.times.lease_duration:
             return None
         return (
-            f"worker {self.worker_id}: kcl.beat is process, but no process beats for this worker, so KCL's workers take "
+            f"worker {self.worker_id}: the settings say beat: process, but no process beats for this worker, so KCL's workers take "
             "its leases whenever a tick is slow. No record is lost. Start `headrace beat` with these settings"
         )
 

@@ -31,8 +31,8 @@ def never_parsed(evidence: MadeEvidence) -> Iterator[Unproved]:
             if rows:
                 yield Unproved(
                     f"{counted(rows, 'row')} of {key} landed, "
-                    f"and weren't in the lake table any more when {evidence.table.name} parsed these ranges: "
-                    "upkeep.retention had removed them before the typed table was made, or another engine has"
+                    f"and weren't in the lake table any more when {evidence.table.name} took these ranges: "
+                    "upkeep.retention had removed them before that table was made, or another engine has"
                 )
 
 
@@ -48,7 +48,7 @@ def _missing(landed: Sequence[Step], parsed: Sequence[Step]) -> Iterator[int]:
     for step in parsed:
         account = accounting_of(step)
         # A shard with rows of another origin can't be added up.
-        if step.range.kind is not Kind.PARSED or account is None:
+        if step.range.kind not in {Kind.PARSED, Kind.PROCESSED} or account is None:
             return
         rows += account.rows
         landed_upto = stated.get(order_text(step.range.upto))

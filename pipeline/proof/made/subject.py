@@ -75,7 +75,10 @@ class MadeSubject(Subject):
         return compared_rows(self._evidence(sides), plan, patterns)
 
     def finding(self, reading: ProofReading) -> TableProof:
-        evidence = replace(
+        return made_finding(self._evidence_of(reading))
+
+    def _evidence_of(self, reading: ProofReading) -> MadeEvidence:
+        return replace(
             self._evidence(reading.sides),
             compared=reading.compared,
             source_rows=sum(count.stated for count in reading.source),
@@ -84,7 +87,6 @@ class MadeSubject(Subject):
             is_whole=reading.is_whole,
             latest=None if self.ports.latest is None else self.ports.latest(),
         )
-        return made_finding(evidence)
 
     def _evidence(self, sides: Sides) -> MadeEvidence:
         looks = [side.look for side in sides]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from headrace.pipeline.settings.blocks.parse import Written
-from headrace.pipeline.settings.choices import Mode, OnProcessorError, ProcessorMode
+from headrace.pipeline.settings.choices import Beat, Mode, OnProcessorError, ProcessorMode
 from headrace.pipeline.settings.knob import knob
 
 
@@ -50,8 +50,13 @@ class ProcessorSettings:
         kcl="consumerName",
     )
     failover: timedelta | None = knob(
-        doc="With `mode: application`, beside running workers of KCL: their failoverTimeMillis, at least 20s, and at most "
-        "`times.lease_duration`.",
+        doc="With `mode: application`, beside running workers of KCL: their failoverTimeMillis, at least 20s, or 10s with "
+        "`beat: process`, and at most `times.lease_duration`.",
+    )
+    beat: Beat = knob(
+        Beat.TICKS,
+        doc="With `failover`: what beats for the leases of the processor's application while no run reads them, as `kcl.beat` "
+        "says it of the application that lands records.",
     )
     leases: Mode = knob(
         Mode.OWN,

@@ -39,7 +39,7 @@ def beside_kcl_rules(settings: Settings) -> Iterator[Broken]:
                 also=shared,
             )
         return
-    yield from fleet_rules(settings, "kcl.failover", beat="kcl.beat")
+    yield from fleet_rules(settings, "kcl.failover", beat_key="kcl.beat")
     if kcl.heartbeat is not Heartbeat.LEASE:
         yield Broken(
             "kcl.heartbeat",
@@ -54,19 +54,18 @@ def beside_kcl_rules(settings: Settings) -> Iterator[Broken]:
         )
 
 
-def fleet_rules(settings: Settings, failover_key: str, *, beat: str | None = None) -> Iterator[Broken]:
+def fleet_rules(settings: Settings, failover_key: str, *, beat_key: str) -> Iterator[Broken]:
     """Of every application: whether its times fit those of the KCL fleet that it joins. There are none without a fleet.
 
-    `failover_key`: the setting with the fleet's failover time. `beat`: the setting that says what beats, where the application
-    has one.
+    `failover_key`: the setting with the fleet's failover time. `beat_key`: the setting that says what beats.
     """
     failover, duration = settings.kcl.failover, settings.times.lease_duration
     if failover is None:
         return
     if settings.kcl.beat is Beat.TICKS:
-        yield from _beaten_by_ticks(settings, failover, failover_key, beat)
+        yield from _beaten_by_ticks(settings, failover, failover_key, beat_key)
     else:
-        yield from _beaten_by_a_process(settings, failover, failover_key)
+        yield from _beaten_by_a_process(settings, failover, failover_key, beat_key)
     if failover > _MOST_FAILOVER:
         yield Broken(
             failover_key,
@@ -84,13 +83,13 @@ def fleet_rules(settings: Settings, failover_key: str, *, beat: str | None = Non
 
 
 def _beaten_by_ticks(
-    settings: Settings, failover: timedelta, failover_key: str, beat: str | None
+    settings: Settings, failover: timedelta, failover_key: str, beat_key: str
 ) -> Iterator[Broken]:
     tick = settings.times.worker_tick
     if failover < _LEAST_FAILOVER:
         wayout = (
-            f"say {beat}: process, which beats between the ticks"
-            if beat is not None and failover >= _LEAST_FAILOVER_OF_PROCESS
+            f"say {beat_key}: process, which beats between the ticks"
+            if failover >= _LEAST_FAILOVER_OF_PROCESS
             else f"set the fleet's failoverTimeMillis to {_in_ms(_LEAST_FAILOVER)} or more first"
         )
         yield Broken(failover_key, f"is {show(failover)}; allowed: {show(_LEAST_FAILOVER)} or more: {wayout}")
@@ -102,21 +101,23 @@ def _beaten_by_ticks(
         )
 
 
-def _beaten_by_a_process(settings: Settings, failover: timedelta, failover_key: str) -> Iterator[Broken]:
+def _beaten_by_a_process(
+    settings: Settings, failover: timedelta, failover_key: str, beat_key: str
+) -> Iterator[Broken]:
     least, duration = _LEAST_FAILOVER_OF_PROCESS, settings.times.lease_duration
     if failover < least:
         yield Broken(
             failover_key,
-            f"is {show(failover)}; allowed with kcl.beat: process: {show(least)} or more: "
+            f"is {show(failover)}; allowed with {beat_key}: process: {show(least)} or more: "
             f"set the fleet's failoverTimeMillis to {_in_ms(least)} or more first",
-            also=("kcl.beat",),
+            also=(beat_key,),
         )
     if duration < _LEAST_FAILOVER:
         yield Broken(
             "times.lease_duration",
-            f"is {show(duration)}; allowed with kcl.beat: process: {show(_LEAST_FAILOVER)} or more, "
+            f"is {show(duration)}; allowed with {beat_key}: process: {show(_LEAST_FAILOVER)} or more, "
             "else a leader of Headrace counts a worker with slow ticks as dead",
-            also=("kcl.beat",),
+            also=(beat_key,),
         )
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
-from headrace.pipeline.settings.choices import OnProcessorError, ProcessorMode
+from headrace.pipeline.settings.choices import Beat, OnProcessorError, ProcessorMode
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.processor_application import application_settings, table_names
 from headrace.pipeline.settings.rules.beside_kcl import fleet_rules
@@ -24,7 +24,16 @@ def application_rules(settings: Settings) -> Iterator[Broken]:
         key = f"processors.{n}"
         yield from _name(settings, processor, key, taken=taken)
         yield from _without_a_table(processor, key)
-        yield from fleet_rules(application_settings(settings, processor), f"{key}.failover")
+        yield from fleet_rules(
+            application_settings(settings, processor), f"{key}.failover", beat_key=f"{key}.beat"
+        )
+        if processor.beat is Beat.PROCESS and processor.failover is None:
+            yield Broken(
+                f"{key}.beat",
+                f"is process, but {key}.failover is missing; allowed with a failover only: a third of it is the time "
+                "between two beats",
+                also=(f"{key}.failover",),
+            )
         if processor.on_error not in _POLICIES:
             yield Broken(
                 f"{key}.on_error",

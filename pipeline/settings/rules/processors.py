@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
-from headrace.pipeline.settings.choices import Mode, ProcessorMode
+from headrace.pipeline.settings.choices import Beat, Mode, ProcessorMode
 from headrace.pipeline.settings.ddl import WrongDdl
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.rules.broken import Broken, is_table_name
@@ -76,6 +76,7 @@ def _of_the_other_mode(processor: ProcessorSettings, key: str) -> Iterator[Broke
         "application": processor.application is not None,
         "consumer": processor.consumer is not None,
         "failover": processor.failover is not None,
+        "beat": processor.beat is not Beat.TICKS,
         "leases": processor.leases is not Mode.OWN,
     }
     for name in (name for name, is_given in given.items() if is_given):

@@ -125,6 +125,7 @@ CHANGED: Mapping[str, Any] = {
     "processors.0.application": "numbers-app",
     "processors.0.consumer": "numbers-consumer",
     "processors.0.failover": "20s",
+    "processors.0.beat": "process",
     "processors.0.leases": "2.x",
     "processors.0.command": "node ids.js",
     "processors.0.table": "lake.numbers",
@@ -189,6 +190,7 @@ WITH: Mapping[str, Mapping[str, Any]] = {
         "processors": [BY_ITSELF],
     },
     "processors.0.failover": {"processors": [BY_ITSELF]},
+    "processors.0.beat": {"processors": [{**BY_ITSELF, "failover": "20s"}]},
     "processors.0.leases": {"processors": [BY_ITSELF]},
     "parse.0.format": {
         "parse": [

@@ -101,9 +101,10 @@ def test_changes_of_a_dynamodb_table_leave_the_items_that_it_has(spark: "SparkSe
         "latest": LatestSettings(),
     }
 
-    def change(name: str, item: str, total: str | None = None) -> bytes:
+    def change(name: str, item: str, total: str | None = None, **more: object) -> bytes:
         image = {} if total is None else {"NewImage": {"id": {"S": item}, "total": {"N": total}}}
-        return json.dumps({"dynamodb": {"Keys": {"id": {"S": item}}, **image}, "eventName": name}).encode()
+        told = {"dynamodb": {"Keys": {"id": {"S": item}}, **image}, "eventName": name, **more}
+        return json.dumps(told).encode()
 
     child = a_key(2)
     bed.land(
@@ -112,14 +113,22 @@ def test_changes_of_a_dynamodb_table_leave_the_items_that_it_has(spark: "SparkSe
     bed.land(B, {4: change("INSERT", "c", "3")})
     latest(bed, spark, **own).wave()
     bed.land(A, {}, ended=[child.shard_id])
-    bed.land(child, {20: change("REMOVE", "b"), 21: change("INSERT", "d", "4")}, parents=[A.shard_id])
+    by_ttl = {"userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"}}
+    bed.land(
+        child,
+        {
+            20: change("REMOVE", "b"),
+            21: change("INSERT", "d", "4"),
+            22: change("REMOVE", "c", None, **by_ttl),
+        },
+        parents=[A.shard_id],
+    )
     # The child begins once its parent has ended in the table.
     for _ in range(2):
         latest(bed, spark, **own).wave()
     rows = read.rows(bed.typed(), ("record_key", "NewImage")).to_pylist()
     assert {row["NewImage"]["id"]: float(row["NewImage"]["total"]) for row in rows} == {
         "a": 1.5,
-        "c": 3,
         "d": 4,
     }
-    assert len({row["record_key"] for row in rows}) == 3
+    assert len({row["record_key"] for row in rows}) == 2

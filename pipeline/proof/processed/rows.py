@@ -1,0 +1,118 @@
+"""What the rows of a processor's table and of its quarantine table say is wrong, beside the records of the lake table.
+Pure functions.
+
+    lake table        the records of each range are as many as the processor's ledger has accounted for
+    processor's table as many rows as the calls of the range gave, by the ledger
+    quarantine table  each record that was set aside
+
+A processor gives any number of rows for a record, so that no row of its table stands beside one record: numbers are
+compared, and what tells rows of one record apart is their `row_number`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from headrace.pipeline.core.ledger.story import Step, Story
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.proof.counts import doubled_rows
+from headrace.pipeline.proof.evidence import Compared
+from headrace.pipeline.proof.made.evidence import MadeEvidence, accounting_of
+from headrace.pipeline.proof.rounds import cluster_place
+from headrace.pipeline.proof.spans import Cluster, CountPlan, Doubled, FileCount
+from headrace.pipeline.proof.verdict import Told, Unproved, Wrong
+
+_Place = tuple[ShardKey, int, str]
+"""A range: its shard, its snapshot, and where it ends."""
+
+
+def compared_rows(
+    evidence: MadeEvidence,
+    plan: CountPlan,
+    counts: Sequence[Sequence[FileCount]],
+    doubled: Iterable[Doubled],
+) -> Compared:
+    """`plan`: that of the ranges with the records that each of them has in the lake table. `counts`: those of the lake
+    table, the processor's table and its quarantine table. `doubled`: rows that are there twice."""
+    given = given_rows(evidence.table.story)
+    numbers = _wrong_numbers(evidence, plan, [_by_span(table) for table in counts], given)
+    return Compared(
+        ranges=len(plan.clusters),
+        numbers=tuple((cluster_place(cluster, plan), statement) for cluster, statement in numbers),
+        rows=tuple(doubled_rows(doubled)),
+    )
+
+
+def given_rows(story: Story) -> Mapping[_Place, int]:
+    """How many rows of the processor's table lie in each range with records.
+
+    Rows that a shard's end gave in a wave without records belong to the last record before: they lie in the range of
+    that record."""
+    given: dict[_Place, int] = {}
+    for steps in story.steps.values():
+        last: _Place | None = None
+        for step in steps:
+            account = accounting_of(step)
+            if last is None or account is None or account.rows:
+                last = place_of(step)
+            given[last] = given.get(last, 0) + step.range.rows
+    return given
+
+
+def place_of(step: Step) -> _Place:
+    return step.range.key, step.snapshot, str(step.range.upto.token)
+
+
+def _by_span(table: Iterable[FileCount]) -> Mapping[tuple[int, int], int]:
+    rows: dict[tuple[int, int], int] = {}
+    for part in (part for count in table for part in count.parts):
+        rows[part.shard, part.span] = rows.get((part.shard, part.span), 0) + part.rows
+    return rows
+
+
+def _wrong_numbers(
+    evidence: MadeEvidence,
+    plan: CountPlan,
+    counts: Sequence[Mapping[tuple[int, int], int]],
+    given: Mapping[_Place, int],
+) -> Iterator[tuple[Cluster, Told]]:
+    for cluster in plan.clusters:
+        landed, rows, *asides = (
+            sum(table.get((cluster.shard, span), 0) for span in cluster.spans) for table in counts
+        )
+        aside = sum(asides)
+        accounts = [account for account in map(accounting_of, cluster.steps) if account is not None]
+        stated = sum(given.get(place_of(step), 0) for step in cluster.steps)
+        stated_aside = sum(account.quarantined for account in accounts)
+        if (rows, aside) != (stated, stated_aside):
+            yield (
+                cluster,
+                Wrong(
+                    f"{_named(cluster)}: the ledger states {counted(stated, 'row')} and "
+                    f"{counted(stated_aside, 'record')} set aside, and {rows:,} are in {evidence.table.name} and {aside:,} in "
+                    "its quarantine table"
+                ),
+            )
+        records = sum(account.rows for account in accounts)
+        if landed != records and not (cluster.is_dropped and landed < records):
+            yield cluster, _of_the_lake(evidence, cluster, records, landed)
+
+
+def _of_the_lake(evidence: MadeEvidence, cluster: Cluster, records: int, landed: int) -> Told:
+    sentence = (
+        f"{_named(cluster)}: the processor has got {counted(records, 'record')} of this range, and the lake table has "
+        f"{landed:,} now"
+    )
+    key = cluster.steps[0].range.key
+    if key in evidence.moved:
+        return Unproved(f"{sentence}; a person has set its position, so that records may have landed twice")
+    if landed > records and evidence.unpacked.get(key):
+        return Unproved(f"{sentence}; aggregates of this shard were taken apart since")
+    return Wrong(sentence)
+
+
+def _named(cluster: Cluster) -> str:
+    first, *rest = cluster.steps
+    more = f" and {counted(len(rest), 'range')} beside it" if rest else ""
+    return f"{first}{more}"

@@ -1,0 +1,203 @@
+"""The sample of PyPI's amazon_kclpy, unchanged, under KCL's MultiLangDaemon and as a processor of Headrace: CPU, memory,
+start and latency side by side.
+
+    python -m tests.interop.sample_app SHARDS [CLASS_PATH]    the class path of a MultiLangDaemon that was built by hand
+
+Maven Central doesn't have the daemon of each version: without one only Headrace is measured. Headrace's worker is that of `make interop`: the real duties and
+processes, without Dagster and Spark, which a deployment has once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from headrace.pipeline.local.endpoint import local_aws
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
+from tests.interop import ours
+from tests.interop.processing import ProcessorWorker
+
+_KCLPY = "3.2.0"
+_FOLDER = Path(__file__).parents[2] / "artifacts" / "interop" / "kclpy"
+_MARK, _COMMAND = "HEADRACE_SAMPLE", "HEADRACE_SAMPLE_COMMAND"
+_SEEN = re.compile(r"Sequence Number: (\d+), ")
+_WINDOW, _START = 40.0, 240.0
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+class SampleWorker(ProcessorWorker):
+    def processor(self) -> ProcessorSettings:
+        return replace(super().processor(), callable=None, command=os.environ[_COMMAND])
+
+
+def sample() -> Path:
+    """The folder of the sdist."""
+    made = _FOLDER / f"amazon_kclpy-{_KCLPY}"
+    if not made.exists():
+        command = ["pip", "download", "--no-deps", "--no-binary", ":all:", "--no-build-isolation"]
+        subprocess.run(
+            [sys.executable, "-m", *command, "-d", str(_FOLDER), f"amazon_kclpy=={_KCLPY}"], check=True
+        )
+        with tarfile.open(_FOLDER / f"amazon_kclpy-{_KCLPY}.tar.gz") as archive:
+            archive.extractall(_FOLDER, filter="data")
+    return made
+
+
+@dataclass
+class Measured:
+    """One system with the sample's processes."""
+
+    name: str
+    folder: Path
+    kinesis: Any
+    put: dict[str, float]
+
+    def seen(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for file in self.folder.glob("*.err"):
+            for number in _SEEN.findall(file.read_text(errors="replace")):
+                counts[number] = counts.get(number, 0) + 1
+        return counts
+
+    def produce(self, shards: int) -> None:
+        places = [(2 * n + 1) * 2**127 // shards for n in range(shards)]
+        records = [{"Data": b"x" * 200, "PartitionKey": "k", "ExplicitHashKey": str(n)} for n in places] * 5
+        answer = self.kinesis.put_records(StreamName="words", Records=records)["Records"]
+        self.put |= {record["SequenceNumber"]: time.monotonic() for record in answer}
+
+    def processes(self) -> Iterator[Path]:
+        for place in Path("/proc").iterdir():
+            try:
+                if (
+                    place.name.isdigit()
+                    and f"{_MARK}={self.name}".encode() in (place / "environ").read_bytes()
+                ):
+                    yield place
+            except OSError:
+                continue
+
+    def cpu(self) -> float:
+        fields = [(place / "stat").read_text().rpartition(")")[2].split() for place in self.processes()]
+        return sum(int(each[11]) + int(each[12]) for each in fields) / _TICK
+
+    def memory(self) -> float:
+        """MiB, each shared page divided among its users."""
+        lines = (line for p in self.processes() for line in (p / "smaps_rollup").read_text().splitlines())
+        return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+def measure(system: Measured, command: list[str], environment: dict[str, str], shards: int) -> None:
+    began = time.monotonic()
+    with (system.folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            env={**environment, _MARK: system.name},
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        while len(list(system.folder.glob("*.err"))) < shards or len(system.seen()) < shards:
+            system.produce(shards)
+            time.sleep(0.5)
+            if time.monotonic() - began > _START:
+                raise TimeoutError(f"{system.name} reads {len(system.seen())} records after {_START} s")
+        start, cpu, since = time.monotonic() - began, system.cpu(), time.monotonic()
+        lags: list[float] = []
+        known = set(system.seen())
+        while time.monotonic() - since < _WINDOW:
+            system.produce(shards)
+            for _ in range(5):
+                time.sleep(0.1)
+                now, new = time.monotonic(), set(system.seen()) - known
+                known |= new
+                lags += [now - system.put[number] for number in new if number in system.put]
+        spent, took, memory = system.cpu() - cpu, time.monotonic() - since, system.memory()
+        for _ in range(60):
+            if not set(system.put) - set(system.seen()):
+                break
+            time.sleep(1)
+        counts, lags = system.seen(), sorted(lags)
+        count = len(list(system.processes()))
+        print(
+            f"{system.name}, {shards} shards: {len(system.put)} records put, {len(set(system.put) - set(counts))} missing, "
+            f"{sum(n - 1 for n in counts.values())} given twice; start {start:.0f} s; CPU {spent / took:.3f} cores; "
+            f"{memory:.0f} MiB in {count} processes; latency {lags[len(lags) // 2]:.2f} s median, "
+            f"{lags[len(lags) * 95 // 100]:.2f} s 95 %",
+            flush=True,
+        )
+    finally:
+        for place in list(system.processes()):
+            os.kill(int(place.name), signal.SIGKILL)
+        process.wait()
+
+
+def main(shards: int, daemon: str) -> None:
+    kclpy, place = sample(), _FOLDER / "run"
+    code = kclpy / "samples" / "sample_kclpy_app.py"
+    for name, python in (("daemon", ""), ("headrace", "-m headrace.kclpy")):
+        if name == "daemon" and not daemon:
+            continue
+        folder = place / f"{name}-{time.time_ns()}"
+        folder.mkdir(parents=True)
+        run = folder / "run.sh"
+        run.write_text(f"#!/bin/sh\nexec {sys.executable} -u {python} {code} 2>>{folder}/$$.err\n")
+        run.chmod(0o755)
+        with local_aws() as aws:
+            kinesis = aws.client("kinesis")
+            kinesis.create_stream(StreamName="words", ShardCount=shards)
+            kinesis.get_waiter("stream_exists").wait(StreamName="words", WaiterConfig={"Delay": 1})
+            environment = {**os.environ, **aws.environment, "AWS_REGION": aws.region, _COMMAND: str(run)}
+            system = Measured(name, folder, kinesis, {})
+            if name == "daemon":
+                environment["PYTHONPATH"] = str(kclpy)
+                command = _daemon(folder, run, aws.endpoint, aws.region, daemon)
+            else:
+                given: dict[str, Any] = {
+                    "worker": "h1",
+                    "app": "words-app",
+                    "stream": "words",
+                    "endpoint": aws.endpoint,
+                }
+                given |= {"home": str(folder), "failover": 20.0, "alone": True, "region": aws.region}
+                command = [sys.executable, "-m", "tests.interop.sample_app", "worker", json.dumps(given)]
+            measure(system, command, environment, shards)
+
+
+def _daemon(folder: Path, run: Path, endpoint: str, region: str, class_path: str) -> list[str]:
+    properties = {
+        "executableName": run,
+        "streamName": "words",
+        "applicationName": "words-app",
+        "AwsCredentialsProvider": "DefaultCredentialsProvider",
+        "initialPositionInStream": "TRIM_HORIZON",
+        "regionName": region,
+        "kinesisEndpoint": endpoint,
+        "dynamoDBEndpoint": endpoint,
+        "retrievalMode": "POLLING",
+        "metricsLevel": "NONE",
+        "shardSyncIntervalMillis": 1000,
+    }
+    file = folder / "words.properties"
+    file.write_text("".join(f"{key} = {value}\n" for key, value in properties.items()))
+    name = "software.amazon.kinesis.multilang.MultiLangDaemon"
+    return ["java", "-cp", class_path, name, "--properties-file", str(file)]
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "worker":
+        sys.argv = [sys.argv[0], sys.argv[2]]
+        ours.main(SampleWorker)
+    else:
+        main(int(sys.argv[1]), "".join(sys.argv[2:]))
