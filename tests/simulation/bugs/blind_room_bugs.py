@@ -139,11 +139,11 @@ _DUTIES: Final = (
         "since = before.since if before is not None and not is_behind else now",
     ),
     _slip(
-        "gap-moves-the-witness",
-        "a recorded gap counts as seen up to its end, so that children don't tell what they lost in the same time",
+        "late-list-ends-a-shard",
+        "a shard that a late list of shards leaves out is ended for ever after one wrong ResourceNotFound: its records are lost",
         "duties.waves.gaps",
-        "seen=gap.since, skipped_until=gap.until",
-        "seen=gap.until, skipped_until=gap.until",
+        "return is_whole(shards) and all(shard.shard_id != key.shard_id for shard in shards)",
+        "return all(shard.shard_id != key.shard_id for shard in shards)",
     ),
     _slip(
         "end-before-the-children",
