@@ -227,11 +227,11 @@ _BESIDE_KCL: Final = (
 
 _TYPED: Final = (
     _slip(
-        "whole-without-a-bound",
-        "a shard without a position in the lake table is ended by a portion of the files: its later rows are never parsed",
+        "nothing-larger-than-the-limits",
+        "rows that can't be parted and are more than a wave's limits are never taken: the typed table stands still",
         "typed.plan",
-        "return ceiling is None or (lack.high is not None and lack.high <= ceiling)",
-        "return ceiling is None or lack.high is None or lack.high <= ceiling",
+        "        if taken and (rows > limits.records or size > limits.bytes):",
+        "        if rows > limits.records or size > limits.bytes:",
     ),
     _slip(
         "done-files-after-going-back",
