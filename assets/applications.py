@@ -13,7 +13,7 @@ from headrace.assets.records_config import CONFIG_SCHEMA, read_config
 from headrace.assets.shown import Layer, code_version, shown_metadata
 from headrace.pipeline.app.application_wiring import ApplicationWiring
 from headrace.pipeline.duties.waves.report import OnStep
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 
 
 def build_application(

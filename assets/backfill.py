@@ -21,9 +21,9 @@ from headrace.assets.shown import Layer, code_version, shown_metadata, table_nam
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.choices import Period
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.windows.backfill import Chosen, HoursOfPartition
 
 _PATIENCE = 20

@@ -25,9 +25,9 @@ from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.shards.stream import lease_key
 from headrace.pipeline.duties.waves.report import Landed
 from headrace.pipeline.proof.verdict import Proof
+from headrace.pipeline.settings.blocks.parse import ParseSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.upkeep.upkeep import UpkeepReport
 from headrace.pipeline.windows.window import ReplayWindow
@@ -132,6 +132,8 @@ def by_reading(
     of each shard, over all waves. Both by lease key."""
     for key, landed in sorted(last.items()):
         records, rows = counts[key]
+        # A shard without a new record gets no event: each materialization starts what depends on
+        # the partition.
         if rows or landed.staged.upto.ended:
             metadata = {
                 "records": _int(records),
@@ -147,6 +149,7 @@ def by_reading(
 def by_upkeep(settings: Settings, report: UpkeepReport) -> Iterator[Event]:
     """The events of an upkeep: one on its own asset, and an observation of the lake table, because an upkeep adds no
     record."""
+    # A materialization would say that the upkeep is done, and start what waits for it.
     kind = dg.AssetObservation if report.troubles else dg.AssetMaterialization
     yield kind(upkeep_key(settings), metadata=upkeep_metadata(report))
     if report.dropped or report.compacted.before:

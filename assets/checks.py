@@ -124,6 +124,8 @@ def _last_proof(settings: Settings, instance: dg.DagsterInstance) -> tuple[datet
     held = instance.get_latest_materialization_event(key)
     observed = instance.fetch_observations(key, limit=1).records
     proved_at = None if held is None else datetime.fromtimestamp(held.timestamp, UTC)
+    # A proof that fails leaves an observation and no materialization, so that nothing which depends
+    # on the proof is started by it.
     if observed and (held is None or observed[0].timestamp > held.timestamp):
         seen = observed[0].asset_observation
         return proved_at, str(

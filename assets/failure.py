@@ -17,8 +17,11 @@ class _WithoutStack(DagsterUserCodeProcessError):
 
 
 class RunFailed(dg.Failure, _WithoutStack):
-    """`dg.Failure` alone is shown with a stack of twenty lines, at the step and at the run, and the sentence
-    is lost among them."""
+    """Fails a run with one sentence.
+
+    `dg.Failure` alone is shown with a stack of twenty lines, at the step and at the run, and the sentence is lost
+    among them.
+    """
 
     def __init__(self, sentence: str, metadata: dict[str, Any]) -> None:
         # No retry by Dagster: the worker's sensor asks for the next run, which tries a shard that keeps

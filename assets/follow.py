@@ -18,8 +18,8 @@ from headrace.assets.planned import plan
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import Unknown
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.settings.targets import targets_of
 from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.typed.following import EVERY, Following

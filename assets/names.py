@@ -4,9 +4,9 @@ import re
 
 import dagster as dg
 
+from headrace.pipeline.settings.blocks.parse import ParseSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 
 
 def slug(text: str) -> str:

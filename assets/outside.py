@@ -20,9 +20,9 @@ from headrace.assets.names import (
     workers_key,
 )
 from headrace.assets.shown import STREAMS, Layer, shown_metadata, table_name
-from headrace.pipeline.settings.discovery_block import DiscoverySettings
+from headrace.pipeline.settings.blocks.discovery import DiscoverySettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
 
 
 def outside(settings: Settings) -> list[dg.AssetSpec]:

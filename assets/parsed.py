@@ -25,9 +25,9 @@ from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.ledger.accounting import all_dropped
 from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.choices import ParseFormat
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.done_wave import Wave
 
 

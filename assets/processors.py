@@ -15,8 +15,8 @@ from headrace.assets.parsed import did_something, is_expected, note_waves
 from headrace.assets.shown import Layer, code_version, freshness, shown_metadata, table_name, totals
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.done_wave import Wave
 
 

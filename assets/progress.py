@@ -76,6 +76,7 @@ class Progress:
             self._add(landing, now)
         behind = self._behind()
         every = WHILE_BEHIND if behind else EVERY
+        # The moment at which a run has caught up is told at once: people wait for that line.
         if now - self._told_at < every and not (self._was_behind and not behind):
             return None
         if not self._since.rows and not any(problem.fatal for problem in report.problems):
@@ -166,6 +167,8 @@ def _seconds_left(behind: Iterable[_Shard], now: float) -> float | None:
     for shard in behind:
         left, first = shard.last.staged.behind, shard.first_behind
         span = now - shard.first_at
+        # A shard that doesn't get nearer to its tip has no end in sight, and a guess would be
+        # believed.
         if left is None or first is None or span < _LEAST_SPAN or left >= first:
             return None
         seconds = max(seconds, left / ((first - left) / span))

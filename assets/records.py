@@ -47,7 +47,10 @@ _RESOURCES = ("lease_tables", "stream", "lake", "spark")
 
 
 def build_records(wiring: Wiring, on_step: OnStep | None = None) -> dg.AssetsDefinition:
-    """`on_step` is called at each step of each wave, after the step was reported to Dagster: tests end runs there."""
+    """The asset of landed records, with a partition for each shard.
+
+    `on_step` is called at each step of each wave, after the step was reported to Dagster: tests end runs there.
+    """
     settings = wiring.settings
 
     @dg.asset(

@@ -19,9 +19,34 @@ from headrace.assets.parsed import note_waves
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.words.words import moment_of
 from headrace.pipeline.errors import BadSetting, HeadraceError
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.typed.quarantine.redrive_plan import Selection
+
+_CONFIG = {
+    "shard": dg.Field(
+        str,
+        is_required=False,
+        description="Only records of this shard: its name in Dagster, or such as orders/0 or "
+        "shardId-000000000000.",
+    ),
+    "reason": dg.Field(
+        str,
+        is_required=False,
+        description="Only records with this reason in the quarantine table. "
+        "A part of its text is enough where no other reason has it.",
+    ),
+    "from": dg.Field(
+        str,
+        is_required=False,
+        description="Only records that arrived at this time or later, such as 2026-01-31T12:00 (UTC).",
+    ),
+    "to": dg.Field(str, is_required=False, description="Only records that arrived before this time."),
+    "dry_run": dg.Field(
+        bool, default_value=False, description="Parse, tell what would move, and commit nothing."
+    ),
+}
+"""Which records a run parses again, as its launchpad asks."""
 
 
 def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
@@ -30,29 +55,7 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
         # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(wiring.settings, "spark")},
         pool=wiring.settings.dagster.pools.get("parse"),
-        config_schema={
-            "shard": dg.Field(
-                str,
-                is_required=False,
-                description="Only records of this shard: its name in Dagster, or such as orders/0 or "
-                "shardId-000000000000.",
-            ),
-            "reason": dg.Field(
-                str,
-                is_required=False,
-                description="Only records with this reason in the quarantine table. "
-                "A part of its text is enough where no other reason has it.",
-            ),
-            "from": dg.Field(
-                str,
-                is_required=False,
-                description="Only records that arrived at this time or later, such as 2026-01-31T12:00 (UTC).",
-            ),
-            "to": dg.Field(str, is_required=False, description="Only records that arrived before this time."),
-            "dry_run": dg.Field(
-                bool, default_value=False, description="Parse, tell what would move, and commit nothing."
-            ),
-        },
+        config_schema=_CONFIG,
         description=f"Parse the records in {target.quarantine} again.",
     )
     def redrive(context: dg.OpExecutionContext) -> dg.Output[None]:
@@ -66,6 +69,7 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
         except HeadraceError as error:
             raise RunFailed(str(error), redriven_metadata(done)) from error
         finally:
+            # In `finally`: portions that landed before the error have changed both tables.
             for event in by_redriving(wiring.settings, target, done):
                 context.log_event(event)
         return dg.Output(None, metadata=redriven_metadata(done))

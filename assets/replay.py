@@ -113,6 +113,8 @@ def _window(context: dg.OpExecutionContext, windows: WindowWiring) -> ReplayWind
             f"the config of this job (ops.{context.op.name}.config) says neither `window` nor `from`, `to` or `shard`. Nothing was done; "
             "`headrace window create` makes one of other kinds, and `headrace window list` names those that there are"
         )
+    # A retry of this run goes on with the window that its first attempt made, instead of making the
+    # records once more into another table.
     kept = next((window for window in windowing.windows.all() if window.window.by == by), None)
     if kept is not None:
         return kept.window

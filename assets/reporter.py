@@ -108,6 +108,8 @@ class Reporter:
 
         Raises the error of an event that couldn't be written.
         """
+        # Only what is done is asked: waiting for the rest here would make the next wave wait for
+        # Dagster's storage.
         while self._writing and self._writing[0].done():
             self._writing.popleft().result()
         self._announce({p.lease_key for p in report.problems if p.fatal} - self.recovering - self._announced)
@@ -216,6 +218,7 @@ class Reporter:
     def _write_materialization(
         self, key: str, metadata: dict[str, dg.MetadataValue | int], waves: int
     ) -> None:
+        # Once a wave for all of its shards: each look loads the table's metadata.
         if self._totals is None or self._totals[0] != waves:
             self._totals = waves, self.totals()
         event = dg.AssetMaterialization(
@@ -235,6 +238,8 @@ class Reporter:
 
     def _write_planned_events(self, keys: list[str]) -> None:
         instance = self.context.instance
+        # Dagster takes a materialization of a partition that it doesn't know without a word, and
+        # shows it nowhere.
         names = [partition_of(key) for key in keys]
         missing = [name for name in names if not instance.has_dynamic_partition(self.partitions, name)]
         if missing:

@@ -13,7 +13,7 @@ from headrace.pipeline.core.words.words import size_in_words
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.ports.described_table import Column, TableDescription
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.schema_rules import RECORD_KEY
+from headrace.pipeline.settings.rules.schema import RECORD_KEY
 
 STREAMS = "kinesis"
 """The group of all streams. Applications that read one stream share its asset, so it has no group of one of them."""

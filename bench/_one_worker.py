@@ -19,7 +19,7 @@ from uuid import uuid4
 from headrace.pipeline.app.wiring import NoDagster, Wiring, wire
 from headrace.pipeline.duties.waves.report import WaveReport, WaveStep
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from headrace.pipeline.settings.model import (
     LandingSettings,
     Settings,

@@ -27,7 +27,7 @@ from headrace.pipeline.duties.fleet.assignment_pass import Assigning, Assignment
 from headrace.pipeline.duties.policy.known_workers import KnownWorkers, watch
 from headrace.pipeline.duties.streams.writing import Tally
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from headrace.pipeline.settings.model import Settings, StreamSettings, WorkerSettings
 
 if TYPE_CHECKING:

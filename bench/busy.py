@@ -27,7 +27,7 @@ import dagster as dg
 
 from bench.idle import Deployment, deployment
 from headrace.pipeline.local.endpoint import local_aws
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 
 TARGETS = ("orders", "clicks", "returns")
 SHARDS = 3

@@ -24,7 +24,7 @@ from bench._landings import ORIGIN, Shard, open_table
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.landing.expiry_plan import Shape
 from headrace.pipeline.lake.table.lake_table import IcebergTable
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.upkeep.upkeep import Upkeep
 from tests.upkeep.upkeeps import upkeep_of
 

@@ -28,7 +28,7 @@ from headrace.pipeline.console.server import Console, app_of
 from headrace.pipeline.console.wiring import ShownApplication, console_of
 from headrace.pipeline.inspect.read import TableNames
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from tests.cli.kcl_tables import KclTables, a_lease, a_lock, a_worker
 
 CPU_A_SECOND, FIRST_PAINT = 0.050, 1.0

@@ -27,7 +27,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from headrace.pipeline.settings.choices import InitialPosition
 from headrace.pipeline.settings.model import Settings, StreamSettings, WorkerSettings
 from tests.duties.bill import Bill

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from tests.lake.samples import a_key
 from tests.typed.shared_files import SharedFiles
 from tests.upkeep.upkeeps import upkeep_of

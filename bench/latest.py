@@ -27,10 +27,10 @@ from bench._cpu import MARK
 from bench.parse import _DDL, _in_json, _order, _parsing
 from bench.wave import cpu_now
 from headrace.pipeline.lake.spark.session import DISCOVERY, spark_session, stop_local_server
+from headrace.pipeline.settings.blocks.parse import LatestSettings, ParseSettings
 from headrace.pipeline.settings.choices import Into
-from headrace.pipeline.settings.latest_rules import deletion_in
 from headrace.pipeline.settings.model import SparkSettings
-from headrace.pipeline.settings.parse_block import LatestSettings, ParseSettings
+from headrace.pipeline.settings.rules.latest import deletion_in
 from headrace.pipeline.typed.latest.merging import LatestMerging
 from headrace.pipeline.typed.latest.spark import SparkLatest
 from tests.typed.latest.beds import LatestBed

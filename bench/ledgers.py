@@ -39,7 +39,7 @@ from headrace.pipeline.proof.chains import KINDS_WITHOUT_ROWS
 from headrace.pipeline.proof.ports import ProofLook, ProofTable, Proved
 from headrace.pipeline.proof.prove import Proving
 from headrace.pipeline.proof.spans import Digest, Doubled, FileCount, Overlap, Part, ShardSpans
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from tests.lake.samples import NOON, ORIGIN, a_key
 from tests.memory.ledger_rows import ledgers_in
 

@@ -37,9 +37,9 @@ from headrace.pipeline.metrics.of_leader import LeaderLeaseWatch, LeaderTickWatc
 from headrace.pipeline.metrics.of_runs import RunLeaseWatch, WaveWatch
 from headrace.pipeline.metrics.of_workers import WorkerLeaseWatch
 from headrace.pipeline.metrics.publishing import Publishing
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
+from headrace.pipeline.settings.blocks.metrics import MetricsSettings
 from headrace.pipeline.settings.choices import MetricsLevel, MetricsTo
-from headrace.pipeline.settings.metrics_block import MetricsSettings
 
 SHARDS = 200
 MOST = 0.01

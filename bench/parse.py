@@ -34,9 +34,9 @@ from bench._cpu import MARK
 from bench.read import reading_cpu
 from bench.wave import Cpu, cpu_now
 from headrace.pipeline.lake.spark.session import DISCOVERY, spark_session, stop_local_server
+from headrace.pipeline.settings.blocks.parse import ParseSettings, UniqueSettings
 from headrace.pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
 from headrace.pipeline.settings.model import SparkSettings
-from headrace.pipeline.settings.parse_block import ParseSettings, UniqueSettings
 from headrace.pipeline.typed.context import BatchContext
 from headrace.pipeline.typed.frames import Frames
 from headrace.pipeline.typed.quarantine.spark import SparkRedriver

@@ -40,7 +40,7 @@ from headrace.pipeline.ports.staging import StagingSpec
 from headrace.pipeline.proof.prove import Proving
 from headrace.pipeline.proof.spark import IcebergProof
 from headrace.pipeline.proof.verdict import Proof
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from tests.lake.samples import NOON, ORIGIN, STREAM, a_key
 from tests.memory.tasks import LocalTasks
 

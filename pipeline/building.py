@@ -31,9 +31,9 @@ from headrace.pipeline.app.application_wiring import wire_application
 from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.app.wiring import Wiring, wire
 from headrace.pipeline.duties.waves.report import OnStep
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.targets import landed_processors, processor_applications
 from headrace.resources.instance import KeptInstance
 from headrace.resources.kept_spark import keep_spark

@@ -88,7 +88,7 @@ class Mistake:
 
 
 class WrongSettings(BadSetting):
-    """Each line of the message names one mistake and its place."""
+    """The settings have mistakes. Each line of the message names one mistake and its place."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         # Each sentence once: the same mistake may be met in more than one way.

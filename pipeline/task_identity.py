@@ -49,7 +49,8 @@ _ENDPOINT: Final = "AWS_ENDPOINT_URL"
 
 @dataclass(frozen=True, slots=True)
 class AwsKeys:
-    """Not one of the values is in a text that this class makes, nor in the text of a value that has it."""
+    """Keys of AWS, as a task gets them. Not one of the values is in a text that this class makes, nor in the text
+    of a value that has it."""
 
     access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
@@ -106,7 +107,7 @@ def assuming(session: Session, role: AssumedRole) -> Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskIdentity:
-    """Without profile and keys: the role of the host on which the task runs."""
+    """Who asks AWS in a Spark task. Without profile and keys: the role of the host on which the task runs."""
 
     profile: str | None = None
     files: tuple[tuple[str, str], ...] = ()

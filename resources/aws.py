@@ -6,7 +6,7 @@ from dagster_aws.utils import ResourceWithBoto3Configuration
 from pydantic import model_validator
 
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.settings.aws_block import AwsPlace
+from headrace.pipeline.settings.blocks.aws import AwsPlace
 
 _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 

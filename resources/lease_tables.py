@@ -81,6 +81,8 @@ class LeaseTablesResource(AwsResource):
         return self.wiring.decisions.handing_over().hand_over(self.lease(shard), to)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        # Sensors and other runs go by the settings file. A table that was typed into the launchpad
+        # would have one shard read from two tables.
         refuse_changes(self, _stated(self.wiring.settings))
 
 

@@ -70,6 +70,8 @@ class DagsterRuns:
     def verdict(self, run_id: str) -> RunVerdict:
         record = self._instance.get_run_record_by_id(run_id)
         if record is None:
+            # Not OVER: a run of another Dagster instance, or of `headrace consume`, isn't in this
+            # storage. It is judged by its beat alone.
             return RunVerdict(RunState.UNKNOWN)
         status = record.dagster_run.status
         if status in _WAITING:

@@ -15,7 +15,7 @@ from headrace.assets.names import processor_key
 from headrace.assets.processors import process_job
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.targets import landed_processors
 from headrace.pipeline.typed.following import EVERY
 from headrace.resources.instance import KeptInstance

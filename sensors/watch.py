@@ -117,6 +117,9 @@ class _Watching:
         newest = instance.get_latest_materialization_events([key.asset_key for key in keys])
         for key, verdict in zip(keys, found, strict=True):
             event = newest.get(key.asset_key)
+            # Dagster calls a check evaluated only by the run of the asset's newest materialization.
+            # While records flow there is a new one each minute, so the evaluation is written with
+            # that run's id.
             now = _Told(verdict.holds, None if event is None else event.run_id, self._now)
             if now.is_news(self._told.get(key)):
                 tell_check(instance, evaluation_of(self.wiring.settings, verdict), now.run)

@@ -36,6 +36,8 @@ def build_worker(
             instance=code_server.id,
             runs=DagsterRuns(instance, wiring.settings.application),
         )
+        # Before the next run is asked for: a run that Dagster takes for STARTED holds the worker's
+        # place in the queue (`tag_concurrency_limits`).
         _report_dead(instance, turn.dead_runs)
         # A worker has one run at a time: a second one would only wait for the shards of the first.
         requests = [] if turn.ask is None else [_request(wiring.settings, turn.ask)]
@@ -47,6 +49,8 @@ def build_worker(
 def _request(settings: Settings, ask: RunAsk) -> dg.RunRequest:
     op = "__".join(records_key(settings).path)
     return dg.RunRequest(
+        # The key names the run that came before. A constant key would be asked for once and never
+        # again, since Dagster leaves out keys that it has seen.
         run_key=ask.key,
         run_config={"ops": {op: {"config": config_of(ask)}}},
         tags=worker_tag(settings.application, ask.worker)

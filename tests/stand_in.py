@@ -12,7 +12,7 @@ import pytest
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from headrace.pipeline.task_identity import DriverIdentity
 
 if TYPE_CHECKING:

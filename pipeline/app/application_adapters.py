@@ -12,8 +12,8 @@ from headrace.pipeline.app.aws_adapters import AwsAdapters
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.ports.staging import Stage
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +58,7 @@ class ApplicationAdapters(AwsAdapters):
         )
 
     def table_facts(self, name: str) -> None:
-        """There is no table."""
+        """Nothing: an application of a processor lands nothing. There is no table."""
 
     def stage(self, worker_id: str) -> Stage:
         from headrace.pipeline.lake.spark.tasks import SparkTasks

@@ -16,9 +16,9 @@ from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.metrics.wiring import metering_of
 from headrace.pipeline.ports.leases import LeaseStore
 from headrace.pipeline.processors.application.standing import ApplicationStanding
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.processor_application import application_settings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,10 @@ def application_standing(settings: Settings, processor: ProcessorSettings) -> Ap
 
 
 def wire_application(settings: Settings, processor: ProcessorSettings) -> ApplicationWiring:
-    """`settings`: those of the application beside which the processor works. No connection is opened yet."""
+    """Wire a processor's application.
+
+    `settings`: those of the application beside which the processor works. No connection is opened yet.
+    """
     own = application_settings(settings, processor)
     adapters = ApplicationAdapters(own, processor)
     metering = metering_of(own, adapters.clock, adapters.cloudwatch, adapters.meter)

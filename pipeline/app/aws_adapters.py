@@ -18,7 +18,7 @@ from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, Worke
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.ports.usage import ProcessUsage
-from headrace.pipeline.settings.aws_block import AwsPlace
+from headrace.pipeline.settings.blocks.aws import AwsPlace
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.stream_names import is_dynamodb, name_in
 from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
@@ -38,7 +38,7 @@ goes on waiting."""
 
 
 class AwsAdapters:
-    """The coordination tables and the streams."""
+    """The ports that ask AWS: the coordination tables in DynamoDB, and the streams."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings

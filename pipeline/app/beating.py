@@ -12,7 +12,7 @@ from headrace.pipeline.errors import HeadraceError, TablesMissing
 
 
 class ProcessEnd(Protocol):
-    """The end of the process: `threading.Event`."""
+    """Tells that the process is to end; `threading.Event` has this form."""
 
     def is_set(self) -> bool: ...
 

@@ -28,6 +28,8 @@ class DecisionWiring:
     def recovery(self, run_id: str, runs: Runs) -> Recovery:
         ports = self.ports
         return Recovery(
+            # As a run claims: what a person decides about a shard excludes a run on it by the same
+            # condition.
             claim=f"{run_id}/{ports.ids.fresh()}",
             settings=self.settings,
             policy=self.policy(),
@@ -72,6 +74,8 @@ class DecisionWiring:
         ports = self.ports
         return Rekeying(
             settings=self.settings,
+            # The bare store, where all others get the one that keeps to the settings' form of keys:
+            # a rekeying has to see the rows of the other form.
             leases=ports.leases(),
             workers=ports.workers(),
             lock=ports.lock(),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from headrace.pipeline.app.typed_adapters import TypedAdapters
 from headrace.pipeline.processors.ports import ProcessorPorts
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 
 
 class ProcessorAdapters(TypedAdapters):
-    """Each port works on the Spark of the first worker in the settings, as compaction does."""
+    """The ports of record processors. Each port works on the Spark of the first worker in the settings, as
+    compaction does."""
 
     def processing(self, processor: ProcessorSettings, run: str) -> ProcessorPorts:
         from headrace.pipeline.lineage.table import IcebergLineage

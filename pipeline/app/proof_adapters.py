@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from headrace.pipeline.lake.table.lake_table import IcebergTable
     from headrace.pipeline.proof.compare_task import SideSpec
     from headrace.pipeline.proof.latest.ports import LatestProof
-    from headrace.pipeline.settings.parse_block import ParseSettings
+    from headrace.pipeline.settings.blocks.parse import ParseSettings
 
 
 class ProofAdapters(ProcessorAdapters):
-    """Each port works on the Spark of the first worker in the settings, as compaction does."""
+    """The ports of proofs and comparisons. Each port works on the Spark of the first worker in the settings, as
+    compaction does."""
 
     def proof(self) -> ProofTable:
         from headrace.pipeline.proof.spark import IcebergProof

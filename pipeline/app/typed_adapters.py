@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.app.lake_adapters import LakeAdapters
 from headrace.pipeline.ports.staging import Stage
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.choices import ParseFormat
-from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.ports import KeptTable, ParsePorts, Thinned
 from headrace.pipeline.upkeep.ports import TableFiles
 from headrace.pipeline.windows.ports import ReplayPorts, UnpackPorts, WindowStore
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class TypedAdapters(LakeAdapters):
-    """Each port works on the Spark of the first worker in the settings, as compaction does."""
+    """The ports of typed tables, quarantine tables and windows. Each port works on the Spark of the first worker in
+    the settings, as compaction does."""
 
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         from headrace.pipeline.lineage.table import IcebergLineage
@@ -38,6 +39,8 @@ class TypedAdapters(LakeAdapters):
         table, quarantine = self.typed(target, writer), self.quarantine(target, writer)
         frames = Frames(target, BatchContext(target.name, target.version, run))
         parser = SparkRedriver(
+            # A session with workers of its own: a worker of Spark keeps the modules that it has
+            # imported, and would go on with an earlier form of the user's code.
             session=partial(self.sessions.for_user_code, worker.id, lambda: frames.code.user),
             frames=frames,
             source=lake,
@@ -53,6 +56,8 @@ class TypedAdapters(LakeAdapters):
             parser=parser,
             dropped_as=frames.dropped_as,
             set_aside=IcebergSource(quarantine),
+            # A redrive is parsing with another source: the payload comes from the quarantine table,
+            # because a retention may have removed the record from the lake table.
             redriver=replace(parser, source=quarantine),
             infer=parser.infer if target.format is ParseFormat.JSON else None,
             code=frames.code.text,
@@ -67,7 +72,7 @@ class TypedAdapters(LakeAdapters):
         )
 
     def _latest(self, target: ParseSettings, table: IcebergTyped, parser: SparkRedriver) -> LatestRows | None:
-        from headrace.pipeline.settings.latest_rules import deletion_in
+        from headrace.pipeline.settings.rules.latest import deletion_in
         from headrace.pipeline.typed.latest.spark import SparkLatest
         from headrace.pipeline.typed.latest.table import IcebergLatest
 

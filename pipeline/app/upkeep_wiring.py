@@ -16,9 +16,9 @@ from functools import partial
 from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.processors.wiring import ProcessorWiring
+from headrace.pipeline.settings.blocks.parse import ParseSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.targets import landed_processors
 from headrace.pipeline.typed.ports import KeptTable
 from headrace.pipeline.typed.quarantine.settle import Settling

@@ -147,7 +147,10 @@ class Wiring:
             sensor.at_work.release()
 
     def worker_turn(self, worker_id: str, cursor: str | None, *, instance: str, runs: Runs) -> Turn:
-        """`instance`: the id of this Dagster; a second Dagster may have a worker with the same id by mistake."""
+        """Make one tick of a worker's sensor.
+
+        `instance`: the id of this Dagster; a second Dagster may have a worker with the same id by mistake.
+        """
         sensor = self.remembered.worker(worker_id)
         if not sensor.at_work.acquire(blocking=False):
             return Turn(sentence=f"worker {worker_id}: the previous tick is still at work", cursor=cursor)

@@ -39,7 +39,7 @@ SETTLES: Final = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What the row says to a worker."""
+    """What KCL's migration row says to a worker: as which version of KCL it works, and whether it waits."""
 
     mode: Mode
     settling: str = ""
@@ -49,6 +49,8 @@ class Followed:
 def followed(settings: Settings, tables: Tables, clock: Clock) -> Followed:
     if settings.kcl.mode is not Mode.MIGRATING:
         return Followed(settings.kcl.mode)
+    # Read at each tick and not kept: a worker that takes leases for a minute longer than the others
+    # moves leases that a leader has just assigned.
     agreed = tables.agreed_version()
     if agreed is None:
         return Followed(Mode.KCL_2)
@@ -82,6 +84,7 @@ class AssignsNothing:
 
     def judge(self, view: AssignmentView) -> MayAssign | AssignmentPaused:
         judged = self.inner.judge(view)
+        # The inner reason goes first: it may name workers that the pause would hide.
         return judged if isinstance(judged, AssignmentPaused) else AssignmentPaused(self.why)
 
     def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:

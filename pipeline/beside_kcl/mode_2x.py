@@ -15,7 +15,7 @@ from headrace.pipeline.core.leases.sighting import Sighting
 from headrace.pipeline.duties.policy.electing import Electing, LockState
 from headrace.pipeline.duties.policy.leader_watch import LeaderWatchMemory
 from headrace.pipeline.duties.policy.memory import PartMemory
-from headrace.pipeline.duties.policy.own_tables import at_rest, held_of
+from headrace.pipeline.duties.policy.own_tables import held_of, is_at_rest
 from headrace.pipeline.duties.policy.policy import Elected, LeaderLook, TakenLeases
 from headrace.pipeline.ports.base import Clock, Ids
 from headrace.pipeline.ports.leases import LeaseStore, Tables, WorkerStore
@@ -73,7 +73,7 @@ class TakesLeases:
         next search."""
         if search:
             return tuple(row for row in self.leases.scan().leases if row.holder == me and not row.has_ended)
-        resting = tuple(row for row in known.values() if at_rest(row))
+        resting = tuple(row for row in known.values() if is_at_rest(row))
         return (*resting, *held_of(self.leases, me, known.keys() - {row.key for row in resting}))
 
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:

@@ -14,8 +14,8 @@ from headrace.pipeline.core.shards.partition import partition_of, read_name
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted, time_in_words
-from headrace.pipeline.settings.dagster_block import CheckSettings
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.dagster import CheckSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 
 _REMEMBERED = timedelta(days=7)
 """How long a recorded loss makes the check fail. After that it is only counted: a check that fails for ever is
@@ -30,7 +30,10 @@ _AT_REST = 100
 def verdicts(
     look: CheckLook, limits: CheckSettings, upkeep: UpkeepSettings, before: Mapping[str, Lag]
 ) -> tuple[Verdict, ...]:
-    """`before`: the lags of an earlier look."""
+    """The verdicts of all checks.
+
+    `before`: the lags of an earlier look.
+    """
     return (
         no_gaps(look),
         no_duplicates(look),
@@ -143,6 +146,8 @@ def hash_keys_covered(look: CheckLook) -> Verdict:
 
 def lag(look: CheckLook, limits: CheckSettings) -> Verdict:
     behind = {key: now.lag for key, now in lags(look).items() if now.lag is not None}
+    # A shard that nobody has read has no lag in its row. Left out, it would never make this check
+    # fail.
     never_read = {key: look.at - since for key, since in look.unread_since.items() if key not in behind}
     late = [
         *((period, key, f"is up to {_in_words(period)} behind") for key, period in behind.items()),
@@ -253,6 +258,8 @@ def upkeep_behind(look: CheckLook, upkeep: UpkeepSettings) -> Verdict:
     facts = look.facts
     if facts is not None and upkeep.enabled and upkeep.compact and facts.files > _MOST_FILES:
         average = facts.bytes // facts.files
+        # Many large files are a large table, and many small ones are what compaction would have put
+        # together.
         if average < upkeep.compact_to // 64:
             offenders.append(Offender("files", f"{facts.files:,} data files of {average:,} bytes on average"))
     name = look.facts.name if look.facts else "the lake table"

@@ -36,8 +36,11 @@ class LedgersRead:
 
 
 def read_on(read: LedgersRead, entries: Iterable[LedgerEntry | Lost]) -> LedgersRead:
-    """`entries`: the ledgers after those that were read, oldest first. The first range that is read of a shard may
-    begin anywhere."""
+    """Read the ledgers that came since, and note breaks, overlaps and losses.
+
+    `entries`: the ledgers after those that were read, oldest first. The first range that is read of a shard may
+    begin anywhere.
+    """
     ends, sequence, moved = dict(read.ends), read.sequence, read.chains.moved
     breaks, overlaps, skips = list(read.chains.breaks), list(read.chains.overlaps), list(read.chains.skips)
     for entry in entries:
@@ -54,10 +57,14 @@ def read_on(read: LedgersRead, entries: Iterable[LedgerEntry | Lost]) -> Ledgers
             if recorded.kind in _LOSES:
                 skips.append((str(recorded.key), entry.at, _skip(recorded)))
             before = ends.get(recorded.key)
+            # A person may move a position to anywhere, and has said why in the ledger: that is no
+            # break.
             if before is not None and not recorded.may_go_back:
                 _judge(before, recorded, entry.at, breaks=breaks, overlaps=overlaps)
             ends[recorded.key] = recorded.upto
         for key in entry.page.dropped:
+            # Nothing lands of such a shard any more. Without this a stream of many reshards would
+            # fill this memory.
             ends.pop(key, None)
     chains = Chains(
         breaks=tuple(breaks[-MOST_TOLD:]),

@@ -79,7 +79,10 @@ class CheckLooking:
         self._looks = SuccessiveLooks(self.clock, tables)
 
     def look(self, ports: CheckPorts, *, proved_at: datetime | None = None, disproved: str = "") -> CheckLook:
-        """`proved_at`, `disproved`: what is known of the last proof."""
+        """Read all that the checks look at.
+
+        `proved_at`, `disproved`: what is known of the last proof.
+        """
         rows = tuple(ports.leases.scan().leases)
         workers = ports.workers.listing().workers
         readers = readers_of(self._looks.observation(rows, workers))
@@ -118,6 +121,8 @@ class CheckLooking:
         return self._read
 
     def _first_ledgers(self, lineage: LineageTable) -> LedgersRead:
+        # The newest ledgers only: this look is made each minute, and a whole history of some months
+        # may take a proof minutes to read.
         above = max(0, lineage.recorded().sequence - _LEDGERS)
         return read_on(LedgersRead(sequence=above), lineage.entries(RangeFilter(above=above)))
 
@@ -126,6 +131,8 @@ class CheckLooking:
         for target in self.settings.parse:
             typed = ports.facts(target.table)
             if typed is not None and ports.is_behind(target.name):
+                # Since when, and not how far: one wave after the other makes a typed table lack
+                # records for some seconds all the time.
                 self._behind_since.setdefault(target.name, now)
             else:
                 self._behind_since.pop(target.name, None)
@@ -201,6 +208,8 @@ class CheckLooking:
         self._asked_at = now
         before = self.clock.now() - self.settings.dagster.checks.lag
         old = sorted(lease for lease, (looked_at, _) in idle.items() if looked_at < before)
+        # In turns by the key, so that each shard is asked about although Kinesis allows only five
+        # reads a second.
         after = [lease for lease in old if lease > self._asked] or old
         self._asked = after[:_MOST_ASKED][-1] if after else ""
         return after[:_MOST_ASKED]

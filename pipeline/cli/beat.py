@@ -38,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.settings.choices import Beat
 
     settings = load(args).settings
+    # Refused, and not done all the same: this process would keep leases whose worker counts as dead
+    # by its ticks, and nobody would expect that.
     if settings.kcl.beat is not Beat.PROCESS:
         raise BadSetting(
             f"kcl.beat is {settings.kcl.beat}, so the workers' ticks beat, and nothing was started: "

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 def _check_schemas(loaded: "Loaded") -> None:
     """Check the schemas of formats that need a library of their own. Raises BadSetting. A schema in DDL was judged
     when the settings were read."""
-    from headrace.pipeline.settings.schema_rules import DDL_FORMATS
+    from headrace.pipeline.settings.rules.schema import DDL_FORMATS
 
     targets = [target for target in loaded.settings.parse if target.format not in DDL_FORMATS]
     if targets:

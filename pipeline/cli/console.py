@@ -53,13 +53,7 @@ def add(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--dagster", metavar="URL", type=_url, help="address of Dagster's UI, for links to runs"
     )
-    parser.add_argument("--port", type=port_number, default=PORT, help=f"port of the page (default: {PORT})")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument(
-        "--allow-other-hosts",
-        action="store_true",
-        help="with --host: let other machines reach the page, which has no password",
-    )
+    _add_address(parser)
     parser.add_argument(
         "--once",
         metavar="FILE",
@@ -75,11 +69,22 @@ def add(subparsers: "Subparsers") -> None:
     )
 
 
+def _add_address(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=port_number, default=PORT, help=f"port of the page (default: {PORT})")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument(
+        "--allow-other-hosts",
+        action="store_true",
+        help="with --host: let other machines reach the page, which has no password",
+    )
+
+
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.console.guards import ServedAs, require_loopback
     from headrace.pipeline.console.wiring import console_of
 
     _refuse_unused(args)
+    # The page has no password, so that other machines are a decision of the person's.
     require_loopback(args.host, allowed=args.allow_other_hosts)
     if args.once is not None:
         return _once(args)
@@ -123,7 +128,7 @@ def _first_look(console: "Console") -> None:
 
 def _shown(args: argparse.Namespace) -> "ShownApplication":
     from headrace.pipeline.console.wiring import ShownApplication, of_settings
-    from headrace.pipeline.settings.aws_block import AwsSettings
+    from headrace.pipeline.settings.blocks.aws import AwsSettings
 
     looks = {
         "peek": args.peek,
@@ -178,6 +183,8 @@ def _url(text: str) -> str:
     from urllib.parse import urlsplit
 
     parts = urlsplit(text)
+    # The address becomes a link on the page: `javascript:` would be code there, and a name before
+    # an @ looks like the host.
     if parts.scheme not in {"http", "https"} or not parts.netloc or "@" in parts.netloc:
         raise argparse.ArgumentTypeError(f"{text[:100]!r} isn't an address such as http://127.0.0.1:3000")
     return text.rstrip("/")

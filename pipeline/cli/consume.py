@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.cli.beside.told_dagster import tell_dagster
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
-from headrace.pipeline.cli.told_dagster import tell_dagster
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import records_in
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.pipeline.app.wiring import Wiring
+    from headrace.pipeline.cli.beside.pipes import PipesJob
     from headrace.pipeline.cli.options import Subparsers
-    from headrace.pipeline.cli.pipes import PipesJob
     from headrace.pipeline.duties.waves.report import Landed, WaveReport
     from headrace.pipeline.duties.waves.run import RunEnding
     from headrace.pipeline.ports.leases import LeaseStore
@@ -50,7 +50,7 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.cli.pipes import pipes_job
+    from headrace.pipeline.cli.beside.pipes import pipes_job
     from headrace.pipeline.errors import BadSetting
 
     with pipes_job() as job:

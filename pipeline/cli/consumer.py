@@ -145,8 +145,12 @@ def _why_in_use(settings: "Settings", stream: "StreamId", name: str) -> str | No
             "these settings read the stream by it. Set retrieval: polling, reload Dagster's code, and let the runs end "
             "that have begun before"
         )
+    # Leases in a table of these settings' own are Headrace's, which reads by no consumer that they
+    # don't name.
     if any(name == own.lease_table and not own.is_shared for own in applications_of(settings)):
         return None
+    # By the lease table of that name, because Kinesis doesn't tell who subscribes, and a KCL fleet
+    # whose consumer is gone marks all shards as ended (seen with 3.5.1).
     owners = _owners_in(settings, name)
     if owners:
         return (

@@ -77,6 +77,8 @@ def _day_of(settings: "Settings", config: Path, day: date, *, shards: int, now: 
     from headrace.resources.spent_events import spent_in
 
     home = dagster_home(config)
+    # Dagster makes an empty instance in any folder, and the cost of no run would look like a day
+    # that cost nothing.
     if not (home / "dagster.yaml").is_file():
         raise BadSetting(
             f"there is no dagster.yaml in {home}: set DAGSTER_HOME to the folder of the Dagster whose runs are meant. Nothing was read"

@@ -57,10 +57,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
+    from headrace.pipeline.cli.beside.holding import Holder, home_held, require_free
     from headrace.pipeline.cli.beside.other_dagster import require_no_process
     from headrace.pipeline.cli.beside.own_spark import spark_of_its_own
     from headrace.pipeline.cli.beside.services import HOST, is_port_free, stopped_by_signals
-    from headrace.pipeline.cli.holding import Holder, home_held, require_free
     from headrace.pipeline.cli.live.show import Show, say
     from headrace.pipeline.cli.live.watching import until_a_process_dies
     from headrace.pipeline.demo.home import Home, emptied

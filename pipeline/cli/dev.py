@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import NoReturn
 
+    from headrace.pipeline.cli.beside.holding import Hold
     from headrace.pipeline.cli.beside.services import Group
-    from headrace.pipeline.cli.holding import Hold
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.settings.model import Settings
@@ -39,8 +39,8 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from headrace.pipeline.cli.beside.holding import Holder, home_held
     from headrace.pipeline.cli.beside.services import HOST, dagster_home, stopped_by_signals
-    from headrace.pipeline.cli.holding import Holder, home_held
     from headrace.pipeline.lake.files.private_files import umask
 
     loaded = load(args)

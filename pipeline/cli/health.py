@@ -78,6 +78,8 @@ def _serve(args: argparse.Namespace, examining: "Examining") -> int:
 
     last = LastLook(
         application=examining.wiring.settings.application,
+        # Not patient: a probe has to be answered within seconds, and the look before tells whether
+        # the lock has moved.
         look=lambda: examining.look(patient=False),
         every=args.every.total_seconds(),
     )

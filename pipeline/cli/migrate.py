@@ -99,6 +99,8 @@ def migrate(
         tell(*plan.sentences)
     # With --json only the plan goes to standard output, which a script reads.
     say = tell_aside if args.json else tell
+    # The plan alone by default: some steps have no way back, and KCL's workers act on them within
+    # 90 s.
     if plan.steps and not args.yes:
         tell_aside("nothing was changed: add --yes to write it")
         return 0
@@ -131,6 +133,8 @@ def _request(args: argparse.Namespace, settings: "Settings | None") -> "Request"
     return Request(
         action=Action(args.action),
         bake=getattr(args, "bake", _BAKE),
+        # Without settings (`--table`) nothing tells how Headrace's workers were started, so that
+        # they count as not following.
         follows=settings is not None and settings.kcl.mode is Mode.MIGRATING,
         layout_is_fixed=settings is not None and settings.kcl.layout is Layout.M,
     )
@@ -149,7 +153,7 @@ def _application(args: argparse.Namespace) -> tuple["Settings | None", Any, Any]
 
     from headrace.pipeline.aws.clients.clients import dynamodb_client
     from headrace.pipeline.inspect.read import TableNames
-    from headrace.pipeline.settings.aws_block import AwsSettings
+    from headrace.pipeline.settings.blocks.aws import AwsSettings
 
     place = place_arguments(args)
     if args.table is not None:

@@ -5,9 +5,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.cli.beside.told_dagster import tell_dagster
 from headrace.pipeline.cli.options import add_config, add_limit, load
 from headrace.pipeline.cli.telling import tell, tell_aside, tell_waves
-from headrace.pipeline.cli.told_dagster import tell_dagster
 from headrace.pipeline.cli.views.json_output import add_json, print_json
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import BadSetting
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from headrace.pipeline.app.wiring import Wiring
     from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.settings.blocks.parse import ParseSettings
     from headrace.pipeline.settings.file import Loaded
-    from headrace.pipeline.settings.parse_block import ParseSettings
     from headrace.pipeline.typed.done_wave import Wave
 
 

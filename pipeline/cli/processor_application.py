@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headrace.pipeline.duties.waves.report import WaveReport
+    from headrace.pipeline.settings.blocks.processors import ProcessorSettings
     from headrace.pipeline.settings.model import Settings
-    from headrace.pipeline.settings.processors_block import ProcessorSettings
 
 
 @dataclass(slots=True)

@@ -5,9 +5,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.cli.beside.told_dagster import tell_dagster
 from headrace.pipeline.cli.options import add_config, add_window, load, window_of
 from headrace.pipeline.cli.telling import tell, tell_aside
-from headrace.pipeline.cli.told_dagster import tell_dagster
 from headrace.pipeline.cli.views.json_output import add_json, print_json
 from headrace.pipeline.errors import BadSetting
 
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     wiring = wire(loaded.settings)
     try:
         if args.accept_foreign is not None:
-            from headrace.pipeline.cli.person import person
+            from headrace.pipeline.cli.decision.person import person
 
             tell(wiring.proofs.accepting(person()).accept(args.accept_foreign, why=args.why))
             return 0

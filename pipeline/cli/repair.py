@@ -5,7 +5,7 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.deciding import add_deciding, is_wanted
+from headrace.pipeline.cli.decision.deciding import add_deciding, is_wanted
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell
 

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.deciding import add_deciding, decide, recovery_of
+from headrace.pipeline.cli.decision.deciding import add_deciding, decide, recovery_of
 from headrace.pipeline.cli.options import add_config, load
 
 if TYPE_CHECKING:

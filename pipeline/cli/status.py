@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.inspect.observation import Observation
     from headrace.pipeline.inspect.read import TableNames
     from headrace.pipeline.lake.spark.server.facts import LocalServer
-    from headrace.pipeline.settings.discovery_block import DiscoverySettings
+    from headrace.pipeline.settings.blocks.discovery import DiscoverySettings
     from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.settings.model import Settings, StreamSettings
 
@@ -41,7 +41,7 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.settings.aws_block import AwsSettings
+    from headrace.pipeline.settings.blocks.aws import AwsSettings
 
     if args.watch:
         return _watch(args)
@@ -131,7 +131,7 @@ def _names(settings: "Settings", args: argparse.Namespace) -> "TableNames":
 def _watch(args: argparse.Namespace) -> int:
     from headrace.pipeline.cli.live.watch_status import watch_status
     from headrace.pipeline.errors import BadSetting
-    from headrace.pipeline.settings.aws_block import AwsSettings
+    from headrace.pipeline.settings.blocks.aws import AwsSettings
 
     if args.json or args.csv or args.strict or args.max_behind is not None:
         raise BadSetting(
@@ -185,6 +185,7 @@ def _spark_servers(loaded: "Loaded") -> "list[LocalServer]":
     from headrace.pipeline.lake.spark.server.facts import servers_of_user
     from headrace.pipeline.lake.spark.session import is_local, key_of_server, server_folder
 
+    # Looking for servers starts `ps`, which is for nothing where Spark is elsewhere.
     if not any(is_local(worker.spark) for worker in loaded.settings.workers):
         return []
     file = Path(loaded.name)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli import DONE, tell_errors
+from headrace.pipeline.cli.beside.told_dagster import tell_dagster
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell
-from headrace.pipeline.cli.told_dagster import tell_dagster
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers

@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.cli.beside.told_dagster import tell_dagster
+from headrace.pipeline.cli.decision.person import person
 from headrace.pipeline.cli.options import add_config, add_window, load, window_of
-from headrace.pipeline.cli.person import person
 from headrace.pipeline.cli.telling import tell, tell_waves
-from headrace.pipeline.cli.told_dagster import tell_dagster
 from headrace.pipeline.cli.views.json_output import add_json
 from headrace.pipeline.cli.views.window_views import costs, listed, shown, shown_json, window_json
 
@@ -237,6 +237,7 @@ def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> Non
     if args.resume:
         windowing.say(args.id, Word.RESUMED)
     tell(*costs(window, windows))
+    # After all that can be refused without it: a first start of Spark takes many seconds.
     join_spark(config)
     table = windows.table_of(window)
     waves: list[Wave] = []
@@ -244,6 +245,7 @@ def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> Non
         run_id = f"headrace window {windows.ports.ids.fresh()}"
         tell_waves(args.id, windows.redoing(window, run_id).waves(), waves)
     finally:
+        # Also after an error: waves that were committed before it have changed the tables.
         settings = windows.settings
         tell_dagster(config, settings, lambda changes: changes.by_redoing(settings, window, table, waves))
     if window.unpack:

@@ -67,7 +67,10 @@ class Documents:
     _workers: dict[str, int] = field(default_factory=dict)
 
     def of(self, report: Report, *, family: str = "", since: int = 0) -> dict[str, Any]:
-        """`family`, `since`: what the page has already: the family's name, and the number of the look."""
+        """The document of a report, as JSON for a page.
+
+        `family`, `since`: what the page has already: the family's name, and the number of the look.
+        """
         if report.picture is not None and report.number != self._number:
             self._take(report.picture, report.number)
         answer = {**self._about(report), **self._of_look(report)}
@@ -88,6 +91,8 @@ class Documents:
         places = {shard.kin.key: place for place, shard in enumerate(picture.shards)}
         streams = {stream.label: place for place, stream in enumerate(picture.streams)}
         self._fixed = [_fixed(shard, streams, places) for shard in picture.shards]
+        # A digest and no count: a page of before a restart of the console has the same numbers for
+        # other shards.
         family = hashlib.sha256(json.dumps(self._fixed).encode()).hexdigest()[:16]
         self._number_workers(picture, anew=family != self._family)
         rows = [self._moving(shard, picture.at) for shard in picture.shards]
@@ -175,40 +180,16 @@ class Documents:
             "open": picture.open_leases,
             "unowned": picture.unowned,
             "names": [clean(name) for name in self._workers],
-            "streams": [
-                {
-                    "name": clean(stream.name or picture.table),
-                    "retention": None
-                    if stream.retention is None
-                    else round(stream.retention.total_seconds()),
-                    "is_listed": stream.shards is not None,
-                    "created": _milliseconds(stream.created),
-                }
-                for stream in picture.streams
-            ],
-            "leader": {
-                "worker": picture.leader.worker and clean(picture.leader.worker),
-                "level": int(picture.leader.level),
-                "sentence": clean(picture.leader.sentence),
-                "still": _seconds(picture.leader.still),
-                "promised": _seconds(picture.leader.promised),
-            },
-            "workers": [
-                {
-                    "name": clean(worker.name),
-                    "leases": worker.leases,
-                    "kbps": round(worker.kbps, 1),
-                    "over": round(worker.over, 2),
-                    "level": int(worker.level),
-                    "sentence": clean(worker.sentence),
-                }
-                for worker in picture.workers
-            ],
+            "streams": _streams(picture),
+            "leader": _leader(picture),
+            "workers": _workers(picture),
             "problems": [
                 {
                     "code": problem.code,
                     "level": int(problem.level),
                     "sentence": clean(problem.sentence),
+                    # A problem of a large application may concern all of its thousands of shards,
+                    # and each look sends it anew.
                     "keys": list(problem.keys[:100]),
                 }
                 for problem in picture.problems
@@ -224,6 +205,42 @@ class Documents:
                 for event in reversed(report.events[-100:])
             ],
         }
+
+
+def _streams(picture: Picture) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": clean(stream.name or picture.table),
+            "retention": None if stream.retention is None else round(stream.retention.total_seconds()),
+            "is_listed": stream.shards is not None,
+            "created": _milliseconds(stream.created),
+        }
+        for stream in picture.streams
+    ]
+
+
+def _leader(picture: Picture) -> dict[str, Any]:
+    return {
+        "worker": picture.leader.worker and clean(picture.leader.worker),
+        "level": int(picture.leader.level),
+        "sentence": clean(picture.leader.sentence),
+        "still": _seconds(picture.leader.still),
+        "promised": _seconds(picture.leader.promised),
+    }
+
+
+def _workers(picture: Picture) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": clean(worker.name),
+            "leases": worker.leases,
+            "kbps": round(worker.kbps, 1),
+            "over": round(worker.over, 2),
+            "level": int(worker.level),
+            "sentence": clean(worker.sentence),
+        }
+        for worker in picture.workers
+    ]
 
 
 def _fixed(shard: ShardView, streams: dict[str, int], places: dict[str, int]) -> Row:

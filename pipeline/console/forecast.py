@@ -18,8 +18,11 @@ _STANDS: Final = 0.02
 
 
 def risk_of(lag: ShardLag, retention: timedelta | None, growth: float | None, *, is_read: bool) -> LossRisk:
-    """`growth`: seconds by which the lag grows in a second; None where it isn't known. `is_read`: whether a worker
-    that may be alive reads the shard."""
+    """When a shard loses its oldest unread record at this rate.
+
+    `growth`: seconds by which the lag grows in a second; None where it isn't known. `is_read`: whether a worker
+    that may be alive reads the shard.
+    """
     if lag.behind is None or retention is None:
         return LossRisk()
     left = retention - lag.behind

@@ -22,12 +22,18 @@ def position_time(lease: Lease) -> datetime | None:
 
 
 def shown_lag(lease: Lease, behind: Behind | None, now: datetime, *, is_read: bool = True) -> ShardLag:
-    """`is_read`: whether a worker that may be alive reads the shard. Nobody else notices a record that comes after the last wave."""
+    """How far behind a shard is, with a sentence that says how that is known.
+
+    `is_read`: whether a worker that may be alive reads the shard. Nobody else notices a record that comes after the
+    last wave.
+    """
     if lease.has_ended:
         return ShardLag(LagKind.MEASURED, _NONE, "the shard was read to its end")
     if behind is not None:
         return _told_by_kinesis(behind, now)
     if lease.behind_ms is not None:
+        # Headrace's own word goes before the checkpoint's time: a checkpoint may be old although
+        # nothing newer is there.
         return _told_by_headrace(lease, timedelta(milliseconds=lease.behind_ms), now, is_read=is_read)
     return _by_the_checkpoint(lease, now)
 

@@ -16,7 +16,7 @@ from headrace.pipeline.lineage.cut import Cut, ranges_in
 if TYPE_CHECKING:
     from headrace.pipeline.app.adapters import Adapters
     from headrace.pipeline.core.leases.lease import Lease
-    from headrace.pipeline.settings.parse_block import ParseSettings
+    from headrace.pipeline.settings.blocks.parse import ParseSettings
 
 MOST_RANGES: Final = 20
 """Ranges that a shard's page shows."""
@@ -41,6 +41,8 @@ class LakeOfApplication:
                     continue
                 newest.append(_range(entry.at, recorded))
                 count += 1
+                # Ranges that were done anew have rows that are counted already by the range which
+                # landed them.
                 rows += recorded.rows if recorded.moves else 0
         position = newest[-1].upto if newest else None
         typed = tuple(self._parsed(target, name) for target in adapters.settings.parse)

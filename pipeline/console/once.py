@@ -17,7 +17,7 @@ MOST_READ_OF_THE_LAKE: Final = 50
 
 
 def write_once(console: Console, out: Path) -> str:
-    """Write the file, and return a sentence."""
+    """Write the console's newest look into one file. Returns a sentence that says what was written."""
     report = console.watch.report(at_once=True)
     if report.picture is None:
         raise Unreachable(

@@ -15,7 +15,7 @@ renew its leases."""
 
 @dataclass(frozen=True, slots=True)
 class LookCost:
-    """What one look took."""
+    """What one look of the console took of this host, of DynamoDB and of Kinesis."""
 
     cpu: float
     """Seconds of CPU."""

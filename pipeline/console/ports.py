@@ -13,7 +13,7 @@ from headrace.pipeline.inspect.observation import TablesRead
 
 
 class LookedAtTables(Protocol):
-    """The coordination tables."""
+    """The coordination tables of the application that the console shows."""
 
     @property
     def place(self) -> str:

@@ -22,7 +22,10 @@ def problems_of(
     leader: LeaderView,
     troubles: Iterable[Trouble] = (),
 ) -> tuple[Trouble, ...]:
-    """`troubles`: what isn't known of a stream, and why."""
+    """What the page lists as problems, the worst first.
+
+    `troubles`: what isn't known of a stream, and why.
+    """
     problems = [
         *_leader(leader),
         *_at_risk(shards),

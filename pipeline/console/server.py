@@ -94,6 +94,8 @@ class _Guarded:
             await send(message)
 
         request = Request(scope)
+        # By the Host header and the asking site: a page of somebody else that the user has open
+        # could otherwise ask this server by the user's own browser.
         why = why_refused(request.headers.get("host"), _asking_site(request), self._served_as)
         answer = None if why is None else PlainTextResponse(why, status_code=403)
         await (answer or self._app)(scope, receive, send_with_headers)
@@ -110,6 +112,7 @@ async def _static(name: str, _: Request) -> Response:
 
 async def _look(console: Console, request: Request) -> Response:
     since = request.query_params.get("since", "0")
+    # The text comes from whoever asks: a long one takes Python long, or raises an error.
     number = int(since) if since.isascii() and since.isdigit() and len(since) < _MOST_DIGITS else 0
     return await _answered(partial(console.look, request.query_params.get("family", ""), number))
 

@@ -72,6 +72,8 @@ class KinesisStreams:
         before = self._lists.get(label)
         if before is not None:
             age = now - before[0]
+            # A lease that no list has named yet may be that of a child: a reshard is to show before
+            # the minute is over.
             is_new = bool(keys - before[1].asked_about) and age >= _LIST_NEW_AFTER
             if age < LIST_EVERY and not is_new:
                 return before[1]
@@ -85,6 +87,8 @@ class KinesisStreams:
         try:
             facts = self._source.describe(name)
             epoch = epoch_of_serialized(label)
+            # Shard ids begin anew in the new life, so that its shards would be taken for those of
+            # the old leases.
             if epoch is not None and epoch != facts.stream.epoch:
                 return StreamSeen(
                     label,

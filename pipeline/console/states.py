@@ -116,6 +116,7 @@ def without_lease(kin: Kin, leases: Mapping[str, Lease]) -> Judged:
 def state_of(kin: Kin, lease: Lease, leases: Mapping[str, Lease], marks: Marks) -> Judged:
     if lease.has_ended:
         return Judged("ended", Severity.GOOD, STATES["ended"].words)
+    # False and not None: while Kinesis couldn't be asked, no lease is called an orphan.
     if kin.is_listed is False:
         return Judged("orphan", Severity.BAD, STATES["orphan"].words)
     if lease.key in marks.failing:
@@ -142,6 +143,8 @@ def _by_owner(lease: Lease, marks: Marks) -> Judged:
         is_long = lease.key in marks.still_unowned and marks.watched >= IDLE_AFTER
         waits = f", for {watched} at least" if lease.key in marks.still_unowned else ""
         return Judged("unowned", Severity.BAD if is_long else Severity.WARN, f"no worker reads it{waits}")
+    # Rows are read some seconds apart, and a worker that beats every few seconds may stand still
+    # between two looks.
     is_sure = marks.watched >= DEAD_AFTER
     if holder in marks.still and is_sure:
         return Judged("silent", Severity.BAD, f"its worker {holder} has not moved for {watched}")

@@ -77,7 +77,7 @@ class StreamSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kin:
-    """One shard in its family."""
+    """One shard in its family: its parents, its hash keys, and when it was made and closed."""
 
     key: str
     stream: str

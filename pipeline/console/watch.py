@@ -41,7 +41,7 @@ _EVENTS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class FailedLook:
-    """Why the newest look failed."""
+    """Why the console's newest look failed, and since when looks fail."""
 
     since: datetime
     sentence: str
@@ -49,7 +49,7 @@ class FailedLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a page is told."""
+    """What a page of the console is told: the newest good look, and why a later one failed."""
 
     number: int
     """Counts the good looks."""
@@ -94,6 +94,8 @@ class ConsoleWatch:
         """The newest picture, after a new look where one is due, or in any case with `at_once`. A request that comes while another one looks gets the
         picture before; the very first ones wait."""
         is_first = self._report.number == 0 and self._report.trouble is None
+        # Ten open pages cost one look. Those that come while it is made get the picture before it,
+        # at once.
         if not self._looking.acquire(blocking=is_first):
             return self._report
         try:

@@ -21,7 +21,7 @@ from headrace.pipeline.console.watch import ConsoleWatch
 
 if TYPE_CHECKING:
     from headrace.pipeline.inspect.read import TableNames
-    from headrace.pipeline.settings.aws_block import AwsSettings
+    from headrace.pipeline.settings.blocks.aws import AwsSettings
     from headrace.pipeline.settings.model import Settings
 
 
@@ -44,7 +44,7 @@ class ShownApplication:
 
 
 def console_of(shown: ShownApplication) -> Console:
-    """No connection is opened and no request is sent yet."""
+    """The console of an application. No connection is opened and no request is sent yet."""
     clock, meter = SystemClock(), Meter()
     kinesis = kinesis_client(shown.aws, meter)
     tables = DynamoDbSource(lambda: dynamodb_streams_client(shown.aws, meter))

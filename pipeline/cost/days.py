@@ -25,14 +25,19 @@ class Day:
 
 
 def bounds_of(day: date) -> tuple[datetime, datetime]:
-    """The day in UTC."""
+    """The beginning and the end of a day in UTC."""
     begin = datetime.combine(day, time(), UTC)
     return begin, begin + _DAY
 
 
 def day_of(day: date, spent: Iterable[Spent], ticks: Units, *, now: datetime) -> Day:
-    """`ticks`: units a second of this deployment's sensors. Of today they count up to now."""
+    """The sum of a day.
+
+    `ticks`: units a second of this deployment's sensors. Of today they count up to now.
+    """
     begin, end = bounds_of(day)
     seconds = max(timedelta(0), min(end, now) - begin).total_seconds()
+    # By formulas, since ticks leave no event: 17,000 a day would cost Dagster's storage more than
+    # they tell.
     asked = Spent(read_units=ticks.reads * seconds, write_units=ticks.writes * seconds, runs=0)
     return Day(day, spent_together(spent), asked)

@@ -33,7 +33,7 @@ fewer: while a run has claimed the row, it beats in the place of the ticks and o
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """Units a second."""
+    """DynamoDB's read and write units, a second."""
 
     reads: float
     writes: float
@@ -79,11 +79,12 @@ def beating(settings: Settings, *, shards: int, workers: int) -> Units:
 def scanned(settings: Settings, *, rows: int) -> float:
     """Read units a second of the leader's scans, which go through the rows of ended shards too."""
     passes, syncs = _a_second(settings.times.assignment), _a_second(settings.times.shard_sync)
+    # Divided by two: these scans are eventually consistent, which costs half a unit for four KB.
     return rows * (passes + syncs / 2) * _ROW / _READ_UNIT / 2
 
 
 def flowing(settings: Settings, *, shards: int, workers: int) -> Units:
-    """What comes on top while records flow in all shards."""
+    """Units a second of the lease table that come on top of `at_rest` while records flow in all shards."""
     is_beaten = settings.kcl.heartbeat is Heartbeat.LEASE
     writes = WAVE_WRITES if is_beaten else FLOWING_WRITES
     run_beats = workers * _a_second(settings.run_beat)
@@ -94,6 +95,8 @@ def _looking(shards: int, workers: int) -> float:
     """Read units for which all workers look at their leases once."""
     if workers >= _FEW_WORKERS:
         return shards
+    # A scan is charged by the bytes of all rows, eight lease rows a unit, and reads by keys cost a
+    # unit for each row, however small it is.
     return min(shards, workers * ceil(shards * _ROW / _READ_UNIT))
 
 

@@ -57,6 +57,8 @@ def spent_together(every: Iterable[Spent]) -> Spent:
 
 def costs_of(spent: Spent, prices: Prices) -> dict[str, float]:
     """The price of each part. Puts to S3 are reckoned from files and commits, all others are counted."""
+    # pyarrow and pyiceberg don't tell their requests. A commit with one file was counted once:
+    # eight requests.
     puts = spent.files + spent.commits * (_REQUESTS_OF_A_COMMIT - _OF_ITS_FILE)
     return {
         "DynamoDB": spent.write_units * prices.write_unit + spent.read_units * prices.read_unit,

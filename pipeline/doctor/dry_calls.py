@@ -40,6 +40,7 @@ def dry_calls_of(settings: Settings) -> Iterator[DryCall]:
     client = dynamodb_client(settings.aws)
     for table, key in names_of(settings).items():
         yield from _of_table(client, table, key)
+    # A role may read a table and not its index: IAM names the two apart.
     index = partial(
         client.query,
         TableName=settings.lease_table,
@@ -116,6 +117,8 @@ def _of_table_stream(settings: Settings, arn: str) -> Iterator[DryCall]:
         try:
             position = iterator()
         except ClientError as error:
+            # GetRecords needs an iterator. Refused for lack of one, it would look as if its own
+            # right was missing.
             raise NotTried from error
         client.get_records(ShardIterator=position, Limit=1)
 

@@ -76,6 +76,7 @@ def leases_and_shards(live: LiveCase) -> Iterator[Diagnosis]:
         rows = live.ports.leases().scan().leases
     except TablesMissing:
         return
+    # Before the first sync each shard lacks a row, and nothing is wrong.
     if not rows:
         return
     keys = {row.key for row in rows}

@@ -52,7 +52,7 @@ def _rights(calls: Iterator[DryCall]) -> Rights:
 def _is_denied(make: Callable[[], Any]) -> bool:
     from botocore.exceptions import ClientError
 
-    from headrace.pipeline.aws.clients.clients import code_of
+    from headrace.pipeline.aws.clients.error_codes import code_of
 
     try:
         make()

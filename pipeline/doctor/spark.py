@@ -83,6 +83,8 @@ def _missing_in_tasks(spark: SparkSettings) -> list[str]:
     from headrace.pipeline.lake.spark.session import spark_session
     from headrace.pipeline.lake.spark.spark_job import run_tasks
 
+    # The settings' own way to Spark: a session made in another way would show that another Spark
+    # works.
     session = spark_session(spark, "headrace doctor")
     try:
         [answer] = run_tasks(session, 1, _importing(_IMPORTED))

@@ -34,7 +34,10 @@ def upkeep_keeps_up(live: LiveCase) -> Iterator[Diagnosis]:
 
 
 def upkeep_findings(shape: Shape, stay: int) -> Diagnosis:
-    """`stay`: how many snapshots the settings keep."""
+    """Whether upkeep does its work, by the number of snapshots that the table has.
+
+    `stay`: how many snapshots the settings keep.
+    """
     if not shape.is_due(stay, late=_LATE):
         return Diagnosis(
             _NAME, Health.WELL, f"the table has {shape.snapshots:,} snapshots, of which {stay:,} are to stay"

@@ -28,7 +28,7 @@ class NotCborError(ValueError):
 
 
 class Tagged(NamedTuple):
-    """A value under a tag."""
+    """A value of CBOR under a tag, which tells what the value means, such as a time."""
 
     tag: int
     value: Any

@@ -91,7 +91,7 @@ def _views_of(column: Any) -> Any:
 
 
 def one_item(item: bytes) -> Any:
-    """A column of one row."""
+    """A binary column of Arrow with one row."""
     import pyarrow as pa
 
     bounds: Any = np.array([0, len(item)], np.int32)
@@ -99,5 +99,5 @@ def one_item(item: bytes) -> Any:
 
 
 def one_text(text: str) -> Any:
-    """A scalar of Arrow."""
+    """This text as a scalar of Arrow."""
     return same_text(text, 1)[0]

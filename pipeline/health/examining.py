@@ -47,8 +47,11 @@ class Examining:
         self._looks = SuccessiveLooks(self.wiring.ports.clock, tables)
 
     def look(self, *, patient: bool) -> HealthVerdict:
-        """`patient`: whether to wait for the leader's next beat, which takes a few seconds. Where looks follow each other, each goes by
-        the one before."""
+        """Look at the leader, the shards and the lake table.
+
+        `patient`: whether to wait for the leader's next beat, which takes a few seconds. Where looks follow each
+        other, each goes by the one before.
+        """
         checks = (*self._leader(patient=patient), *self._shards(), *self._lake_table())
         return HealthVerdict(self.wiring.settings.application, checks)
 
@@ -80,6 +83,8 @@ class Examining:
             self._lock, self._beat_at = row, clock.monotonic()
             return LeaderState(row.owner, beats=True)
         still = clock.monotonic() - self._beat_at
+        # By how long this process has seen the lock stand still: the lock has no time in it, and
+        # stamps of other hosts are by their clocks.
         return LeaderState(row.owner, beats=still < row.duration.total_seconds())
 
     def _shards(self) -> Iterator[HealthCheck]:

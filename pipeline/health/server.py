@@ -35,6 +35,7 @@ class LastLook:
         try:
             self._verdict = self.look()
         except Exception as error:  # noqa: BLE001 - a probe has to be answered whatever happened, and the answer has the error
+            # Not the verdict before: it would stay well while nobody can look any more.
             self._verdict = self._unknown(f"the look at the tables failed ({type(error).__name__}: {error})")
         self._at = self.monotonic()
 
@@ -86,6 +87,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(
                     HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, health_document(verdict)
                 )
+            # Apart from /health: whoever restarts what isn't alive must not restart this server
+            # because a shard fails.
             case "/alive":
                 self._answer(HTTPStatus.OK, {"alive": True})
             case _:

@@ -74,7 +74,10 @@ def check_leader(state: LeaderState) -> HealthCheck:
 
 
 def check_shards(shards: Sequence[ShardProgress], *, most: timedelta) -> Iterator[HealthCheck]:
-    """`shards`: the open ones, as the inspector judges them. `most`: the longest lag that is well."""
+    """Whether shards fail, and whether one is too far behind.
+
+    `shards`: the open ones, as the inspector judges them. `most`: the longest lag that is well.
+    """
     failing = sorted((shard for shard in shards if shard.why is not None), key=lambda shard: shard.lease)
     if failing:
         names = failing[0].name + (", ..." if len(failing) > 1 else "")
@@ -91,6 +94,8 @@ def check_shards(shards: Sequence[ShardProgress], *, most: timedelta) -> Iterato
 def _check_lag(shards: Sequence[ShardProgress], most: timedelta) -> HealthCheck:
     last = max(shards, key=lambda shard: timedelta(-1) if shard.lag is None else shard.lag)
     known = None if last.lag is None else show(timedelta(seconds=round(last.lag.total_seconds())))
+    # Before what isn't known: a shard that is known to be too far behind is the more certain
+    # trouble.
     if last.lag is not None and last.lag > most:
         return HealthCheck(
             "lag", HealthCode.ILL, f"{last.name} is up to {known} behind, which is more than {show(most)}"

@@ -45,6 +45,8 @@ class HookCalls:
 
     def call(self, method: str, **arguments: Any) -> None:
         with self._changed:
+            # A hook that hangs mustn't fill the memory of the code server. A call that is left out
+            # loses nothing that the tables don't have.
             if len(self._waiting) >= MOST_WAITING:
                 self._tell(method, "full", f"{MOST_WAITING:,} calls of hooks wait, and this one is left out")
                 return

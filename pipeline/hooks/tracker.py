@@ -49,6 +49,8 @@ class StreamTracker:
         question = _Question(self._ask)
         thread = self._asking = Thread(target=question.run, name="headrace-tracker", daemon=True)
         thread.start()
+        # Python can't end a call that hangs, so the thread is left alone, and no second one is
+        # started beside it.
         thread.join(self.patience.total_seconds())
         if thread.is_alive():
             seconds = self.patience.total_seconds()

@@ -29,7 +29,8 @@ class Hooks(Protocol):
         ...
 
     def led(self, turn: Turn, *, has_made_tables: bool) -> Turn:
-        """The leader's sensor has made a tick."""
+        """The leader's sensor has made a tick. Returns the turn, with what went wrong in hooks. `has_made_tables`: this
+        tick has made the lease table."""
         ...
 
     def running(
@@ -53,7 +54,8 @@ class NoHooks:
 
 @dataclass(slots=True)
 class CalledHooks:
-    """Losing it, as a restart of the process does, costs no call: the first tick tells all leases that the worker holds."""
+    """Calls the user's hooks for what has changed since it saw it last. Losing it, as a restart of the process
+    does, costs no call: the first tick tells all leases that the worker holds."""
 
     calls: HookCalls
     lease_table: str

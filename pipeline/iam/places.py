@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from headrace.pipeline.aws.leases import lease_item
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.settings.discovery_block import DiscoverySettings
+from headrace.pipeline.settings.blocks.discovery import DiscoverySettings
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from headrace.pipeline.settings.processor_application import applications_of
 from headrace.pipeline.settings.stream_names import is_dynamodb
@@ -110,7 +110,7 @@ class ApplicationArns:
 
     @property
     def lease_table(self) -> str:
-        """That of the application which lands records."""
+        """The ARN of the lease table of the application that lands records."""
         return self._table(self.settings.lease_table)
 
     @property

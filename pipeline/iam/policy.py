@@ -8,7 +8,7 @@ from typing import Any
 from headrace.pipeline.iam.places import ApplicationArns
 from headrace.pipeline.iam.rights import Statement, statement
 from headrace.pipeline.iam.roles import Role, statements_of
-from headrace.pipeline.settings.aws_block import SERVICES
+from headrace.pipeline.settings.blocks.aws import SERVICES
 
 
 def role_policy(roles: Iterable[Role], places: ApplicationArns) -> dict[str, Any]:

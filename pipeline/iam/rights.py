@@ -33,7 +33,7 @@ def files(
 
 
 def listing(places: ApplicationArns) -> Iterator[Statement]:
-    """Without it S3 answers *forbidden* for an object that doesn't exist."""
+    """The right to list a bucket. Without it S3 answers *forbidden* for an object that doesn't exist."""
     yield from statement("TellMissingFromForbidden", "s3", "ListBucket", places.buckets)
 
 
@@ -57,7 +57,7 @@ _WRITES_IN_BUCKET = f"{_IN_BUCKET} CreateTable UpdateTableMetadataLocation PutTa
 
 
 def catalog(places: ApplicationArns, tables: tuple[str, ...], use: Use) -> Iterator[Statement]:
-    """The catalog's tables of these names."""
+    """The statements that allow this use of the catalog's tables of these names."""
     if places.settings.landing.catalog.get("type") == "glue":
         yield from statement("CatalogTables", "glue", use, places.glue(tables))
     if (bucket := places.table_bucket) is not None:

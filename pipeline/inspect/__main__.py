@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from headrace.pipeline.core.words.words import clean
 from headrace.pipeline.errors import HeadraceError, Transient
 from headrace.pipeline.inspect.command import add_inspect_arguments, answer, place_arguments, table_names_in
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 
 STOPPED, TRY_LATER, INTERRUPTED, OUTPUT_CLOSED = 2, 75, 130, 141
 """Exit codes, the same as those of the `headrace` command."""

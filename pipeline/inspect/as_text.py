@@ -20,7 +20,8 @@ Row = tuple[str, ...]
 
 
 def observation_text(observation: Observation) -> Iterator[str]:
-    """Lines that are safe to print: names come from tables that other programs write."""
+    """The observation as lines for a terminal. They are safe to print: names come from tables that other programs
+    write."""
     return map(clean, _lines(observation, findings_of(observation)))
 
 

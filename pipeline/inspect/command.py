@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.inspect.finding import Finding
     from headrace.pipeline.inspect.observation import Observation
     from headrace.pipeline.inspect.read import TableNames
-    from headrace.pipeline.settings.aws_block import AwsSettings
+    from headrace.pipeline.settings.blocks.aws import AwsSettings
 
 _NEEDS_A_PERSON: Final = 1
 _PLACE: Final = ("region", "profile", "endpoint")

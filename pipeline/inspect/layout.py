@@ -23,7 +23,7 @@ _MOVES: Final = frozenset({f"{_STATUS}DEPLOYED", f"{_STATUS}PENDING"})
 
 
 class LayoutKind(StrEnum):
-    """The layouts in the list above."""
+    """The layouts of KCL's tables; this module's docstring tells what each means."""
 
     LEASES_ONLY = "leases-only"
     M = "M"
@@ -116,6 +116,8 @@ def _both(tables: LayoutFacts, state: OtherRows) -> LayoutSeen:
             LayoutKind.MOVING, "moving from three tables to one: only the leader's lock hasn't moved yet"
         )
     stray, lease = tables.state_table, tables.lease_table
+    # KCL 3.5 takes the existence of a coordinator table for three tables, whatever is in it, so
+    # that nothing here may be written before it is known which layout the running workers use.
     if tables.worker_rows is not None and state.coordinates:
         return LayoutSeen(
             LayoutKind.TRAPPED,

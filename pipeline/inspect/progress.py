@@ -75,6 +75,7 @@ def progress_of(
         for lease in observation.open_ones
     ]
     return tuple(
+        # Shards without a known lag come first: they may be further behind than all others.
         sorted(every, key=lambda shard: (shard.lag is not None, -(shard.lag or timedelta(0)), shard.name))
     )
 

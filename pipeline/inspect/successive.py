@@ -27,7 +27,10 @@ class SuccessiveLooks:
     """The rows at the last look, and when that was by the monotonic clock."""
 
     def observation(self, leases: Iterable[Lease], workers: Iterable[Worker]) -> Observation:
-        """`leases`, `workers`: the rows as they have just been read."""
+        """Compare these rows with those of the looks before.
+
+        `leases`, `workers`: the rows as they have just been read.
+        """
         rows = TablesRead(
             read_at=self.clock.now(), tables=self.tables, leases=tuple(leases), workers=tuple(workers)
         )

@@ -57,6 +57,8 @@ def agreed_version(decisions: Sequence[tuple[ClientVersion, datetime]]) -> Agree
     count: `since` is the moment of the last one that changed it."""
     version, since = decisions[0]
     for earlier, moment in decisions[1:]:
+        # From 3X_WITH_ROLLBACK to 3X, for example, nobody's behaviour changes, and no pause is
+        # needed.
         if (earlier in ACTS_AS_2X) is not (version in ACTS_AS_2X):
             return AgreedVersion(version, since)
         since = moment

@@ -49,6 +49,8 @@ class LineageDecoder:
         self._add_ranges(batch.filter(is_range))
 
     def _add_ranges(self, batch: pa.RecordBatch) -> None:
+        # Anew for each batch: times of later batches are other ones, and the dictionary would only
+        # grow.
         self._times = {}
         sequences, snapshots, places = (_values(batch, name) for name in _WHERE)
         times, writer = self._instants(batch["snapshot_at"]), self._shared(batch["writer"])
@@ -134,6 +136,7 @@ class LineageDecoder:
 
     def _position(self, key: ShardKey, raw: _Raw) -> Position:
         last = self._last.get(key)
+        # Compared as the columns have it, before numbers of 56 digits are made of the text.
         if last is not None and last[0] == raw:
             return last[1]
         sequence, sub, ended, gap_accepted, inside, children, arrival, seen_at, start, skipped_until = raw

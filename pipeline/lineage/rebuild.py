@@ -54,6 +54,7 @@ def rebuild(lineage: IcebergLineage, *, at_once: int = _FILE) -> Recorded:
     def decide(look: Look, table: Table) -> Content:
         written = _Writing(lineage, table, at_once)
         spans, for_holes = SpanCollector(), list[LedgerEntry | Lost]()
+        # Ledger by ledger into files: a history of months doesn't fit into memory at once.
         for entry in _entries(lineage, look, table, at_once):
             spans.add(entry)
             if isinstance(entry, Lost):
@@ -154,6 +155,8 @@ def _entries(lineage: IcebergLineage, look: Look, table: Table, at_once: int) ->
         for above, upto in _portions(lineage, table, oldest.sequence - 1, at_once):
             yield from stored(above, upto)
         of_oldest = stored(oldest.sequence - 1, oldest.sequence)
+        # What an earlier rebuild called lost stays lost, although the table looks whole from there
+        # on since.
         was_lost = any(isinstance(entry, Lost) and entry.snapshot == oldest.snapshot for entry in of_oldest)
         if look.tail.broken or was_lost:
             yield lost_below(oldest)

@@ -55,7 +55,7 @@ _UNSURE_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Both tables as they were loaded once, compared."""
+    """The lake table and the lineage table, as they were loaded once, compared."""
 
     lake: Table
     table: Table | None

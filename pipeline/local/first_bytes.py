@@ -45,7 +45,7 @@ class FirstBytes(asyncio.Protocol):
             self._give_to(Http1Connection(self._site))
 
     def finish(self) -> None:
-        """Close."""
+        """Close the connection: no request has come yet."""
         if self._transport is not None:
             self._transport.close()
 

@@ -14,7 +14,7 @@ from headrace.pipeline.local.site import Site
 
 
 class Http1Connection(asyncio.Protocol):
-    """A client's connection."""
+    """A client's connection by HTTP/1.1."""
 
     def __init__(self, site: Site) -> None:
         """Begin before the first byte."""
@@ -102,6 +102,7 @@ class Http1Connection(asyncio.Protocol):
             self._transport.close()
 
     def _go_on(self) -> None:
+        # One request at a time: HTTP/1.1 has its answers in the order of the requests.
         while self._request is None and self._transport is not None:
             try:
                 request = self._reader.next_request()

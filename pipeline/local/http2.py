@@ -27,7 +27,7 @@ from headrace.pipeline.local.site import Site
 
 
 class Http2Connection(asyncio.Protocol):
-    """A client's connection."""
+    """A client's connection by HTTP/2."""
 
     def __init__(self, site: Site) -> None:
         """Begin before the first byte."""

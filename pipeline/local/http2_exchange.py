@@ -68,6 +68,8 @@ class Http2Exchange:
         while self._waiting and not self._is_over:
             part = self._waiting.popleft()
             room = self._frames.room(self.stream_id)
+            # A client that doesn't read has no room left in its window. The rest waits, so that a
+            # test can hold a reader back.
             if room < len(part):
                 self._waiting.appendleft(part[room:])
             if not room:

@@ -19,7 +19,8 @@ _WINDOW: Final = 1024 * 1024
 
 
 class Http2Frames:
-    """Events of h2 come out of bytes, and parts of answers go in. `write` sends what they have become."""
+    """The frames of one connection, by the library h2: a client's bytes become events, and parts of answers become
+    frames, which `write` sends."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         """Send the server's settings."""

@@ -20,7 +20,7 @@ _AT_ONCE = 8
 
 
 class Line(Protocol):
-    """The answer's way to the reader."""
+    """The way of an answer to its reader, over HTTP/1.1 or HTTP/2."""
 
     @property
     def is_full(self) -> bool:
@@ -57,7 +57,7 @@ class Push:
         self._go_on()
 
     def stop(self) -> None:
-        """The reader has gone."""
+        """Send nothing more: the reader has gone."""
         if self._next is not None:
             self._next.cancel()
             self._next = None

@@ -8,7 +8,7 @@ from typing import Protocol
 from headrace.pipeline.local.callers import Callers
 from headrace.pipeline.local.clock import MovableClock, http_date
 from headrace.pipeline.local.kinesis.kinesis import Kinesis
-from headrace.pipeline.local.moto_room import MotoRoom
+from headrace.pipeline.local.moto.room import MotoRoom
 
 
 class OpenConnection(Protocol):

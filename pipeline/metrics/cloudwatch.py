@@ -34,7 +34,8 @@ class CloudWatchSink:
         """The body of the request that is sent next."""
 
     def send(self, data: Sequence[Datum]) -> Refusal | None:
-        """Where one request fails, those after it aren't tried: they would fail for the same reason, and each takes seconds."""
+        """Send the values to CloudWatch, as many requests as they need. Where one request fails, those after it
+        aren't tried: they would fail for the same reason, and each takes seconds."""
         for first in range(0, len(data), MOST_IN_A_CALL):
             batch = [_as_datum(datum) for datum in data[first : first + MOST_IN_A_CALL]]
             try:

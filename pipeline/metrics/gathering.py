@@ -17,7 +17,7 @@ _Key = tuple[Series, tuple[str, ...]]
 
 
 class Gathering:
-    """Several threads may share this object."""
+    """Gathers values as statistic sets until they are sent. Several threads may share this object."""
 
     def __init__(self, *, level: Level, dimensions: Collection[str], most: int) -> None:
         """`dimensions`: those that are sent besides `Operation`. `most`: the most statistic sets that wait at a time."""

@@ -127,6 +127,7 @@ class Metering:
         gathering, began = self.publishing.gathering, self.clock.monotonic()
         writes = LeaderLeaseWatch(gathering)
         leases = watched_leases(duty.leases, writes, self.clock.monotonic)
+        # A copy of the duty with watched ports, so that the duty itself knows nothing of metrics.
         metered = replace(duty, leases=leases, source=self._remembering(duty.source))
         try:
             yield metered
@@ -190,6 +191,8 @@ class Metering:
             yield
         finally:
             for watch in self._watches:
+                # Also where the run was cancelled: Dagster's termination passes through this
+                # `finally`.
                 watch.settle()
             self.publishing.finish()
 

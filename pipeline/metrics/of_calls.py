@@ -12,13 +12,14 @@ from headrace.pipeline.ports.usage import ProcessUsage
 
 @dataclass(slots=True)
 class CallCounts:
-    """Each try counts, also one that is tried again. The requests of Spark's tasks aren't among them."""
+    """Counts the requests that this process sends to AWS, by their operations. Each try counts, also one that is
+    tried again. The requests of Spark's tasks aren't among them."""
 
     meter: Meter
     _before: ProcessUsage = field(default_factory=ProcessUsage)
 
     def add_to(self, gathering: Gathering) -> None:
-        """Add what was asked since the last call."""
+        """Add the requests that were sent since this function was last called."""
         now = self.meter.usage()
         new, self._before = now.since(self._before), now
         for call, times in new.calls.items():

@@ -64,6 +64,7 @@ class LeaderLeaseWatch:
         self.gathering.add(kcl.FAILED_ASSIGNMENTS, self._failed)
         if self._assigned:
             self.gathering.add(kcl.ASSIGN_LEASES, not self._failed)
+            # The longest and not the sum: the writes of a portion are on their way at once.
             self.gathering.add(kcl.ASSIGN_LEASES_TIME, max(self._assigned))
 
 
@@ -78,7 +79,10 @@ class LeaderTickWatch:
     leases: LeaderLeaseWatch
 
     def ticked(self, look: TickLook, *, took: float, now: datetime) -> None:
-        """`took`: milliseconds."""
+        """Add what the tick has seen and done.
+
+        `took`: milliseconds.
+        """
         add, report = self.gathering.add, look.report
         add(kcl.ASSIGN_SUCCESS, report is not None and report.trouble is None)
         add(kcl.ASSIGN_TIME, took)

@@ -45,6 +45,8 @@ class WaveWatch:
         now = self.monotonic()
         match step:
             case WaveStep.CLAIMED:
+                # A wave that an error ended has no report. That it began and was never reported is
+                # seen by the next one, or by the run's end.
                 self.settle()
                 self._began = now
                 self._unreported = keys
@@ -83,6 +85,8 @@ class WaveWatch:
         add(kcl.PROCESS_TIME, self._took, *where)
         if staged.pages:
             add(kcl.GET_RECORDS, 1, *where, times=staged.pages)
+        # One failed request for each shard with an error: how often a request was tried before
+        # isn't told by the task.
         if staged.error is not None:
             add(kcl.GET_RECORDS, 0, *where)
         if staged.behind is not None:

@@ -56,7 +56,11 @@ class WorkerLeaseWatch:
     def ticked(
         self, turn: Turn | None, *, before: WorkerMemory | None, after: WorkerMemory | None, took: float
     ) -> None:
-        """`turn`: None where the tick raised. `after`: what the tick remembers; the same object as `before` where it has failed."""
+        """Add what the tick has seen and done.
+
+        `turn`: None where the tick raised. `after`: what the tick remembers; the same object as `before` where it
+        has failed.
+        """
         add, me = self.gathering.add, self.worker_id
         succeeded = turn is not None and after is not None and after is not before
         add(kcl.RENEW_SUCCESS, succeeded, me)

@@ -29,7 +29,7 @@ def _warn(sentence: str) -> None:
 
 
 class Publishing:
-    """One for each process and application."""
+    """Sends what was gathered, in a thread, every so often. There is one for each process and application."""
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from enum import Enum, IntEnum, StrEnum
 
 
 class Unit(StrEnum):
-    """CloudWatch's words."""
+    """The units of series, in the words that CloudWatch has for them."""
 
     COUNT = "Count"
     BYTES = "Bytes"

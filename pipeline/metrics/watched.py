@@ -36,7 +36,10 @@ class LeaseWatch(Protocol):
         ...
 
     def scanned(self, listing: Listing | None, took: float) -> None:
-        """`listing`: None where the scan failed."""
+        """A scan has ended.
+
+        `listing`: None where the scan failed.
+        """
         ...
 
     def found_own(self, *, succeeded: bool, took: float) -> None: ...

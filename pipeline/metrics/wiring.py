@@ -17,8 +17,8 @@ from headrace.pipeline.metrics.ports import MetricsSink
 from headrace.pipeline.metrics.publishing import Publishing
 from headrace.pipeline.metrics.series import Level
 from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.settings.blocks.metrics import dimensions_in
 from headrace.pipeline.settings.choices import MetricsTo
-from headrace.pipeline.settings.metrics_block import dimensions_in
 from headrace.pipeline.settings.model import Settings
 
 if TYPE_CHECKING:
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 def metering_of(
     settings: Settings, clock: Clock, cloudwatch: Callable[[], CloudWatchClient], meter: Meter
 ) -> Meters:
-    """`cloudwatch`: gives a client with the credentials of the moment. `meter`: of the application's other clients."""
+    """What measures an application, as its settings say.
+
+    `cloudwatch`: gives a client with the credentials of the moment. `meter`: of the application's other clients.
+    """
     metrics = settings.metrics
     if not metrics.is_on:
         return NoMetering()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.aws.clients.clients import asking_aws, code_of
+from headrace.pipeline.aws.clients.clients import asking_aws
+from headrace.pipeline.aws.clients.error_codes import code_of
 from headrace.pipeline.aws.leases import attributes as av
 from headrace.pipeline.aws.leases import lease_item, lock_item, migration_item, worker_item
 from headrace.pipeline.aws.leases.attributes import Item

@@ -94,6 +94,8 @@ class MigrationFacts:
     @property
     def kcls(self) -> frozenset[str]:
         """The owners of open shards that aren't workers of Headrace, and KCL workers with a recent row."""
+        # By lease owners as well as by rows: a worker of KCL 2.x writes no row of its own, and only
+        # its leases show that it is there.
         known_ours = {worker.name for worker in self.workers if worker.is_ours}
         reporting = {worker.name for worker in self.reporting if not worker.is_ours}
         return frozenset(self.open_owners - known_ours) | reporting

@@ -50,6 +50,8 @@ class Migrating:
 
     def carry_out(self, plan: Plan) -> None:
         for done, step in enumerate(plan.steps):
+            # A step is written only while the rows are as the plan saw them: KCL's leader may take
+            # the same steps at the same time.
             if not self.tables.apply(step):
                 raise Transient(
                     f"another process changed the rows meanwhile, and step {done + 1} of {len(plan.steps)} wasn't written. "
@@ -80,6 +82,8 @@ class Migrating:
 
 def under_way(action: Action, facts: MigrationFacts) -> Goal | StepRefusal:
     """The migration that the rows tell of. The move to one table can only follow the one to 3.x."""
+    # The move to one table is asked for first: it begins only after the other migration is over, so
+    # that its row tells more of the present.
     if facts.table_status not in {None, TableStatus.COMPLETE}:
         return Goal.TABLES
     if facts.client_version not in {None, ClientVersion.V3}:

@@ -148,6 +148,8 @@ def due(facts: MigrationFacts, since: timedelta, then: Callable[[], Answer], *, 
     decided = facts.version if what == Goal.VERSION else facts.tables
     if decided is None:
         return then()
+    # The row's own time counts, as in KCL, and not this process's: the command is run again and
+    # again, and remembers nothing.
     left = decided.at + since - facts.now
     if left > timedelta(0):
         return NotYet(

@@ -124,6 +124,7 @@ def _start(request: Request, facts: MigrationFacts) -> Answer:
 
 
 def _why_not_driven(request: Request, facts: MigrationFacts) -> str | None:
+    # KCL's change log forbids both at once, and one table needs a fleet of 3.x alone.
     if facts.client_version not in {None, ClientVersion.V3}:
         return "the migration from 2.x to 3.x is under way, and KCL doesn't allow both migrations at once"
     if request.layout_is_fixed:
@@ -161,6 +162,7 @@ def _set(facts: MigrationFacts, to: TableStatus, reasons: list[str]) -> Answer:
 def _move(facts: MigrationFacts) -> Answer:
     if reasons := why_not_moved(facts):
         return NotYet("not every worker is ready: " + "; ".join(reasons))
+    # Before the status: a worker that sees PENDING looks for its rows in the lease table.
     moves = tuple(MoveRow(key, TableStatus.DEPLOYED) for key in facts.moving)
     return Plan(
         (
@@ -204,6 +206,8 @@ def _rollback(facts: MigrationFacts) -> Answer:
 def _forget(facts: MigrationFacts, status: TableStatus) -> Answer:
     """Without the row, workers expect nothing but leases in the lease table."""
     strays = [worker for worker in facts.workers if worker.in_lease_table]
+    # A row that is written again after its deletion would make the table look like that of an
+    # application of one table.
     if late := sorted(worker.name for worker in strays if facts.reports(worker)):
         return NotYet(f"{', '.join(late)} wrote a row into table {facts.lease_table} within the last minute")
     back = facts.version is not None and facts.version.in_lease_table

@@ -72,6 +72,8 @@ _MEANING = {
 def why_not_ready(facts: MigrationFacts) -> list[str]:
     """What KCL's own leader waits for as well before leases are assigned."""
     reasons = []
+    # A worker of 3.x finds its leases by this index. One that starts while the index is missing in
+    # 3X_WITH_ROLLBACK doesn't make it.
     if facts.index != "ACTIVE":
         state = "is missing" if facts.index is None else f"is {facts.index}"
         reasons.append(
@@ -94,6 +96,8 @@ def why_not_ready(facts: MigrationFacts) -> list[str]:
 
 
 def _remedy(owner: str, facts: MigrationFacts) -> str:
+    # KCL counts owners of ended rows too, so that a worker that left long ago holds the migration
+    # up until the clean-up deletes its rows.
     if owner in facts.open_owners:
         return "it is a worker of KCL 2.x, which has to be replaced by one of 3.5, or it is dead"
     return "its shards have ended, and their rows go with the clean-up"
@@ -103,6 +107,8 @@ def _start(request: Request, facts: MigrationFacts) -> Answer:
     match facts.client_version:
         case None:
             return _begin(request, facts)
+        # KCL's leader waits for ten minutes without a break as well: a worker that comes and goes
+        # would be counted as ready otherwise.
         case ClientVersion.INIT | ClientVersion.UPGRADE_FROM_2X:
             return due(facts, READY_FOR, lambda: _go_over(request, facts), what=Goal.VERSION)
         case ClientVersion.WITH_ROLLBACK:
@@ -126,6 +132,8 @@ def _begin(request: Request, facts: MigrationFacts) -> Answer:
             "the move to one table is under way, and KCL doesn't allow both migrations at once"
         )
     old_workers = sorted(facts.kcls - {worker.name for worker in facts.reporting})
+    # The first row that isn't a lease stops workers of KCL 2.x from taking leases (seen with
+    # 2.7.2).
     if facts.one_table and facts.leases_only and old_workers:
         return StepRefusal(
             f"the row {CLIENT_VERSION} in table {facts.lease_table} would keep KCL workers before 3.5 "
@@ -167,6 +175,8 @@ def _why_not_driven(request: Request, facts: MigrationFacts) -> str | None:
             "CLIENT_VERSION_CONFIG_COMPATIBLE_WITH_2X, and their leader changes over ten minutes after all of them are "
             "ready. `headrace migrate status` tells what their leader waits for"
         )
+    # Workers of Headrace that don't follow the row would go on assigning while KCL's take, or the
+    # other way round, and leases would move to and fro.
     if not request.follows:
         return (
             "kcl.mode isn't migrating, so workers of Headrace wouldn't follow: set kcl.mode: migrating in the settings "
@@ -204,6 +214,8 @@ def _drop_index(facts: MigrationFacts) -> Answer:
         )
     if facts.index is None:
         return Plan(("rolled back already, and the owner index is gone",), after=_AFTER_BACK)
+    # KCL's own tool sleeps for 120 s and then deletes the index, whoever still needs it. Workers
+    # look at the row once a minute, so their reports are waited for instead.
     if reporting := sorted(worker.name for worker in facts.reporting):
         return NotYet(
             f"{', '.join(reporting)} reported within the last minute, so not every worker works as 2.x yet, "
@@ -250,6 +262,8 @@ def _finish(request: Request, facts: MigrationFacts) -> Answer:
 
 def _make_final(facts: MigrationFacts) -> Answer:
     names = {worker.name for worker in facts.reporting}
+    # A worker without a report may be one of 2.x, which would go on taking leases beside the leader
+    # for ever.
     if silent := sorted(facts.open_owners - names):
         return NotYet(f"{', '.join(silent)} owns leases and hasn't reported within the last minute")
     return Plan(
@@ -273,6 +287,8 @@ def _clear(facts: MigrationFacts) -> Answer:
             after="set `kcl.mode: 2.x` in the settings of Headrace",
         )
     ours = sorted(worker.name for worker in facts.workers if worker.is_ours)
+    # KCL 2.x starts only in a table with nothing but leases. What this command doesn't know isn't
+    # its to delete.
     if ours or facts.other_rows:
         rows = ", ".join([*ours, *facts.other_rows])
         return StepRefusal(

@@ -26,7 +26,10 @@ _OTHER_TYPES = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y"
 
 
 def yaml_of(settings: Mapping[str, str]) -> str:
-    """`settings`: dotted name -> value."""
+    """The settings as a YAML file.
+
+    `settings`: dotted name -> value.
+    """
     tree: dict[str, Any] = {}
     for key, value in settings.items():
         *folders, last = key.split(".")

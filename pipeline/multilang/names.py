@@ -10,7 +10,7 @@ from typing import Final
 
 
 class JavaType(Enum):
-    """How the daemon reads a value."""
+    """How KCL's multi-language daemon reads the value of a property."""
 
     TEXT = auto()
     NUMBER = auto()

@@ -54,7 +54,8 @@ class Translation:
 
 
 def translated(text: str, *, file: str) -> Translation:
-    """Raises BadSetting for a file with which KCL's daemon wouldn't start."""
+    """The settings of Headrace that do what this file of KCL's daemon says. Raises BadSetting for a file with which
+    KCL's daemon wouldn't start."""
     entries = tuple(properties_in(text))
     result = Translation()
     _check_twice(entries, file)

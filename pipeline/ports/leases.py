@@ -175,5 +175,5 @@ class Tables(Protocol):
         ...
 
     def agreed_version(self) -> AgreedVersion | None:
-        """The same, with the time since when leases are shared in its way."""
+        """The version of `client_version`, with the time since when leases are shared in the way of this version."""
         ...

@@ -43,7 +43,7 @@ class LetsGo(Protocol):
     """A stage that has something of the shards which a run keeps from wave to wave."""
 
     def let_go(self, keys: Collection[ShardKey]) -> None:
-        """Called just before the run releases these shards."""
+        """Give up what the stage keeps of these shards. Called just before the run releases them."""
         ...
 
 

@@ -33,12 +33,15 @@ class ProcessorAccount:
     def text(self) -> str:
         content = json.loads(self.records.text())
         if self.state is not None:
+            # In the ledger of the commit that has the rows and the position: a rollback of the
+            # table takes the state back with them, which a file or a row elsewhere wouldn't be.
             content[_STATE] = self.state
         return json.dumps(content, separators=(",", ":"), ensure_ascii=True)
 
 
 def read_account(text: str) -> ProcessorAccount:
-    """Raises WrongShape for a text that isn't the account of a processor."""
+    """The account of a range of a processor, from its text in the ledger. Raises WrongShape for a text that isn't
+    the account of a processor."""
     records = read_accounting(text)
     state = json.loads(text).get(_STATE)
     return ProcessorAccount(records, None if state is None else str(state))
@@ -51,6 +54,8 @@ def shortened(planned: PlannedRange, turn: TurnReport) -> PlannedRange | None:
             f"a processor reports {turn.taken:,} records of {planned.key}, and the wave has {planned.rows:,}. "
             "Nothing was committed, and no position moved; report this as an error of Headrace"
         )
+    # A range to the shard's end counts whole only if the processor has checkpointed that end: the
+    # children begin once the END is committed.
     if turn.taken == planned.rows and (turn.ended or not planned.upto.ended):
         return planned
     if turn.last is None:
@@ -83,6 +88,8 @@ def accounts(
     told: dict[ShardKey, ProcessorAccount] = {}
     for planned in plan.ranges:
         turn = turns[planned.key]
+        # The commit of the processor's table decides for its quarantine table as well, by the names
+        # of these files.
         names = tuple(aside_name(file.path) for file in done.aside if planned.key in file.shards)
         records = Accounting(
             planned.rows,

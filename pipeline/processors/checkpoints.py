@@ -31,7 +31,7 @@ class Checkpoints:
 
     @classmethod
     def since(cls, position: tuple[int, int] | None) -> Checkpoints:
-        """Those of a process that begins after the record at this position."""
+        """The checkpoints of a process that begins after the record at this position, and has made none yet."""
         last = TRIM_HORIZON if position is None else Checkpoint(str(position[0]), position[1])
         return cls(CheckpointProgress(last=last, largest=None if position is None else last))
 
@@ -49,12 +49,14 @@ class Checkpoints:
         self.progress = delivered(self.progress, Checkpoint(str(place[0]), place[1]))
 
     def end(self) -> None:
-        """The shard has no more records."""
+        """Note that the shard has no more records, so that the processor may checkpoint its end."""
         self.progress = shard_ended(self.progress)
 
     def answer(self, message: Mapping[str, Any], *, action: str) -> Mapping[str, Any]:
         """The answer to a checkpoint while this action is under way."""
         number, sub = message.get("sequenceNumber"), message.get("subSequenceNumber")
+        # Refused by KCL's own name of the error, which the user's code may already know how to
+        # handle.
         error = _NOT_NOW if action in _WITHOUT_CHECKPOINTER else self.take(message)
         return {
             "action": "checkpoint",

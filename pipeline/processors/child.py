@@ -79,7 +79,10 @@ class ProcessorChild:
         memory: int,
         cpu: int,
     ) -> ProcessorChild:
-        """`memory`, `cpu`: bytes and seconds; 0: no limit."""
+        """Start the process of a processor.
+
+        `memory`, `cpu`: bytes and seconds; 0: no limit.
+        """
         launcher = (sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(memory), str(cpu))
         process = subprocess.Popen(  # noqa: S603 - the command is the user's own, from the settings
             (*launcher, *command),
@@ -130,6 +133,8 @@ class ProcessorChild:
     def _exchange(self, wait: float) -> None:
         """Read and write what can be read and written, after waiting for it."""
         for key, _ in self._selector.select(wait):
+            # Both directions in one loop: a child that writes while its input is full, to a task
+            # that only writes as well, would stop both for ever.
             if key.fd == self._in:
                 self._write(key.fd)
             elif key.fd == self._out:
@@ -150,6 +155,7 @@ class ProcessorChild:
             sent = os.write(number, self._unsent[:_CHUNK])
         except BlockingIOError:
             return
+        # What couldn't be sent is dropped. How the child ended is told by its closed output.
         except BrokenPipeError:
             sent = len(self._unsent)
         del self._unsent[:sent]
@@ -212,6 +218,8 @@ class ProcessorChild:
     def kill(self) -> None:
         """End it with all that it has started, and wait for its end."""
         with suppress(ProcessLookupError):
+            # The group and not the process: what the user's code has started would outlive the
+            # task.
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self._selector.close()

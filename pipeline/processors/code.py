@@ -10,7 +10,7 @@ from pathlib import Path
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.lake.spark.user_code import UserCode, code_beside
 from headrace.pipeline.processors.values import ChildSpec, TurnRules
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 
 
 class ProcessorCode:
@@ -32,13 +32,16 @@ class ProcessorCode:
         return (self._processor.callable or "").partition(":")[0]
 
     def check(self) -> None:
-        """Raises BadSetting where the code isn't there. It isn't imported here: its processes do so."""
+        """Check that the processor's module is there. Raises BadSetting where the code isn't there. It isn't
+        imported here: its processes do so."""
         module = self._module
         if not module or self.user is not None:
             return
         from importlib.util import find_spec
 
         try:
+            # Not imported: what the module does at its import belongs into the processor's own
+            # process, with its limits of memory and time.
             is_there = find_spec(module) is not None
         except (ImportError, ValueError):
             is_there = False

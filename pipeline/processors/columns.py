@@ -23,7 +23,8 @@ class RowColumns:
         self._readers = {name: reader_of(field.type) for name, field in self._fields.items()}
 
     def rows(self, rows: Sequence[Any]) -> tuple[Row, ...]:
-        """Raises ValueError for a row that doesn't fit."""
+        """The rows that a processor has given, as the table's columns have them. Raises ValueError for a row that
+        doesn't fit."""
         return tuple(self._row(row) for row in rows)
 
     def _row(self, row: Any) -> Row:

@@ -60,6 +60,8 @@ class Dialogue:
         except ChildFailed as failed:
             raise CallFailed(f"in {action} {failed}", "\n".join(self.child.errors)) from failed
         self.unanswered = ""
+        # KCL's protocol has one action at a time, so another name here means that both sides have
+        # lost step.
         if message.get("responseFor") != action:
             raise CallFailed(f"it has answered {message.get('responseFor')!r} to {action}")
         self._check(message, action)
@@ -81,6 +83,8 @@ class Dialogue:
                 ) != action:
                     if message["action"] == "checkpoint" and takes_checkpoints:
                         self.child.say(self.checkpoints.answer(message, action=action))
+                    # Nothing of this wave will be committed. A checkpoint that is answered as taken
+                    # would let the processor forget records that come again.
                     elif message["action"] == "checkpoint":
                         self.child.say({**message, "error": "ShutdownException"})
         except ChildFailed as failed:
@@ -91,6 +95,8 @@ class Dialogue:
             text = error.get("text", "") if isinstance(error, Mapping) else str(error)
             trace = error.get("traceback", "") if isinstance(error, Mapping) else ""
             raise CallFailed(f"{action} raised {text}", trace)
+        # amazon_kclpy reports success after an exception of the user's code. Believed, it would
+        # lose the records of that call.
         if swallowed := next((line for line in self.child.errors if SWALLOWED in line), None):
             trace = "\n".join(self.child.errors)
             raise CallFailed(f"{action} raised {swallowed.partition(f'{SWALLOWED}: ')[2]}", trace)

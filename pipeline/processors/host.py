@@ -19,11 +19,11 @@ from headrace.pipeline.processors.codec import all_turns, decode_turns
 from headrace.pipeline.processors.ports import ProcessorHost
 from headrace.pipeline.processors.task import ProcessSpec, ShardInput
 from headrace.pipeline.processors.values import ShardWork, TurnReports, WaveBefore
-from headrace.pipeline.settings.processors_block import ProcessorSettings
-from headrace.pipeline.settings.schema_rules import ROW_NUMBER, columns_of_processor
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
+from headrace.pipeline.settings.rules.schema import ROW_NUMBER, columns_of_processor
 from headrace.pipeline.typed.frames import columns_of
-from headrace.pipeline.typed.surveying import survey_by
 from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
+from headrace.pipeline.typed.tasks.surveying import survey_by
 from headrace.pipeline.typed.tasks.write import WriteSpec
 from headrace.pipeline.typed.values import Bound, PlannedRange, SourceFile, Survey, SurveyOrder, WavePlan
 
@@ -80,6 +80,8 @@ def _reading(
     files: Sequence[SourceFile],
 ) -> ShardInput:
     name = row_shard(planned.key)
+    # Only where a survey has looked at the whole file: of another file nobody knows that it lacks
+    # the shard.
     without = {
         file.path
         for file in files

@@ -9,7 +9,7 @@ from typing import Protocol
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.processors.stops import Stops
 from headrace.pipeline.processors.values import TurnReports, WaveBefore
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.typed.ports import MadePorts, Surveyor
 from headrace.pipeline.typed.values import SourceFile, WavePlan
 
@@ -42,5 +42,8 @@ class ProcessorStores(Protocol):
     """What hands out the ports of each processor."""
 
     def processing(self, processor: ProcessorSettings, run: str) -> ProcessorPorts:
-        """`run`: the id of the run that processes, for the table's history."""
+        """The ports of one processor.
+
+        `run`: the id of the run that processes, for the table's history.
+        """
         ...

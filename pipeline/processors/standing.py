@@ -14,12 +14,12 @@ from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.processors.ports import ProcessorPorts
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 
 
 @dataclass(frozen=True, slots=True)
 class ShardStanding:
-    """One shard."""
+    """Where a processor stands in one shard."""
 
     key: ShardKey
     position: Position | None
@@ -58,7 +58,7 @@ class ShardStanding:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One processor."""
+    """Where one processor stands in all shards."""
 
     processor: ProcessorSettings
     shards: tuple[ShardStanding, ...]
@@ -84,6 +84,8 @@ def standing_of(processor: ProcessorSettings, ports: ProcessorPorts) -> Standing
 
 
 def _shards(ports: ProcessorPorts, stream: str | None) -> Iterator[ShardStanding]:
+    # The lake table is loaded first: what the processor's table shows afterwards can only be ahead
+    # of this look, so that nobody is told of a lag that there isn't.
     source = ports.source.look().positions if ports.source.exists() else None
     target = ports.table.load().positions if ports.table.exists() else None
     stops = {stop.key: stop for stop in ports.stops.known()}

@@ -41,7 +41,10 @@ def process_of(spec: ChildSpec, folder: str, *, grace: float) -> Iterator[Proces
 
 
 def start_child(spec: ChildSpec, folder: str) -> ProcessorChild:
-    """`folder`: where the user's modules are."""
+    """Start the process of a processor, as its specification says.
+
+    `folder`: where the user's modules are.
+    """
     runner = (sys.executable, "-m", "headrace.kclpy.runner", spec.code)
     command = spec.command or (*runner, *((AS_AMAZON_KCLPY,) if spec.as_amazon_kclpy else ()))
     paths = [folder, *(path for path in sys.path if path)]

@@ -34,6 +34,8 @@ class IcebergStops(Stops):
         text = _text(stops)
         for _ in range(_TRIES):
             table = self.table.open()
+            # Whoever writes last wins, and no row depends on it: a stop holds only while the
+            # position is the one at which it was written.
             only_if = (AssertTableUUID(uuid=table.metadata.table_uuid),)
             self.table.check_clock()
             try:

@@ -28,7 +28,7 @@ from headrace.pipeline.processors.values import (
     TurnReports,
     TurnRules,
 )
-from headrace.pipeline.settings.schema_rules import ROW_NUMBER
+from headrace.pipeline.settings.rules.schema import ROW_NUMBER
 from headrace.pipeline.typed.tasks.read import bounds_by_shard, parts_of, source_place
 from headrace.pipeline.typed.tasks.write import WriteSpec, own_columns
 from headrace.pipeline.typed.values import Bound, ReadUnit
@@ -66,7 +66,10 @@ def process_shards(
     fresh: Callable[[], str],
     pause: Callable[[float], None] = sleep,
 ) -> TurnReports:
-    """`bounds`: of all shards of the wave, by which the rows of each row group were counted."""
+    """Let the processor work on these shards, one after the other, and write the rows that count.
+
+    `bounds`: of all shards of the wave, by which the rows of each row group were counted.
+    """
     writing = _Writing(
         _files(spec.target.table, spec.target.schema, now, fresh),
         _files(spec.target.aside, spec.target.aside_schema, now, fresh),
@@ -79,6 +82,8 @@ def process_shards(
                 _turn(shard, records_of(shard, bounds, spec.source), spec, writing, folder, pause)
                 for shard in shards
             )
+            # A signal that came while the last shard worked has interrupted nobody. Its turn is
+            # complete, but the run has been told to stop, and nothing of the wave counts then.
             check_stop()
         return TurnReports(turns, writing.rows.finish(), writing.aside.finish())
     except BaseException as error:
@@ -119,6 +124,7 @@ def _turn(
         pause=pause,
     )
     done = turn.run()
+    # Records behind the mark come again with the next wave, and would be in quarantine twice.
     writing.set_aside({place: why for place, why in turn.aside.items() if place < done.taken}, records)
     return done
 

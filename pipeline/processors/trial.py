@@ -10,7 +10,7 @@ from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.processors.child import ChildFailed
 from headrace.pipeline.processors.code import ProcessorCode
 from headrace.pipeline.processors.starting import folder_of, start_child
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 
 _WITHIN = 60.0
 """Seconds that the code has to be imported, and its process to end."""

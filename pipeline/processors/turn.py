@@ -111,6 +111,8 @@ class ShardTurn:
                 with self._stopping(dialogue):
                     calls: list[ProcessorCall] = []
                     for span in self._calls():
+                        # Rows and state of a call wait here until its records are checkpointed.
+                        # Those of a process that fails before that never get into a file.
                         calls.append(self._call(dialogue, span, calls))
                         self._move_mark(calls, checkpoints)
                     span = range(0)
@@ -176,6 +178,8 @@ class ShardTurn:
         try:
             rows = self.check(status.get("rows") or ())
         except ValueError as error:
+            # Before the call counts: a row that can't be written would fail the whole task, with
+            # all of its shards.
             raise CallFailed(f"its rows don't fit the table: {error}") from error
         # A status without a state: the processor has none.
         state = None if status.get("state") is None else json.dumps(status["state"], separators=(",", ":"))
@@ -245,6 +249,8 @@ class ShardTurn:
         place = checkpoints.place
         reached = 0 if place is None else bisect_right(self.records, place, key=lambda record: record.place)
         reached = max(reached, self.mark)
+        # A record in quarantine is dealt with, and a processor that never got it can't checkpoint
+        # it.
         while reached in self.aside:
             reached += 1
         return reached
@@ -274,6 +280,9 @@ class ShardTurn:
             case OnProcessorError.QUARANTINE:
                 if self._halves(failure.span):
                     return True
+                # A call without records has no record at fault. And where too many are, the code is
+                # at fault, so that setting aside one after the other would empty the stream into
+                # quarantine.
                 if not failure.span or len(self.aside) >= self.rules.most_aside:
                     return False
                 place = next(place for place in failure.span if place not in self.aside)

@@ -22,7 +22,7 @@ from headrace.pipeline.processors.ports import ProcessorHost, ProcessorPorts
 from headrace.pipeline.processors.states import states_at
 from headrace.pipeline.processors.stops import stops_after
 from headrace.pipeline.processors.values import TurnReport, WaveBefore
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.typed.done_wave import Does, Wave
 from headrace.pipeline.typed.lake_wave import Basis, LakeWaves
 from headrace.pipeline.typed.values import Wanted, Wishes

@@ -12,8 +12,8 @@ from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.processors.ports import ProcessorPorts
 from headrace.pipeline.processors.wave import Processing
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.check_wave import ParseChecking
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import WaveLimits

@@ -54,7 +54,8 @@ def write_accepted(accepted: Iterable[Accepted]) -> str:
 
 
 def read_accepted(text: str) -> tuple[Accepted, ...]:
-    """Raises ValueError, KeyError or TypeError where it isn't the text of such a file."""
+    """What a person has accepted, from the text of the file that keeps it. Raises ValueError, KeyError or TypeError
+    where it isn't the text of such a file."""
     content = json.loads(text)
     if content["form"] != _FORM:
         raise ValueError(f"the form {content['form']!r} isn't known")
@@ -64,7 +65,8 @@ def read_accepted(text: str) -> tuple[Accepted, ...]:
 
 
 def shard_text(stream: str | None, epoch: int | None, shard_id: str | None) -> str:
-    """Another engine may leave each of them out."""
+    """A shard as the file of what was accepted names it. Each part may be None, because another engine may leave it out
+    of its rows."""
     return f"{stream}/{epoch}/{shard_id}"
 
 
@@ -81,8 +83,11 @@ def by_acceptance(
     earlier: Iterable[Strangers],
     accepted: Iterable[Accepted],
 ) -> Iterator[Told]:
-    """`extras`: all that this proof has found of rows that no ledger claims, of which `sentences` may be a part.
-    `earlier`: what an earlier proof has found of them in files that this one hasn't read."""
+    """Leave out what a person has accepted.
+
+    `extras`: all that this proof has found of rows that no ledger claims, of which `sentences` may be a part.
+    `earlier`: what an earlier proof has found of them in files that this one hasn't read.
+    """
     # Over all files, also those that an earlier proof has read: what was accepted is a number for the whole table.
     rows_found: Counter[str] = Counter()
     for rows in (*earlier, *(extra.shards for extra in extras if isinstance(extra, Extra))):

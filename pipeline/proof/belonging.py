@@ -41,7 +41,8 @@ def strange_ranges(story: Story, listed: Mapping[StreamId, ListedShards]) -> Ite
 
 
 def what_was_judged(story: Story, listed: Mapping[StreamId, ListedShards] | None) -> str:
-    """What was looked at, for people. `listed`: None where only arrivals are judged."""
+    """The ranges whose records were compared with their shards, counted in words for people. `listed`: None where only
+    their arrivals were judged."""
     steps = tuple(_read(story))
     if listed is None:
         return counted(counted_ranges(steps), "range")

@@ -95,7 +95,10 @@ def count_other(
 
 
 def marked_batches(piece: pa.Table, side: int, scope: Comparing) -> Iterator[pa.RecordBatch]:
-    """`piece`: rows with the columns that say which record a row is, and maybe with a column `digest`."""
+    """The rows with the mark of their side, for the shuffle.
+
+    `piece`: rows with the columns that say which record a row is, and maybe with a column `digest`.
+    """
     places = {
         (shard_spans.stream, shard_spans.epoch, shard_spans.shard_id): i
         for i, shard_spans in enumerate(scope.spans)

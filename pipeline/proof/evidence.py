@@ -133,6 +133,8 @@ def unsettled_steps(story: Story, quarantine: Positions) -> tuple[tuple[Step, ..
             if position is not None and step.range.upto.token == position.token
         ]
         late += steps[ends[-1] + 1 :] if ends else steps
+        # A position at which no range of the typed table ends was reached by something else than
+        # its ledgers.
         if position is not None and not ends:
             lost.append(key)
     return tuple(late), tuple(lost)

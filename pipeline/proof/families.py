@@ -39,7 +39,7 @@ class ListedShards:
         return self.shards[shard_id].parents if shard_id in self.shards else ()
 
     def families(self) -> Mapping[str, frozenset[str]]:
-        """Parent -> its children."""
+        """The children of each shard that has some, by the parent's id."""
         by_parent: dict[str, set[str]] = {}
         for shard in self.shards.values():
             for parent in shard.parents:

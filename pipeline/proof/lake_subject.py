@@ -63,7 +63,7 @@ class LakeSubject(Subject):
         )
 
 
-def listed_shards(
+def listings_of_streams(
     source: Callable[[], ShardSource], look: ProofLook
 ) -> tuple[dict[StreamId, ListedShards], dict[StreamId, str]]:
     """What Kinesis lists of each stream, and the streams of which it lists nothing any more, with the reason."""

@@ -18,7 +18,7 @@ from headrace.pipeline.proof.spans import CountPlan, FileCount, must_read_all
 
 @dataclass(frozen=True, slots=True)
 class Ledgers:
-    """The ledgers up to one snapshot."""
+    """The ledgers up to one snapshot, as a proof has read them."""
 
     story: Story = field(default_factory=Story)
     newest: SnapshotPlace | None = None
@@ -35,7 +35,10 @@ class Ledgers:
 def ledgers_up_to(
     lineage: LineageTable, upto: int, before: Proved | None, joining: Joining | None = None
 ) -> Ledgers:
-    """`upto`: the sequence number of the newest snapshot. `joining`: which ranges needn't come one by one."""
+    """Read the ledgers up to a snapshot.
+
+    `upto`: the sequence number of the newest snapshot. `joining`: which ranges needn't come one by one.
+    """
     newest: SnapshotPlace | None = None
     has_proved = False
 

@@ -68,7 +68,7 @@ class ProofTable(Protocol):
         ...
 
     def remembered(self) -> Proved | None:
-        """None before the first proof, and where the memory can't be read."""
+        """What the last proof has remembered; None before the first proof, and where that can't be read."""
         ...
 
     def remember(self, proved: Proved) -> None: ...
@@ -143,11 +143,17 @@ class ProofPorts(Protocol):
     def clock(self) -> Clock: ...
 
     def source(self, user: str) -> ShardSource:
-        """`user`: the duty that asks. Each user has a source of its own, with its own shard iterators."""
+        """The port to Kinesis.
+
+        `user`: the duty that asks. Each user has a source of its own, with its own shard iterators.
+        """
         ...
 
     def lineage(self, writer: str) -> LineageTable:
-        """`writer`: the name of the duty or run that records, for the lineage table's history."""
+        """The lineage table of the lake table.
+
+        `writer`: the name of the duty or run that records, for the lineage table's history.
+        """
         ...
 
     def proof(self) -> ProofTable: ...

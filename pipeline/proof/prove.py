@@ -23,7 +23,7 @@ from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.proof.checks import proof_of
 from headrace.pipeline.proof.evidence import TableLook
-from headrace.pipeline.proof.lake_subject import LakeSubject, listed_shards
+from headrace.pipeline.proof.lake_subject import LakeSubject, listings_of_streams
 from headrace.pipeline.proof.made.subject import MadeSubject, sides_of
 from headrace.pipeline.proof.memory import proved_now
 from headrace.pipeline.proof.ports import ProofTable, ProvedTable, TargetPorts
@@ -31,7 +31,7 @@ from headrace.pipeline.proof.read_rows import all_rows, new_rows, window_rows
 from headrace.pipeline.proof.sides import Side, late_steps
 from headrace.pipeline.proof.subject import MOST_RANGES, ProofReading, Subject
 from headrace.pipeline.proof.verdict import Proof, TableProof
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,11 @@ class Proving:
     """Ranges that are in memory one by one, unless a single day has more."""
 
     def run(self, window: Window = ALL, *, anew: bool = False) -> Proof:
-        """`window`: prove only ranges with records that arrived then. `anew`: read all rows, also those of an earlier
-        proof."""
+        """Prove all tables.
+
+        `window`: prove only ranges with records that arrived then. `anew`: read all rows, also those of an earlier
+        proof.
+        """
         lake = self._lake(window)
         finding, reading = prove(lake, window, anew=anew)
         # From here on the lake table counts as it was read: what has landed since belongs to the next proof.
@@ -66,7 +69,7 @@ class Proving:
         table_look = TableLook(name=ports.name, positions=look.state.positions, live=look.live)
         # After the look: a shard that was listed before may have ended in the table since, and its children wouldn't be
         # known.
-        listed, unlisted = listed_shards(self.source, look)
+        listed, unlisted = listings_of_streams(self.source, look)
         return LakeSubject(
             sides=(Side(ports, table_look, before, look.sequence, kept_from=kept_from),),
             kept_from=kept_from,

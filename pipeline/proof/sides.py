@@ -33,7 +33,7 @@ class Side:
     ledgers: Ledgers = field(default_factory=Ledgers)
 
     def read(self, joining: Joining | None = None) -> Side:
-        """This side with its ledgers."""
+        """This side with its table's ledgers, which are read here."""
         # A quarantine table comes into being with the first wave, after its typed table.
         if not self.look.exists:
             return self

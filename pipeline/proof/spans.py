@@ -185,8 +185,11 @@ def plan_rows(
     kept_from: date | None = None,
     days: Days = EVER,
 ) -> CountPlan:
-    """`proved`: sequence number of the snapshot up to which an earlier proof has read all rows. `kept_from`: the first
-    day that the retention keeps. `days`: only ranges that may have a record of these days are asked for."""
+    """Which rows a proof reads, and by which ranges it counts them.
+
+    `proved`: sequence number of the snapshot up to which an earlier proof has read all rows. `kept_from`: the first
+    day that the retention keeps. `days`: only ranges that may have a record of these days are asked for.
+    """
     spans: list[ShardSpans] = []
     clusters: list[Cluster] = []
     is_mixed = False
@@ -290,7 +293,8 @@ def _is_asked(group: Sequence[Step], window: Window, proved: int | None) -> bool
 
 
 def must_read_all(story: Story, proved: int) -> bool:
-    """Whether what was committed after an earlier proof may concern rows that this proof had read."""
+    """Whether all rows are to be read again: what was committed after the earlier proof may concern rows that the earlier
+    proof has read. `proved`: the sequence number of the snapshot of that proof."""
     after = (step for step in story.all() if step.sequence > proved)
     return any(step.range.may_go_back or not step.range.moves for step in after) or story.is_lost_between(
         proved, max((loss.sequence for loss in story.lost), default=proved)

@@ -37,7 +37,10 @@ def finding_of(
 
 
 def chain_check(evidence: Evidence, more: Iterable[Told] = (), *, of: str = "") -> Check:
-    """`more`: what else is wrong with the chains of the ranges. `of`: which table the promise is about."""
+    """Whether the ranges of each shard are one chain.
+
+    `more`: what else is wrong with the chains of the ranges. `of`: which table the promise is about.
+    """
     return checked(
         f"{of}the ranges of each shard are one chain, up to the table's position",
         counted(evidence.ranges, "range"),
@@ -79,6 +82,8 @@ def file_check(evidence: Evidence, *, of: str = "") -> Check:
 def _hidden_rows(live: LiveFiles) -> Iterator[Unproved]:
     """Rows that are in the files, and that readers may not see."""
     if live.obstacle:
+        # Unproved and not wrong: another engine may delete rows on purpose, and a proof that fails
+        # for ever is switched off.
         yield Unproved(f"rows may be hidden from readers: {live.obstacle}")
     if hidden := sum(bool(file.deletes) for file in live.files):
         yield Unproved(

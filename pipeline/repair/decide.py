@@ -44,7 +44,7 @@ is looked for among those of the last minute, then of the last hour, and only th
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The command holds the row."""
+    """The lease row has the claim of the command, so that no run reads the shard."""
 
     row: Lease
 
@@ -171,11 +171,15 @@ class Recovery:
         """Ask Kinesis for the page after this record. If Kinesis refuses the number, its error passes to the caller."""
         facts = self.source.describe(key.stream.arn)
         batch = Batch(key, Position(sequence), Start(), facts.asked, facts.retention)
+        # Asked before the commit: a position at a number that Kinesis doesn't take would stop the
+        # shard for good.
         next(iter(pages.pages(batch)), None)
 
     def carry_out(self, held: Lease, decision: Decision) -> str:
         """Commit the decision to the lake table, then write it into the held row. Returns a sentence for the person."""
         if decision.range is not None:
+            # Compare-and-swap on the position that the person was shown: a decision about a
+            # position that has moved since isn't carried out.
             committed = self.table.commit(Proposal((decision.range,)))
             if committed.landing.refused:
                 raise PositionsDisagree(

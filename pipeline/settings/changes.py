@@ -35,6 +35,8 @@ class SettingChange:
 
 _RUN, _RELOAD, _BOTH = SettingChange(Takes.RUN), SettingChange(Takes.RELOAD), SettingChange(Takes.BOTH)
 _NEW_TABLES = SettingChange(Takes.LATER, "It counts for tables that are made later.")
+# An origin is compare-and-swapped into the table by its first commit, so that a setting which is
+# changed afterwards can neither skip records nor read them twice.
 _START = SettingChange(Takes.LATER, "A stream's start is decided once and kept in the lake table.")
 _READING = SettingChange(
     Takes.BOTH,
@@ -48,11 +50,15 @@ _TARGET = SettingChange(
     Takes.RUN,
     "Rows that were parsed before stay as they are; `headrace window create --replace` parses them again.",
 )
+# Rows of another lease table are made anew from the lake table's positions, which alone decide
+# where reading starts. So nothing lands twice, whatever the new table says.
 _OTHER_TABLES = (
     "The application goes on at the lake table's positions, with new rows in DynamoDB; "
     "the former tables stay. Stop the former application first: while both run, each names the other one."
 )
 
+# Rows and positions name a stream by its name. A stream of the same name elsewhere would go on at
+# the positions of this one.
 _OTHER_REGION = SettingChange(
     Takes.REFUSED, "If the lake table has a stream of the same name in another region."
 )

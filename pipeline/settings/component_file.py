@@ -42,6 +42,8 @@ def settings_part(text: str, name: str, component: Component | None) -> yaml.Nod
     components = [node for node in documents if _child(node, "type") is not None]
     if not components:
         return _only(documents, name)
+    # A command with `--config` isn't told which component is meant, and the first one may be
+    # another application's: it would work on the wrong tables.
     if len(components) > 1:
         raise BadSetting(
             f"{name}:{line_of(components[1])}: this file has {len(components)} components, and only Dagster knows which "
@@ -76,6 +78,7 @@ def _attributes(document: yaml.Node, name: str, component: Component | None) -> 
     if named is None:
         return attributes
     others = [key.value for key, _ in attributes.value if key.value != SETTINGS_FILE]
+    # Settings in two places would need a rule which of them counts.
     if others or not isinstance(named, yaml.ScalarNode) or is_null(named):
         raise BadSetting(
             f"{name}:{line_of(named)}: `attributes` has `{SETTINGS_FILE}` beside other settings, or without the name of "

@@ -15,18 +15,18 @@ from pathlib import Path
 import yaml
 
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.settings.broken import Broken
+from headrace.pipeline.settings.blocks.parse import ParseSettings, Written
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.component_file import SETTINGS_FILE, Component, settings_part
 from headrace.pipeline.settings.ddl import WrongDdl
 from headrace.pipeline.settings.model import LandingSettings, Settings
 from headrace.pipeline.settings.names import PREFIX, complain_of_variable
 from headrace.pipeline.settings.nodes import compose, is_null
-from headrace.pipeline.settings.parse_block import ParseSettings, Written
 from headrace.pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.reader import Reader
-from headrace.pipeline.settings.rules import broken_rules
-from headrace.pipeline.settings.schema_rules import columns_of_processor, columns_of_schema
+from headrace.pipeline.settings.rules.broken import Broken
+from headrace.pipeline.settings.rules.general import broken_rules
+from headrace.pipeline.settings.rules.schema import columns_of_processor, columns_of_schema
 from headrace.pipeline.settings.secrets import holds_secret, names_secret
 from headrace.pipeline.settings.values import leaves
 

@@ -11,8 +11,16 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.pipeline.settings.assignment_block import AssignmentSettings
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.assignment import AssignmentSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
+from headrace.pipeline.settings.blocks.coordination import CoordinationSettings
+from headrace.pipeline.settings.blocks.dagster import DagsterSettings
+from headrace.pipeline.settings.blocks.discovery import DiscoverySettings
+from headrace.pipeline.settings.blocks.kcl import KclSettings
+from headrace.pipeline.settings.blocks.metrics import MetricsSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings, Written
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.settings.choices import (
     Aggregates,
     FormerStreams,
@@ -22,16 +30,8 @@ from headrace.pipeline.settings.choices import (
     StreamsMode,
     WireFormat,
 )
-from headrace.pipeline.settings.coordination_block import CoordinationSettings
-from headrace.pipeline.settings.dagster_block import DagsterSettings
-from headrace.pipeline.settings.discovery_block import DiscoverySettings
-from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.knob import knob
-from headrace.pipeline.settings.metrics_block import MetricsSettings
-from headrace.pipeline.settings.parse_block import ParseSettings, Written
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.stream_names import name_in
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
 _RENEWALS, _EPSILON = 3, timedelta(milliseconds=25)
 """KCL renews a lease three times in each failover time, and a moment earlier (epsilonMillis)."""

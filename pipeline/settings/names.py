@@ -16,7 +16,7 @@ _ENTRY = re.compile(r"__([0-9]{1,6})(?:__|$)")
 
 
 def variable_for(key: str) -> str:
-    """streams.0.name -> HEADRACE__STREAMS__0__NAME."""
+    """The environment variable of a setting: `streams.0.name` -> `HEADRACE__STREAMS__0__NAME`."""
     return PREFIX + key.upper().replace(".", "__")
 
 

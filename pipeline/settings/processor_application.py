@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.pipeline.settings.blocks.discovery import DiscoverySettings
+from headrace.pipeline.settings.blocks.kcl import KclSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.choices import Heartbeat, Mode, StreamsMode
-from headrace.pipeline.settings.discovery_block import DiscoverySettings
-from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.settings.stream_names import name_in
 from headrace.pipeline.settings.targets import processor_applications
 

@@ -1,10 +1,10 @@
 """The targets and the processors of the settings that a person or a run means."""
 
 from headrace.pipeline.errors import Unknown
+from headrace.pipeline.settings.blocks.parse import ParseSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.choices import ProcessorMode
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 
 
 def targets_of(

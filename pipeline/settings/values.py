@@ -93,7 +93,7 @@ def leaves(value: Any, key: str = "", *, unit: str = "") -> Iterator[tuple[str, 
 
 
 def read_value(hint: Any, text: str, *, unit: str = "") -> Any:
-    """Raises ValueError or OverflowError when the text isn't what `allowed` says."""
+    """The value that a text stands for. Raises ValueError or OverflowError when the text isn't what `allowed` says."""
     # Before int, because bool is a subclass of int.
     if hint is bool:
         return _one_of({"true": True, "false": False}, text.lower())

@@ -28,7 +28,8 @@ from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceApplication:
-    """It can be pickled. Spark's driver gets it, and its tasks don't: the catalog's properties may have a password."""
+    """What the process that registered a Spark source knows of its application. It can be pickled. Spark's driver gets it,
+    and its tasks don't: the catalog's properties may have a password."""
 
     settings: Settings
     access: KinesisAccess | str
@@ -121,6 +122,8 @@ class SourceApplication:
 
         properties = with_aws(catalog, self.settings.aws)
         keys = None if isinstance(self.identity, str) else self.identity.keys
+        # What the catalog's properties say about who asks was said for this very table, and counts
+        # before the keys of whoever registered the source.
         if keys is None or any("access-key-id" in name or "role-arn" in name for name in properties):
             return properties
         stated = {
@@ -143,6 +146,8 @@ def application_of(settings: Settings) -> SourceApplication:
     return SourceApplication(
         settings=settings,
         access=access,
+        # A process without credentials may still register the source: whether they are needed shows
+        # only by the query.
         identity=_or_why(DriverIdentity(settings.aws.profile).now),
         reader=_or_why(DriverIdentity(place.profile, role).now),
     )

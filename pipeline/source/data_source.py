@@ -85,6 +85,8 @@ def bound_source(application: SourceApplication) -> type[HeadraceSource]:
     class BoundSource(HeadraceSource):
         pass
 
+    # On a class of its own, since two applications may be registered in one session, and options of
+    # a query can't carry settings that have a password.
     BoundSource.application = application
     return BoundSource
 

@@ -65,7 +65,10 @@ class LakeRange:
         return moment
 
     def parts(self, since: datetime | None, until: datetime | None) -> list[FilesPart]:
-        """`since`, `until`: the times of the range, which may be a part of those in the options."""
+        """The files to read, shared out to Spark's tasks.
+
+        `since`, `until`: the times of the range, which may be a part of those in the options.
+        """
         # The state first: the files that are looked at afterwards have all its records.
         state = self.table.load()
         choice = self._choice(since, until, state)
@@ -89,6 +92,8 @@ class LakeRange:
             return RowChoice(ranges=tuple(self._of_window(options.window, state.positions)))
         if options.by_numbers and options.shard is not None:
             return RowChoice(ranges=(self._of_numbers(options.shard, state.positions),))
+        # Without an end of its own a range of times ends where the table is complete: a query that
+        # is made again then has the same rows.
         through = self.through(state)
         if until is not None and until > through:
             raise BadSetting(
@@ -171,6 +176,8 @@ class LakeRange:
         """Parents that the positions don't tell any more, because the table has removed their ENDs: the ledgers tell
         them."""
         removals = self.lineage.entries(RangeFilter(kinds=frozenset()))
+        # Ledgers with removals are few and all others many. Only where an END is gone is the whole
+        # history read.
         if not any(isinstance(entry, LedgerEntry) and entry.page.dropped for entry in removals):
             return
         for entry in self.lineage.entries():
@@ -209,6 +216,7 @@ def _files(files: Iterable[SourceFile], choice: RowChoice) -> Iterator[SourceFil
             continue
         if choice.ranges is not None and not any(_may_have(file, rows) for rows in choice.ranges):
             continue
+        # Only for files of the range: a delete file of another day says nothing about its rows.
         if file.deletes:
             raise WrongShape(
                 f"another engine has deleted rows of {file.path} by a delete file, which the Spark source doesn't read. Nothing was "

@@ -43,7 +43,7 @@ class RowChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesPart:
-    """What one task reads. It can be pickled."""
+    """The files and rows of the lake table that one Spark task reads. It can be pickled."""
 
     paths: tuple[str, ...]
     spec: StagingSpec
@@ -54,6 +54,8 @@ class FilesPart:
 
 def read_files(part: FilesPart) -> Iterator[pa.RecordBatch]:
     """The chosen rows of the part's files, each file in its own order."""
+    # Each task of Spark reads many row groups one after the other, and memory that is given back in
+    # between comes back by page faults.
     keep_memory()
     place, order = _place(part.spec), dict(part.generations)
     for path in part.paths:
@@ -97,6 +99,8 @@ def _in_ranges(rows: pa.Table, ranges: tuple[ShardRows, ...]) -> Any:
     inside: Any = pa.chunked_array([pa.repeat(pa.scalar(value=False), rows.num_rows)])
     for shard_rows in ranges:
         stream, epoch, shard_id = shard_rows.shard
+        # A file has rows of some shards only, and a comparison of texts for each range of a large
+        # stream would cost more than the reading.
         if shard_id not in here:
             continue
         conditions = [

@@ -70,7 +70,10 @@ _FIELDS = {
 
 
 def range_options(options: Mapping[str, str], *, streaming: bool = False) -> RangeOptions:
-    """`streaming`: for `spark.readStream`, which goes by times."""
+    """The options of a query, read and judged. Raises BadSetting.
+
+    `streaming`: for `spark.readStream`, which goes by times.
+    """
     values = {name.lower(): text for name, text in options.items()}
     if unknown := sorted(values.keys() - _FIELDS.keys()):
         raise BadSetting(
@@ -142,6 +145,8 @@ def _mistake(options: RangeOptions, *, streaming: bool) -> str:
         )
     if options.window is not None and options.place is ReadFrom.KINESIS:
         return "a window is read from the lake table: leave out the option source"
+    # An offset of a streaming query is a time: tasks can't tell the driver how far they came in
+    # each shard.
     if streaming and (options.window is not None or options.by_numbers):
         return "spark.readStream goes by times: use from, to, stream and shard, or spark.read for this range"
     if streaming and options.view is View.LOSSES:

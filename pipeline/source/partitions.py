@@ -17,7 +17,10 @@ def of_files(parts: Iterable[FilesPart]) -> list[InputPartition]:
 
 
 def of_shards(parts: Iterable[ShardPart], pages: Pages) -> list[InputPartition]:
-    """`pages`: the reader of Kinesis, with the identity of the process that has registered the source."""
+    """Spark's partitions for parts of shards.
+
+    `pages`: the reader of Kinesis, with the identity of the process that has registered the source.
+    """
     return [InputPartition((part, pages)) for part in parts]
 
 

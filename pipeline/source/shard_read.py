@@ -65,6 +65,8 @@ def read_shard(part: ShardPart, pages: Pages, clock: Clock | None = None) -> Ite
             rows.clear()
         staged = reading.staged
         _check(part, staged)
+        # Not `reading.over`, which says only that this reading has ended: it ends as well where
+        # records left the stream between two pages.
         if timed.is_done(staged):
             _check_reached(part, timed)
             _check_children(part, staged.upto.children)
@@ -147,6 +149,8 @@ class _PagesInTime:
             is_at_end = page.children is not None or page.behind.total_seconds() <= 0
             self._is_last = is_at_end or self._is_past(page) or self._has_all(batch)
             yield self._in_time(page)
+            # A minute past the end, since arrival times needn't grow: a record of the range may
+            # come behind a later one.
             if self._is_past(page):
                 return
 

@@ -40,8 +40,11 @@ class StreamRange:
         return self.source.describe(self.stream)
 
     def parts(self, since: datetime | None, until: datetime | None, facts: StreamFacts) -> list[ShardPart]:
-        """`since`, `until`: the times of the range, which may be a part of those in the options. Raises DataLoss where
-        Kinesis has lost records of the range, unless the options go on then."""
+        """The shards to read, a part for each.
+
+        `since`, `until`: the times of the range, which may be a part of those in the options. Raises DataLoss where
+        Kinesis has lost records of the range, unless the options go on then.
+        """
         end = _end(until, facts)
         oldest = oldest_kept(facts)
         goes_on = self.options.on_data_loss is OnDataLoss.CONTINUE
@@ -144,7 +147,7 @@ class StreamRange:
 
 
 def oldest_kept(facts: StreamFacts) -> datetime:
-    """Kinesis may have deleted records that arrived before this time."""
+    """The time before which records may have arrived that Kinesis has deleted since."""
     return facts.asked + WITHIN_THE_SECOND - facts.retention
 
 

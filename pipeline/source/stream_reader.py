@@ -42,7 +42,8 @@ _OLDEST = ""
 
 
 class Ranges(Protocol):
-    """What a planning process asks: `headrace.pipeline.source.application.SourceApplication`."""
+    """Gives the ranges of a streaming query to the process that plans it
+    (`headrace.pipeline.source.application.SourceApplication`)."""
 
     def stream_range(self, options: RangeOptions) -> StreamRange: ...
 

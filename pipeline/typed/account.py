@@ -96,6 +96,8 @@ def _check_numbers(plan: WavePlan, parsed: Parsed) -> None:
     if end > plan.rows:
         raise _wrong(f"row {end - 1:,} came back, and the wave has {counted(plan.rows, 'row')}")
     total = sum(count.rows_told for count in parsed.counts)
+    # Two witnesses for the same rows, by number and by count: a row that is written twice under one
+    # count and missing in another would agree with one of them.
     if sum(length for _, length in parsed.numbers) != total:
         raise _wrong("the numbers of the rows that came back don't agree with how many were written")
 

@@ -8,14 +8,14 @@ a wave that is cut at 40     at least 7 + 4 + 1 rows; the wave that comes to 50 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from headrace.pipeline.core.ledger.accounting import read_accounting
 from headrace.pipeline.core.ledger.arrivals import APPROXIMATE, may_be_dropped
 from headrace.pipeline.core.ledger.filter import RangeFilter
-from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Lost, Range
+from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.ledger.story import Step, Story, story_of
 from headrace.pipeline.core.shards.sort_texts import order_text, order_text_of
 from headrace.pipeline.core.shards.stream import ShardKey
@@ -24,7 +24,8 @@ from headrace.pipeline.typed.values import PlannedRange, WavePlan
 
 _WITHOUT_COUNT = frozenset({Kind.REPAIR, Kind.REPOSITION})
 """Kinds of ranges of which the ledgers don't tell how many rows the table has there."""
-_MADE = frozenset({Kind.PARSED, Kind.PROCESSED})
+MADE = frozenset({Kind.PARSED, Kind.PROCESSED})
+"""Kinds of ranges by which a made table has decided about rows of the lake table."""
 # A day within the limits of datetime, so that adding or subtracting `APPROXIMATE` doesn't overflow.
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 
@@ -90,33 +91,56 @@ def differences(
         if (
             compared is not None
             and (compared.is_clear or not all_ledgers)
-            and (differs := compared.judged()) is not None
+            and (differs := compared.judged(parsed)) is not None
         ):
             yield differs
+
+
+def passed_over(
+    elsewhere: Iterable[PlannedRange], entries: Iterable[LedgerEntry | Lost], parsed: ParsedSoFar
+) -> tuple[Differs, ...]:
+    """Where the lake table has more rows now than a typed table has decided about, since a person has set the lake table
+    elsewhere. Fewer rows are no mistake: they were there, and are parsed."""
+    plan = WavePlan(tuple(elsewhere))
+    return tuple(
+        differs
+        for differs in differences(plan, entries, parsed, all_ledgers=True)
+        # Of a range of the ledgers that ends further on, all rows may be behind the typed table's position.
+        if differs.lacks > int(differs.is_cut)
+    )
 
 
 class ParsedSoFar:
     """How many rows earlier waves have decided about, by the typed table's ledgers, which are read only where a wave
     was cut."""
 
-    def __init__(self, pages: Iterable[LedgerPage]) -> None:
+    def __init__(
+        self,
+        pages: Iterable[LedgerPage],
+        leads_to: Callable[[int, int], bool] = lambda _snapshot, _sequence: True,
+    ) -> None:
+        """`leads_to`: whether main of the lake table leads to a snapshot."""
         self._pages = iter(pages)
-        self._ranges: list[tuple[Range, int]] = []
+        self._leads_to = leads_to
+        self._ranges: list[tuple[Range, FilesDone | None]] = []
 
-    def back_from(self, key: ShardKey, end: str) -> Iterator[tuple[Range, int]]:
-        """The ranges of the shard, newest first, from the one on that ends at this position. With the sequence number
-        of the lake table's snapshot of whose rows the wave decided; 0 where nothing tells."""
+    def back_from(self, key: ShardKey, end: str) -> Iterator[tuple[Range, FilesDone | None]]:
+        """The ranges of the shard, newest first, from the one on that ends at this position. With the snapshot of the
+        lake table of whose rows the wave decided; None where nothing tells."""
         # The ledgers are read once, and kept for the other shards of the wave.
-        for parsed_range, sequence in self._all():
+        for parsed_range, looked in self._all():
             if parsed_range.key == key and parsed_range.moves and order_text(parsed_range.upto) == end:
-                yield parsed_range, sequence
+                yield parsed_range, looked
                 end = order_text_of(parsed_range.after)
 
-    def _all(self) -> Iterator[tuple[Range, int]]:
+    def are_of_main(self, looks: Iterable[FilesDone | None]) -> bool:
+        """Whether main of the lake table still leads to all of the snapshots, so far as they are known."""
+        return all(looked is None or self._leads_to(looked.snapshot, looked.sequence) for looked in looks)
+
+    def _all(self) -> Iterator[tuple[Range, FilesDone | None]]:
         yield from self._ranges
         for page in self._pages:
-            sequence = 0 if page.looked is None else page.looked.sequence
-            new = [(made_range, sequence) for made_range in page.ranges if made_range.kind in _MADE]
+            new = [(made_range, page.looked) for made_range in page.ranges if made_range.kind in MADE]
             self._ranges += new
             yield from new
 
@@ -133,11 +157,17 @@ class _Part:
     """Where the wave ends within a range: how many rows of it there are at least."""
     is_clear: bool
     """Whether the ledgers tell of all rows that are there."""
+    looks: tuple[FilesDone | None, ...] = ()
+    """The snapshots of the lake table at which the earlier waves looked."""
 
-    def judged(self) -> Differs | None:
+    def judged(self, parsed: ParsedSoFar) -> Differs | None:
         stated = sum(step.range.rows for step in self.steps) + (self.cut or 0)
         # Of a range that the wave cuts only the least number of rows is known, so that more aren't a mistake.
         if self.rows_found == stated or (self.cut is not None and self.rows_found > stated):
+            return None
+        # A person has set the lake table elsewhere since earlier waves: what was taken apart then may be whole aggregates
+        # now.
+        if self.rows_found > stated and not parsed.are_of_main(self.looks):
             return None
         return Differs(self.key, self.rows_found, stated, self.cut is not None, self.steps)
 
@@ -151,12 +181,12 @@ def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part 
     steps = [step for step in story.of(planned.key) if step.range.rows]
     landed = [step for step in steps if step.range.kind is not Kind.UNPACKED]
     apart = [step for step in steps if step.range.kind is Kind.UNPACKED]
-    before = 0
+    before, looks = 0, tuple[FilesDone | None, ...]()
     if any(_has_inside(step, low) for step in landed):
         earlier = _back_to_a_beginning(planned.key, low, story.of(planned.key), parsed)
         if earlier is None or any(_is_within(step, earlier[0], high) for step in apart):
             return None
-        low, before = earlier
+        low, before, looks = earlier
     if any(_has_inside(step, low) or _has_inside(step, high) for step in apart):
         return None
     inside = (
@@ -178,19 +208,26 @@ def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part 
         else None
     )
     return _Part(
-        planned.key, planned.rows + before, tuple(inside), cut, _is_clear(story, planned.key, low, high)
+        planned.key,
+        planned.rows + before,
+        tuple(inside),
+        cut,
+        _is_clear(story, planned.key, low, high),
+        looks,
     )
 
 
 def _back_to_a_beginning(
     key: ShardKey, place: str, steps: Sequence[Step], parsed: ParsedSoFar
-) -> tuple[str, int] | None:
-    """Where earlier waves of the typed table began together with a range of the lake table, and how many rows they had
-    from there on. None where one of them came before such a range."""
-    rows = 0
+) -> tuple[str, int, tuple[FilesDone | None, ...]] | None:
+    """Where earlier waves of the typed table began together with a range of the lake table, how many rows they had from
+    there on, and at which snapshots they looked. None where one of them came before such a range."""
+    rows, looks = 0, list[FilesDone | None]()
     landed = [step for step in steps if step.range.rows and step.range.kind is not Kind.UNPACKED]
-    for parsed_range, sequence in parsed.back_from(key, place):
+    for parsed_range, looked in parsed.back_from(key, place):
         rows += read_accounting(parsed_range.account).rows
+        looks.append(looked)
+        sequence = 0 if looked is None else looked.sequence
         low = order_text_of(parsed_range.after)
         if any(
             step.sequence > sequence and _is_within(step, low, order_text(parsed_range.upto))
@@ -198,12 +235,21 @@ def _back_to_a_beginning(
         ):
             return None
         if not any(_has_inside(step, low) for step in landed):
-            return low, rows
+            return low, rows, tuple(looks)
     return None
 
 
 def _has_inside(step: Step, place: str) -> bool:
     return order_text_of(step.range.after) < place < order_text(step.range.upto)
+
+
+def _stays(step: Step) -> bool:
+    """Whether a person has set the position to where it was, as `headrace reposition` does after a rollback."""
+    return (
+        step.range.kind is Kind.REPOSITION
+        and step.range.after is not None
+        and step.range.after.token == step.range.upto.token
+    )
 
 
 def _is_within(step: Step, low: str, high: str) -> bool:
@@ -218,7 +264,8 @@ def _is_clear(story: Story, key: ShardKey, low: str, high: str) -> bool:
     for step in story.steps.get(key, ()):
         begins, ends = order_text_of(step.range.after), order_text(step.range.upto)
         if max(begins, ends) > low and begins < high:
-            if step.range.kind in _WITHOUT_COUNT or begins != reached:
+            is_counted = step.range.kind not in _WITHOUT_COUNT or _stays(step)
+            if not is_counted or begins != reached:
                 return False
             reached, has_ended = ends, step.range.upto.ended
     return not story.derived.get(key) and (reached >= high or has_ended)

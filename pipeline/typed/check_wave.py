@@ -16,9 +16,9 @@ another engine has removed them, the retention had removed them before the typed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from headrace.pipeline.core.ledger.arrivals import first_kept_day
@@ -27,9 +27,19 @@ from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import ChainBroken, WrongShape
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.lineage import LineageTable
-from headrace.pipeline.typed.check import Differs, ParsedSoFar, differences, excused, ledgers_asked
+from headrace.pipeline.typed.check import (
+    Differs,
+    ParsedSoFar,
+    differences,
+    excused,
+    ledgers_asked,
+    passed_over,
+)
 from headrace.pipeline.typed.ports import MadePorts
-from headrace.pipeline.typed.values import WavePlan
+from headrace.pipeline.typed.values import PlannedRange, WavePlan
+
+SET_ELSEWHERE = "the lake table was set to another snapshot after this table had parsed"
+_SAFE = "Nothing of this wave was parsed, and no position moved; all rows are as they were."
 
 
 class Changed(Exception):
@@ -51,15 +61,26 @@ class ParseChecking:
     accepts_difference: bool = False
     """Whether a person has said that the rows which are there are to be parsed, though the ledgers state others."""
 
-    def check(self, plan: WavePlan, *, is_last: bool) -> tuple[str, ...]:
+    def check(
+        self,
+        plan: WavePlan,
+        *,
+        leads_to: Callable[[int, int], bool],
+        elsewhere: tuple[PlannedRange, ...] = (),
+        is_last: bool,
+    ) -> tuple[str, ...]:
         """Notes for people. Raises WrongShape where rows are missing or doubled without a reason, and Changed where the
-        wave is to look anew first (`is_last`: it has done so)."""
+        wave is to look anew first (`is_last`: it has done so). `leads_to`: whether main of the lake table leads to a
+        snapshot. `elsewhere`: ranges that were parsed at snapshots to which it doesn't lead any more."""
+        parsed = ParsedSoFar(self._pages(), leads_to)
         # Most waves end here, by the ledgers of their days. Those of all times are read only where these don't agree.
-        quick = tuple(differences(plan, self.landings.entries(ledgers_asked(plan)), self._parsed()))
-        if not quick:
+        quick = tuple(differences(plan, self.landings.entries(ledgers_asked(plan)), parsed))
+        if not quick and not elsewhere:
             return ()
-        entries = tuple(self.landings.entries(ledgers_asked(plan, all_ledgers=True)))
-        differing = tuple(differences(plan, entries, self._parsed(), all_ledgers=True))
+        both = replace(plan, ranges=(*plan.ranges, *elsewhere))
+        entries = tuple(self.landings.entries(ledgers_asked(both, all_ledgers=True)))
+        passed = passed_over(elsewhere, entries, parsed)
+        differing = (*differences(plan, entries, parsed, all_ledgers=True), *passed)
         if not differing:
             return ()
         if not is_last:
@@ -82,6 +103,8 @@ class ParseChecking:
                 notes.append(f"{_many(difference)}: {why}")
             elif self.accepts_difference:
                 notes.append(f"{_many(difference)}, as a person has accepted")
+            elif difference in passed:
+                raise WrongShape(self._passed_over(difference))
             else:
                 raise WrongShape(self._refusal(difference))
         return tuple(notes)
@@ -97,21 +120,26 @@ class ParseChecking:
         all_lack = sum(like.lacks for like in alike)
         return why if why and self.ports.source.changed_by_others(since_all, lacks=all_lack) else ""
 
-    def _parsed(self) -> ParsedSoFar:
-        return ParsedSoFar(self._pages())
-
     def _pages(self) -> Iterator[LedgerPage]:
         # The typed table's history ends where its older snapshots have expired. What a wave can't be compared with then
         # isn't compared.
         with suppress(ChainBroken):
             yield from self.ports.table.pages()
 
+    def _passed_over(self, difference: Differs) -> str:
+        return (
+            f"{self.name}: {SET_ELSEWHERE} {difference.key}, and there it has rows that this table has passed: "
+            f"{difference} then. Records were skipped or lost on the other way, or aggregates are taken apart now. {_SAFE} "
+            f"Run `{self.command} {self.name} --accept-difference` once to go on without them; "
+            "`headrace prove` names what is missing, and a window over it that replaces rows brings it "
+            "(docs/use/replay.md)"
+        )
+
     def _refusal(self, difference: Differs) -> str:
-        safe = "Nothing of this wave was parsed, and no position moved; all rows are as they were."
         if difference.lacks < 0:
             return (
                 f"{self.name}: {difference}: {counted(-difference.lacks, 'row')} more, and no commit of another "
-                f"engine tells why. {safe} `headrace prove` names rows that are in the lake table twice, "
+                f"engine tells why. {_SAFE} `headrace prove` names rows that are in the lake table twice, "
                 "and rows that no ledger claims. Of two equal rows remove the second one by another engine, "
                 "and parse again; if the rows are another engine's and are to be parsed, run "
                 f"`{self.command} {self.name} --accept-difference` once"
@@ -119,7 +147,7 @@ class ParseChecking:
         return (
             f"{self.name}: {difference}: {counted(difference.lacks, 'row')} that landed can't be parsed, "
             "and neither upkeep.retention nor a commit of another engine tells why. "
-            f"{safe} `headrace prove` tells what is missing; bring the rows back from a snapshot that has them, or, "
+            f"{_SAFE} `headrace prove` tells what is missing; bring the rows back from a snapshot that has them, or, "
             f"if they were removed on purpose, run `{self.command} {self.name} --accept-difference` once"
         )
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.errors import BadSetting, HeadraceError
 from headrace.pipeline.lake.spark.user_code import UserCode, code_beside, imported
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.choices import ParseFormat
-from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.context import BatchContext
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from headrace.pipeline.core.words.words import counted
 
 
 class Does(Enum):
-    """What waves are made for."""
+    """The operations that waves are made for."""
 
     PARSE = auto()
     REDRIVE = auto()

@@ -34,7 +34,8 @@ class KeptOfKey:
         self._there.extend(arrivals)
 
     def offer(self, arrival: int) -> bool:
-        """Whether a row of the wave stays."""
+        """Whether a row of the wave with this arrival stays: no row of its key that is there or stays lies within
+        `within` of it."""
         if self._last is not None and arrival - self._last <= self.within:
             return False
         # The table may also have rows that arrived later: of a shard that was parsed earlier.
@@ -60,7 +61,7 @@ class Comparison:
 
     @property
     def rows(self) -> int:
-        """The comparison reads at most so many rows."""
+        """How many rows the comparison reads at most."""
         return sum(file.rows for file in self.files)
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.choices import ParseFormat
-from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.json.text import NO_OBJECT, NO_TEXT
 from headrace.pipeline.typed.tasks.write import IS_LEFT_OUT
 

@@ -16,11 +16,11 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import NestedField
 
 from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.choices import Compression, ParseFormat
 from headrace.pipeline.settings.ddl import WrongDdl, why_no_column_name
-from headrace.pipeline.settings.latest_rules import why_not_latest
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.settings.schema_rules import (
+from headrace.pipeline.settings.rules.latest import why_not_latest
+from headrace.pipeline.settings.rules.schema import (
     DATA,
     OWN_COLUMNS,
     REASON,
@@ -100,7 +100,8 @@ class Frames:
         return columns_of([{"name": name, "type": kind} for name, kind in columns.items()])
 
     def check(self) -> None:
-        """Raises BadSetting for a schema, a function or files that no wave could use. It needs no Spark."""
+        """Check the target's schema, function and files. Raises BadSetting for a schema, a function or files that
+        no wave could use. It needs no Spark."""
         if decoder := self.decoder:
             self.decoded_columns(decoder)
             return
@@ -212,8 +213,8 @@ class Frames:
 
 
 def check_target(target: ParseSettings) -> None:
-    """Raises BadSetting for settings of a target that no wave could use. Neither Spark nor a catalog is needed, and
-    nothing is written."""
+    """Check the settings of a target. Raises BadSetting for settings of a target that no wave could use. Neither
+    Spark nor a catalog is needed, and nothing is written."""
     Frames(target, BatchContext(target.name, target.version, "check")).check()
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.typed.json.column_types import ddl_of
 from headrace.pipeline.typed.json.columns import Struct
 from headrace.pipeline.typed.known_files import KnownFiles
@@ -38,7 +38,8 @@ class Inferring:
     limits: WaveLimits
 
     def infer(self) -> Inferred:
-        """From the records of the lake table that a first wave would take: the oldest ones."""
+        """The columns that the payloads would make. From the records of the lake table that a first wave would
+        take: the oldest ones."""
         if self.columns_of is None:
             raise BadSetting(
                 f"the target {self.settings.name} has format: {self.settings.format}, and only JSON payloads tell "

@@ -31,6 +31,8 @@ class KnownFiles:
 
     def learn(self, survey: Survey) -> None:
         if self._count > _MOST:
+            # Forgotten all at once: which files are wanted next isn't known, and looking through
+            # one again is cheap.
             self._parts.clear()
             self._count = 0
         for path, parts in survey.files.items():

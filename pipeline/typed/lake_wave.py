@@ -15,20 +15,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
-from itertools import count
+from itertools import count, tee
 from typing import ClassVar
 
 from headrace.pipeline.core.landing.landing import Proposal, RangeRefused
 from headrace.pipeline.core.ledger.arrivals import APPROXIMATE
 from headrace.pipeline.core.ledger.batch import StagedFile
-from headrace.pipeline.core.ledger.ledger import FilesDone, Range
+from headrace.pipeline.core.ledger.ledger import FilesDone, LedgerPage, Range
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.errors import ChainBroken, Overtaken
 from headrace.pipeline.ports.base import Clock
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.typed.check_wave import Changed, ParseChecking
 from headrace.pipeline.typed.done_wave import Does, Wave
 from headrace.pipeline.typed.files.looked import after, covers, looked_after, looked_in
@@ -37,7 +37,8 @@ from headrace.pipeline.typed.next_wave import plan_next
 from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.ports import MadePorts, SourceLook, Surveyor
 from headrace.pipeline.typed.quarantine.settle import Settling
-from headrace.pipeline.typed.values import SourceFile, WaveLimits, WavePlan, Wishes
+from headrace.pipeline.typed.set_elsewhere import parsed_elsewhere
+from headrace.pipeline.typed.values import PlannedRange, SourceFile, WaveLimits, WavePlan, Wishes
 from headrace.pipeline.typed.wave_engine import Waves
 
 _NO_LAKE_TABLE = "there is no lake table yet; `headrace dev`, or another deployment, makes it before the first records land"
@@ -61,6 +62,8 @@ class Basis:
     plan: WavePlan
     notes: tuple[str, ...]
     """Sentences for people."""
+    elsewhere: tuple[PlannedRange, ...] = ()
+    """What was parsed at snapshots to which main of the lake table doesn't lead any more."""
     settled: int = 0
     """Rows that went into the quarantine table for a commit of an earlier wave."""
 
@@ -198,7 +201,12 @@ class LakeWaves(Waves[Basis]):
             if self.checking is None or not basis.plan.ranges:
                 return basis
             with suppress(Changed):
-                notes = self.checking.check(basis.plan, is_last=looks == _LOOKS)
+                notes = self.checking.check(
+                    basis.plan,
+                    leads_to=basis.look.leads_to,
+                    elsewhere=basis.elsewhere,
+                    is_last=looks == _LOOKS,
+                )
                 return replace(basis, notes=(*basis.notes, *notes))
         raise AssertionError("the last look ends in a plan or in an error")
 
@@ -207,13 +215,15 @@ class LakeWaves(Waves[Basis]):
         state = self.ports.table.load()
         target = state.positions
         wishes = self.wishes(look.positions, target)
-        looked = self._looked(look)
+        for_files, for_ranges = tee(self._pages())
+        looked = looked_in(for_files, stream=self.settings.stream, leads_to=look.leads_to)
         if self.ports.table.load().snapshot != state.snapshot:
             # What the ledgers say may rest on other positions.
             looked = None
         files = tuple(file for file in look.files if looked is None or not covers(looked, file))
         plan = plan_next(wishes, files, surveyor=self.surveyor, limits=self.limits, known=self.known)
-        return Basis(look, target, looked, files, wishes, plan, wishes.notes)
+        elsewhere = parsed_elsewhere(plan, for_ranges, leads_to=look.leads_to) if plan.ranges else ()
+        return Basis(look, target, looked, files, wishes, plan, wishes.notes, elsewhere)
 
     def _wishes_now(self) -> Wishes:
         return self.wishes(self.ports.source.look().positions, self.ports.table.load().positions)
@@ -222,13 +232,11 @@ class LakeWaves(Waves[Basis]):
         """What the made table lacks of the lake table, and a wave may take."""
         return plan_wishes(source, target, takes=self._takes)
 
-    def _looked(self, look: SourceLook) -> FilesDone | None:
-        """Which files of the lake table have nothing left for the made table."""
-        try:
-            return looked_in(self.ports.table.pages(), stream=self.settings.stream, leads_to=look.leads_to)
-        except ChainBroken:
-            # Another engine has cut the made table's history. Then each file is looked into once more.
-            return None
+    def _pages(self) -> Iterator[LedgerPage]:
+        """The ledgers of the made table, newest first. Where another engine has cut the table's history, they end there:
+        then each file is looked into once more."""
+        with suppress(ChainBroken):
+            yield from self.ports.table.pages()
 
     def _takes(self, stream: StreamId) -> bool:
         return self.settings.stream in (None, stream.name)

@@ -45,6 +45,8 @@ def may_have_keys(files: Iterable[KeyFile], of_wave: Sequence[KeyBounds | None])
     if not of_wave:
         return ()
     known = [bounds for bounds in of_wave if bounds is not None]
+    # A file of the wave without bounds may have any key. Too many files are compared then, never
+    # too few.
     if len(known) < len(of_wave):
         return tuple(files)
     return tuple(
@@ -58,7 +60,7 @@ def _meet(one: KeyBounds, other: KeyBounds) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KeyPart:
-    """A file whose keys are read."""
+    """A file of a table of the latest rows, or of a wave, whose keys Spark reads."""
 
     number: int
     path: str

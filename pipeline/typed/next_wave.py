@@ -56,6 +56,8 @@ def plan_next(
         if plan.ranges or portion.ceiling is None:
             _check(plan, portion)
             return plan
+        # The lowest rows by the files' bounds needn't be wanted ones. Without growing, a wave that
+        # looks at the same rows again would find nothing for ever.
         rows *= _GROWS
 
 

@@ -37,6 +37,8 @@ class IcebergSource(SourceTable):
         return self._lake.exists()
 
     def look(self) -> SourceLook:
+        # Before the table is loaded: files of the wave are looked at after this moment, never
+        # before it.
         moment = self._lake.clock.now()
         base = self._lake.base()
         with asking(f"the storage of {self._lake.identifier}"):
@@ -62,6 +64,7 @@ class IcebergSource(SourceTable):
             for link in main_of(self._lake.open()):
                 if link.sequence < since:
                     break
+                # Commits of Headrace can't be the cause: each accounts for its rows in its ledger.
                 most = 0 if WRITER in link.summary else rows_changed(link, removes=lacks > 0)
                 rows += most
                 if most and not newest:

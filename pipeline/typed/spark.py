@@ -24,13 +24,13 @@ from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
 from headrace.pipeline.ports.tasks import Job, packed
 from headrace.pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
 from headrace.pipeline.typed.account import one_report
-from headrace.pipeline.typed.codec import decode_facts
 from headrace.pipeline.typed.duplicates_plan import Comparison
 from headrace.pipeline.typed.duplicates_spark import keys_type, rows_beside_earlier, rows_type
 from headrace.pipeline.typed.filter_frame import reads_json
 from headrace.pipeline.typed.formats.decoder import Decoder
 from headrace.pipeline.typed.formats.inflate import Inflation
 from headrace.pipeline.typed.frames import Frames, arrow_schema, columns_of
+from headrace.pipeline.typed.json.codec import decode_facts
 from headrace.pipeline.typed.json.column_types import has_not_null, spark_of, struct_of_fields
 from headrace.pipeline.typed.json.columns import Struct
 from headrace.pipeline.typed.json.decode import JsonDecoder
@@ -39,10 +39,10 @@ from headrace.pipeline.typed.json.fit import Judge
 from headrace.pipeline.typed.json.growth import grow
 from headrace.pipeline.typed.json.task_facts import Looking
 from headrace.pipeline.typed.ports import Surveyor
-from headrace.pipeline.typed.surveying import survey_by
 from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
 from headrace.pipeline.typed.tasks.duplicates import key_columns, small_columns
 from headrace.pipeline.typed.tasks.read import rows_ddl
+from headrace.pipeline.typed.tasks.surveying import survey_by
 from headrace.pipeline.typed.tasks.write import WriteSpec, own_columns
 from headrace.pipeline.typed.values import Parsed, Survey, SurveyOrder, WavePlan, Wishes
 
@@ -275,7 +275,7 @@ class SparkParser(Surveyor):
 
     @property
     def job(self) -> Job:
-        """What people are told where a job fails."""
+        """What people are told where a job of the parser fails: what it was doing, and what came of it."""
         return Job(
             f"parses records for {self.table.identifier}",
             "Nothing was committed, and no position moved; the next run tries again",
@@ -343,7 +343,7 @@ def _looking(looking: Looking) -> _Task:
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from headrace.pipeline.typed.codec import encode_facts
+        from headrace.pipeline.typed.json.codec import encode_facts
         from headrace.pipeline.typed.json.task_facts import facts_in
 
         report = encode_facts(facts_in(batches, looking))
@@ -385,10 +385,12 @@ def _decoding(columns: pa.Schema, decoder: Decoder, spec: WriteSpec) -> _Task:
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from headrace.pipeline.lake.files.not_null import has_required
-        from headrace.pipeline.typed.tasks.decode import decoded
+        from headrace.pipeline.typed.tasks.decode import rows_of_payloads
         from headrace.pipeline.typed.tasks.write import own_columns
 
-        return decoded(batches, decoder, columns, keeps_payloads=has_required(own_columns(spec.schema)))
+        return rows_of_payloads(
+            batches, decoder, columns, keeps_payloads=has_required(own_columns(spec.schema))
+        )
 
     return decode
 
@@ -419,13 +421,13 @@ def _writing(spec: WriteSpec, decoder: Decoder | None = None) -> _Task:
         import pyarrow as pa
 
         from headrace.pipeline.lake.files.not_null import has_required, with_nulls_aside
-        from headrace.pipeline.typed.tasks.decode import decoded
+        from headrace.pipeline.typed.tasks.decode import rows_of_payloads
         from headrace.pipeline.typed.tasks.write import own_columns, write_rows
 
         rows: Iterable[pa.RecordBatch] = batches
         own = own_columns(spec.schema)
         if decoder:
-            rows = decoded(batches, decoder, spec.schema, keeps_payloads=has_required(own))
+            rows = rows_of_payloads(batches, decoder, spec.schema, keeps_payloads=has_required(own))
             rows = with_nulls_aside(rows, own) if has_required(own) else rows
         report = write_rows(rows, spec, now=lambda: datetime.now(UTC), fresh=lambda: uuid4().hex)
         yield pa.RecordBatch.from_arrays([pa.array([encode(report)], pa.binary())], names=["report"])

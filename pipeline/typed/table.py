@@ -29,7 +29,7 @@ from headrace.pipeline.lake.table.live_files import ManifestReader
 from headrace.pipeline.lake.table.remedy import Remedy, of_typed
 from headrace.pipeline.lake.table.schema import Columns, TableLayout
 from headrace.pipeline.lake.table.summary import ledger_in
-from headrace.pipeline.settings.schema_rules import RECORD_KEY
+from headrace.pipeline.settings.rules.schema import RECORD_KEY
 from headrace.pipeline.typed.columns.changes import Change, change_to
 from headrace.pipeline.typed.columns.spark_types import iceberg_type, spark_field
 from headrace.pipeline.typed.json.column_types import spark_of, struct_of

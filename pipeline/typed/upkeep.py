@@ -17,7 +17,10 @@ from headrace.pipeline.upkeep.upkeep import Upkeep, UpkeepReport
 def run_upkeep_of_target(
     table: str, settling: Settling, upkeeps: Iterable[tuple[str, Upkeep]], *, dry_run: bool
 ) -> Iterator[tuple[str, UpkeepReport]]:
-    """`table`: the name of the typed table, or of a processor's table."""
+    """The upkeep of a table, of its quarantine table, and of what belongs to them.
+
+    `table`: the name of the typed table, or of a processor's table.
+    """
     try:
         if not (settling.table.exists() and settling.quarantine.exists()):
             return

@@ -13,7 +13,7 @@ from headrace.pipeline.core.ledger.accounting import Accounting
 from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import WrongShape
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.typed.account import account, why_stop
 from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
 from headrace.pipeline.typed.duplicates import Deduplicating

@@ -105,6 +105,8 @@ class Waves(ABC, Generic[_Plan]):
                     raise
                 self.give_way(plan)
                 continue
+            # Only refusals in a row count. A wave that lands shows that this run isn't too slow for
+            # the others.
             left = self.tries
             is_late = at_most is not None and self.clock.monotonic() - began > at_most.total_seconds()
             if wave.is_last or is_late:
@@ -122,11 +124,15 @@ class Waves(ABC, Generic[_Plan]):
         self.on_step("planned")
         staged = self.stage(plan)
         self.on_step("staged")
+        # After the long part and before the commit: what a person has cancelled meanwhile leaves
+        # only files that no commit names.
         self.check_wanted()
         if staged.proposal is None:
             return staged.follow(staged.wave)
         committed = staged.table.commit(staged.proposal)
         if refused := committed.landing.refused:
+            # One refused range refuses the wave: a typed table's commit decides for its quarantine
+            # table as well, so that half of it may not land.
             raise self.refusal(refused)
         self.on_step("committed")
         return staged.follow(replace(staged.wave, snapshot=committed.snapshot))

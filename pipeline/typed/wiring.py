@@ -17,9 +17,9 @@ from functools import partial
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.lineage import LineageTable
+from headrace.pipeline.settings.blocks.parse import ParseSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from headrace.pipeline.typed.check_wave import ParseChecking
 from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.typed.duplicates import Deduplicating

@@ -17,7 +17,7 @@ from headrace.pipeline.core.ledger.live_files import LiveFile
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import HeadraceError, Transient
 from headrace.pipeline.ports.base import Clock
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.upkeep.parts import foreseen
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter
 from headrace.pipeline.upkeep.rewrite_plan import CompactionPlan, FileGroup, Left, Rewritten, plan_compaction
@@ -69,7 +69,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What a retention did."""
+    """The files that a retention has removed from the table, with the days that it keeps."""
 
     files: tuple[LiveFile, ...] = ()
     """Those that were removed from the table."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.ports.base import Clock
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.upkeep.deletion_plan import DeletionPlan, StoredFile, plan_deletion
 from headrace.pipeline.upkeep.ports import TableFiles
 

@@ -40,7 +40,8 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Unnamed:
-    """What is remembered from look to look. Losing it makes all files wait once more."""
+    """The files that the last look found in the table's folder and that no metadata names. Losing it makes them all
+    wait once more."""
 
     looked: datetime | None = None
     """When the last look was."""

@@ -38,7 +38,8 @@ class RewriteSpec:
 def rewrite_group(
     group: FileGroup, spec: RewriteSpec, *, now: Callable[[], datetime], fresh: Callable[[], str]
 ) -> Rewritten:
-    """All rows of the group are in memory at once, and twice while they are sorted."""
+    """Write the rows of a group of files anew, sorted, into one file. All rows of the group are in memory at once,
+    and twice while they are sorted."""
     files, root = file_system(spec.staging)
     place = StagePlace(files, root, spec.staging, spec.schema)
     tables = [_read(place, source.path) for source in group.files]

@@ -22,7 +22,7 @@ from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.ports.landing import LakeTable
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.upkeep.compact import Compacted, Compacting, Dropped
 from headrace.pipeline.upkeep.delete import Deleted, Deleting
 from headrace.pipeline.upkeep.deletion_plan import StoredFile

@@ -12,7 +12,7 @@ from headrace.pipeline.windows.replace import check_replaceable
 
 
 def window_between(since: datetime | None, until: datetime | None) -> Window:
-    """These hours. Raises BadSetting where no time lies between them."""
+    """The hours between two moments, as a window asks for them. Raises BadSetting where no time lies between them."""
     if since is not None and until is not None and since >= until:
         raise BadSetting(
             f"the time ends at {until.isoformat()}; allowed: an end after the beginning, {since.isoformat()}. Nothing was made"

@@ -18,7 +18,7 @@ from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry
 from headrace.pipeline.errors import Unknown
 from headrace.pipeline.ports.landing import TableState
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.typed.ports import ParsePorts
 from headrace.pipeline.windows.asking import by_time
 from headrace.pipeline.windows.parsed_by_plan import DECISIONS, is_parsed_by
@@ -66,10 +66,13 @@ class Backfilling:
         anew: bool = False,
         take_late: bool = False,
     ) -> Chosen:
-        """`spans`: the partitions, one after the other. `target`, `ports`: whose rows are to be replaced; None: the
-        records are copied. `anew`: also what is done already. `take_late`: also hours into which more records may come.
+        """Decide what a run of these partitions does, and keep its window.
 
-        Raises HeadraceError where nothing can be done, also where no span is complete."""
+        `spans`: the partitions, one after the other. `target`, `ports`: whose rows are to be replaced; None: the
+        records are copied. `anew`: also what is done already. `take_late`: also hours into which more records may
+        come.
+        Raises HeadraceError where nothing can be done, also where no span is complete.
+        """
         if target is not None:
             check_replaceable(target)
         done, late = (tuple(spans), ()) if take_late else self._complete(spans, target)
@@ -84,6 +87,8 @@ class Backfilling:
             window = self.windowing.plan(
                 hours, how=how, stream=stream, target="" if target is None else target.name
             )
+        # Hours without a record are done, and hours before the first record aren't: somebody has
+        # asked for the wrong time.
         except NothingLanded:
             self._check_began(done)
             return Chosen(done, late, None, f"nothing to do: no record arrived {_when(done)}")
@@ -109,6 +114,8 @@ class Backfilling:
         if target is not None and target.stream:
             stated = {s: when for s, when in state.through.items() if s.name == target.stream}
             newest = max(stated, default=None)
+            # The stream's newest life: nothing more comes into an earlier one, and its statement
+            # stands still.
             through = None if newest is None else stated[newest]
         done = tuple(span for span in spans if through is not None and span.until <= through)
         late = tuple(span for span in spans if span not in done)
@@ -166,6 +173,8 @@ class Backfilling:
                     kept.window,
                     f"the window {kept.window.id} has these records already, and is gone on with",
                 )
+        # Kept before its first wave, so that a run which is killed finds its window again, and its
+        # days stay until the window is done.
         self.windowing.windows.keep(window)
         return window, f"window {window.id}: {window.how}; {window.cost()}"
 

@@ -30,7 +30,7 @@ def beginnings(window: ReplayWindow, target: Positions, *, run: str) -> tuple[Ra
 
 
 def wishes_of(window: ReplayWindow, target: Positions) -> Wishes:
-    """What the table lacks of the window."""
+    """What the window's table still lacks of the window, as the wishes of its next wave."""
     open_ones = [planned for planned in window.ranges if not is_done(planned, target)]
     waiting = [planned for planned in open_ones if _is_in_the_way(planned, open_ones)]
     free = [planned for planned in open_ones if planned not in waiting]

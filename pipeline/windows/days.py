@@ -14,7 +14,10 @@ from headrace.pipeline.windows.window import ReplayWindow
 
 
 def days_of(window: ReplayWindow, story: Story) -> Days:
-    """`story`: the ledgers of the lake table about the window's shards. All days where they don't tell of each row."""
+    """The arrival days of a window's records.
+
+    `story`: the ledgers of the lake table about the window's shards. All days where they don't tell of each row.
+    """
     ranges = [
         step.range
         for planned in window.ranges

@@ -23,8 +23,8 @@ from headrace.pipeline.windows.stretches import (
     Reaches,
     arrivals_of,
     lacking,
-    leaving,
     overlap,
+    sentences_of_loss,
     stretch_in,
 )
 from headrace.pipeline.windows.window import ReplayWindow, Stretch, WindowRange
@@ -80,8 +80,11 @@ def make_window(
     kept_from: date | None = None,
     reaches: Reaches | None = None,
 ) -> Made:
-    """`takes`: whether the window is for this shard. `kept_from`: the first day that the retention of the lake table
-    keeps. `reaches`: what Kinesis still has, for a window that reads from the stream what the lake table lacks."""
+    """Make the window of the ranges that are asked for.
+
+    `takes`: whether the window is for this shard. `kept_from`: the first day that the retention of the lake table
+    keeps. `reaches`: what Kinesis still has, for a window that reads from the stream what the lake table lacks.
+    """
     ranges: list[WindowRange] = []
     missing: list[str] = []
     days: list[date] = []
@@ -112,7 +115,7 @@ def make_window(
                 f"{step}: {sentence}"
                 for step, stretch in stretches.items()
                 if reach
-                for sentence in leaving(stretch, reach)
+                for sentence in sentences_of_loss(stretch, reach)
             ]
             if _is_twice(window_range, story.steps.get(key, ())):
                 twice.append(key)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.ports.lineage import LineageTable
     from headrace.pipeline.ports.reading import ShardSource
     from headrace.pipeline.ports.staging import Stage
-    from headrace.pipeline.settings.parse_block import ParseSettings
+    from headrace.pipeline.settings.blocks.parse import ParseSettings
     from headrace.pipeline.typed.ports import ParsePorts
     from headrace.pipeline.typed.values import Bound, Parsed, SourceFile, WavePlan
     from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word
@@ -97,11 +97,17 @@ class WindowPorts(Protocol):
     def ids(self) -> Ids: ...
 
     def source(self, user: str) -> ShardSource:
-        """`user`: the duty that asks. Each user has a source of its own, with its own shard iterators."""
+        """The port to Kinesis.
+
+        `user`: the duty that asks. Each user has a source of its own, with its own shard iterators.
+        """
         ...
 
     def lineage(self, writer: str) -> LineageTable:
-        """`writer`: the name of the duty or run that records, for the lineage table's history."""
+        """The lineage table of the lake table.
+
+        `writer`: the name of the duty or run that records, for the lineage table's history.
+        """
         ...
 
     def table(self, writer: str) -> LandingTable:
@@ -116,9 +122,15 @@ class WindowPorts(Protocol):
         ...
 
     def replaying(self, window: str, run: str) -> ReplayPorts:
-        """`window`: the id of a window. `run`: the id of the run that copies, for the history of the window's table."""
+        """The ports of a run that copies or replaces.
+
+        `window`: the id of a window. `run`: the id of the run that copies, for the history of the window's table.
+        """
         ...
 
     def unpacking(self, window: str) -> UnpackPorts:
-        """`window`: the id of a window whose aggregates are taken apart in the lake table."""
+        """The ports of a run that takes aggregates apart.
+
+        `window`: the id of a window whose aggregates are taken apart in the lake table.
+        """
         ...

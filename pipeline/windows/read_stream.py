@@ -37,7 +37,10 @@ class WindowReading:
     def read(
         self, window: str, stretches: Mapping[ShardKey, Stretch], positions: Positions, spec: StagingSpec
     ) -> Manifest:
-        """`at`: the positions of the window's table. `spec`: that of the window's table."""
+        """Read from the stream what the lake table lacks of the window, and stage it.
+
+        `positions`, `spec`: those of the window's table.
+        """
         source, streams = self.source(), sorted({key.stream for key in stretches})
         facts = {stream: _same_life(window, stream, source) for stream in streams}
         shards = {ShardKey(s, shard.shard_id): shard for s in streams for shard in source.list_shards(s)}

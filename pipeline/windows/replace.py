@@ -28,7 +28,7 @@ from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import BadSetting, Overtaken, Unknown, WrongShape
 from headrace.pipeline.ports.lineage import LineageTable
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.typed.account import account, why_stop
 from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
 from headrace.pipeline.typed.latest.merging import check_decided_once

@@ -162,7 +162,10 @@ class Leaving:
 
 
 def leaving_of(files: Iterable[SourceFile], pieces: Sequence[Piece]) -> Leaving:
-    """`pieces`: the rows of the wave's ranges in these files."""
+    """Which older rows leave the tables.
+
+    `pieces`: the rows of the wave's ranges in these files.
+    """
     # Each file with such a row leaves as a whole, because pyiceberg can't write delete files.
     paths = {piece.path for piece in pieces}
     taken = sorted((file for file in files if file.path in paths), key=lambda file: file.path)

@@ -118,7 +118,7 @@ def stretch_in(
     return Stretch(recorded.after, min(recorded.upto, window_range.upto, key=order_text), since, last)
 
 
-def leaving(stretch: Stretch, reach: Reach) -> Iterator[str]:
+def sentences_of_loss(stretch: Stretch, reach: Reach) -> Iterator[str]:
     """What of a stretch has left the stream already, as a part of a sentence."""
     if stretch.since < reach.horizon:
         yield (

@@ -16,7 +16,7 @@ from headrace.pipeline.lake.staging.stage_codec import decode_all
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work, packed
 from headrace.pipeline.typed.account import one_report
-from headrace.pipeline.typed.surveying import survey_by
+from headrace.pipeline.typed.tasks.surveying import survey_by
 from headrace.pipeline.typed.values import Bound, Parsed, SourceFile, Survey, SurveyOrder
 from headrace.pipeline.windows.copier import RUN_AGAIN
 from headrace.pipeline.windows.ports import Unpacker

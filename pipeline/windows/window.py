@@ -188,7 +188,10 @@ class KeptWindow:
     """A window that was done and is cancelled since is both."""
 
     def after(self, word: str) -> KeptWindow:
-        """`word`: a `Word`, or one of a later version."""
+        """The window after a word about it, such as that it is done.
+
+        `word`: a `Word`, or one of a later version.
+        """
         # A word of a later version that isn't known here leaves the window to be done.
         is_cancelled = word == Word.CANCELLED
         return replace(

@@ -127,7 +127,10 @@ def _check_makeable(selection: Made, how: str, *, target: str, unpack: bool) -> 
 
 
 def find_window(windows: WindowStore, window: str, *, nothing: str = "") -> KeptWindow:
-    """`nothing`: what an error says of what was changed."""
+    """The window with this id. Raises Unknown.
+
+    `nothing`: what an error says of what was changed.
+    """
     for kept_window in windows.all():
         if kept_window.window.id == window:
             return kept_window

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 
 from headrace.pipeline.core.ledger.batch import BatchLimits
 from headrace.pipeline.errors import Unknown
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.windows.backfill import Backfilling
@@ -40,7 +40,10 @@ class WindowWiring:
     ports: WindowPorts
 
     def windowing(self, by: str) -> Windowing:
-        """`by`: who asks, for people."""
+        """What makes, finds and cancels windows.
+
+        `by`: who asks, for people.
+        """
         ports = self.ports
         return Windowing(
             settings=self.settings,
@@ -53,7 +56,10 @@ class WindowWiring:
         )
 
     def backfilling(self, by: str) -> Backfilling:
-        """`by`: who asks, for people."""
+        """What decides about the windows of backfills.
+
+        `by`: who asks, for people.
+        """
         return Backfilling(windowing=self.windowing(by), landed=lambda: self.ports.table("window").load())
 
     def redoing(

@@ -10,7 +10,7 @@ import pytest
 from headrace.pipeline.app.adapters import Adapters
 from headrace.pipeline.aws.clients import clients
 from headrace.pipeline.aws.clients.meter import Meter
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from headrace.pipeline.settings.model import LandingSettings, Settings, StreamSettings
 from tests.memory.clock import MemoryClock
 

@@ -71,7 +71,7 @@ def test_a_duty_asks_for_its_table_and_its_source_by_the_same_name(
 
 def test_the_tables_of_a_process_take_kinesis_time_from_the_source_of_the_same_name(tmp_path: Any):
     from headrace.pipeline.app.adapters import Adapters
-    from headrace.pipeline.settings.aws_block import AwsSettings
+    from headrace.pipeline.settings.blocks.aws import AwsSettings
     from headrace.pipeline.settings.model import LandingSettings
 
     adapters = Adapters(

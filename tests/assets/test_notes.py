@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from headrace.pipeline.cli.beside.pipes import PipesJob
 from headrace.pipeline.cli.consume import _Output
-from headrace.pipeline.cli.pipes import PipesJob
 from headrace.pipeline.duties.waves.attempt import Attempt
 from headrace.pipeline.duties.waves.report import WaveReport
 from headrace.pipeline.settings.choices import OnDataLoss

@@ -14,8 +14,8 @@ from headrace.pipeline.lake.table.describe_table import describe_table
 from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.lineage import LineageTable
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.model import Settings, StreamSettings
-from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.ports import ParsePorts
 from tests.dagster.fixtures import MakeInstance
 from tests.lake.samples import StandingClock

@@ -15,8 +15,8 @@ from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.processors.ports import ProcessorPorts
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings, StreamSettings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.resources.runs import PROCESSOR_TAG
 from tests.dagster.fixtures import MakeInstance
 from tests.lake.samples import StandingClock

@@ -14,7 +14,7 @@ from headrace.pipeline.core.leases.change import Applied
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from tests.stand_in import a_table
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.lake.table.catalog import embedded_catalog
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from tests.beside_kcl.test_adopting import adopt, kcl
 from tests.beside_kcl.test_beside_kcl import headrace_takes_back, kcl_writes
 from tests.duties.moves import row_of, shared

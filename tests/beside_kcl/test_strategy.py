@@ -9,9 +9,9 @@ from headrace.pipeline.core.leases.change import Change
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.sharing.assign_plan import AssignmentInput
 from headrace.pipeline.duties.policy.own_tables import LeasesBeat, WorkersBeat, rules_of
-from headrace.pipeline.settings.assignment_block import AssignmentSettings
+from headrace.pipeline.settings.blocks.assignment import AssignmentSettings
+from headrace.pipeline.settings.blocks.kcl import KclSettings
 from headrace.pipeline.settings.choices import Heartbeat, Strategy
-from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from tests.core.scenes import carried_out, counts, fleet_with, loads, unowned
 

@@ -16,8 +16,8 @@ from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, GapRules
 from headrace.pipeline.core.sharing.loads import cluster_name
 from headrace.pipeline.duties.policy.own_form import OwnForm
 from headrace.pipeline.kcl import leader
+from headrace.pipeline.settings.blocks.kcl import KclSettings
 from headrace.pipeline.settings.choices import Heartbeat, Mode
-from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from tests.duties.world import MadeTables
 from tests.memory.clock import CountingIds, MemoryClock

@@ -13,9 +13,9 @@ from headrace.pipeline.checking.verdict import Verdict
 from headrace.pipeline.core.leases.failure import Failure
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.core.shards.position import Position, Positions
+from headrace.pipeline.settings.blocks.dagster import CheckSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.settings.choices import CHECKS
-from headrace.pipeline.settings.dagster_block import CheckSettings
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.checking.looks import DAY, HOUR, MINUTE, NOW, STREAM, facts, healthy, key, positions, shard
 
 LIMITS = CheckSettings(proof=DAY)

@@ -16,7 +16,7 @@ from dagster import DagsterEvent, DagsterInstance, DagsterRun, DagsterRunStatus
 
 from headrace.pipeline.cli import main
 from headrace.pipeline.cli.beside import services
-from headrace.pipeline.cli.holding import LOCK
+from headrace.pipeline.cli.beside.holding import LOCK
 from headrace.pipeline.local.endpoint import LocalAws
 from tests.ports import free_port
 

@@ -12,7 +12,7 @@ from headrace.pipeline.inspect.findings import findings_of
 from headrace.pipeline.inspect.looking import look_at_tables
 from headrace.pipeline.inspect.read import TableNames, TableReader
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from tests.cli.asking_status import Say, json_of
 from tests.cli.kcl_tables import KclTables, a_lease, a_lock, a_worker, leases_of
 from tests.memory.clock import MemoryClock

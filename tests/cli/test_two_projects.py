@@ -27,7 +27,7 @@ from headrace.pipeline.lake.spark.server.joining import AUTHENTICATION
 from headrace.pipeline.lake.spark.session import DISCOVERY
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from headrace.pipeline.settings.file import read_settings
 
 ROOT = Path(__file__).parents[2]

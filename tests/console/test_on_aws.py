@@ -11,7 +11,7 @@ from headrace.pipeline.console.values import LagKind, Picture, Severity
 from headrace.pipeline.console.wiring import ShownApplication, console_of
 from headrace.pipeline.inspect.read import TableNames
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from tests.cli.kcl_tables import KclTables, a_lease, a_lock
 
 if TYPE_CHECKING:

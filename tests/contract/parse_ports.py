@@ -10,7 +10,7 @@ from headrace.pipeline.core.ledger.batch import StagedFile
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.ports.landing import LandingTable
-from headrace.pipeline.settings.parse_block import UniqueSettings
+from headrace.pipeline.settings.blocks.parse import UniqueSettings
 from headrace.pipeline.typed.ports import Parser, SourceTable
 from headrace.pipeline.typed.source import IcebergSource
 from headrace.pipeline.upkeep.live_table import IcebergLive

@@ -16,8 +16,8 @@ from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.sort_texts import end_of, sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import WrongShape
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.typed.account import account, aside_name
 from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.known_files import KnownFiles

@@ -19,9 +19,9 @@ from headrace.pipeline.cost.sizing import Units, at_rest, scanned
 from headrace.pipeline.cost.spent import Spent, cost_line, costs_of, spent_together
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
+from headrace.pipeline.settings.blocks.kcl import KclSettings
 from headrace.pipeline.settings.choices import Beat, Heartbeat
-from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.spent_events import KEY, spent_in
 from tests.stand_in import a_table

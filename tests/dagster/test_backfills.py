@@ -14,8 +14,8 @@ from headrace.assets.names import again_key, copies_key, parsed_key, records_key
 from headrace.pipeline.building import build_definitions
 from headrace.pipeline.core.ledger.arrivals import ALL
 from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.settings.blocks.dagster import BackfillSettings, DagsterSettings
 from headrace.pipeline.settings.choices import Period
-from headrace.pipeline.settings.dagster_block import BackfillSettings, DagsterSettings
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.typed.duplicates_plan import Comparison
 from headrace.pipeline.typed.values import Parsed, WavePlan, Wishes

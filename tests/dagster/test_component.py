@@ -12,8 +12,8 @@ import headrace
 from headrace.assets.names import records_key
 from headrace.pipeline.building import build_definitions
 from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.blocks.dagster import DagsterSettings
 from headrace.pipeline.settings.component_file import COMPONENT
-from headrace.pipeline.settings.dagster_block import DagsterSettings
 from headrace.pipeline.settings.model import Settings, StreamSettings
 
 # Dagster itself calls pydantic's former functions for files of components.

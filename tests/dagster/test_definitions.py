@@ -10,11 +10,11 @@ from headrace.assets.names import leases_key, lineage_key
 from headrace.assets.outside import outside
 from headrace.pipeline.building import build_definitions
 from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.settings.blocks.dagster import DagsterSettings, ScheduleSettings
+from headrace.pipeline.settings.blocks.parse import LatestSettings, ParseSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.settings.choices import Into
-from headrace.pipeline.settings.dagster_block import DagsterSettings, ScheduleSettings
 from headrace.pipeline.settings.model import Settings, StreamSettings, TimeSettings, WorkerSettings
-from headrace.pipeline.settings.parse_block import LatestSettings, ParseSettings
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from headrace.sensors.interval import interval
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import Ports

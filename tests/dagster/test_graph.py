@@ -10,10 +10,10 @@ from headrace.assets.names import records_key
 from headrace.assets.record_columns import RECORD_COLUMNS
 from headrace.pipeline.building import build_definitions
 from headrace.pipeline.lake.table.schema import RECORDS
+from headrace.pipeline.settings.blocks.dagster import BackfillSettings, DagsterSettings, FreshnessSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings, UniqueSettings
 from headrace.pipeline.settings.choices import Period
-from headrace.pipeline.settings.dagster_block import BackfillSettings, DagsterSettings, FreshnessSettings
 from headrace.pipeline.settings.model import LandingSettings, Settings, StreamSettings
-from headrace.pipeline.settings.parse_block import ParseSettings, UniqueSettings
 
 TARGET = ParseSettings(name="sold", table="lake.sold", schema="id BIGINT", filter="record IS NOT NULL")
 SETTINGS = Settings(

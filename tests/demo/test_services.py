@@ -12,7 +12,7 @@ import pytest
 
 from headrace.pipeline.cli import main
 from headrace.pipeline.cli.beside import own_spark, services
-from headrace.pipeline.cli.holding import LOCK
+from headrace.pipeline.cli.beside.holding import LOCK
 from headrace.pipeline.lake.spark.server import key as server_key
 from headrace.pipeline.lake.spark.server.users import users_of
 from headrace.pipeline.lake.spark.session import DISCOVERY

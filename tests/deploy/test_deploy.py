@@ -18,7 +18,7 @@ from headrace.pipeline.iam.places import ApplicationArns, account_of
 from headrace.pipeline.iam.policy import role_policy
 from headrace.pipeline.iam.roles import Role
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from headrace.pipeline.settings.choices import Create
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import Settings

@@ -82,6 +82,8 @@ def test_every_write_on_a_lease_row_is_in_the_protocol() -> None:
 
 
 def test_every_interleaving_has_a_test_with_its_number() -> None:
-    tests = "\n".join(path.read_text() for path in (ROOT / "tests" / "simulation").glob("test_d*.py"))
+    tests = "\n".join(
+        path.read_text() for path in (ROOT / "tests" / "simulation" / "interleavings").glob("test_d*.py")
+    )
     told = {f"D{number}" for number in re.findall(r"^def test_d(\d+)_", tests, re.MULTILINE)}
     assert told == {rule for rule in RULES if rule.startswith("D")}

@@ -13,7 +13,7 @@ from headrace.pipeline.aws.leases.tables import DynamoTables
 from headrace.pipeline.cli import main
 from headrace.pipeline.duties.fleet.leader_report import LeaderMemory
 from headrace.pipeline.local.endpoint import local_aws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import Settings
 from tests.docs.pages import PAGES

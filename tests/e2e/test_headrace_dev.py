@@ -16,7 +16,7 @@ import dagster as dg
 import pytest
 
 from headrace.pipeline.cli.beside import services
-from headrace.pipeline.cli.holding import LOCK
+from headrace.pipeline.cli.beside.holding import LOCK
 from headrace.pipeline.lake.spark.server.facts import servers_of_user
 from headrace.pipeline.lake.spark.session import DISCOVERY
 from tests.e2e.app import App

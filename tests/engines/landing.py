@@ -22,7 +22,7 @@ from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.lake.files.stage_files import CantWrite
 from headrace.pipeline.lake.table.catalog import asking
 from headrace.pipeline.lake.table.lake_table import IcebergTable
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from tests.eventually import eventually
 from tests.lake.samples import a_key, a_range
 from tests.lake.written import write_files

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.pipeline.errors import CommitUnknown, Unknown, Unreachable
 from headrace.pipeline.lineage.table import IcebergLineage
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from tests.contract.lakes import an_iceberg
 from tests.engines.parts import or_skip
 from tests.engines.servers import Postgres, Rest, postgres, private_postgres, rest

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.pipeline.aws.clients.clients import dynamodb_client
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from tests.cli.kcl_tables import KclTables, a_lock, a_worker, leases_of
 from tests.examples.example import Example, copied
 

@@ -13,10 +13,10 @@ import pytest
 
 from headrace.pipeline.errors import BadSetting, Unreachable
 from headrace.pipeline.hooks.tracker import StreamTracker
+from headrace.pipeline.settings.blocks.discovery import DiscoverySettings
+from headrace.pipeline.settings.blocks.parse import Written
 from headrace.pipeline.settings.choices import InitialPosition, StreamsMode
-from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.model import Settings, StreamSettings
-from headrace.pipeline.settings.parse_block import Written
 from tests.duties.world import World
 
 LET_GO = Event()

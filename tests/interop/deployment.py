@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.pipeline.cli.beside import services
-from headrace.pipeline.cli.holding import LOCK
+from headrace.pipeline.cli.beside.holding import LOCK
 from headrace.pipeline.lake.spark.server.facts import servers_of_user
 from headrace.pipeline.lake.spark.server.process import end
 from headrace.pipeline.lake.spark.session import DISCOVERY

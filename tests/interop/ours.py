@@ -30,9 +30,9 @@ from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.lake.staging.stage_task import stage_batches
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.staging import OnWaiting, Stage, StagingSpec
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
+from headrace.pipeline.settings.blocks.kcl import KclSettings
 from headrace.pipeline.settings.choices import Beat, Heartbeat, Layout, Mode, Retrieval
-from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import (
     LandingSettings,
     Settings,

@@ -17,10 +17,10 @@ from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.duties.waves.report import WaveReport, WaveStep
 from headrace.pipeline.ports.staging import OnWaiting, Stage
 from headrace.pipeline.processors.application.stage import DeliveryStage
+from headrace.pipeline.settings.blocks.parse import Written
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.choices import ProcessorMode
-from headrace.pipeline.settings.parse_block import Written
 from headrace.pipeline.settings.processor_application import application_settings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from tests.interop import ours
 from tests.memory.tasks import LocalTasks
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.local.dynamodb_mended import plain_number
+from headrace.pipeline.local.moto.dynamodb_mended import plain_number
 
 INDEX = "LeaseOwnerToLeaseKeyIndex"
 A = {"leaseKey": {"S": "a"}}

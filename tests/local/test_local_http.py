@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.pipeline.local.http_answer import HttpAnswer, answer_bytes
 from headrace.pipeline.local.http_reader import BadHttpError, HttpReader, HttpRequest
-from headrace.pipeline.local.moto_room import wsgi_environment
+from headrace.pipeline.local.moto.room import wsgi_environment
 
 PLAIN = b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: A.B\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = (

@@ -6,7 +6,7 @@ from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 from headrace.pipeline.local.http_reader import HttpRequest
-from headrace.pipeline.local.moto_room import MotoRoom
+from headrace.pipeline.local.moto.room import MotoRoom
 
 REQUEST = HttpRequest("GET", "/bucket/key", {"host": "127.0.0.1"}, b"")
 

@@ -16,8 +16,8 @@ from headrace.pipeline.metrics.ports import Refusal
 from headrace.pipeline.metrics.publishing import Publishing
 from headrace.pipeline.metrics.series import Level, Series
 from headrace.pipeline.metrics.statistics import Datum, Statistics
+from headrace.pipeline.settings.blocks.metrics import MetricsSettings, dimensions_in
 from headrace.pipeline.settings.choices import MetricsLevel, MetricsTo
-from headrace.pipeline.settings.metrics_block import MetricsSettings, dimensions_in
 from tests.duties.reading import PortsOf
 from tests.duties.world import TICK, World
 

@@ -13,8 +13,8 @@ from headrace.pipeline.metrics import own_series as own
 from headrace.pipeline.metrics.gathering import Gathering
 from headrace.pipeline.metrics.of_calls import CallCounts
 from headrace.pipeline.metrics.series import Level
-from headrace.pipeline.settings.aws_block import AwsSettings
-from headrace.pipeline.settings.metrics_block import DIMENSIONS
+from headrace.pipeline.settings.blocks.aws import AwsSettings
+from headrace.pipeline.settings.blocks.metrics import DIMENSIONS
 from headrace.pipeline.typed.done_wave import Does, Wave
 from tests.metrics.http_answers import Answer, answering
 from tests.metrics.metered_world import MeteredWorld

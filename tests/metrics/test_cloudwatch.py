@@ -15,7 +15,7 @@ from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.metrics import kcl_series as kcl
 from headrace.pipeline.metrics.cloudwatch import MOST_IN_A_CALL, CloudWatchSink
 from headrace.pipeline.metrics.statistics import Datum, Statistics
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from tests.metrics.http_answers import Answer, Answering, answering
 from tests.metrics.metered_world import MeteredWorld
 

@@ -12,7 +12,7 @@ from headrace.pipeline.metrics import own_series as own
 from headrace.pipeline.metrics.gathering import Gathering
 from headrace.pipeline.metrics.series import Level
 from headrace.pipeline.metrics.statistics import Statistics
-from headrace.pipeline.settings.metrics_block import DIMENSIONS
+from headrace.pipeline.settings.blocks.metrics import DIMENSIONS
 
 
 def a_gathering(

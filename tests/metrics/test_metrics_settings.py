@@ -13,8 +13,8 @@ from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.metrics import own_series as own
 from headrace.pipeline.metrics.metering import Metering, NoMetering
 from headrace.pipeline.settings import metrics_rules
+from headrace.pipeline.settings.blocks.metrics import dimensions_in
 from headrace.pipeline.settings.file import read_settings
-from headrace.pipeline.settings.metrics_block import dimensions_in
 from headrace.pipeline.settings.model import Settings
 
 _LEAST = "application: app\nstreams: [{name: orders}]\n"

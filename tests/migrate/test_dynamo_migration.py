@@ -16,8 +16,8 @@ from headrace.pipeline.kcl.migration import ClientVersion, TableStatus
 from headrace.pipeline.migrate.dynamo import DynamoMigrationTables
 from headrace.pipeline.migrate.migrating import Migrating
 from headrace.pipeline.migrate.steps import Action, Goal, MoveRow, Plan, Request, SetVersion, Step
+from headrace.pipeline.settings.blocks.coordination import CoordinationSettings
 from headrace.pipeline.settings.choices import Layout
-from headrace.pipeline.settings.coordination_block import CoordinationSettings
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from tests.cli.kcl_tables import KclTables, leases_of
 from tests.memory.clock import MemoryClock

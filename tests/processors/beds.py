@@ -15,8 +15,8 @@ from headrace.pipeline.processors.host import TaskHost
 from headrace.pipeline.processors.ports import ProcessorPorts
 from headrace.pipeline.processors.stops_table import IcebergStops
 from headrace.pipeline.processors.wave import Processing
-from headrace.pipeline.settings.parse_block import Written
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.parse import Written
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.typed.check_wave import ParseChecking
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.source import IcebergSource

@@ -14,8 +14,8 @@ from headrace.pipeline.processors.ports import ProcessorPorts
 from headrace.pipeline.processors.standing import Standing, standing_of
 from headrace.pipeline.processors.stops import stops_after
 from headrace.pipeline.processors.trial import why_not_loaded
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.file import parse_settings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from tests.processors.beds import ProcessorBed
 from tests.typed.parsings import A, B
 

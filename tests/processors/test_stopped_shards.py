@@ -4,7 +4,7 @@ from typing import Any
 
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
 from headrace.pipeline.processors.wave import Processing
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.typed.values import WaveLimits
 from tests.lake.samples import NOON, STREAM, StandingClock, a_key
 

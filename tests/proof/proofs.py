@@ -29,7 +29,7 @@ from headrace.pipeline.ports.tasks import Tasks
 from headrace.pipeline.proof.prove import Proving
 from headrace.pipeline.proof.spark import IcebergProof
 from headrace.pipeline.proof.verdict import Proof
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from tests.lake.samples import NOON, ORIGIN, STREAM, a_file, a_key
 from tests.lake.tables import IcebergLake

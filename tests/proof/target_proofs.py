@@ -21,7 +21,7 @@ from headrace.pipeline.proof.compare_task import SCHEMA, SideSpec
 from headrace.pipeline.proof.ports import ProvedTable, TargetPorts
 from headrace.pipeline.proof.spark import IcebergProof
 from headrace.pipeline.proof.verdict import Proof, TableProof
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.typed.source import IcebergSource
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from headrace.pipeline.windows.window import ReplayWindow

@@ -12,7 +12,7 @@ import pytest
 from headrace.pipeline.core.ledger.arrivals import Window
 from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.shards.stream import StreamId
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from tests.lake.merge_on_read import delete_rows
 from tests.lake.samples import NOON, STREAM
 from tests.lake.tables import append_as_others

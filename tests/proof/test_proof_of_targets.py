@@ -15,7 +15,7 @@ from headrace.pipeline.proof.compare_spark import ShufflingComparer
 from headrace.pipeline.proof.patterns import NO_BUCKET, Comparing, Pattern
 from headrace.pipeline.proof.ports import TargetPorts
 from headrace.pipeline.proof.verdict import TableProof
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.typed.quarantine.redrive_plan import Selection
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from headrace.pipeline.upkeep.rewrite_plan import FileGroup

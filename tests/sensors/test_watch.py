@@ -14,7 +14,7 @@ from headrace.assets.names import hours_key, leases_key, proof_key, records_key,
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.leases.failure import Failure
 from headrace.pipeline.errors import Throttled
-from headrace.pipeline.settings.dagster_block import CheckSettings, DagsterSettings
+from headrace.pipeline.settings.blocks.dagster import CheckSettings, DagsterSettings
 from headrace.sensors.results import state_of_cursor
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import DagsterWorld, key

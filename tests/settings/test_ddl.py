@@ -4,7 +4,7 @@ import pytest
 
 from headrace.pipeline.lake.table.schema import DAY
 from headrace.pipeline.settings.ddl import WrongDdl, read_ddl
-from headrace.pipeline.settings.schema_rules import OWN_COLUMNS
+from headrace.pipeline.settings.rules.schema import OWN_COLUMNS
 from headrace.pipeline.typed.json.column_types import ddl_of, struct_of_fields
 from headrace.pipeline.typed.table import PROVENANCE
 

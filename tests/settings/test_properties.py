@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
+from headrace.pipeline.settings.blocks.coordination import CoordinationSettings
 from headrace.pipeline.settings.choices import Billing, Create, InitialPosition, StreamsMode
-from headrace.pipeline.settings.coordination_block import CoordinationSettings
 from headrace.pipeline.settings.file import parse_settings
 from headrace.pipeline.settings.model import (
     LandingSettings,

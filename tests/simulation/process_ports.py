@@ -14,7 +14,7 @@ from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.consumers import Consumers
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.usage import ProcessUsage
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.typed.ports import ParsePorts
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles
 from headrace.pipeline.windows.ports import ReplayPorts, UnpackPorts, WindowStore

@@ -11,10 +11,11 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId, lease_key
 from headrace.pipeline.duties.fleet.sensor_turn import Turn
-from headrace.pipeline.settings.assignment_block import AssignmentSettings
+from headrace.pipeline.settings.blocks.assignment import AssignmentSettings
+from headrace.pipeline.settings.blocks.discovery import DiscoverySettings
+from headrace.pipeline.settings.blocks.kcl import KclSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
-from headrace.pipeline.settings.discovery_block import DiscoverySettings
-from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import (
     Settings,
     StreamSettings,
@@ -22,7 +23,6 @@ from headrace.pipeline.settings.model import (
     WaveSettings,
     WorkerSettings,
 )
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.memory.clock import START, CountingIds
 from tests.memory.leader_lock import MemoryLeaderLock
 from tests.memory.live import MemoryLive, MemoryRewriter

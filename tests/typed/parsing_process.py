@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.settings.parse_block import ParseSettings, UniqueSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings, UniqueSettings
 from headrace.pipeline.typed.context import BatchContext
 from headrace.pipeline.typed.frames import Frames
 from headrace.pipeline.typed.quarantine.redrive import Redriving

@@ -24,7 +24,7 @@ from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.ports.staging import StagingSpec
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.check_wave import ParseChecking
 from headrace.pipeline.typed.duplicates import Deduplicating

@@ -10,7 +10,7 @@ from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.lake.table.data_files import data_files
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from tests.lake.samples import NOON, a_key

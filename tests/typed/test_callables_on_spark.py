@@ -10,8 +10,8 @@ import pytest
 
 from headrace.pipeline.errors import BadSetting, Unreachable, WrongShape
 from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.settings.blocks.parse import Written
 from headrace.pipeline.settings.choices import Compression, ParseFormat
-from headrace.pipeline.settings.parse_block import Written
 from tests.typed.parsings import A, Bed
 from tests.typed.spark_parsings import of_a_callable, parsing
 

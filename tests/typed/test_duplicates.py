@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from headrace.pipeline.core.ledger.accounting import read_accounting
 from headrace.pipeline.errors import Overtaken, Transient, WrongShape
 from headrace.pipeline.lake.table import plain_read as read
-from headrace.pipeline.settings.parse_block import UniqueSettings
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.parse import UniqueSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.typed.quarantine.redrive import Redriving
 from headrace.pipeline.typed.source import IcebergSource
 from headrace.pipeline.typed.tasks.duplicates import marked

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.settings.blocks.parse import UniqueSettings
 from headrace.pipeline.settings.choices import ParseFormat
-from headrace.pipeline.settings.parse_block import UniqueSettings
 from headrace.pipeline.typed import spark as parse
 from tests.lake.samples import NOON
 from tests.typed.formats import test_decode_avro as avro

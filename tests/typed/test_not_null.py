@@ -13,10 +13,10 @@ from pyiceberg.types import LongType, NestedField
 
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.settings.blocks.parse import UniqueSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.settings.choices import ColumnsFrom, Compression
 from headrace.pipeline.settings.ddl import read_ddl
-from headrace.pipeline.settings.parse_block import UniqueSettings
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from headrace.pipeline.typed.frames import columns_of
 from headrace.pipeline.typed.json.column_types import ddl_of
 from headrace.pipeline.typed.source import IcebergSource

@@ -10,7 +10,14 @@ from headrace.pipeline.core.ledger.accounting import Accounting
 from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-from headrace.pipeline.typed.check import Differs, ParsedSoFar, differences, excused, ledgers_asked
+from headrace.pipeline.typed.check import (
+    Differs,
+    ParsedSoFar,
+    differences,
+    excused,
+    ledgers_asked,
+    passed_over,
+)
 from headrace.pipeline.typed.values import PlannedRange, WavePlan
 
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 17)
@@ -61,7 +68,9 @@ def wave(after: int | None, upto: int, rows: int, *, ended: bool = False) -> Wav
     return WavePlan((PlannedRange(A, at(after), end, rows=rows),))
 
 
-def earlier(*waves: tuple[int | None, int, int], looked: int | None = 99) -> ParsedSoFar:
+def earlier(
+    *waves: tuple[int | None, int, int], looked: int | None = 99, is_of_main: bool = True
+) -> ParsedSoFar:
     """Ranges of the typed table, newest first: from, to, rows. `looked`: the sequence number of the lake table's snapshot that the waves saw."""
     pages = []
     for after, upto, rows in waves:
@@ -71,7 +80,7 @@ def earlier(*waves: tuple[int | None, int, int], looked: int | None = 99) -> Par
         parsed = Range(Kind.PARSED, A, at(after), end, run="r", claim="r", rows=rows, account=account)
         done = None if looked is None else FilesDone(looked, looked, looked)
         pages.append(LedgerPage((parsed,), looked=done))
-    return ParsedSoFar(pages)
+    return ParsedSoFar(pages, lambda _snapshot, _sequence: is_of_main)
 
 
 def judged(
@@ -213,3 +222,28 @@ def test_more_rows_than_stated_are_never_excused() -> None:
     (differs,) = differences(wave(None, 50, 21), entries := ledgers(*FLOW), _NEVER, all_ledgers=True)
     assert isinstance(differs, Differs)
     assert not excused(differs, entries, kept_from=date(2026, 2, 1), begun=None)
+
+
+def test_rows_that_were_whole_aggregates_again_after_a_rollback_arent_too_many() -> None:
+    """An earlier wave has parsed them when they were taken apart."""
+    assert judged(wave(40, 50, 5), *FLOW, parsed=earlier((30, 40, 12))) == [(17, 9, False)]
+    assert judged(wave(40, 50, 5), *FLOW, parsed=earlier((30, 40, 12), is_of_main=False)) == []
+    # Rows that are missing are missed all the same.
+    assert judged(wave(40, 50, 3), *FLOW, parsed=earlier((30, 40, 4), is_of_main=False)) == [(7, 9, False)]
+
+
+def test_a_position_that_a_person_has_set_to_where_it_was_is_no_reason_to_compare_nothing() -> None:
+    stays = (FLOW[0], a_range(20, 20, 0, Kind.REPOSITION), *FLOW[1:])
+    assert judged(wave(None, 30, 10), *stays) == [(10, 11, False)]
+
+
+def test_more_rows_in_the_ledgers_than_were_parsed_elsewhere_are_passed_over_and_fewer_arent() -> None:
+    def told(after: int | None, upto: int, rows: int) -> list[int]:
+        return [each.lacks for each in passed_over(wave(after, upto, rows).ranges, ledgers(*FLOW), _NEVER)]
+
+    assert told(None, 30, 9) == [2]
+    assert told(None, 30, 11) == []
+    assert told(None, 30, 14) == []
+    # Of the range from 30 to 50 no row may be at 40 or before.
+    assert told(20, 40, 4) == []
+    assert told(20, 40, 3) == [2]

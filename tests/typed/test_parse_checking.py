@@ -11,6 +11,7 @@ import pytest
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.lake.table.data_files import data_files
 from headrace.pipeline.lake.table.position_chain import Link
+from headrace.pipeline.typed.check_wave import SET_ELSEWHERE
 from headrace.pipeline.typed.source import rows_changed
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.upkeep.live_table import IcebergLive
@@ -210,4 +211,37 @@ def test_compaction_changes_nothing_of_what_the_ledgers_state(bed: Bed):
         if n == 4:
             bed.catch_up(limits=WaveLimits(3, 2**30))
     bed.catch_up(limits=WaveLimits(5, 2**30))
+    bed.check()
+
+
+def test_rows_that_land_behind_the_position_after_a_rollback_are_never_passed_unseen(bed: Bed):
+    """As where a person undoes a skip: records that were given up land after all."""
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at)
+    bed.land(A, {3: good(3)}, arrival=bed.clock.at)
+    bed.catch_up()
+    bed.lake.rollback(1)
+    bed.land(A, {2: good(2), 3: good(3)}, arrival=bed.clock.at)
+    bed.land(A, {4: good(4)}, arrival=bed.clock.at)
+    for _ in range(2):
+        with pytest.raises(
+            WrongShape, match=f"{SET_ELSEWHERE} {A}.*state 3 rows of {A} here, and 2 were found then"
+        ):
+            bed.parsing().wave()
+    parsing = bed.parsing()
+    checking = parsing.checking
+    assert checking is not None
+    wave = replace(parsing, checking=replace(checking, accepts_difference=True)).wave()
+    assert wave.landed == 1
+    assert "as a person has accepted" in wave.notes[0]
+    bed.land(A, {5: good(5)}, arrival=bed.clock.at)
+    assert bed.catch_up() == 1
+
+
+def test_records_that_land_once_more_after_a_rollback_stop_nothing(bed: Bed):
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at)
+    bed.land(A, {2: good(2), 3: good(3)}, arrival=bed.clock.at)
+    bed.catch_up()
+    bed.lake.rollback(1)
+    bed.land(A, {2: good(2), 3: good(3), 4: good(4)}, arrival=bed.clock.at)
+    assert bed.catch_up() == 1
     bed.check()

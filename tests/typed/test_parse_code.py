@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.pipeline.core.ledger.accounting import read_accounting
+from headrace.pipeline.settings.blocks.parse import ParseSettings, Written
 from headrace.pipeline.settings.choices import ParseFormat
-from headrace.pipeline.settings.parse_block import ParseSettings, Written
 from headrace.pipeline.typed import code_digest as parse_code
 from headrace.pipeline.typed.code_digest import TargetCode
 from tests.typed.parsings import BAD, SETTINGS, A, Bed, good, with_ports

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.pipeline.errors import ChainBroken, Transient
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.source import IcebergSource
 from headrace.pipeline.typed.table import IcebergTyped

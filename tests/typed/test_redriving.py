@@ -13,7 +13,7 @@ from headrace.pipeline.core.ledger.accounting import read_accounting
 from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.errors import Transient, Unknown, WrongShape
 from headrace.pipeline.lake.table import plain_read as read
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.typed.account import aside_name
 from headrace.pipeline.typed.quarantine.redrive_plan import Selection
 from headrace.pipeline.typed.values import WaveLimits

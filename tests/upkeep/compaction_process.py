@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from headrace.pipeline.lake.spark.tasks import SparkTasks
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from headrace.pipeline.upkeep.rewrite_plan import Replaced, Rewritten

@@ -12,7 +12,7 @@ from headrace.pipeline.core.ledger.live_files import LiveFile
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.lake.table.lake_table import IcebergTable
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from headrace.pipeline.upkeep.rewrite_plan import FileGroup, Rewritten

@@ -12,7 +12,7 @@ import pytest
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.errors import Unreachable
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.delete import Deleting
 from headrace.pipeline.upkeep.ports import Rewriter

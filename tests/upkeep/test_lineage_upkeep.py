@@ -8,7 +8,7 @@ import pytest
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.lineage.table import IcebergLineage
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.upkeep.delete import Deleted, Deleting
 from headrace.pipeline.upkeep.table_files import LineageFiles
 from tests.lake.samples import ORIGIN, a_key, a_range

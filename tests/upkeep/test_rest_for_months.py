@@ -11,7 +11,7 @@ from headrace.pipeline.duties.waves.expire import look_after
 from headrace.pipeline.lake.table.append import OWN_COMMIT
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lineage.table import IcebergLineage
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from tests.lake.samples import ORIGIN, a_key, a_landing, at
 from tests.lake.tables import IcebergLake, commit_nothing
 from tests.upkeep.upkeeps import upkeep_of

@@ -9,7 +9,7 @@ from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.ports.base import Clock
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.delete import Deleting
 from headrace.pipeline.upkeep.live_table import IcebergLive

@@ -10,7 +10,7 @@ from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.landing import TableState
 from headrace.pipeline.ports.lineage import LineageTable
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.typed.ports import ParsePorts
 from headrace.pipeline.windows.ports import ReplayPorts, WindowStore
 from tests.lake.samples import StandingClock

@@ -20,8 +20,8 @@ from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.errors import BadSetting, Transient, Unknown, WrongShape
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.lake.table.lake_table import IcebergTable
-from headrace.pipeline.settings.parse_block import ParseSettings, UniqueSettings
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings, UniqueSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.typed.ports import SourceLook, SourceTable
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.upkeep.compact import Compacting

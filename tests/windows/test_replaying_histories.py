@@ -13,7 +13,7 @@ from headrace.pipeline.core.shards.position import TRIM, Origin
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import Transient, Unknown
 from headrace.pipeline.lake.table import plain_read as read
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.live_table import IcebergLive

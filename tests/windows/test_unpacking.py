@@ -21,7 +21,7 @@ from headrace.pipeline.kcl.deaggregate import MAGIC, NOT_AN_AGGREGATE, OUTSIDE
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.proof.verdict import Proof
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.live_table import IcebergLive

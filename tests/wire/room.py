@@ -13,9 +13,9 @@ from headrace.pipeline.aws.clients.clients import dynamodb_client
 from headrace.pipeline.aws.leases.rows import Place
 from headrace.pipeline.aws.leases.tables import DynamoTables
 from headrace.pipeline.local.endpoint import local_aws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
+from headrace.pipeline.settings.blocks.kcl import KclSettings
 from headrace.pipeline.settings.choices import Layout
-from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import Settings
 from tests.eventually import eventually
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.pipeline.settings.aws_block import AwsPlace
-from headrace.pipeline.settings.aws_network import AwsNetwork
+from headrace.pipeline.settings.blocks.aws import AwsPlace
+from headrace.pipeline.settings.blocks.aws_network import AwsNetwork
 from headrace.pipeline.task_identity import ROLE_OF_THE_HOST, AssumedRole, TaskIdentity
 
 

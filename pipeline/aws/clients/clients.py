@@ -16,11 +16,11 @@ from botocore.loaders import Loader, create_loader
 from botocore.session import Session
 
 from headrace.pipeline.aws.clients.access import KinesisAccess, role_at
+from headrace.pipeline.aws.clients.error_codes import THROTTLED, code_of
 from headrace.pipeline.aws.clients.meter import Meter
 from headrace.pipeline.aws.clients.plain_answers import with_plain_answers
-from headrace.pipeline.aws.clients.throttling import THROTTLED
 from headrace.pipeline.errors import BadSetting, HeadraceError, Terminal, Throttled, Unreachable
-from headrace.pipeline.settings.aws_block import AwsPlace, AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsPlace, AwsSettings
 from headrace.pipeline.task_identity import AssumedRole, assuming
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestEx
 
 
 def dynamodb_client(settings: AwsSettings, meter: Meter | None = None) -> DynamoDBClient:
-    """`meter`: counts what the client asks, where somebody wants to know."""
+    """Make a client of DynamoDB.
+
+    `meter`: counts what the client asks, where somebody wants to know.
+    """
     client: DynamoDBClient = _client(settings.of("dynamodb"))
     if meter is not None:
         meter.attach(client)
@@ -184,10 +187,6 @@ def _no_profile(place: AwsPlace) -> str:
 def place_of_client(client: Any) -> str:
     """Region and endpoint of a client, for messages about things that are missing there."""
     return f"{client.meta.region_name} at {client.meta.endpoint_url}"
-
-
-def code_of(error: boto.ClientError) -> str:
-    return error.response.get("Error", {}).get("Code", "")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any, Final
 
-from headrace.pipeline.aws.clients.throttling import THROTTLED
+from headrace.pipeline.aws.clients.error_codes import THROTTLED
 from headrace.pipeline.ports.usage import ProcessUsage
 
 _WITH_UNITS: Final = ("GetItem", "BatchGetItem", "Query", "Scan", "PutItem", "UpdateItem", "DeleteItem")
@@ -39,7 +39,8 @@ os.register_at_fork(after_in_child=_Adding.forked)
 
 
 class Meter:
-    """A fork goes on from its parent's numbers: take differences."""
+    """Counts the requests of the clients that it is attached to. A fork goes on from its parent's numbers: take
+    differences."""
 
     def __init__(self) -> None:
         self._calls: Counter[str] = Counter()

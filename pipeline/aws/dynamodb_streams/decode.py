@@ -46,7 +46,7 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 _RECORD = msgspec.json.Decoder(_Record)
 
 
-def decode_answer(body: Body, key: ShardKey, answered: datetime) -> PageAnswer:
+def decode_table_answer(body: Body, key: ShardKey, answered: datetime) -> PageAnswer:
     """Decode and check an answer. Raises msgspec.DecodeError for a body of another form, Absurd for values that can't be
     right."""
     answer = _ANSWER.decode(body)
@@ -80,5 +80,7 @@ def _plain(number: str) -> str:
 def _key_text(keys: dict[str, dict[str, str]]) -> str:
     if not keys:
         raise Absurd("a record has no key")
+    # In a fixed order, so that one item has the same text in each record: typed tables take the
+    # partition key for the item's key.
     ordered: dict[str, Any] = {name: keys[name] for name in sorted(keys)}
     return msgspec.json.encode(ordered).decode()

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.aws.clients.clients import asking_aws, code_of, place_of_client
+from headrace.pipeline.aws.clients.clients import asking_aws, place_of_client
+from headrace.pipeline.aws.clients.error_codes import code_of
 from headrace.pipeline.aws.dynamodb_streams.decode import in_request
 from headrace.pipeline.aws.dynamodb_streams.listing import listed_shards
 from headrace.pipeline.aws.reading.stream_source import MISSING, StreamSource
@@ -45,7 +46,7 @@ class DynamoDbSource(StreamSource):
         return StreamFacts(life_of(arn), RETENTION, self._note_date(answer, self._client))
 
     def find_streams(self, prefix: str | None, tags: Mapping[str, str]) -> tuple[StreamId, ...]:
-        """None: streams of tables are named by the settings and not searched for."""
+        """Finds no stream: those of DynamoDB tables are named by the settings, and nobody searches for them."""
         return ()
 
     def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
@@ -86,6 +87,7 @@ class DynamoDbSource(StreamSource):
         except ClientError:
             self._require_stream(key.stream)
             return None
+        # What comes may be a later record. Its time would make an old position look fresh.
         is_it = bool(records) and int(records[0]["dynamodb"]["SequenceNumber"]) == sequence
         return _arrival(records[0]) if is_it else None
 

@@ -14,10 +14,10 @@ from botocore.exceptions import (
 )
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
-from headrace.pipeline.aws.clients.throttling import THROTTLED
+from headrace.pipeline.aws.clients.error_codes import THROTTLED, code_of
 from headrace.pipeline.aws.dynamodb_streams.client import forget_clients, knows_filter
 from headrace.pipeline.aws.dynamodb_streams.listing import children_of, listed_shards
-from headrace.pipeline.aws.reading.asking import MISSING, code_of
+from headrace.pipeline.aws.reading.asking import MISSING
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import BadSetting, HeadraceError, Terminal, Throttled, Unreachable, WrongStream
@@ -59,7 +59,7 @@ class TableAsking:
             ) from error
 
     def children(self) -> tuple[str, ...] | None:
-        """As `children_of`."""
+        """The children of the shard, as `children_of` finds them."""
         client = self._connect(self._access)
         return children_of(
             self._describe, self._key.stream.arn, self._key.shard_id, filters=knows_filter(client)
@@ -87,6 +87,8 @@ class TableAsking:
         code = code_of(error)
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         if "AccessDenied" in code or code in _KEYS:
+            # The worker's process outlives many runs, so that refused keys would stay although the
+            # file has new ones.
             forget_clients()
         if code in THROTTLED:
             return Throttled(

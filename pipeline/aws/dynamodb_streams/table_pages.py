@@ -19,10 +19,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
+from headrace.pipeline.aws.clients.error_codes import code_of
 from headrace.pipeline.aws.dynamodb_streams.client import streams_client
-from headrace.pipeline.aws.dynamodb_streams.decode import decode_answer, in_request
+from headrace.pipeline.aws.dynamodb_streams.decode import decode_table_answer, in_request
 from headrace.pipeline.aws.dynamodb_streams.table_asking import TRIMMED, TableAsking
-from headrace.pipeline.aws.reading.asking import MISSING, Host, check_is_own, code_of, given_up
+from headrace.pipeline.aws.reading.asking import MISSING, Host, check_is_own, given_up
 from headrace.pipeline.aws.reading.pages_check import Absurd, check_after
 from headrace.pipeline.aws.reading.pages_client import date_of, held_body, request_id_of
 from headrace.pipeline.aws.reading.pages_decode import PageAnswer, since_moment
@@ -85,6 +86,8 @@ class _Reading:
         self._iterator = batch.iterator
         self._is_kept = batch.iterator is not None
         """Whether the iterator is one that an earlier wave left, and hasn't been used yet."""
+        # An iterator that an earlier wave left stands behind what that wave read, so that one empty
+        # answer shows the tip.
         self._empty_left = 1 if self._is_kept else _EMPTY
         """Empty answers in a row that are still needed to know the newest position."""
         self._from_oldest = self._last is None
@@ -160,7 +163,7 @@ class _Reading:
                 "answer wasn't used. Look for a proxy that drops the header"
             )
         try:
-            answer = decode_answer(held_body(raw), self._key, answered)
+            answer = decode_table_answer(held_body(raw), self._key, answered)
             check_after(answer.first_sequence, self._last)
         except (msgspec.DecodeError, Absurd) as error:
             raise BadAnswer(
@@ -206,6 +209,8 @@ class _Reading:
         DynamoDB has dropped records before their time."""
         after, answered = self._batch.after, date_of(getattr(error.__cause__, "response", {}))
         arrival = None if after is None else after.arrival
+        # The record at the position went before its time, so that times say nothing about the ones
+        # after it.
         if arrival is not None and (answered is None or arrival > forgotten(answered, self._batch.retention)):
             raise DataLoss(
                 f"{self._key}: DynamoDB has dropped the record at the position, which arrived at {arrival.isoformat()}, before "

@@ -50,6 +50,7 @@ def text(item: Item, name: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value:
+        # An owner without a name would look like a lease that somebody holds.
         raise WrongShape(f"{name} is an empty text")
     return value
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.aws.clients.clients import code_of
+from headrace.pipeline.aws.clients.error_codes import code_of
 from headrace.pipeline.aws.leases.attributes import Item, text_value
 from headrace.pipeline.aws.leases.lease_item import (
     CHECKPOINT_OWNER,

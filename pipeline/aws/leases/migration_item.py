@@ -93,6 +93,8 @@ def changed_values(
     before: Item, state: ClientVersion | TableStatus, by: str, at: datetime
 ) -> dict[str, Item]:
     """The attributes that a change writes. The decision before it becomes the newest entry of the history."""
+    # As the row has it and not as it was understood: what another program wrote stays as it wrote
+    # it.
     entry = {name: before[name] for name in (state_attribute(state), BY, AT) if name in before}
     history = [{"M": entry}, *before.get(HISTORY, {}).get("L", ())]
     return {**_decision(state, by, at), HISTORY: {"L": history[:_KEPT]}}

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.aws.clients.clients import asking_aws, code_of, place_of_client
+from headrace.pipeline.aws.clients.clients import asking_aws, place_of_client
+from headrace.pipeline.aws.clients.error_codes import code_of
 from headrace.pipeline.aws.leases.attributes import Item
 from headrace.pipeline.errors import TablesMissing, Throttled
 

@@ -53,6 +53,7 @@ def describe(client: DynamoDBClient, name: str, *, key: str) -> Table | None:
     types = {
         attribute["AttributeName"]: attribute["AttributeType"] for attribute in table["AttributeDefinitions"]
     }
+    # Checked before any write: a name with a slip may be that of a table with other people's rows.
     if keys != [(key, "HASH")] or types.get(key) != "S":
         shown = ", ".join(f"{attribute} ({kind}, {types.get(attribute)})" for attribute, kind in keys)
         raise WrongShape(

@@ -70,6 +70,8 @@ class KnownPlaces:
             return self._known
         try:
             places, is_settled = look_at_layout(self._client, self._settings)
+        # The layout doesn't change by an outage. An answer that is older than a minute is better
+        # than a tick that writes nothing.
         except Transient:
             if self._known is None:
                 raise

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.aws.clients.clients import asking_aws, code_of
+from headrace.pipeline.aws.clients.clients import asking_aws
+from headrace.pipeline.aws.clients.error_codes import code_of
 from headrace.pipeline.aws.leases import lease_item
 from headrace.pipeline.aws.leases.table_facts import Table, billing_of, describe, index_of
 from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.settings.blocks.coordination import CoordinationSettings
 from headrace.pipeline.settings.choices import Billing
-from headrace.pipeline.settings.coordination_block import CoordinationSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

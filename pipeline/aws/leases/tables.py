@@ -106,7 +106,8 @@ class DynamoTables:
         return tuple(table_facts_of(name, keys[name], table) for name, table in self._look_at(keys).items())
 
     def arrangement(self) -> Arrangement:
-        """Raises where the tables contradict the settings or each other."""
+        """Which tables hold which rows of the application. Raises where the tables contradict the settings or each
+        other."""
         return look_at_layout(self._client, self._settings)[0].arrangement
 
     def _complete(self, keys: Mapping[str, str], tables: Found) -> bool:
@@ -122,6 +123,7 @@ class DynamoTables:
         if self._settings.coordination.point_in_time_recovery:
             for name in created:
                 self._back_up(name)
+        # After the tables, and without waiting for it: workers scan until the index is ACTIVE.
         make_index(self._client, leases)
         return bool(created)
 

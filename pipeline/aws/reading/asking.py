@@ -21,6 +21,7 @@ from botocore.exceptions import (
 )
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
+from headrace.pipeline.aws.clients.error_codes import code_of
 from headrace.pipeline.aws.reading.pages_client import forget_clients, reader_client
 from headrace.pipeline.aws.reading.pages_decode import PageAnswer
 from headrace.pipeline.aws.reading.pages_proof import PROOFS, not_found
@@ -99,6 +100,8 @@ class Asking:
 
     def prove_again(self, now: Callable[[], float]) -> None:
         """Raise unless the stream is still the one that the driver means."""
+        # The proof of this process may be minutes old, and after a strange answer only a new one
+        # says whose records these are.
         PROOFS.forget(self._access, self._key.stream)
         self._is_proved = False
         self.prove(now)
@@ -173,11 +176,6 @@ def check_is_own(answer: PageAnswer, batch: Batch, *, access: KinesisAccess, req
 def given_up(trouble: Transient, patience: float) -> Transient:
     """The error at which a wave stops trying."""
     return type(trouble)(f"{trouble}. This wave stopped trying after {patience:g} s")
-
-
-def code_of(error: BaseException | None) -> str:
-    """AWS's code of an error; empty for another error."""
-    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
 def _is_about_keys(code: str) -> bool:

@@ -47,10 +47,12 @@ class _Parts(Generic[_T]):
         return (self.others, *self.named.values(), *(() if self.tables is None else (self.tables,)))
 
     def sorted_out(self, keys: Mapping[ShardKey, _V]) -> list[tuple[_T, dict[ShardKey, _V]]]:
-        """The shards of each part."""
+        """Each part with its shards among these."""
         by_part: dict[int, dict[ShardKey, _V]] = defaultdict(dict)
         parts = {id(part): part for part in self.all()}
         for key, value in keys.items():
+            # By the part and not by its name, so that all streams of one part are asked side by
+            # side in one call.
             by_part[id(self.of(key.stream.name))][key] = value
         return [(parts[name], shards) for name, shards in by_part.items()]
 
@@ -114,7 +116,8 @@ class ConsumersByStream:
 
 @dataclass(frozen=True, slots=True)
 class ReadersByStream:
-    """It is pickled into the Spark task, with the identities of this moment."""
+    """The reader of Spark's tasks: each stream is read by its own part. It is pickled into the task, with the identities
+    of that moment."""
 
     parts: _Parts[Pages]
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.aws.clients.clients import asking_aws, code_of
+from headrace.pipeline.aws.clients.clients import asking_aws
+from headrace.pipeline.aws.clients.error_codes import code_of
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.errors import Throttled
 from headrace.pipeline.ports.consumers import Consumer

@@ -30,7 +30,7 @@ class BadFrameError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One message."""
+    """One message of an event stream (`application/vnd.amazon.eventstream`)."""
 
     kind: str
     """`event`, `exception` or `error`."""
@@ -66,6 +66,8 @@ class FrameReader:
 
     def _next(self, begun: memoryview) -> Frame | None:
         total, of_headers, crc = struct.unpack_from(">III", begun)
+        # The length is checked before it is waited for: a damaged one would ask for gigabytes that
+        # never come.
         if crc32(begun[:8]) != crc:
             raise BadFrameError("the checksum of a message's length is wrong")
         of_payload = total - of_headers - _PRELUDE - _CRC

@@ -19,7 +19,8 @@ from typing import Any, Final
 import msgspec
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
-from headrace.pipeline.aws.reading.asking import MISSING, Asking, Host, check_is_own, code_of, given_up
+from headrace.pipeline.aws.clients.error_codes import code_of
+from headrace.pipeline.aws.reading.asking import MISSING, Asking, Host, check_is_own, given_up
 from headrace.pipeline.aws.reading.event_frames import Frame
 from headrace.pipeline.aws.reading.known_consumers import CONSUMERS
 from headrace.pipeline.aws.reading.pages_check import Absurd, check_after
@@ -67,7 +68,7 @@ class ConsumerNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagesByStream:
-    """Reads each stream as its settings say."""
+    """Reads each stream as its settings say: by GetRecords, or by enhanced fan-out where it names a consumer."""
 
     polling: Pages
     fan_out: FanOutPages

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.aws.clients.clients import asking_aws, code_of, place_of_client
+from headrace.pipeline.aws.clients.clients import asking_aws, place_of_client
+from headrace.pipeline.aws.clients.error_codes import code_of
 from headrace.pipeline.aws.reading.finding import Finder
 from headrace.pipeline.aws.reading.pages_check import Absurd, check_range
 from headrace.pipeline.aws.reading.pages_client import request_id_of

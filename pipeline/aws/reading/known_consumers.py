@@ -10,7 +10,8 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Any, Final
 
-from headrace.pipeline.aws.reading.asking import MISSING, code_of
+from headrace.pipeline.aws.clients.error_codes import code_of
+from headrace.pipeline.aws.reading.asking import MISSING
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.errors import DataLoss, Unreachable
 
@@ -46,7 +47,7 @@ class KnownConsumers:
             return self._arns.setdefault(key, str(facts["ConsumerARN"]))
 
     def forget(self, stream: StreamId, name: str, access: Hashable) -> None:
-        """The next reading asks anew."""
+        """Forget a consumer's ARN, so that the next reading asks Kinesis anew."""
         self._arns.pop((stream, name, access), None)
 
 

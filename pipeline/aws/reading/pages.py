@@ -23,7 +23,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace.pipeline.aws.clients.access import KinesisAccess
-from headrace.pipeline.aws.reading.asking import Asking, Host, check_is_own, code_of, given_up
+from headrace.pipeline.aws.clients.error_codes import code_of
+from headrace.pipeline.aws.reading.asking import Asking, Host, check_is_own, given_up
 from headrace.pipeline.aws.reading.pages_check import Absurd, check_after
 from headrace.pipeline.aws.reading.pages_client import (
     date_of,

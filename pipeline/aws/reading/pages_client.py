@@ -31,7 +31,7 @@ _making = Lock()
 
 
 def reader_client(access: KinesisAccess) -> QuickRecords:
-    """This process's client."""
+    """The Kinesis client of this process, by which a Spark task reads shards."""
     # All threads of a task ask at its start, and making a client takes a tenth of a second of CPU: only one makes it.
     with _making:
         return _client(access)

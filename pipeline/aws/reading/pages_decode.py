@@ -171,6 +171,7 @@ def decode_event(payload: Body | memoryview, key: ShardKey, answered: datetime) 
     page = _checked(answer, _columns_of(event.Records), key, answered)
     if number is not None:
         check_number(number, "the continuation number")
+        # A continuation before the last record would read records again that have landed.
         if page.last_sequence is not None and int(number) < page.last_sequence:
             raise Absurd("the continuation number is before the event's last record")
     if any(key.shard_id not in child.ParentShards for child in children):
@@ -190,6 +191,8 @@ def since_moment(page: PageAnswer, moment: datetime) -> PageAnswer:
     if page.records is None:
         return page
     arrivals: list[Any] = page.records["arrival_ts"].to_pylist()
+    # The first such record and all after it: arrivals needn't grow, so that leaving out each
+    # earlier one would make holes behind the start.
     first = next((n for n, arrival in enumerate(arrivals) if arrival >= moment), None)
     if first is None:
         return replace(page, records=None, rows=0, bytes=0, last_sequence=None, last_arrival=None)

@@ -43,7 +43,7 @@ class Gate:
                 self._changed.notify_all()
 
     def note(self, size: int) -> None:
-        """An answer of this size came."""
+        """Take the size of an answer into the mean, by which room is kept for a shard's first answer."""
         with self._changed:
             self._mean += _WEIGHT * (size - self._mean)
 

@@ -47,8 +47,8 @@ class WireChoice:
             self._cbor = False
 
     def softened(self, refusal: Exception) -> Exception:
-        """With `auto`, a general refusal of a request in CBOR may come from an endpoint that knows JSON only:
-        JSON is tried then."""
+        """The refusal, or an error after which the request is sent again. With `auto`, a general refusal of a request in CBOR
+        may come from an endpoint that knows JSON only: JSON is tried then."""
         if self._cbor and not self._fixed and type(refusal) is Terminal:
             return Unreachable(f"{refusal}. The request was in CBOR, and is sent again in JSON")
         return refusal

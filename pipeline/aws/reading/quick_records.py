@@ -76,6 +76,8 @@ class QuickRecords:
 
     def _quickly(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
         url, connections = self._open.get(arguments["StreamARN"], ("", None))
+        # The first request of a stream goes by botocore, which finds the endpoint of the stream's
+        # account.
         if connections is None:
             return None
         body, kind = _request(arguments)
@@ -113,6 +115,8 @@ def _used(answer: Answer) -> Mapping[str, Any] | None:
     if answer.status == 200:
         return {HELD_BODY: answer.body, "ResponseMetadata": about}
     code = _code(answer.body, answer.headers.get("content-type", ""))
+    # These aren't asked again by botocore: the second request would use up another of the shard's
+    # five a second.
     if code in THROTTLES or code == EXPIRED or answer.status >= _SERVER_ERROR:
         error: Any = {"Error": {"Code": code, "Message": ""}, "ResponseMetadata": about}
         raise ClientError(error, "GetRecords")

@@ -40,7 +40,7 @@ _making = Lock()
 
 
 class Subscriber:
-    """This process's client of one place."""
+    """A client of Kinesis whose SubscribeToShard gives messages, without botocore's parsing of each event."""
 
     def __init__(self, client: Any) -> None:
         """Take over a client of botocore."""
@@ -65,7 +65,7 @@ class Subscriber:
 
 
 class Messages:
-    """The messages of one subscription."""
+    """The messages of one subscription to a shard, as they come from Kinesis."""
 
     def __init__(self, raw: Any, date: datetime | None, request_id: str) -> None:
         """Read from an answer of urllib3. `date`: the Date of the answer, when the subscription began."""
@@ -96,11 +96,13 @@ class Messages:
 
     def close(self) -> None:
         """End the subscription: Kinesis meets a closed connection when it sends the next event."""
+        # Closed and not given back: the connection still carries events, and another request on it
+        # would take them for its answer.
         self._raw.close()
 
 
 def subscriber_client(access: KinesisAccess, *, silence: float = _SILENCE) -> Subscriber:
-    """This process's client. `silence`: seconds without a byte after which a subscription counts as lost."""
+    """The client of this process, by which a Spark task subscribes to shards. `silence`: seconds without a byte after which a subscription counts as lost."""
     with _making:
         return _client(access, silence)
 
@@ -129,5 +131,7 @@ def _hold_stream(
     response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
 ) -> None:
     if response_dict["status_code"] == 200:
+        # botocore's parser would decode each event into objects of Python. It gets a beginning
+        # without events instead, and the connection is read by this module.
         customized_response_dict[_STREAM] = response_dict["body"]
         response_dict["body"] = _Begun()

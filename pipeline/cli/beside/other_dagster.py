@@ -1,6 +1,6 @@
 """A Dagster that somebody else has started on this DAGSTER_HOME, such as by `dagster dev` or `dagster-daemon run`.
 
-Two daemons run each sensor twice, and each fails the runs of the other. The lock of `headrace.pipeline.cli.holding`
+Two daemons run each sensor twice, and each fails the runs of the other. The lock of `headrace.pipeline.cli.beside.holding`
 knows only Headrace's own commands. So two things are looked at:
 
     the processes of this host (Linux)    a daemon whose environment names this DAGSTER_HOME: refused at once
@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.pipeline.cli.holding import home_in_use
+from headrace.pipeline.cli.beside.holding import home_in_use
 from headrace.pipeline.errors import BadSetting
 
 # Pieces of the command lines of Dagster's daemon, under `dagster dev` and alone.

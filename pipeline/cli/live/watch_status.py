@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from headrace.pipeline.inspect.observation import Observation
     from headrace.pipeline.inspect.read import TableNames
-    from headrace.pipeline.settings.aws_block import AwsSettings
+    from headrace.pipeline.settings.blocks.aws import AwsSettings
     from headrace.pipeline.settings.model import Settings
 
 _EVERY = timedelta(seconds=5)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.lake.table.lake_table import IcebergTable
     from headrace.pipeline.lineage.cut import Cut
     from headrace.pipeline.lineage.find_record import FoundRecord
-    from headrace.pipeline.settings.parse_block import ParseSettings
+    from headrace.pipeline.settings.blocks.parse import ParseSettings
 
 _NO_RANGE = 1
 # Shards that the sentence names where no range has the number.

@@ -100,7 +100,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What the settings keep."""
+    """How many snapshots an expiry keeps at least, and for how long, as the settings say."""
 
     snapshots: int
     """The newest ones of each branch."""

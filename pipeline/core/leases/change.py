@@ -440,5 +440,5 @@ def _look(looked_at: datetime | None, behind_ms: int | None) -> dict[str, Any]:
 
 
 def in_milliseconds(when: datetime) -> datetime:
-    """The time as the row keeps it."""
+    """The time in whole milliseconds, as a lease row keeps it."""
     return when.replace(microsecond=when.microsecond // 1000 * 1000)

@@ -29,12 +29,12 @@ class LongestLag:
 
     @property
     def seconds(self) -> float | None:
-        """For a figure; None where it would be a 0 that isn't known."""
+        """The longest lag in seconds. For a figure; None where it would be a 0 that isn't known."""
         return None if self.known is None or (self.unknown and not self.known) else self.known.total_seconds()
 
 
 def longest(lags: Iterable[timedelta | None]) -> LongestLag:
-    """Without any shard, nothing is behind."""
+    """The longest of these lags. Without any shard, nothing is behind."""
     told = list(lags)
     known = [lag for lag in told if lag is not None]
     return LongestLag(max(known, default=None if told else _NOTHING), len(told) - len(known))
@@ -54,6 +54,8 @@ def lag_of(
     if row.looked_at is None:
         # Never read. Its worker should have begun once it had the lease; KCL's workers write none of the three times.
         return None if row.assigned_at is None else max(_NOTHING, now - row.assigned_at)
+    # A worker that lives looks for records in a shard that was at its tip. Without this an idle
+    # shard would seem to fall behind by the age of its last look.
     if is_read and not row.behind_ms and row.failure is None:
         return _NOTHING if waiting_since is None else max(_NOTHING, now - waiting_since)
     return max(_NOTHING, now - row.looked_at)

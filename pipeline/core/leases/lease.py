@@ -58,6 +58,8 @@ class Lease:
     @property
     def holder(self) -> str | None:
         """The worker that may read the shard now."""
+        # KCL's rule of a handover: until it is complete the former owner writes checkpoints,
+        # although `owner` names the next one already.
         return self.checkpoint_owner or self.owner
 
     @property

@@ -87,7 +87,8 @@ def all_dropped(tallies: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def read_accounting(text: str) -> Accounting:
-    """Raises WrongShape for a text that `Accounting.text` of this version of Headrace didn't make."""
+    """The accounting of a range, from its text in the ledger. Raises WrongShape for a text that `Accounting.text`
+    of this version of Headrace didn't make."""
     try:
         content = json.loads(text)
         if content["form"] != _FORM:

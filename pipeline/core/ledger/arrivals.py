@@ -73,6 +73,8 @@ def first_kept_day(now: datetime, retention: timedelta | None, before: date | No
     """The first day that the retention keeps. `before`: what an earlier proof knew. The retention may have been longer
     since."""
     days = [before, None if retention is None else (now - retention).date()]
+    # The later of the two: what a shorter retention has dropped stays dropped after it was made
+    # longer.
     return max((day for day in days if day is not None), default=None)
 
 

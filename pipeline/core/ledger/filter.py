@@ -33,7 +33,7 @@ class Joining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeFilter:
-    """None: without this condition. A range is asked for if it meets all conditions.
+    """Which ranges a reader asks for: those that meet all conditions. None: without this condition.
 
     Only ranges and removed ENDs are left out. Origins and lost parts are all there, up to the asked snapshot; a ledger
     of which nothing is left isn't.

@@ -11,7 +11,7 @@ from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
 
 class Kind(StrEnum):
-    """Why a position moved."""
+    """Why a position moved, or what else a range of the ledger says."""
 
     LANDED = "landed"
     FOREIGN = "foreign"

@@ -66,7 +66,7 @@ class LedgerPages:
         return page
 
     def entries(self) -> Iterator[LedgerEntry | Lost]:
-        """Oldest first. What was told is forgotten."""
+        """All that was found, oldest snapshot first. It is told once: what was told is forgotten."""
         for where in sorted(self._pages):
             yield from self._pages.pop(where).entries(where)
 

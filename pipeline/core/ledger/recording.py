@@ -11,7 +11,7 @@ from headrace.pipeline.errors import ChainBroken
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """How far the lineage table goes."""
+    """Up to which snapshot of the lake table the lineage table has recorded the ledgers."""
 
     snapshot: int | None = None
     """The newest snapshot of the lake table whose ledger is in the lineage table, together with the ledgers of all its

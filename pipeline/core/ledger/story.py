@@ -52,7 +52,7 @@ class Story:
         return (*self.steps.get(key, ()), *self.derived.get(key, ()), *self.replays.get(key, ()))
 
     def all(self) -> Iterator[Step]:
-        """The ranges that ledgers have."""
+        """All ranges that ledgers have, of every shard."""
         for steps in (*self.steps.values(), *self.replays.values()):
             yield from steps
 

@@ -32,7 +32,8 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,11}")
 
 
 def partition_of(lease_key: str) -> str:
-    """A text of another form, as a row that another program has written may have, is its own name."""
+    """The name of a shard's partition in Dagster, from its lease key. A text of another form is its own name: a row
+    that another program has written may have one."""
     match = _LEASE_KEY.fullmatch(lease_key)
     if match is None:
         return lease_key

@@ -12,7 +12,7 @@ _CELL_WIDTH: Final = 200
 
 
 def counted(count: int, noun: str, more: str | None = None) -> str:
-    """`1 lease`, `2,000 leases`."""
+    """A number with its noun: `1 lease`, `2,000 leases`. `more`: the plural, where it isn't the noun with an s."""
     return f"{count:,} {noun if count == 1 else more or noun + 's'}"
 
 
@@ -75,7 +75,7 @@ def size_in_words(size: float) -> str:
 
 
 def time_in_words(seconds: float) -> str:
-    """`40 s`, `7 min`, `3 h 12 min`, `2 days`."""
+    """A span of time for people: `40 s`, `7 min`, `3 h 12 min`, `2 days`."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -5,7 +5,7 @@ scan -> leases of dead holders -> overdue handovers -> the strategy's plan -> co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -86,12 +86,8 @@ def plan_pass(
             pass
     if policy.plan_moves is None:
         return AssignmentPlan(remembered, presumed_dead=standing.presumed_dead)
-    # Not those whose holder is dead or whose next owner is gone: the strategy gives these leases to another worker.
     gone = fleet.dead | fleet.stopping
-    late = [row for row in open_rows if row.key not in lost and row.owner not in gone]
-    # A shard may end while its lease is being handed over. Its row must not name two workers for ever.
-    ended = [row for row in leases if row.has_ended]
-    overdue = plan_overdue([*late, *ended], handovers, times.handover_deadline, ours=fleet.ours)
+    overdue = _plan_overdue(leases, handovers, times, ours=fleet.ours, elsewhere=lost, gone=gone)
     settled = {change.key for change in overdue}
     scene = AssignmentInput(
         # A lease whose handover this pass completes belongs to its next owner already, and isn't moved again.
@@ -114,6 +110,23 @@ def plan_pass(
     return AssignmentPlan(
         remembered, (*overdue, *moves), count_unplaced(scene, moves), standing.presumed_dead
     )
+
+
+def _plan_overdue(
+    leases: Collection[Lease],
+    handovers: Sightings,
+    times: TimeSettings,
+    *,
+    ours: Collection[str],
+    elsewhere: Container[str],
+    gone: Container[str],
+) -> list[Change]:
+    """Complete the handovers that take too long. The strategy gives the leases of `elsewhere`, whose holder is dead, and
+    those whose next owner is `gone`, to another worker."""
+    late = [row for row in leases if not row.has_ended and row.key not in elsewhere and row.owner not in gone]
+    # A shard may end while its lease is being handed over. Its row must not name two workers for ever.
+    ended = [row for row in leases if row.has_ended]
+    return plan_overdue([*late, *ended], handovers, times.handover_deadline, ours=ours)
 
 
 def _with_rate_now(row: Lease, now: datetime) -> Lease:
@@ -195,6 +208,8 @@ class Assigning:
         if not unwritten or unwritten < len(plan.changes):
             self.workers.count_assign_pass(self.leader_id)
         remembered = plan.memory
+        # The pass isn't over, so its number stays: KCL's strategies balance in every third pass
+        # only, and the next tick has to go on in the same one.
         if unwritten:
             remembered = replace(
                 remembered, passes=memory.passes, cpu_passes=memory.cpu_passes, unfinished=True
@@ -230,6 +245,8 @@ class Assigning:
         The row of a stopped worker stays: without it, the worker would start again by itself.
         """
         for row in fleet.rows:
+            # Dead by the leader's own looks and old by its stamp: the stamp alone is the clock of
+            # another host, which may be wrong by more than a day.
             is_dead = row.worker_id in fleet.dead and not row.stopping
             if is_dead and row.last_update is not None and is_stale(row.last_update, now):
                 tally.notes.append(f"worker {row.worker_id} has been gone for a day: its row is deleted")

@@ -68,9 +68,13 @@ class BeaterDuty:
     def turn(self, memory: BeaterMemory) -> BeaterReport:
         row = self.workers.get(self.worker_id)
         memory = self._after_look(memory, row)
+        # This process reads no record. A lease whose worker is silent is worse than one that moves,
+        # so the process falls silent, too, and forgets the rows, which may be others' when it
+        # begins again.
         if (why := self._why_silent(row, memory)) is not None or row is None:
             return BeaterReport(replace(memory, rows={}), f"worker {self.worker_id}: silent, because {why}")
         self.workers.note_beater(self.worker_id)
+        # By keys in between: a scan at each turn would grow with all leases of the application.
         search = memory.turns % _SEARCH_EVERY == 1
         held = self.policy.own_leases.rows_to_beat(self.worker_id, memory.rows, search=search)
         rows = {lease.key: lease for lease in held}
@@ -135,5 +139,8 @@ class BeaterDuty:
             self.worker_id, rows.values(), living, now=self.clock.now(), since=self.every
         )
         return [
-            replace(beat, requires={**beat.requires, "counter": rows[beat.key].counter}) for beat in beats
+            # Holder and claim would do for a process that is awake. One that was frozen must not
+            # beat by what it knew before, and KCL's own renewal demands the counter, too.
+            replace(beat, requires={**beat.requires, "counter": rows[beat.key].counter})
+            for beat in beats
         ]

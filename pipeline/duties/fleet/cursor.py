@@ -76,6 +76,8 @@ def read_leader(text: str | None) -> tuple[LeaderMemory, int]:
         )
         return memory, int(values.get("failures", 0))
     except (TypeError, ValueError, AttributeError):
+        # A cursor that can't be read counts as lost, never as an error: a tick that fails over its
+        # cursor would fail for ever, because a failed tick writes no new one.
         return LeaderMemory(), 0
 
 
@@ -122,6 +124,7 @@ def read_worker(text: str | None) -> WorkerMemory:
             held=frozenset(values.get("held") or ()),
         )
     except (TypeError, ValueError, AttributeError):
+        # As for the leader's: what is forgotten costs a longer look, and no row.
         return WorkerMemory()
 
 

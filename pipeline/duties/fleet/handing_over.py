@@ -74,6 +74,7 @@ class HandingOver:
     def _change(self, row: Lease, to: str) -> Change:
         now = self.clock.now()
         if row.holder is None:
+            # Nobody holds the lease, so there is no holder who would have to agree.
             return assign(row, to, _WHY)
         # Nobody reads the shard, so that it may move in one write.
         if row.run_claim is None:

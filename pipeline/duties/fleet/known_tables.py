@@ -20,6 +20,8 @@ class KnownTables:
     def ensure(self) -> bool:
         if self.clock.monotonic() < self._until:
             return False
+        # An error leaves `_until` as it is, so that a missing table is looked for at each tick
+        # until it is there.
         is_made = self.tables.ensure()
         self._until = self.clock.monotonic() + _HOLDS
         return is_made

@@ -71,7 +71,7 @@ def keys_parents_first(leases: Iterable[Lease]) -> tuple[str, ...]:
     return parents_first(parents, parents)
 
 
-def sentence_of(tally: Tally, listing: Listing | None, odd_workers: int, *, took: int) -> str:
+def leader_sentence(tally: Tally, listing: Listing | None, odd_workers: int, *, took: int) -> str:
     counts = [
         f"{counted(tally.created, 'shard')} added" if tally.created else "",
         f"{counted(tally.deleted, 'row')} deleted" if tally.deleted else "",

@@ -23,8 +23,8 @@ from headrace.pipeline.duties.fleet.known_tables import KnownTables
 from headrace.pipeline.duties.fleet.leader_report import (
     LeaderMemory,
     LeaderReport,
+    leader_sentence,
     partitions_of,
-    sentence_of,
 )
 from headrace.pipeline.duties.fleet.neighbours import Neighbours
 from headrace.pipeline.duties.fleet.shard_sync import Round, ShardSync
@@ -110,6 +110,8 @@ class LeaderDuty:
         # The next look counts from now: a beat that was just read may be this recent, and time before a beat is no silence.
         memory = replace(memory, last_look=self.clock.now(), workers=fleet.seen)
         if (why := self._why_not(fleet)) is not None:
+            # Given back at once: whoever leads next needn't wait until the lock has stood still for
+            # its whole time.
             self.release()
             return LeaderReport(replace(memory, lock=None), f"leader: {why}", leads=False)
         elected = self.policy.election.leads(
@@ -137,7 +139,7 @@ class LeaderDuty:
         if memory.neighbours.notice is not None:
             tally.notes.append(memory.neighbours.notice)
         took = round((self.clock.monotonic() - began) * 1000)
-        sentence = sentence_of(tally, listing, fleet.misread_rows, took=took)
+        sentence = leader_sentence(tally, listing, fleet.misread_rows, took=took)
         return LeaderReport(memory, sentence, leads=True, trouble=trouble, partitions=partitions_of(listing))
 
     def beat_lock(self) -> bool:

@@ -29,7 +29,7 @@ class OwnRuns:
 
     @cached_property
     def open(self) -> tuple[str, ...]:
-        """Runs that Dagster doesn't count as over."""
+        """This worker's runs that Dagster doesn't count as over."""
         # `latest` is asked first: a run that is launched between the two questions must not look as if it were over.
         return () if self.latest == self.over else self.runs.open_runs(self.worker_id)
 

@@ -25,9 +25,10 @@ class KnownRows:
     read: datetime | None = None
 
     def at(self, now: datetime, *, tick: timedelta) -> KnownRows:
-        """What of it still is known."""
+        """The rows, as long as they count as known; none once they were read too long ago."""
         return KnownRows() if is_time(self.read, now, every=tick * _TICKS) else self
 
     def after(self, rows: Iterable[Lease], now: datetime) -> KnownRows:
-        """For the next tick. `rows`: all rows of the worker, some of which were known before this tick."""
+        """What the next tick needn't read, where nothing happens. For the next tick. `rows`: all rows of the
+        worker, some of which were known before this tick."""
         return KnownRows({row.key: row for row in rows}, self.read or now)

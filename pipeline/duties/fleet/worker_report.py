@@ -84,8 +84,10 @@ class WorkerReport:
         return self.sentence
 
 
-def sentence_of(worker_id: str, plan: DuePlan, *, due: tuple[Due, ...], later: int) -> str:
+def worker_sentence(worker_id: str, plan: DuePlan, *, due: tuple[Due, ...], later: int) -> str:
     if due:
+        # One shard with its reason stands for all: Dagster copies the sentence into the row of each
+        # tick.
         first = f"{partition_of(due[0].lease_key)}: {due[0].why}"
         return (
             f"worker {worker_id}: {counted(len(due), 'shard')} due ({first}{', ...' if len(due) > 1 else ''})"

@@ -28,7 +28,7 @@ from headrace.pipeline.duties.fleet.worker_report import (
     WorkerReport,
     WorkerState,
     claims_on,
-    sentence_of,
+    worker_sentence,
 )
 from headrace.pipeline.duties.policy.policy import Policy
 from headrace.pipeline.duties.streams.due_rows import PROBES_A_TICK, DueRows, describe_streams
@@ -79,6 +79,9 @@ class WorkerDuty:
                 memory, last_look=now, leader=watched.watch, own_leases_memory=watched.memory
             )
             return WorkerReport(remembered, why, state=WorkerState.WAITING, alarm=why)
+        # The beat comes before everything that can take long: Dagster's tick may be late already,
+        # and a worker whose leases are judged dead reads nothing. It requires the instance that was
+        # just read in the row.
         beaten = self.workers.beat(self.worker_id, self.instance, found=row.instance if row else None)
         if beaten is None:
             return WorkerReport(
@@ -157,6 +160,9 @@ class WorkerDuty:
         suffix += failures_suffix(mine) + (f", {watched.note}" if watched.note else "")
         if alive:
             return replace(report, sentence=f"worker {self.worker_id}: run {alive[0]} is at work{suffix}")
+        # Only while no run is at work, and only claims that no row has any more: a run that waits
+        # for a claim judges it by this very beat, and a beat that vanished would start its count
+        # anew.
         self._forget_dead_runs(row, mine, living, runs)
         stirs = bool(beats or memory.claims)
         return self._look_for_work(
@@ -199,7 +205,7 @@ class WorkerDuty:
         stirs = bool(stirs or due or described.failed)
         if not stirs and all(lease.checkpoint_owner is None for lease in mine):
             memory = replace(memory, known=at_rest.after(mine, now))
-        sentence = sentence_of(self.worker_id, plan, due=due, later=len(later))
+        sentence = worker_sentence(self.worker_id, plan, due=due, later=len(later))
         return replace(
             report,
             memory=memory,
@@ -259,6 +265,8 @@ class WorkerDuty:
     ) -> tuple[Lease, ...]:
         """Complete handovers to this worker where the run of the previous holder is dead and its sensor doesn't know of
         it."""
+        # Only from workers of Headrace. KCL's workers beat for no claim, so that a claim of theirs
+        # that stands still says nothing, and the handover's deadline decides.
         taken = self._apply(plan_take_over(mine, self.worker_id, living, ours=previous))
         return tuple(taken.get(lease.key, lease) for lease in mine)
 
@@ -275,6 +283,9 @@ class WorkerDuty:
         ]
         given = self._apply([change.give_up(lease, self.worker_id) for lease in free])
         if remaining or handed:
+            # `leaving` sets the row's time back by an hour: KCL's leader assigns leases to every
+            # worker that wrote its row within a minute, and gave a stopping worker its leases back
+            # after 25 s.
             self.workers.beat(self.worker_id, self.instance, found=row.instance, leaving=True)
         waiting = len(remaining) - len(given)
         _, dead = runs.judge(memory.claims)
@@ -293,6 +304,8 @@ class WorkerDuty:
 
     def _count_failures(self, memory: WorkerMemory, runs: OwnRuns, now: datetime) -> WorkerMemory:
         latest = runs.latest
+        # Each run is counted once, after its end. A lost cursor loses the waits as well, so that the last
+        # run is then counted as the only one.
         if latest is None or latest == memory.latest_run or latest in runs.open:
             return memory
         run = self.runs.outcome(latest)

@@ -207,14 +207,16 @@ class AssignedLeases:
         return tuple(rows.values())
 
     def rows_to_beat(self, me: str, known: Mapping[str, Lease], *, search: bool) -> tuple[Lease, ...]:
-        rows = self.own_rows(me, frozenset(known), {row.key: row for row in known.values() if at_rest(row)})
+        rows = self.own_rows(
+            me, frozenset(known), {row.key: row for row in known.values() if is_at_rest(row)}
+        )
         return tuple(row for row in rows if row.holder == me)
 
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
         return TakenLeases(memory)
 
 
-def at_rest(row: Lease) -> bool:
+def is_at_rest(row: Lease) -> bool:
     """Whether no run has claimed the row, and it isn't being handed over."""
     return row.run_claim is None and row.checkpoint_owner is None
 

@@ -37,6 +37,8 @@ def note_unclaimed(rows: Iterable[Lease], why: str, *, me: str, leases: LeaseSto
 
 
 def _unnoted(rows: Iterable[Lease], me: str) -> list[Lease]:
+    # A row that has a failure keeps it with its time: writing again would cost a write for each
+    # shard and tick, and people would no longer see since when the shard fails.
     return [row for row in rows if row.failure is None and row.holder == me and not row.has_ended]
 
 

@@ -9,8 +9,9 @@ from headrace.pipeline.ports.leases import LeaseStore
 
 
 def lease_key_meant(text: str, leases: LeaseStore, *, nothing: str) -> str:
-    """Raises Unknown, with similar names, where no shard is meant or several are. `nothing`: what the command hasn't
-    done then."""
+    """The lease key of the shard that a person means. Raises Unknown, with similar names, where no shard is meant
+    or several are. `nothing`: what the command hasn't done then."""
+    # By key first, which is one read. The names of all shards cost a scan of the lease table.
     exact = lease_key_of(text)
     if exact and leases.get(exact) is not None:
         return exact

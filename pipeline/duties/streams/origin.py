@@ -28,6 +28,8 @@ def ensure_origin(
     origin = plan_origin(state, facts, stream=stream, leases=leases)
     if origin is None:
         return state
+    # Decided by compare-and-swap: two deployments that start at once resolve LATEST to two moments,
+    # and whoever comes second goes on with the first one's.
     decided = table.commit(Proposal(origins=((facts.stream, origin),))).state
     # The commit was refused, because the table has another life of the stream by now.
     if facts.stream not in decided.positions.origins:
@@ -73,6 +75,7 @@ def plan_origin(
             f"({read[0]}, ...): another program has read this stream under this application's name. Nothing was read. "
             "Choose another application name, or adopt these leases (`headrace adopt`)"
         )
+    # x
     return Origin(_start(state, facts, stream), facts.asked)
 
 

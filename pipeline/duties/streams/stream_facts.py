@@ -25,6 +25,8 @@ class KnownStreams:
         now = self.clock.monotonic()
         stream_facts, until = self._facts.get(name, (None, 0.0))
         if stream_facts is None or now > until:
+            # Out before the question: where Kinesis doesn't answer, no tick goes on by facts that
+            # are out of date.
             self._facts.pop(name, None)
             stream_facts = self.source.describe(name)
             self._facts[name] = (stream_facts, now + _VALID_FOR)

@@ -96,6 +96,8 @@ class Tracking:
         for stream in self.settings.streams:
             try:
                 self.source.describe(stream.name)
+            # Kinesis doesn't answer at all, and asking for the other streams would only add their
+            # timeouts.
             except Unreachable:
                 raise
             except HeadraceError as error:
@@ -183,7 +185,11 @@ class Tracking:
         since = None if memory.counted is None else now - memory.counted
         tick = self.settings.times.shard_sync
         return replace(
-            memory, counted=now, former=watch_former(memory.former, former, since=since, tick=tick)
+            # The wait is a sum of looks, each with a bounded part, and no moment in time: a clock
+            # that jumps can't shorten it, and a lost memory only makes it longer.
+            memory,
+            counted=now,
+            former=watch_former(memory.former, former, since=since, tick=tick),
         )
 
     def _past_wait(self, memory: StreamsMemory) -> frozenset[str]:

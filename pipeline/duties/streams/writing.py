@@ -46,6 +46,8 @@ def write_all(
         if tried and not has_time():
             break
         ready = [planned for planned in portion if _parents(planned).isdisjoint(trouble)]
+        # Single writes and no transaction: a transaction refuses all of its rows because of one,
+        # and DynamoDB's batches take no conditions.
         outcomes = leases.apply_all(ready)
         for change, outcome in zip(ready, outcomes, strict=True):
             match outcome:
@@ -75,6 +77,7 @@ def _portions(changes: Sequence[Change], at_once: int) -> Iterator[list[Change]]
     portion: list[Change] = []
     keys: set[str] = set()
     for change in changes:
+        # Writes of one portion go out side by side, in no order among themselves.
         if len(portion) == at_once or change.key in keys or not _parents(change).isdisjoint(keys):
             yield portion
             portion, keys = [], set()

@@ -81,9 +81,13 @@ class Attempt:
 
         A run that hangs stops beating, so that other runs may take its shards (D8, D11).
         """
+        # The beat is bound to progress and not to the process's life: a timer thread goes on
+        # beating although the wave's thread hangs, and then the shards would be nobody's for ever.
         if self.claims.time_without_progress() > self.settings.hung_after:
             return False
         self.claims.beat()
+        # The beat of this claim in the worker's row comes first. Where heartbeats are by lease, the
+        # rows are beaten as well, because KCL's workers look at nothing else.
         held = tuple(self.claims.held.values())  # a copy: the wave's thread changes the dictionary meanwhile
         beats = self.policy.signs_of_life.beats_of_run(self.claims.me, held)
         require_some(self.ports.leases.apply_all(beats))
@@ -181,6 +185,8 @@ class Attempt:
 
     def _claim(self, log: WaveLog, streams: WaveStreams, rows: Iterable[Lease]) -> None:
         claimable = self.claims.claimable(log, streams.by_name, rows)
+        # Rows that this wave doesn't take are released before the stage is opened: other runs may
+        # wait for them.
         self.kept.release_others(log, claimable)
         if claimable:
             self._make_ready(log, claimable)

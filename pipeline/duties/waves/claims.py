@@ -91,6 +91,8 @@ class Claims:
         claimed."""
         row = self.workers.get(self.me)
         self._asked = 0 if row is None else row.asked
+        # The answered count follows only while no row is held. With held rows it may move only by
+        # reading them, else a request of another run between two looks would count as answered.
         if not self.held:
             # Nobody waited for a row that this run claims later: the claim would be refused.
             self._answered = self._asked
@@ -164,6 +166,8 @@ class Claims:
         if self._other_living_run(row.wanted_by) is not None:
             return False
         self._waited_for.add(row.key)  # noted before the write, because the answer of the write may be lost
+        # The row names this run already. Asking its holder once more would make the holder read all
+        # of its kept rows at each try of this run.
         if row.wanted_by == self.claim:
             return True
         if row.holder is not None:
@@ -204,6 +208,8 @@ class Claims:
                 row = self.leases.get(key)
                 # Read anew: another run may have put its own claim in this place since.
                 if row is not None and row.wanted_by == self.claim:
+                    # One write on condition of the claim that was read: a run that waits since then
+                    # keeps its place.
                     self.leases.apply(change.unwant(row, self.claim))
         self._waited_for.clear()
 

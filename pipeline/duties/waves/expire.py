@@ -27,7 +27,7 @@ from headrace.pipeline.errors import HeadraceError, Terminal
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.landing import LakeTable, TableState
 from headrace.pipeline.ports.lineage import LineageTable
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 
 _AT_A_TIME = timedelta(seconds=5)
 """After this time no further commit is begun. Recording ledgers may take half of it."""
@@ -45,8 +45,8 @@ _TRIES = 5
 
 @dataclass(slots=True, kw_only=True)
 class Expiring:
-    """It remembers how many snapshots the last plan left, and so when the next plan is due. Losing it costs a plan too
-    many."""
+    """Expires snapshots of one table. It remembers how many snapshots the last plan left, and so when the next plan is
+    due. Losing that memory costs a plan too many."""
 
     table: LakeTable
     lineage: Callable[[], LineageTable]
@@ -132,6 +132,9 @@ class Expiring:
             if has_tried and (self.clock.monotonic() >= until or refused >= _TRIES):
                 return removed, len(plan.goes)
             some = plan.goes[:_AT_ONCE]
+            # The request asserts every ref of this history, so that it is refused and never removes
+            # a snapshot to which somebody has rolled the table back meanwhile. A refusal costs
+            # another look.
             if self.table.expire(history, some):
                 removed += len(some)
             else:

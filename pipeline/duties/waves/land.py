@@ -41,6 +41,9 @@ class LandingStep:
     def land(self, staged: StagedWave) -> LandedWave:
         # Before the commit: it may wait long for other writers, and rows that are nearly due would be late after it.
         self.kept.write_late()
+        # From here on the records have landed, whatever becomes of this process: the next wave
+        # starts at the positions in this commit, and every later write on a lease row only follows
+        # it.
         committed = self.ports.table.commit(self._proposal(staged))
         self.claims.note_progress()
         self._remember(staged, committed)
@@ -66,6 +69,8 @@ class LandingStep:
         ended: list[Staged] = []
         for staged in staged_wave.manifest.staged:
             row = self.claims.held[staged.key]
+            # A refused range writes nothing into its row, not even a checkpoint of the accepted
+            # part: nothing of the range is in the table, since whole files land or none.
             if staged.key in refused:
                 log.problems.append(_problem(row.key, refused[staged.key]))
                 continue
@@ -104,6 +109,9 @@ class LandingStep:
             if _is_worth_a_range(staged, read.batch.witness, worth):
                 # A file may hold records of several shards, and is then named in the range of each of them.
                 ranges.append(self._range(staged, read, wave.manifest.files))
+                # The commit checks these descendants once more in its base: a shard without a
+                # position counts as ended as soon as one of them has a position, and its first
+                # range must not come after that.
                 if read.batch.after is None:
                     below[staged.key] = read.below.union(staged.upto.children)
         return Proposal(

@@ -32,6 +32,8 @@ class ListedNumbers:
             except HeadraceError as error:
                 self._note(stream, error, log)
                 continue
+            # First None for all that was asked, also for shards that the list lacks: else a shard
+            # that Kinesis has forgotten would make each wave list the stream again.
             self._known |= dict.fromkeys(key for key in unknown if key.stream == stream)
             self._known |= {ShardKey(stream, shard.shard_id): shard.numbers for shard in listed}
 

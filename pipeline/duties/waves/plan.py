@@ -83,6 +83,8 @@ class Planning:
         """
         log, claims = claimed.log, claimed.claims
         reads: dict[ShardKey, Read] = {}
+        # A row behind the table is what a kill between commit and checkpoint leaves. It is mended
+        # forward here, and never back: a row that is ahead stops its shard (I8).
         repairs: dict[ShardKey, Change] = {}
         for key, plan in plans.items():
             row = claims.held[key]

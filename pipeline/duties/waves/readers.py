@@ -42,6 +42,8 @@ class Readers:
                 f"the lease row of shard {partition_of(key)!r} was deleted meanwhile; nothing was read"
             )
         owner = row.holder
+        # A shard without an owner is taken for a worker here, so that a person needn't wait for the
+        # leader's next assignment. The write requires that the row still has no owner.
         if owner is None:
             first = self.local_workers[0]
             match self.leases.apply(

@@ -97,6 +97,8 @@ class Run:
         while True:
             began = self.clock.monotonic()
             report = self._wave(None)
+            # An END counts as news although it may bring no row: the children are read by the next
+            # wave of the same run, which needs neither a new process nor a new Spark session.
             if report.rows or report.goes_on:
                 last_news = self.clock.monotonic()
             else:
@@ -167,6 +169,8 @@ class Run:
                 return
 
     def _is_done(self, key: str, report: WaveReport, since: datetime) -> bool:
+        # A failed shard is done as well: within this run the attempt leaves it alone, so that
+        # waiting for its tip would only end by the linger time.
         if key in self.attempt.failed or any(_is_current(landed, key, since) for landed in report.landed):
             return True
         row = self.attempt.ports.leases.get(key)
@@ -181,6 +185,9 @@ class Run:
         # An expiry needs all rows released, so that no shard waits for a slow catalog.
         if not self.attempt.claims.held or self._waves_since >= _WAVES_APART:
             self._expire_what_is_due()
+        # Whoever looks at a new table sees the first records within a wave. Later ledgers wait for
+        # the end of the run or for an expiry, because each recording is a commit of its own to the
+        # lineage table.
         if report.snapshot is not None and not self._has_landed:
             self._has_landed = True
             if self.expiring is not None and self.expiring.has_no_ledger():
@@ -213,6 +220,9 @@ class Run:
         """Whether a shard has begun to fail in this run, and it isn't too soon to end the run for it."""
         if self.failing is None or not self.attempt.failed.keys() - self.failing:
             return False
+        # Dagster shows a partition as failed only once the run of its newest planned event has
+        # failed, so the run ends for it. With many failing shards each of them would make a run,
+        # hence the calm minute.
         return not self.failing or self.clock.monotonic() - self._began >= _CALM
 
     def _must_end(self) -> bool:
@@ -312,6 +322,8 @@ class Reading:
     def _read_for(self, worker_id: str, keys: tuple[str, ...] | None) -> None:
         with self.open_run(worker_id, self._note_wave, self._note_step) as run:
             self._run = run
+            # Only once the run is open: an error before it leaves these shards among those that
+            # nobody tried.
             self._unread -= set(keys or ())
             try:
                 if keys is None:

@@ -31,7 +31,11 @@ class Staging:
         claimed = planned.claimed
         planned = self._with_numbers(planned)
         manifest = self.ports.stage.stage(
-            [read.batch for read in planned.reads.values()], self.ports.table.staging_spec(), self._limits
+            # One job for all shards: a task reads many shards at once, because a shard gives 2 MB a
+            # second at most and a core decodes hundreds of them.
+            [read.batch for read in planned.reads.values()],
+            self.ports.table.staging_spec(),
+            self._limits,
         )
         self.load.note(manifest.loads)
         claimed.claims.note_progress()
@@ -39,6 +43,8 @@ class Staging:
         # In this order: nothing of a stream that was created again is committed (D12), and a gap is committed before
         # the position moves over it (I13).
         reads, manifest = claimed.streams.without_recreated(planned.reads, manifest)
+        # Nothing of the wave may land. Its staged files stay behind as orphans, which upkeep
+        # deletes by age: a run has no right to delete files.
         if not reads:
             return None
         reads, manifest = self._record_gaps(claimed, reads, manifest)

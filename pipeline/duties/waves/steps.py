@@ -35,6 +35,8 @@ def known_by(reads: Reads) -> dict[StreamId, frozenset[str]]:
 
 def begun_by(reads: Reads) -> dict[StreamId, Origin]:
     """For streams of shards of which no record has landed: the origin by which their reading begins."""
+    # Before a shard's first record there is no number to compare, so the commit compares the
+    # origin: a rollback with another start since then refuses it (D20).
     return {
         key.stream: read.origin
         for key, read in reads.items()

@@ -83,6 +83,8 @@ class WaveRows:
             except Transient:  # the wave still reads the shards that are due; the next wave probes again
                 break
             with_news |= {news.lease_key for news in due}
+            # The round counts from the beginning of this wave's probing, so that the next round is
+            # rather a wave too early than one too late.
             if self._probed_up_to is None:
                 self._round_ended = now
             if self._probed_up_to is None or self.clock.monotonic() >= enough:

@@ -81,11 +81,15 @@ class WaveStreams:
         """
         for stream in sorted({key.stream for key in reads}):
             now = self.isolate(stream, partial(self.source.describe, stream.arn))
+            # The creation time is compared, since a stream that was created again has the same ARN
+            # and begins its shard ids anew at shardId-000000000000.
             if now is not None and now.stream != stream:
                 why = "the stream was deleted and created again while this wave read it; nothing of it was committed"
                 self._fail(self._held(stream), why, fatal=True)
                 del self.facts[stream]
         out = [key for key in reads if key.stream not in self.facts]
+        # A file lands whole or not at all, so that a shard which shares a file with one that is
+        # left out goes with it (D10).
         manifest, shared = manifest.without(out)
         why = (
             "a staged file holds its records together with those of a shard that can't be committed; nothing of the "
@@ -102,6 +106,8 @@ class WaveStreams:
     def _isolate(self, work: Callable[[], _T], rows: Iterable[Lease]) -> _T | None:
         try:
             return work()
+        # Unreachable isn't caught: where a service doesn't answer at all, each further stream would
+        # make the wave wait for another timeout with all of its claims held.
         except (Terminal, Throttled) as error:
             if self._has_one_stream:
                 raise

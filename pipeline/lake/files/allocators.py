@@ -26,8 +26,9 @@ _KEPT: Final = 1024 * 1024 * 1024
 
 @cache
 def keep_memory() -> None:
-    """From now on all threads of this process share one heap of glibc, which keeps what they free until the process
-    ends. Spark ends a worker after a minute without a task. Heaps that exist already stay."""
+    """Let the process keep memory that is freed. From now on all threads of this process share one heap of glibc,
+    which keeps what they free until the process ends. Spark ends a worker after a minute without a task. Heaps that
+    exist already stay."""
     with suppress(AttributeError, OSError):
         library = ctypes.CDLL(None)
         for option, value in ((_ARENA_MAX, _HEAPS), (_MMAP_THRESHOLD, _LARGEST), (_TRIM_THRESHOLD, _KEPT)):

@@ -15,7 +15,7 @@ from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.task_identity import AwsKeys, TaskIdentity, frozen, named
 
 if TYPE_CHECKING:
-    from headrace.pipeline.settings.aws_block import AwsSettings
+    from headrace.pipeline.settings.blocks.aws import AwsSettings
 
 _REGION = ("s3.region", "client.region")
 """Properties of pyiceberg: the one of S3 counts before the one of all services."""

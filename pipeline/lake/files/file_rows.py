@@ -73,7 +73,7 @@ def _by_id(kind: Any) -> Any:
 
 
 def names_in(file: pq.ParquetFile) -> dict[bytes, str]:
-    """Field id -> name in the file."""
+    """The names of a Parquet file's columns, by the field ids that Iceberg finds them by."""
     return {id_of(column): column.name for column in file.schema_arrow}
 
 

@@ -41,7 +41,7 @@ class CantWrite(Exception):
 
 
 class TaskFiles:
-    """Any number of threads may add rows."""
+    """The files that one task of a wave writes. Any number of threads may add rows."""
 
     def __init__(
         self,

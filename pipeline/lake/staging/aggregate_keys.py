@@ -26,7 +26,7 @@ _Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The keys of all tables, one table after the other."""
+    """The partition keys or hash keys of many aggregates, one aggregate's table after the other."""
 
     values: Any
     """In Arrow, as text."""
@@ -38,7 +38,7 @@ class Texts:
 
 
 def texts_of(body: bytes, begins: _Numbers, ends: _Numbers) -> Texts:
-    raw = cut(pa.py_buffer(body), begins, ends)
+    raw = cut_bytes(pa.py_buffer(body), begins, ends)
     try:
         values = raw.cast(pa.string())
     except pa.ArrowInvalid:
@@ -54,7 +54,7 @@ def _bytes(texts: Any) -> list[bytes]:
     return keys
 
 
-def cut(data: pa.Buffer, begins: _Numbers, ends: _Numbers) -> Any:
+def cut_bytes(data: pa.Buffer, begins: _Numbers, ends: _Numbers) -> Any:
     """These parts of the bytes as values of a column. The parts are in order and don't overlap."""
     if not len(begins):
         return pa.array([], pa.binary())

@@ -25,7 +25,7 @@ from headrace.pipeline.core.shards.shard import HashRange
 from headrace.pipeline.encoding.plain_arrow import begin_with
 from headrace.pipeline.kcl.deaggregate import EVERYTHING, MAGIC, Unpacked, UserRecord, unpack
 from headrace.pipeline.lake.files.binary_views import with_views, without_views
-from headrace.pipeline.lake.staging.aggregate_keys import cut
+from headrace.pipeline.lake.staging.aggregate_keys import cut_bytes
 from headrace.pipeline.lake.staging.aggregate_walk import UserRecords, user_records
 
 _PIECE = 32 * 1024 * 1024
@@ -99,7 +99,7 @@ def _in_bulk(
         yield rows_with(
             page,
             record[piece],
-            data=cut(_data(page), begin[piece], stop[piece]),
+            data=cut_bytes(_data(page), begin[piece], stop[piece]),
             sub=pa.array(sub[piece]),
             keys=keys.take(pa.array(key[piece])),
             hash_keys=users.hash_keys.values.take(pa.array(hash_key[piece], mask=hash_key[piece] < 0)),

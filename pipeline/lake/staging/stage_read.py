@@ -25,7 +25,7 @@ from headrace.pipeline.errors import DataLoss, HeadraceError
 from headrace.pipeline.lake.files.stage_files import CantWrite
 from headrace.pipeline.lake.staging.aggregates import taken_apart
 from headrace.pipeline.lake.staging.stage_resume import begins_at, check_may_divide, rest_of, without_first
-from headrace.pipeline.lake.staging.stage_until import before, cut, kept_whole
+from headrace.pipeline.lake.staging.stage_until import before, cut_page, kept_whole
 from headrace.pipeline.ports.pages import Pages, RecordPage
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class ShardReading:
         was_empty = not page.rows
         at_tip = page.children is None and page.behind <= _ZERO
         until = self.batch.until
-        page, is_done = (page, False) if until is None else cut(page, until)
+        page, is_done = (page, False) if until is None else cut_page(page, until)
         page, rest = self._resumed(page)
         # Kinesis may have deleted records that arrived before this time. The answer's Date has whole seconds.
         forgotten = page.answered + WITHIN_THE_SECOND - self.batch.retention

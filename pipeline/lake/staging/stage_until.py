@@ -30,7 +30,7 @@ from headrace.pipeline.ports.pages import RecordPage
 _ZERO = timedelta(0)
 
 
-def cut(page: RecordPage, until: Position) -> tuple[RecordPage, bool]:
+def cut_page(page: RecordPage, until: Position) -> tuple[RecordPage, bool]:
     """The page without later records, and whether nothing is left to read after it."""
     if until.ended:
         return page, page.children is not None

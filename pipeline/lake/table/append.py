@@ -48,7 +48,7 @@ newer snapshot."""
 
 
 def own_id() -> UUID:
-    """A new id that begins with `OWN_COMMIT`."""
+    """A new id for a commit. It begins with `OWN_COMMIT`, by which upkeep knows the commits of Headrace."""
     return UUID(OWN_COMMIT + uuid4().hex[len(OWN_COMMIT) :])
 
 

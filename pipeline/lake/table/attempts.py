@@ -46,7 +46,9 @@ class Tries:
         return _found([sent_try.attempt for sent_try in self.sent.values()], table, self.identifier)
 
     def check_patience(self) -> None:
-        """Give up after too many tries."""
+        """Give up after too many tries whose outcome isn't known. Raises CommitUnknown."""
+        # Each unsure try may still land. The next wave starts at the table's positions, whichever
+        # of them did.
         if len(self.unsure) >= _UNSURE_TRIES:
             raise CommitUnknown(
                 f"{len(self.unsure)} commits to {self.identifier} got no clear answer, and the table shows none of "

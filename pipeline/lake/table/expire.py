@@ -56,6 +56,8 @@ def history_of(table: Table) -> History:
             link.parent,
             link.sequence,
             _EPOCH + timedelta(milliseconds=link.at),
+            # A cherry-pick by another engine has the rows of a landing and not its positions: they
+            # aren't to be gone by.
             carries=link.ours and not link.picked,
             is_pick=link.picked,
         )

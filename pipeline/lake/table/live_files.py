@@ -85,6 +85,8 @@ def _file(entry: ManifestEntry, table: Table, deletes: Deletes) -> LiveFile:
 
 def _is_ours(path: str, table: Table) -> bool:
     root = f"{table.location().rstrip('/')}/"
+    # By the name alone: of all data files only such ones are ever compacted or deleted, whatever
+    # else lies in the folder.
     return path.startswith(root) and re.fullmatch(STAGED, path[len(root) :]) is not None
 
 

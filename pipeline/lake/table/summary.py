@@ -81,6 +81,9 @@ def summary_of(
         entries[THROUGH_OF] = write_through(landing.through)
     values = _inline(landing.positions, entries)
     if values is None:
+        # The file is written before the commit that names it. A commit that is refused leaves a
+        # file that nobody names, which upkeep deletes; the other order could leave a snapshot
+        # without its positions.
         values = {STATE: str(_written(landing, entries, states, table=table, base=base))}
     runs = ", ".join(sorted({r.run for r in landing.page.ranges}))
     until = overall(landing.through, landing.positions)
@@ -147,6 +150,8 @@ def _through_in(values: Mapping[str, str]) -> Through:
 def _restored(pointer: Pointer, states: StateFiles, own: Mapping[str, str]) -> TiedState | None:
     """The state in the files; None where it hasn't the digest that the pointer names. `own`: what the snapshot's own
     file has."""
+    # Read although this process may know the state: a file that is gone has to stop the landing at
+    # once, and not the next process.
     full = states.full(pointer.full, own if pointer.delta is None else states.read(pointer.full))
     if (state := states.kept.find(pointer)) is not None:
         return state

@@ -40,6 +40,8 @@ def create_stream(region: Region, request: Request) -> dict[str, Any]:
     count = first_shards(region, request, mode)
     kib = maybe_number(request, "MaxRecordSizeInKiB", least=_LEAST_KIB, most=_MOST_KIB) or _LEAST_KIB
     tags = tags_field(request) if request.get("Tags") is not None else {}
+    # After the request was judged, as on AWS: a request with a wrong field is told so, whether the
+    # stream is there or not.
     if region.find(name, now) is not None:
         raise in_use(f"Stream {name} under account {ACCOUNT} already exists.")
     region.check_shard_limit(count, now)

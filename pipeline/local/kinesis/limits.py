@@ -78,7 +78,7 @@ class Reads:
 
 @dataclass(slots=True)
 class RegionLimits:
-    """All token buckets of a region."""
+    """The limits of requests in a region, as token buckets."""
 
     enforced: bool
     reads: dict[tuple[str, str], Reads] = field(default_factory=dict)

@@ -119,7 +119,7 @@ def update_account(region: Region, request: Request) -> dict[str, Any]:
     return _commitment(region)
 
 
-def grow(stream: Stream, shard: LocalShard, now: float) -> None:
+def split_when_full(stream: Stream, shard: LocalShard, now: float) -> None:
     """Split an on-demand stream's shard that has taken all that it can."""
     middle = (shard.first_hash + shard.last_hash + 1) // 2
     if stream.mode == ON_DEMAND and stream.state is State.ACTIVE and shard.first_hash < middle:

@@ -48,6 +48,8 @@ class LocalShard:
         """Take a record (base64 data, partition key as JSON) and give its sequence number. `encryption`: what the record says
         of itself; without one it says nothing."""
         log = self.log
+        # Positions in the log are found by a search over arrivals, which needs them in order, also
+        # after the clock was set back by a test.
         arrival = max(now, log.last_arrival)
         second, millis = divmod(arrival, 1000)
         sequence = str(number_at(self.base, log.end + 1, second))

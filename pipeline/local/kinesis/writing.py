@@ -20,7 +20,7 @@ from headrace.pipeline.local.fields import (
     text_field,
 )
 from headrace.pipeline.local.kinesis.limits import exceeded
-from headrace.pipeline.local.kinesis.modes import grow
+from headrace.pipeline.local.kinesis.modes import split_when_full
 from headrace.pipeline.local.kinesis.region import Region
 from headrace.pipeline.local.kinesis.sequence import second_of
 from headrace.pipeline.local.kinesis.shard import MAX_HASH, LocalShard
@@ -53,7 +53,7 @@ def put_record(region: Region, request: Request) -> dict[str, Any]:
     entry = _entry(request, stream)
     shard = _shard_for(region, stream, entry)
     if not region.limits.write(stream.name, shard.shard_id, now, size=entry.size):
-        grow(stream, shard, now)
+        split_when_full(stream, shard, now)
         raise too_fast(exceeded(stream.name, shard.shard_id))
     return {**_append(stream, shard, entry, now), "EncryptionType": stream.encryption}
 
@@ -78,7 +78,7 @@ def _put(region: Region, stream: Stream, entry: _Entry, now: float) -> dict[str,
         stream.name, shard.shard_id, now, size=entry.size
     )
     if refused:
-        grow(stream, shard, now)
+        split_when_full(stream, shard, now)
     elif region.faults:
         call = Call(service="kinesis", operation="PutRecords", resource=stream.name, shard=shard.shard_id)
         refused = region.faults.draw(_PARTIAL, call) is not None

@@ -71,7 +71,8 @@ class ClaimedRows:
         )
 
     def note_moved(self, row: Lease, *, has_rest: bool) -> None:
-        """A task has left the row so."""
+        """Take over a claimed row as a task has left it. `has_rest`: the task has read records that it didn't deliver
+        yet."""
         if row.key in self.claimed:
             self.claimed[row.key] = row
         (self.with_rest.add if has_rest else self.with_rest.discard)(row.key)

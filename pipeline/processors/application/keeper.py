@@ -80,6 +80,8 @@ class Keeper:
         return False
 
     def _say(self, message: Mapping[str, Any]) -> None:
+        # The answer to a checkpoint is no action of its own: the process is still at work on the
+        # one before.
         if message["action"] != "checkpoint":
             self._unanswered = message["action"]
         self._child.say(message)
@@ -111,6 +113,7 @@ def _write(lines: Any, answer: Mapping[str, Any]) -> None:
 def main(place: Path, *, idle: float, grace: float) -> None:
     spec = decode(sys.stdin.buffer.read(), ChildSpec)
     door = socket.socket(socket.AF_UNIX)
+    # A keeper that was killed leaves its name behind, which would keep this one from binding.
     place.unlink(missing_ok=True)
     door.bind(str(place))
     door.listen()

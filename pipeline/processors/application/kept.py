@@ -43,6 +43,8 @@ class KeptLines:
         self._ask({"say": message})
 
     def hear(self, *, within: float) -> Mapping[str, Any]:
+        # The keeper has its own patience with the process, and answers after it. The socket's comes
+        # later, for a keeper that has died or was stopped.
         self._socket.settimeout(within + _MORE)
         self._ask({"hear": within})
         answer = self._answer()
@@ -53,7 +55,7 @@ class KeptLines:
         return heard
 
     def keep(self, memory: Any) -> None:
-        """Leave the process to the next task."""
+        """Leave the user's process alive for the next task of the shard. `memory`: what that task is told."""
         self._ask({"keep": memory})
         self.is_over = True
 
@@ -86,10 +88,12 @@ class KeptLines:
         return answer
 
 
-def place_of(*names: str) -> Path:
+def meeting_place(*names: str) -> Path:
     """Where the keeper of these names is met, in a folder that is this user's alone."""
     folder = Path(tempfile.gettempdir(), f"headrace-kept-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
+    # The folder for temporary files is everybody's. Whoever made this one first could read the
+    # records that pass through its socket.
     facts = folder.lstat()
     if facts.st_uid != os.getuid() or facts.st_mode & 0o077:
         raise Unreachable(
@@ -142,7 +146,7 @@ def begun(place: Path, spec: ChildSpec, *, grace: float, idle: float = IDLE) -> 
 
 
 def log_of(place: Path) -> Path:
-    """What the newest keeper of this place, and its process, write to stderr."""
+    """The file to which the newest keeper of this place, and its process, write their stderr."""
     return place.with_suffix(".log")
 
 
@@ -158,6 +162,8 @@ def _visiting(lines: KeptLines, *, grace: float) -> Iterator[None]:
         yield
         lines.end(grace=grace)
     except BaseException:
+        # After an error nobody knows what the process has got. It isn't kept: it could go on behind
+        # records that it never saw.
         lines.end(grace=0)
         raise
     finally:

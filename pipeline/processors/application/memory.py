@@ -22,7 +22,7 @@ class Memory:
     """The delivered records that aren't checkpointed."""
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The memory as values that JSON has."""
         return {
             "code": self.code,
             "checkpoint": [self.checkpoint.sequence, self.checkpoint.sub],

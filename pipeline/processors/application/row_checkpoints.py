@@ -70,6 +70,7 @@ class ClaimedRow:
 
     def _go_by(self, row: Lease | None) -> None:
         """`row`: the row as it was found."""
+        # Holder and claim, not the counter: the run's beats count up the same row beside the task.
         if row is None or (row.holder, row.run_claim) != (self.me, self.lease.run_claim):
             self.is_lost = True
         else:
@@ -96,6 +97,8 @@ class ClaimedRow:
                 return "ThrottlingException"
             except TablesMissing:
                 return "InvalidStateException"
+            # Never an error of the task: a processor may go on after a failed checkpoint, as with
+            # KCL, and try again.
             except HeadraceError:
                 return _TROUBLE
             if isinstance(outcome, Applied):

@@ -38,7 +38,8 @@ from headrace.pipeline.settings.model import Settings, StreamSettings
 
 @dataclass(slots=True, kw_only=True)
 class RowTable:
-    """A `LakeTable` without a lake."""
+    """The port `LakeTable` for a processor's application, which lands nothing: the checkpoints in the lease rows are its
+    positions."""
 
     settings: Settings
     rows: ClaimedRows
@@ -57,7 +58,7 @@ class RowTable:
         return True
 
     def ensure(self, *, create: bool) -> None:
-        """There is no table to be made."""
+        """Do nothing: the positions are in the lease rows, and no table has to be made for them."""
 
     def load(self) -> TableState:
         rows = self.rows.newest()

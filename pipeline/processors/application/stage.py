@@ -26,7 +26,7 @@ from headrace.pipeline.processors.application.kept import IDLE
 from headrace.pipeline.processors.application.row_checkpoints import OneRow
 from headrace.pipeline.processors.application.task import ClaimedShard, Delivering, DeliverySpec
 from headrace.pipeline.processors.code import ProcessorCode
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 
 _log = logging.getLogger("headrace")
 
@@ -65,6 +65,8 @@ class DeliveryStage:
         parts = [[self._claimed(batch) for batch in batches_of_task] for batches_of_task in packed]
         work = _work(parts, shares_of(packed, limits), self.pages(), self.task_rows(), self._spec, threads)
         if self.keeps:
+            # Before the job: a job that fails may have left processes on some hosts, and `let_go`
+            # has to look for them.
             self._kept.update(batch.key for batch in batches)
         reports = self._run(len(parts), work)
         return _joined([report.manifest for report in reports], batches)
@@ -99,6 +101,8 @@ class DeliveryStage:
         reports = [decode(report, Delivering) for report in self.tasks.run(count, work, self._job)]
         for report in reports:
             for row in report.rows:
+                # The tasks have written these rows themselves. Without the rows as they are now,
+                # the run's next write would be refused as if somebody had taken them.
                 self.rows.note_moved(row, has_rest=row.key in report.with_rest)
         return reports
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import counted, time_in_words
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class ApplicationStanding:
 
     @property
     def stopped(self) -> tuple[Lease, ...]:
-        """The shards for which its runs fail."""
+        """The rows of the shards for which the processor's runs fail."""
         return tuple(row for row in self.rows if row.failure is not None)
 
     @property
     def stops(self) -> dict[str, str]:
-        """Why its runs fail, by shard."""
+        """Why the processor's runs fail, by the shard's partition."""
         return {partition_of(row.key): row.failure.why for row in self.rows if row.failure is not None}
 
     @property
@@ -48,7 +48,7 @@ class ApplicationStanding:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """One for each shard."""
+        """A line for people for each shard: where the processor stands in it."""
         return tuple(_line(row) for row in self.rows)
 
 

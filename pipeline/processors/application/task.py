@@ -28,7 +28,7 @@ from headrace.pipeline.lake.staging.stage_read import Box, ShardReading
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.pages import Pages, RecordPage
 from headrace.pipeline.processors.application.delivery import Delivery
-from headrace.pipeline.processors.application.kept import begun, met, place_of
+from headrace.pipeline.processors.application.kept import begun, meeting_place, met
 from headrace.pipeline.processors.application.row_checkpoints import ClaimedRow, OneRow
 from headrace.pipeline.processors.starting import folder_of, process_of
 from headrace.pipeline.processors.stopping import check_stop, noting_signals
@@ -60,7 +60,10 @@ class DeliverySpec:
     """By which processes are kept from wave to wave. Empty: none is kept."""
 
     def delivery(self, shard: ClaimedShard, rows: OneRow, folder: str, clock: Clock) -> Delivery:
-        """`folder`: where the user's modules are, for a process that isn't kept."""
+        """How the records of a shard are handed to a process of the processor.
+
+        `folder`: where the user's modules are, for a process that isn't kept.
+        """
         place, grace = self._place(shard.lease), self.rules.grace
         return Delivery(
             batch=shard.batch,
@@ -77,7 +80,7 @@ class DeliverySpec:
         )
 
     def _place(self, lease: Lease) -> Path | None:
-        return place_of(self.application, self.worker, lease.key) if self.application else None
+        return meeting_place(self.application, self.worker, lease.key) if self.application else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,7 @@ def deliver_batches(
     box, stopping = Box(limits, clock), Event()
     with noting_signals(), folder_of(spec.child) as folder:
         works = [_ShardWork(shard, pages, rows, spec, folder, clock) for shard in shards]
+        # A thread a shard: a slow processor keeps only its own shard waiting.
         with ThreadPoolExecutor(max(1, min(threads, len(works))), "headrace-shard") as pool:
             jobs = [pool.submit(work.run, box, stopping, clock) for work in works]
             for job in jobs:
@@ -182,6 +186,8 @@ class _ShardWork:
             check_stop()
             if clock.monotonic() - looked >= _LOOK_EVERY:
                 looked = clock.monotonic()
+                # Another run or worker waits for this shard. The processor ends and may checkpoint
+                # while the row still has this run's claim.
                 if not self._may_go_on():
                     return False
             # One page at a time.

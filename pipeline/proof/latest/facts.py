@@ -9,7 +9,7 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class LatestCounts:
-    """What the rows say."""
+    """How many rows of a table of the latest rows are right, and how many are wrong in which way."""
 
     keys: int = 0
     """Keys of which the table has a row."""

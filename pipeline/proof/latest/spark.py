@@ -23,9 +23,9 @@ from headrace.pipeline.ports.tasks import Job, packed
 from headrace.pipeline.proof.latest.facts import LatestCounts, LatestFacts
 from headrace.pipeline.proof.latest.ports import LatestProof
 from headrace.pipeline.proof.latest.rule import RowKind
-from headrace.pipeline.proof.latest.task import RowsOf, RowsPart, bounds_of
+from headrace.pipeline.proof.latest.task import RowsOf, RowsPart, end_texts
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.choices import Compression, ParseFormat
-from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.latest.table import IcebergLatest
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class SparkLatestProof(LatestProof):
                 f"{self.table.identifier}: whether the rows are the latest ones can't be told "
                 f"until {self.aside.identifier} has followed its last commit"
             )
-        upto = bounds_of(positions)
+        upto = end_texts(positions)
         tells = self.settings.format is ParseFormat.DYNAMODB
         landed = _rows_of(self.lake, RowKind.LANDED, ("partition_key",), upto=upto, tells_deletions=tells)
         set_aside = _rows_of(self.aside, RowKind.ASIDE, ("partition_key",), upto=upto)

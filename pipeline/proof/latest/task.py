@@ -49,7 +49,7 @@ class RowsPart:
     path: str
 
 
-def bounds_of(positions: Positions) -> tuple[tuple[RowShard, str], ...]:
+def end_texts(positions: Positions) -> tuple[tuple[RowShard, str], ...]:
     return tuple((row_shard(key), end_of(position)) for key, position in positions.shards.items())
 
 

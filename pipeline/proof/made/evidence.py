@@ -99,7 +99,7 @@ def rest_asked(keys: Iterable[ShardKey], positions: Positions) -> RangeFilter:
 
 
 def unparsed_rest(steps: Sequence[Step], position: Position | None) -> tuple[Step, ...]:
-    """The ranges that the position hasn't reached the end of, as one."""
+    """All ranges that aren't parsed to their ends, as one range with their rows: the position lies before these ends."""
     rest = [step for step in steps if position is None or not reaches(position, step.range.upto)]
     if not rest:
         return ()

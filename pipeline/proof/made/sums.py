@@ -28,7 +28,10 @@ class TargetRows:
         return self.ports.lake.count(files_of(files, days), plan.spans)
 
     def patterns(self, plan: CountPlan, counts: Sequence[tuple[FileCount, ...]]) -> tuple[Pattern, ...]:
-        """`counts`: those of the lake table, and of each other table."""
+        """How often each row is in the lake table and in the other tables.
+
+        `counts`: those of the lake table, and of each other table.
+        """
         # Most ranges end here, by the sums of their rows, and need no shuffle.
         alike = patterns_by_sums(plan, counts[0], counts[1:])
         scope = comparing(plan, besides=alike)

@@ -27,6 +27,8 @@ def change_to(
     where rows of the table stand in the way.
     """
     present = {column.name: column for column in own}
+    # pyiceberg counts NOT NULL for a new column as incompatible. Whether rows stand in the way is
+    # judged below, by `_check_empty`.
     update = table.update_schema(allow_incompatible_changes=True)
     changed, tightened = False, list[str]()
     for column in desired:

@@ -211,6 +211,8 @@ def _is_wider(wide: IcebergType, narrow: IcebergType) -> bool:
     match narrow, wide:
         case (IntegerType(), LongType()) | (FloatType(), DoubleType()):
             return True
+        # Iceberg widens the precision of a decimal only. Another scale would change the values that
+        # are there.
         case DecimalType(), DecimalType():
             return narrow.scale == wide.scale and narrow.precision < wide.precision
         case _:

@@ -43,6 +43,7 @@ def _times_in(column: Any) -> Iterator[pa.Array[Any]]:
         for child in column.flatten():
             yield from _times_in(child)
     elif pa.types.is_map(kind):
+        # Arrow keeps keys and items also behind a null map, and what lies there is nobody's value.
         entries = column.filter(column.is_valid())
         yield from _times_in(entries.keys)
         yield from _times_in(entries.items)

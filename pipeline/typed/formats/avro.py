@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.settings.parse_block import MOST_VALUES
+from headrace.pipeline.settings.blocks.parse import MOST_VALUES
 from headrace.pipeline.typed.formats.avro_columns import record_part
 from headrace.pipeline.typed.formats.avro_decimal import bounded
 from headrace.pipeline.typed.formats.avro_values import AvroValues, contains_itself
@@ -69,6 +69,8 @@ class AvroDecoder:
         schema, named = _parsed(self.schema)
         try:
             record = record_part(schema, named, columns)
+        # A schema that the lanes don't know costs speed only: the library reads each of its
+        # payloads.
         except NotInLanes:
             return library
         header = self._header()
@@ -103,6 +105,8 @@ class AvroDecoder:
             content = payload[len(header) :]
             its, stream = share(content), BytesIO(content)
             found: dict[str, Any] = schemaless_reader(stream, schema, None)  # type: ignore[assignment] # the schema is a record
+            # What follows the record was written by another schema, or is a second record. A part
+            # that nobody reads would be lost without a trace.
             if stream.tell() != len(content):
                 raise CantDecode(f"{len(content) - stream.tell()} bytes follow the Avro record")
             return found, its
@@ -151,6 +155,8 @@ class RegistryAvroDecoder:
                     f"the payload was written by schema {schema_id}, which isn't in the folder `schemas`"
                 )
             if schema_id not in writers:
+                # Made at the first payload of this schema: a folder may have many that no payload
+                # of the task uses.
                 writers[schema_id] = writer_of(schema_id)
             read, share = writers[schema_id]
             its, stream = share(content), BytesIO(content)
@@ -287,6 +293,8 @@ def _known_logical_only(schema: Any) -> Any:
         for name, value in schema.items()
     }
     if own.get("logicalType") not in {*_LOGICAL, "decimal"}:
+        # fastavro would make values of other logical types (a UUID, a time of the day) that no
+        # column here has.
         own.pop("logicalType", None)
     return own
 

@@ -131,6 +131,8 @@ class _Optional:
         # The number of a union's branch comes first, and a damaged payload may name one that isn't there.
         payloads.leave(lanes, (numbers != 0) & (numbers != 1))
         is_there = numbers == 1 - self.null
+        # Only the lanes with a value go on: the others have no bytes there, and would read the next
+        # field's.
         holders = lanes[is_there]
         if len(holders) == len(lanes):
             return self.part(payloads, lanes)
@@ -175,6 +177,8 @@ class _Items:
             done = open_ones[left[open_ones] == 0]
             left[done] = self._in_block(payloads, lanes[done])
             open_ones = open_ones[left[open_ones] > 0]
+            # A few long lists would need a step of numpy for each of their items, with almost empty
+            # lanes.
             if 0 < len(open_ones) < FEWEST:
                 payloads.is_left[lanes[open_ones]] = True
                 break
@@ -213,7 +217,7 @@ class _Map:
 
 
 def record_part(schema: Any, named: Mapping[str, Any], columns: Sequence[pa.Field[Any]]) -> Record:
-    """Raises NotInLanes. `columns`: those of the table's files."""
+    """What reads records of this Avro schema as columns. Raises NotInLanes. `columns`: those of the table's files."""
     places = {column.name: place for place, column in enumerate(columns)}
     parts: list[tuple[SchemaPart, int]] = []
     for field in schema["fields"]:

@@ -22,6 +22,8 @@ def bounded(schema: Any) -> Any:
     from fastavro.read import LOGICAL_READERS
 
     for kind in ("bytes", "fixed"):
+        # fastavro has one table of readers for the whole process, so that the bounded ones get a
+        # name of their own.
         LOGICAL_READERS[f"{kind}-{_BOUNDED}"] = _reader_of(LOGICAL_READERS[f"{kind}-{_DECIMAL}"])
     return _renamed(schema)
 
@@ -46,6 +48,7 @@ def _reader_of(read: Any) -> Any:
 
     def read_bounded(content: bytes, writer: Mapping[str, Any], reader: Any = None) -> Decimal:
         precision = writer["precision"]
+        # Compared as whole numbers: making the decimal digits first is what takes minutes.
         if abs(int.from_bytes(content, "big", signed=True)) >= 10**precision:
             raise CantDecode(
                 f"a decimal of the payload doesn't fit its type: it has more than {precision} digits"

@@ -80,6 +80,8 @@ class AvroValues:
         """The bound of the values of a type. `above`: the names of the records around this type."""
         match schema:
             case str() if schema in self.named:
+                # A record within itself would be bounded without an end. What it adds is counted
+                # once, in `limit`.
                 return _Bound(0, 0, 0) if schema in above else self._bound(self.named[schema], above)
             case list():
                 each = [self._bound(one, above) for one in schema]

@@ -30,7 +30,7 @@ _BATCH = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Inflation:
-    """What is inflated, and how far. It can be pickled."""
+    """How payloads are inflated, and up to which size. It can be pickled."""
 
     compression: Compression
     most_bytes: int
@@ -38,7 +38,7 @@ class Inflation:
 
 
 class CantInflate(Exception):
-    """The reason, in words for the quarantine table."""
+    """A payload can't be inflated. The argument is the reason, in words for the quarantine table."""
 
 
 def inflated(rows: pa.Table, how: Inflation | None) -> Iterator[pa.Table]:
@@ -131,6 +131,8 @@ def _unzipped(payload: bytes, limit: int, form: int) -> bytes | None:
                 raise CantInflate(f"the payload is damaged {name}: its end is missing")
             given = payload[place : place + piece]
             try:
+                # One byte more than allowed is enough to know that there is too much, whatever the
+                # bomb would become.
                 parts.append(stream.decompress(given, limit - size + 1))
             except zlib.error as error:
                 raise CantInflate(f"the payload is damaged {name}: {error}") from None
@@ -143,6 +145,8 @@ def _unzipped(payload: bytes, limit: int, form: int) -> bytes | None:
 
 def _unzstd(payload: bytes, limit: int) -> bytes | None:
     told = _told_size(payload)
+    # The header alone refuses a bomb that is honest about its size. One that isn't meets the limit
+    # below.
     if told is not None and told > limit:
         return None
     try:

@@ -60,7 +60,7 @@ class Payloads:
         return place
 
     def signed(self, lanes: Lanes) -> Any:
-        """Numbers whose lowest bit is the sign."""
+        """Read a signed number in each lane: the zigzag form of Avro and Protobuf, whose lowest bit is the sign."""
         numbers = self.numbers(lanes)
         return (numbers >> np.uint64(1)).astype(np.int64) ^ -(numbers & np.uint64(1)).astype(np.int64)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.settings.parse_block import MOST_VALUES
+from headrace.pipeline.settings.blocks.parse import MOST_VALUES
 from headrace.pipeline.typed.formats.decoder import Read
 from headrace.pipeline.typed.formats.lanes import NotInLanes, Payloads
 from headrace.pipeline.typed.formats.protobuf_columns import MessageKinds
@@ -108,6 +108,8 @@ class ProtobufDecoder:
         from google.protobuf.descriptor_pb2 import FileDescriptorSet
         from google.protobuf.descriptor_pool import DescriptorPool
 
+        # A pool of its own: the default one of the process refuses a second file of the same name,
+        # and a target's descriptors may be another version of what the user's code has imported.
         pool = DescriptorPool()
         for file in FileDescriptorSet.FromString(b64decode(self.descriptors)).file:
             pool.Add(file)
@@ -227,6 +229,8 @@ def _same(value: Any) -> Any:
 def _single(field: FieldDescriptor) -> _Take | None:
     if field.enum_type is not None:
         names = {each.number: each.name for each in field.enum_type.values}
+        # An open enum may hold a number that the descriptors don't know yet, and the record is
+        # valid all the same.
         return lambda number: names.get(number) or str(number)
     if field.message_type is None:
         return None
@@ -238,6 +242,7 @@ def _single(field: FieldDescriptor) -> _Take | None:
 
 
 def _time(at: Any) -> datetime:
+    # The library doesn't check this, and more nanoseconds would move the time by seconds.
     if not 0 <= at.nanos < 10**9:
         raise CantDecode(f"a timestamp has {at.nanos} nanoseconds")
     return _EPOCH + timedelta(seconds=at.seconds, microseconds=at.nanos // 1000)

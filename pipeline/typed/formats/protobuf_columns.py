@@ -292,7 +292,7 @@ class MessageKinds:
     wrapped: frozenset[str]
 
     def message(self, descriptor: Descriptor, columns: Sequence[pa.Field[Any]]) -> Message:
-        """Raises NotInLanes. `columns`: those of the table's files."""
+        """What reads messages of this type as columns. Raises NotInLanes. `columns`: those of the table's files."""
         places = {column.name: place for place, column in enumerate(columns)}
         fields: list[_Field | None] = [None] * len(columns)
         parts: dict[int, tuple[int, SchemaPart]] = {}

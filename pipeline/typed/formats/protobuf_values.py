@@ -73,6 +73,8 @@ def _message(descriptor: Descriptor, single: Collection[str]) -> _Message:
         value = parts.get(2)
         own = value.values if isinstance(value, _Message) else 1
         return _Message(2 + own, {2: replace(value, values=0)} if isinstance(value, _Message) else {})
+    # Each field counts even where it is absent: Python makes a value for each of them in each
+    # message.
     return _Message(1 + len(descriptor.fields), parts)
 
 

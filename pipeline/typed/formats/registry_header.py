@@ -28,7 +28,8 @@ class _Compression(IntEnum):
 
 
 class NoHeader(Exception):
-    """The reason, in words for the quarantine table."""
+    """A payload has no header of a schema registry that can be read. The argument is the reason, in words for the
+    quarantine table."""
 
 
 def of_confluent(payload: bytes) -> tuple[str, bytes]:
@@ -59,6 +60,8 @@ def message_index(content: bytes) -> tuple[tuple[int, ...], bytes]:
     """Which message of its schema a Protobuf payload is, and the message. It follows Confluent's header: the number of
     steps, and the place of a message at each. No step at all stands for the first message."""
     count, content = _varint(content)
+    # The count comes from the payload. A damaged one would make this loop run for billions of
+    # steps.
     if not 0 <= count <= _MOST_INDEXES:
         raise NoHeader(f"the payload's header has {count} message indexes")
     steps = []
@@ -71,6 +74,8 @@ def message_index(content: bytes) -> tuple[tuple[int, ...], bytes]:
 def _varint(content: bytes) -> tuple[int, bytes]:
     """An integer in Protobuf's zigzag form."""
     number = 0
+    # Confluent's numbers have 32 bits, which take five bytes at most. Of a damaged payload no more
+    # is read.
     for place, byte in enumerate(content[:5]):
         number |= (byte & 0x7F) << 7 * place
         if byte < 0x80:

@@ -23,7 +23,7 @@ _Rows = list[dict[str, Any] | None]
 
 
 class CantDecode(Exception):
-    """The reason, in words for the quarantine table."""
+    """A payload can't be decoded. The argument is the reason, in words for the quarantine table."""
 
 
 def row_by_row(decode: Decode, most: int, columns: Sequence[pa.Field[Any]]) -> Read:
@@ -75,6 +75,8 @@ def _array(rows: _Rows, reasons: Reasons, row_type: pa.StructType) -> pa.Array[A
     try:
         return pa.array(rows, row_type)
     except _UNFIT:
+        # Arrow names no row in its error. One value that doesn't fit would send a thousand rows to
+        # quarantine.
         return pa.concat_arrays(list(_one_by_one(rows, reasons, row_type)))
 
 

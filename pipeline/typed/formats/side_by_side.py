@@ -26,6 +26,8 @@ def side_by_side(columns: Columns, library: Read, a_byte: float, most: int) -> R
         wanted = [place for place, payload in enumerate(payloads) if payload is not None]
         given = [payload for payload in payloads if payload is not None]
         is_much = a_byte * sum(map(len, given)) > most
+        # A step of numpy costs the same for one lane as for hundreds: for fewer than 256 payloads
+        # the library is quicker.
         if len(given) < FEWEST or is_much:
             if is_much and len(given) > FEWEST:
                 half = len(payloads) // 2
@@ -45,6 +47,8 @@ def side_by_side(columns: Columns, library: Read, a_byte: float, most: int) -> R
         reasons: Reasons = [None] * len(payloads)
         places = np.full(len(payloads), -1)
         places[wanted] = np.arange(len(given))
+        # The library's reason counts for what the lanes have left, so that a payload has the same
+        # reason alone and among others.
         if is_left.any():
             left = np.flatnonzero(is_left)
             by_library, judged = _whole(library([given[place] for place in left]))

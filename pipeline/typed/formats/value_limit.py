@@ -19,7 +19,7 @@ class TooManyValues(Exception):
 
 
 def too_many(most: int) -> str:
-    """The reason, in words for the quarantine table."""
+    """That a payload makes too many values, in words for the quarantine table."""
     return f"the payload makes more than {most} values (most_values)"
 
 
@@ -34,6 +34,8 @@ class ValueLimit:
     def share(self, content: bytes) -> float:
         """How much of the values and bytes that may be decoded at once this payload takes. Raises TooManyValues."""
         values: float = self.a_byte * len(content)
+        # Nearly all payloads pass by this one multiplication. Only the few that could be too many
+        # are walked through byte by byte.
         if values > self.most:
             values = self.count(content, self.most)
         return max(values / self.most, len(content) / BYTES_AT_ONCE)

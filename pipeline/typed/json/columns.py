@@ -30,7 +30,7 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """An array."""
+    """A column that is an array, with the kind of its items."""
 
     of: Kind
 
@@ -67,6 +67,8 @@ def why_no_name(name: str, beside: Iterable[str], limits: Limits | None) -> str 
     """Why no column can have this name. `limits`: of a column that is in no other one."""
     if not name:
         return "has an empty name"
+    # Spark and Iceberg write the path to a nested field with dots, so that such a column couldn't
+    # be named.
     if "." in name:
         return "has a dot in its name"
     if "\x00" in name:
@@ -75,6 +77,7 @@ def why_no_name(name: str, beside: Iterable[str], limits: Limits | None) -> str 
         return f"has a name of more than {_LONGEST_NAME} characters"
     if limits and name.lower() in limits.taken:
         return "has the name of a column that Headrace itself gives to the table"
+    # Engines that don't distinguish capital letters would take the two columns for one.
     if same := next((other for other in beside if other.lower() == name.lower() and other != name), None):
         return f"differs from the column {same} only in capital letters"
     return None

@@ -69,6 +69,8 @@ class DynamoDbDecoder(Decoder):
         if are_surely_more(payload, self.json.most_values):
             raise _NotARow(too_many(self.json.most_values))
         try:
+            # msgspec doesn't look into the texts that it hands on as they are: bytes that aren't
+            # UTF-8 would get into the typed table.
             payload.decode()
             record = _members(payload)
             change = _members(record.pop("dynamodb", b"null"))
@@ -93,6 +95,8 @@ def _member(name: str, token: msgspec.Raw) -> Any:
         seconds = float(text)
     except ValueError:
         return token
+    # Only whole seconds: a fraction would be cut off unseen, so it stays, and the column refuses
+    # it.
     return int(seconds) if seconds.is_integer() else token
 
 

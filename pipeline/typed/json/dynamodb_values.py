@@ -56,6 +56,8 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _number(text: str) -> msgspec.Raw:
+    # The text goes into the JSON as it is. What isn't a number there would change the payload
+    # around it.
     if len(text) > MOST_DIGITS or not _NUMBER.fullmatch(text):
         raise NoValue("isn't a number, and its type is N")
     return msgspec.Raw(text.encode())

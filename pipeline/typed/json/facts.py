@@ -38,12 +38,17 @@ within lists."""
 
 
 def facts_of(payload: Mapping[str, Any], columns: Struct, limits: Limits) -> frozenset[Fact]:
-    """None of a payload that would alone bring more fields than are allowed: it is no example of the others."""
+    """What this payload has and the columns lack. Nothing is told of a payload that would alone bring more fields than are
+    allowed: it is no example of the others."""
     found = {OBJECT}
+    # Most payloads bring nothing new, and the judge walks over most values without making a path
+    # for them.
     if Judge(columns, limits, is_whole=True).why_not(payload) is None:
         return frozenset(found)
     _put_facts(payload, columns, (), found, _FACTS_A_FIELD * limits.columns)
     fields = {path for path, _ in found if path and path[-1] is not None}
+    # One payload with thousands of names must not use up the columns that the others need. It goes
+    # to quarantine by itself.
     return frozenset() if len(fields) > limits.columns else frozenset(found)
 
 
@@ -92,6 +97,8 @@ def counted_facts(of_payloads: Iterable[frozenset[Fact]]) -> Counter[Fact]:
     for facts in of_payloads:
         counts.update(facts)
         if len(counts) > 2 * _MOST_FACTS:
+            # The names come from whoever writes into the stream, so that what a task remembers of
+            # them has an end.
             counts = _most(counts)
     return _most(counts) if len(counts) > _MOST_FACTS else counts
 

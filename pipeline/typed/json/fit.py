@@ -67,6 +67,8 @@ class Judge:
 
     def _why_no_column(self, value: Any, path: Path, beside: Mapping[str, Kind]) -> str:
         """Why a field gets no column. `value`: of a field without a column. `beside`: the columns beside it."""
+        # Before anything goes down into the value: the functions below call themselves for each
+        # level.
         if _is_deeper(value, DEPTH - len(path)):
             return f"the field {path_in_words(path)} has parts deeper than {DEPTH} levels"
         named, why = next(_bad_names(value, path, beside, self.limits), (path, None))
@@ -109,6 +111,8 @@ def has_value(value: Any) -> bool:
     """Null, and lists and objects without any value, tell no type and need no column."""
     if not isinstance(value, dict | list):
         return value is not None
+    # A list of what is still to be seen, and no calls within calls: JSON may be deeper than
+    # Python's stack.
     unseen: list[Any] = [value]
     while unseen:
         match unseen.pop():

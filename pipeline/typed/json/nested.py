@@ -37,7 +37,7 @@ class ValueKind(Protocol):
         texts."""
 
     def array(self, values: Sequence[Any]) -> Values:
-        """Raises UnfitValues. None is null."""
+        """These values as an array of the column's type. Raises UnfitValues. None is null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,8 @@ class Objects:
         wide = make([(name, kind.wide) for name, kind in kinds], is_whole=False)
         object.__setattr__(self, "exact", exact | None)
         object.__setattr__(self, "wide", wide | None)
+        # A null object is read as an empty one and masked afterwards: Arrow makes a struct of its
+        # parts, each of which needs a value for each row.
         object.__setattr__(self, "_empty", exact())
         getters = [
             None if kind is None else partial(_value_of, name) if has_odd_names else attrgetter(f"f{place}")
@@ -203,6 +205,8 @@ def _items(kind: ValueKind, items: Sequence[Any], ends: Any) -> Values:
         return kind.array(items)
     except UnfitValues as error:
         inner = list(error.places)
+        # An item that doesn't fit condemns the row that has it, so its place among all items is
+        # turned into that of its list.
         outer = np.searchsorted(ends.to_numpy(), inner, side="right") - 1
         raise UnfitValues(dict(zip(outer.tolist(), error.places.values(), strict=True))) from None
 

@@ -24,7 +24,8 @@ _NOTHING_NEW = frozenset({OBJECT})
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """What payloads are compared with. It can be pickled."""
+    """The columns of a typed table, with which tasks compare payloads to find what the columns lack. It can be
+    pickled."""
 
     fields: tuple[Mapping[str, Any], ...]
     """The columns, as fields of a struct, as Spark writes them in JSON."""
@@ -45,6 +46,9 @@ class Looking:
                 return frozenset()
             if exact is not None:
                 try:
+                    # The strict decoder refuses each payload with a field that is no column. Where
+                    # it takes a payload there is nothing new in it, and nearly all payloads end
+                    # here, without a search through their fields.
                     exact(payload)
                 except NO_PAYLOAD_FITS:
                     pass

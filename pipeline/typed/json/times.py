@@ -71,6 +71,8 @@ class Times:
         if self.is_local:
             common = _those(texts, _LOCAL_FORM)
         else:
+            # Arrow raises one error for a whole array. So it only gets texts of forms that it
+            # surely reads, and every other one goes to `_micros` by itself.
             common = _those(texts, _ZONED_FORM)
             if common.null_count > texts.null_count:
                 in_utc: Any = pc.binary_join_element_wise(_those(texts, _LOCAL_FORM), "Z", "")
@@ -96,6 +98,8 @@ def _filled(numbers: Any, values: Sequence[Any], convert: Callable[[Any], int], 
     """The numbers, with those of values that have another form."""
     low, high = pa.scalar(ends[0], numbers.type), pa.scalar(ends[1], numbers.type)
     is_within: Any = pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
+    # What lies outside of the years counts as unusual, so that the function for one value refuses
+    # it and says why.
     known = pc.if_else(is_within, numbers, None)
     unusual = [
         value if number is None else None for value, number in zip(values, known.to_pylist(), strict=True)

@@ -30,8 +30,8 @@ class UnfitValues(Exception):
 
 
 def converted(values: Sequence[Any], convert: Callable[[Any], _T]) -> list[_T | None]:
-    """Each value by itself. Raises UnfitValues with all that don't fit: a part with one of them isn't tried again and
-    again."""
+    """Convert values one by one. Each value by itself. Raises UnfitValues with all that don't fit: a part with one
+    of them isn't tried again and again."""
     results: list[_T | None] = []
     places: dict[int, str | None] = {}
     for place, value in enumerate(values):

@@ -22,7 +22,7 @@ of a map."""
 
 @dataclass(frozen=True, slots=True)
 class JsonValues:
-    """It can be pickled."""
+    """How many values the JSON payloads of a target may make. It can be pickled."""
 
     columns: tuple[tuple[str, Any], ...]
     """Names, and types as Spark writes them in JSON."""

@@ -12,9 +12,14 @@ from headrace.pipeline.typed.latest_plan import Departures, KeyPart, Losing
 
 
 def decision_of(leaving: pa.Table, parts: Sequence[KeyPart]) -> Departures:
-    """`leaving`: rows with the columns `LEAVING`."""
+    """Which files lose which rows.
+
+    `leaving`: rows with the columns `LEAVING`.
+    """
     files, rows, whys = (leaving[name].to_numpy() for name in ("file", "row", "why"))
     by_number = {part.number: part for part in parts}
+    # A mixed row is named a second time beside the reason for which it leaves, and isn't to be
+    # counted twice.
     leaves = whys != LeavesBecause.MIXED
     losing = []
     for number in np.unique(files[leaves]).tolist():

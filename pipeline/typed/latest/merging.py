@@ -18,7 +18,7 @@ from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import BadSetting, WrongShape
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.typed.latest_plan import Departures, KeyPart, LatestLook
 from headrace.pipeline.typed.ports import LatestRows
 from headrace.pipeline.typed.values import Parsed, ShardCount
@@ -40,13 +40,20 @@ class LatestMerging:
     settings: ParseSettings
 
     def merge(self, parsed: Parsed, shards: frozenset[ShardKey], streams: Sequence[StreamId]) -> Merged:
-        """`shards`: those of the wave, as whose rows all new files are staged. `streams`: those of the wave."""
+        """Compare the wave's rows with those that the table has, and copy what stays of files that lose rows.
+
+        `shards`: those of the wave, as whose rows all new files are staged. `streams`: those of the wave.
+        """
+        # The bounds of the staged files tell which of the table's files may have their keys. The
+        # look's positions go into the commit, which is refused where one of them has moved since.
         look = self.rows.look(parsed.files)
         self._check(look)
         staged = {file.path: file for file in parsed.files}
         paths = [*staged, *(file.path for file in look.files)] if staged else []
         parts = [KeyPart(number, path, path in staged) for number, path in enumerate(paths)]
         decision = self.rows.decide(parts) if parts else Departures()
+        # Refused before anything is copied: an older record of another partition key could bring a
+        # deleted row back, and no later wave would notice.
         if decision.mixed:
             raise self._mixed(decision.mixed)
         losing = decision.losing
@@ -55,6 +62,8 @@ class LatestMerging:
         files = (*_untouched(staged, changed), *copied.files)
         landed = replace(
             parsed,
+            # Each file counts as one of all shards of the wave: a copied file has rows of any
+            # shards, and must land with the wave or not at all.
             files=tuple(replace(file, shards=shards) for file in files),
             counts=tuple(_counts(parsed.counts, copied.counts)),
         )

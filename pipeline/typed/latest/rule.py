@@ -84,12 +84,16 @@ def _leaving(rows: pa.RecordBatch, following: pa.RecordBatch | None) -> Iterator
         is_mixed = is_older & ~_are_equal(rows["record_key"], following["record_key"])
     yield from _marked(rows, is_older & ~fresh, LeavesBecause.REPLACED)
     yield from _marked(rows, is_older & fresh, LeavesBecause.SUPERSEDED)
+    # A row that deletes never enters the table, and nothing remembers it: no wave goes back behind
+    # its positions, and redrives and replacements of such tables are refused.
     yield from _marked(rows, ~is_older & fresh & deletes, LeavesBecause.DELETION)
     yield from _marked(rows, is_mixed, LeavesBecause.MIXED)
 
 
 def _are_equal(values: Any, others: Any) -> Any:
     equality: Any = pc.equal(values, others)
+    # Arrow answers null where it compares with null, and two keys without a value are the same key
+    # here.
     both_null: Any = pc.and_(pc.is_null(values), pc.is_null(others))
     return np.asarray(pc.if_else(both_null, pa.scalar(value=True), equality.fill_null(False)))
 

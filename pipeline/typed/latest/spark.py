@@ -22,7 +22,7 @@ from headrace.pipeline.lake.spark.waiting import warn
 from headrace.pipeline.lake.staging.stage_codec import decode_all
 from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
 from headrace.pipeline.ports.tasks import Job, Now, Work, packed
-from headrace.pipeline.settings.latest_rules import Deletion
+from headrace.pipeline.settings.rules.latest import Deletion
 from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.latest.decision import decision_of
 from headrace.pipeline.typed.latest.rule import FRESH, ORDER

@@ -20,7 +20,7 @@ from headrace.pipeline.lake.table.attempts import MOST_TRIES
 from headrace.pipeline.lake.table.catalog import asking
 from headrace.pipeline.lake.table.live_files import ManifestReader
 from headrace.pipeline.lake.table.schema import TableLayout
-from headrace.pipeline.settings.schema_rules import RECORD_KEY
+from headrace.pipeline.settings.rules.schema import RECORD_KEY
 from headrace.pipeline.typed.latest_plan import KeyBounds, KeyFile, LatestLook, may_have_keys
 from headrace.pipeline.typed.table import GIVEN, IcebergTyped
 
@@ -40,6 +40,7 @@ class IcebergLatest(IcebergTyped):
         for _ in range(MOST_TRIES):
             table = self.open()
             self._check_key(table.properties)
+            # Re-asserted at each look: other tools may remove properties that they don't know.
             missing = {name: value for name, value in self._wanted(table) if name not in table.properties}
             if not missing:
                 return
@@ -85,6 +86,7 @@ def _bounds(file: DataFile, lead: NestedField) -> KeyBounds | None:
     if not isinstance(lead.field_type, StringType | IntegerType | LongType):
         return None
     low, high = ((bounds or {}).get(lead.field_id) for bounds in (file.lower_bounds, file.upper_bounds))
+    # A null is a key, too, and no bound tells of it: a file that may have one is always compared.
     if low is None or high is None or (file.null_value_counts or {}).get(lead.field_id, 1):
         return None
     return KeyBounds(*(from_bytes(lead.field_type, bound) for bound in (low, high)))
@@ -96,6 +98,7 @@ def _bounds_in_footer(footer: bytes, lead: NestedField) -> KeyBounds | None:
         _bounds_of_group(metadata.row_group(group), lead.name) for group in range(metadata.num_row_groups)
     ]
     known = [bound for bound in bounds if bound is not None]
+    # One row group without bounds may have any key, so that nothing is known of the file.
     if not known or len(known) < len(bounds):
         return None
     return KeyBounds(min(bound.low for bound in known), max(bound.high for bound in known))

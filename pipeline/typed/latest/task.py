@@ -17,8 +17,8 @@ from headrace.pipeline.lake.files.file_rows import opened, rows_of
 from headrace.pipeline.lake.files.sort_key import SORT_KEY
 from headrace.pipeline.lake.files.stage_place import StagePlace, file_system
 from headrace.pipeline.ports.staging import StagingSpec
-from headrace.pipeline.settings.latest_rules import Deletion
-from headrace.pipeline.settings.schema_rules import RECORD_KEY
+from headrace.pipeline.settings.rules.latest import Deletion
+from headrace.pipeline.settings.rules.schema import RECORD_KEY
 from headrace.pipeline.typed.latest.rule import KEY_ROWS, LeavesBecause
 from headrace.pipeline.typed.latest_plan import KeyPart, Losing
 from headrace.pipeline.typed.tasks.duplicates import small
@@ -31,7 +31,7 @@ _BATCH_ROWS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """How keys are read. It can be pickled."""
+    """How tasks read the keys of a table of the latest rows. It can be pickled."""
 
     table: StagingSpec
     schema: pa.Schema
@@ -90,8 +90,11 @@ def joined_key(rows: pa.Table, names: Sequence[str]) -> Any:
     parts: list[Any] = []
     for name in names:
         value: Any = _as_bytes(rows[name])
+        # With its length before it no value can be taken for the end of one and the beginning of
+        # the next: the keys (`a`, `bc`) and (`ab`, `c`) stay two.
         length = pc.binary_length(value).cast(pa.string()).cast(pa.binary())
         whole = pc.binary_join_element_wise(length, value, pa.scalar(b":"), null_handling="emit_null")
+        # A value begins with the digits of its length, so that this text stands for null alone.
         parts.append(pc.fill_null(whole, pa.scalar(b"-")))
     return pc.binary_join_element_wise(*parts, pa.scalar(b"")) if len(parts) > 1 else parts[0]
 
@@ -155,6 +158,8 @@ def copy_rest(
 
         return parts
 
+    # Whole files are copied and no delete files written: most of what reads typed tables knows
+    # plain files only, and pyiceberg writes none.
     copied = copied_by_file(list(by_path), place, parts_of, now)
     return Parsed(copied, (), tuple(counts[key] for key in sorted(counts)))
 

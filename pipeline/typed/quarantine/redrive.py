@@ -24,7 +24,7 @@ from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import Overtaken, WrongShape
 from headrace.pipeline.ports.base import Clock
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
 from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.latest.merging import check_decided_once

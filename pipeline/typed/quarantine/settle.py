@@ -36,6 +36,8 @@ class Settling:
     def settle(self) -> int:
         """Bring the quarantine table up to the typed table. Returns how many rows it got."""
         for _ in range(_TRIES):
+            # Both are loaded anew for each try: another process may have carried out a part of it
+            # meanwhile.
             table, quarantine = self.table.load().positions, self.quarantine.load().positions
             plan = plan_settling(table, quarantine, self.table.pages())
             if not plan:

@@ -45,8 +45,9 @@ def is_settled(table: Positions, quarantine: Positions) -> bool:
 def plan_settling(
     table: Positions, quarantine: Positions, pages: Iterable[LedgerPage]
 ) -> tuple[Unsettled, ...]:
-    """`pages`: the typed table's ledgers, newest first; no more of them are read than needed.
+    """What the quarantine table has to carry out of the typed table's commits.
 
+    `pages`: the typed table's ledgers, newest first; no more of them are read than needed.
     Raises ChainBroken where the ledgers don't lead from the typed table's positions back to the quarantine table's.
     """
     behind = _behind(table, quarantine)

@@ -21,7 +21,8 @@ from headrace.pipeline.typed.values import Bound, Parsed, SourceFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkRedriver(SparkParser, Parser):
-    """`source` is the table whose rows leave: the quarantine table, or the typed table."""
+    """Redrives and replacements on Spark: payloads are parsed once more, and rows that stay are copied. `source` is the
+    table whose rows leave, the quarantine table or the typed table."""
 
     def copy_unselected(
         self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]

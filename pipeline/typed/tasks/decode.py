@@ -25,7 +25,7 @@ _NO_PAYLOAD = "the record has no payload"
 _T = TypeVar("_T")
 
 
-def decoded(
+def rows_of_payloads(
     batches: Iterable[pa.RecordBatch], decoder: Decoder, columns: pa.Schema, *, keeps_payloads: bool
 ) -> Iterator[pa.RecordBatch]:
     """The records as rows of the typed table, or with the reason for which they go to quarantine.
@@ -63,6 +63,8 @@ def _without_collections(parts: Iterator[_T]) -> Iterator[_T]:
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    # Bounded by bytes as well as by rows: values of Python take many times the bytes of their
+    # payloads.
     at_once = max(1, min(_ROWS, batch.num_rows * BYTES_AT_ONCE // max(1, batch["data"].nbytes)))
     for start in range(0, batch.num_rows, at_once):
         yield batch.slice(start, at_once)
@@ -81,6 +83,8 @@ def _known(batch: pa.RecordBatch) -> tuple[Payloads, Reasons]:
     for place, payload in enumerate(payloads):
         if left_out and left_out[place]:
             payloads[place] = reasons[place] = None
+        # A record that couldn't be taken apart or inflated keeps that reason. Its bytes aren't the
+        # payload that the schema speaks of.
         elif reasons[place] is not None:
             payloads[place] = None
         elif payload is None:

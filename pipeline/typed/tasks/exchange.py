@@ -90,6 +90,8 @@ def exchange(
     commit."""
     gone = [path for path in live if aside_name(path) in taken]
     missing = sorted(taken - {aside_name(path) for path in gone})
+    # The usual case costs no read at all: the files that the ledger names are still the table's
+    # own.
     if not missing:
         return Exchange(tuple(gone))
     rows = pa.concat_tables([_names_of(place, name) for name in missing])
@@ -101,6 +103,8 @@ def exchange(
             stays = _without(group, rows).combine_chunks()
             yield from ((mark, batch) for batch in stays.to_batches() if batch.num_rows)
 
+        # Only files that have such a row are written anew. They are found by the columns that tell
+        # rows apart, without payloads.
         if _has_any(place, path, rows):
             made += copied_anew([path], place, parts, now)
             gone.append(path)
@@ -150,7 +154,10 @@ def copied_anew(
 def copied_by_file(
     paths: Sequence[str], place: StagePlace, parts_of: Callable[[str], Parts], now: Callable[[], datetime]
 ) -> tuple[StagedFile, ...]:
-    """`parts_of`: gets the path of a file, and then its row groups in their order."""
+    """Copy rows of these files into new files.
+
+    `parts_of`: gets the path of a file, and then its row groups in their order.
+    """
     files = TaskFiles(place.spec, now=now, fresh=lambda: uuid4().hex, place=place)
     # Sort keys are computed anew when the rows are written.
     wanted = _schema_of(place, [name for name in place.schema.names if name != SORT_KEY])

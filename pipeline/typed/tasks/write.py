@@ -25,7 +25,7 @@ from headrace.pipeline.lake.files.sort_key import SORT_KEY
 from headrace.pipeline.lake.files.stage_files import CantWrite, TaskFiles
 from headrace.pipeline.lake.files.stage_place import StagePlace, file_system
 from headrace.pipeline.ports.staging import StagingSpec
-from headrace.pipeline.settings.schema_rules import RECORD_KEY
+from headrace.pipeline.settings.rules.schema import RECORD_KEY
 from headrace.pipeline.typed.columns.time_range import check_times
 from headrace.pipeline.typed.values import Parsed, ShardCount
 
@@ -71,6 +71,8 @@ def write_rows(
         for batch in batches:
             writing.add(batch)
         return writing.finish()
+    # Also where Spark interrupts the task: its files belong to no report, and without this they
+    # would stay as orphans until upkeep's days are over.
     except BaseException as error:
         writing.discard()
         if isinstance(error, CantWrite):
@@ -108,6 +110,8 @@ class _Writing:
                 "a row came back without the column `record`, which tells where it comes from. Nothing was committed; the callable has to "
                 "leave this column as it is"
             )
+        # Each row has a number in its wave. A callable that returns a row twice is found by it
+        # without a shuffle over all rows.
         self.numbers.append(pc.struct_field(batch["record"], ["number"]))
         for column, place in _LEFT_OUT.items():
             if column in batch.schema.names:
@@ -173,6 +177,8 @@ def by_shard(
     shards = table.group_by(_SHARD, use_threads=False).aggregate([]).to_pylist()
     for each in shards:
         stream = streams.get((each["stream"], each["stream_epoch"]))
+        # A callable may have changed the column `record`, and its rows would land under another
+        # stream.
         if stream is None:
             raise WrongShape(
                 f"a row came back with the stream {each['stream']!r}, of which the wave has none. Nothing was committed"

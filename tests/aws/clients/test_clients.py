@@ -7,7 +7,7 @@ import pytest
 
 from headrace.pipeline.aws.clients.clients import dynamodb_client, kinesis_client
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 
 SETTINGS = AwsSettings(region="eu-west-1", endpoint="http://127.0.0.1:1")
 

@@ -19,8 +19,8 @@ from headrace.pipeline.aws.leases.task_rows import rows_client
 from headrace.pipeline.aws.reading.subscribing import subscriber_client
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.lake.staging.stage_codec import decode, encode
-from headrace.pipeline.settings.aws_block import AwsSettings
-from headrace.pipeline.settings.aws_network import AwsNetwork
+from headrace.pipeline.settings.blocks.aws import AwsSettings
+from headrace.pipeline.settings.blocks.aws_network import AwsNetwork
 from headrace.pipeline.settings.file import parse_settings
 from headrace.pipeline.task_identity import AwsKeys, TaskIdentity
 

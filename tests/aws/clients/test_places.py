@@ -20,7 +20,7 @@ from headrace.pipeline.core.ledger.batch import Batch
 from headrace.pipeline.core.shards.position import TRIM
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.settings.aws_block import AwsSettings, ServiceSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings, ServiceSettings
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from headrace.pipeline.task_identity import AssumedRole, AwsKeys, TaskIdentity
 

@@ -15,7 +15,7 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
 from headrace.pipeline.core.shards.shard import HashRange
 from headrace.pipeline.errors import TablesMissing, Terminal, Throttled, Unreachable
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from tests.aws.kcl_reader import read_as_kcl
 from tests.aws.lease_table import CLAIMED, KEY, Table
 

@@ -13,10 +13,10 @@ from headrace.pipeline.aws.leases.table_deleting import TableDeletion
 from headrace.pipeline.aws.leases.tables import DynamoTables
 from headrace.pipeline.errors import BadSetting, Unreachable, WrongShape
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
+from headrace.pipeline.settings.blocks.coordination import CoordinationSettings
+from headrace.pipeline.settings.blocks.kcl import KclSettings
 from headrace.pipeline.settings.choices import Layout
-from headrace.pipeline.settings.coordination_block import CoordinationSettings
-from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import Settings
 from tests.stand_in import table_names
 

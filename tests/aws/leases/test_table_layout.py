@@ -21,10 +21,10 @@ from headrace.pipeline.core.leases.election import LockRow
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.errors import BadSetting, Throttled, Unreachable, WrongShape
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
+from headrace.pipeline.settings.blocks.coordination import CoordinationSettings
+from headrace.pipeline.settings.blocks.kcl import KclSettings
 from headrace.pipeline.settings.choices import Layout
-from headrace.pipeline.settings.coordination_block import CoordinationSettings
-from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import Settings
 from tests.memory.clock import MemoryClock
 from tests.stand_in import table_names

@@ -13,9 +13,9 @@ from headrace.pipeline.aws.clients.clients import dynamodb_client
 from headrace.pipeline.aws.leases.tables import DynamoTables
 from headrace.pipeline.errors import TablesMissing, Terminal, Unreachable, WrongShape
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
+from headrace.pipeline.settings.blocks.coordination import CoordinationSettings
 from headrace.pipeline.settings.choices import Billing, Create, Layout
-from headrace.pipeline.settings.coordination_block import CoordinationSettings
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from tests.stand_in import table_names
 

@@ -14,7 +14,7 @@ from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import Terminal, Throttled, Unknown, Unreachable, WrongShape
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.local.inprocess import InProcessKinesis
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

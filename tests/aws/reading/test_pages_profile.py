@@ -18,7 +18,7 @@ from headrace.pipeline.core.shards.position import TRIM
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import BadSetting, Unreachable
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.task_identity import ROLE_OF_THE_HOST, AwsKeys, DriverIdentity, TaskIdentity, named
 from tests.aws.raw_server import Server

@@ -17,7 +17,7 @@ from headrace.pipeline.aws.reading.signing import signed_headers
 from headrace.pipeline.core.shards.position import Start
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.pipeline.core.landing.applications import LandedBy, application_name, notice_of, others_at_work
-from headrace.pipeline.settings.coordination_block import CoordinationSettings
+from headrace.pipeline.settings.blocks.coordination import CoordinationSettings
 from headrace.pipeline.settings.model import Settings, StreamSettings
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -15,8 +15,8 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON
 from headrace.pipeline.errors import Throttled
 from headrace.pipeline.ports.leases import NO_ROWS, Listing
+from headrace.pipeline.settings.blocks.kcl import KclSettings
 from headrace.pipeline.settings.choices import Heartbeat
-from headrace.pipeline.settings.kcl_block import KclSettings
 from tests.duties.two_streams import RETURNS, fail_for
 from tests.duties.world import TICK, World
 from tests.memory.leases import MemoryLeaseStore

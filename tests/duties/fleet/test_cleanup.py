@@ -8,7 +8,7 @@ from datetime import timedelta
 from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.shards.checkpoint import SHARD_END
 from headrace.pipeline.duties.fleet.cleanup import Cleaning, CleanupDue, CleanupMemory, CleanupReport
-from headrace.pipeline.settings.coordination_block import CoordinationSettings
+from headrace.pipeline.settings.blocks.coordination import CoordinationSettings
 from headrace.pipeline.settings.model import TimeSettings
 from tests.duties.life import DAY, STREAM, Life
 

@@ -29,9 +29,9 @@ from headrace.pipeline.cost.sizing import at_rest, beating
 from headrace.pipeline.duties.fleet.beater import BeaterMemory
 from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
 from headrace.pipeline.duties.waves.run import Run
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
+from headrace.pipeline.settings.blocks.kcl import KclSettings
 from headrace.pipeline.settings.choices import Beat, Heartbeat, Layout
-from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import WorkerSettings
 from tests.duties.bill import Bill, Meter
 from tests.duties.reading import wiring_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from headrace.pipeline.settings.choices import InitialPosition
 from headrace.pipeline.settings.model import Settings, StreamSettings, WorkerSettings
 from tests.duties.bill import Bill

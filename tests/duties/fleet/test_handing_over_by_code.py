@@ -10,7 +10,7 @@ from headrace.pipeline.core.leases.change import Applied, claim
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.duties.fleet.handing_over import HandingOver
 from headrace.pipeline.errors import BadSetting, Transient
-from headrace.pipeline.settings.kcl_block import KclSettings
+from headrace.pipeline.settings.blocks.kcl import KclSettings
 from tests.duties.world import World
 
 SHARD = "shardId-000000000000"

@@ -17,8 +17,8 @@ from headrace.pipeline.duties.fleet.cursor import read_leader, write_leader
 from headrace.pipeline.duties.fleet.preview import preview
 from headrace.pipeline.duties.streams.streams import FIND_EVERY
 from headrace.pipeline.errors import Throttled
+from headrace.pipeline.settings.blocks.discovery import DiscoverySettings
 from headrace.pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
-from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.model import StreamSettings
 from tests.duties.world import STREAM, World
 

@@ -22,7 +22,7 @@ from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
 from headrace.pipeline.repair.decide import Held, Recovery
 from headrace.pipeline.repair.decision_plan import Decision, Person, WhatIsLeft, plan_skip
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from headrace.pipeline.settings.choices import OnDataLoss
 from tests.duties.life import STREAM, Life
 from tests.memory.table import MemoryTable

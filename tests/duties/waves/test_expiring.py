@@ -16,7 +16,7 @@ from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.duties.waves.report import WaveReport
 from headrace.pipeline.duties.waves.run import Run
 from headrace.pipeline.errors import Unreachable
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from tests.duties.reading import an_attempt
 from tests.duties.world import TICK, World
 from tests.lake.tables import patch

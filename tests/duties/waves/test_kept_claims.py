@@ -25,8 +25,8 @@ from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.duties.waves.run import Run
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.ports.staging import StagingSpec
+from headrace.pipeline.settings.blocks.kcl import KclSettings
 from headrace.pipeline.settings.choices import Heartbeat
-from headrace.pipeline.settings.kcl_block import KclSettings
 from tests.duties.reading import an_attempt
 from tests.duties.world import World
 from tests.memory.leases import MemoryLeaseStore

@@ -8,8 +8,8 @@ import pytest
 from headrace.pipeline.core.leases.change import Applied, Change, Refused, assign
 from headrace.pipeline.core.leases.worker import THROUGHPUT, Worker
 from headrace.pipeline.errors import Throttled
-from headrace.pipeline.settings.assignment_block import AssignmentSettings
-from headrace.pipeline.settings.kcl_block import KclSettings
+from headrace.pipeline.settings.blocks.assignment import AssignmentSettings
+from headrace.pipeline.settings.blocks.kcl import KclSettings
 from tests.duties.measured import MeasuringStage, a_load
 from tests.duties.world import World
 from tests.memory.leases import MemoryLeaseStore

@@ -18,7 +18,7 @@ from headrace.pipeline.lake.files.file_io import with_own_io
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.staging import StagingSpec
-from headrace.pipeline.settings.aws_block import AwsSettings
+from headrace.pipeline.settings.blocks.aws import AwsSettings
 from headrace.pipeline.settings.model import LandingSettings, Settings
 from headrace.pipeline.task_identity import AwsKeys, DriverIdentity, TaskIdentity, named
 from tests.lake.samples import NOON, ORIGIN, StandingClock, a_key, a_landing, at, numbers_in

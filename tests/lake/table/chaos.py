@@ -22,7 +22,7 @@ from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import Transient
 from headrace.pipeline.lake.table.data_files import data_files
 from headrace.pipeline.lake.table.lake_table import IcebergTable
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from tests.lake.samples import ORIGIN, a_file, a_key, a_range
 from tests.lake.tables import IcebergLake, before_next_swap, lose
 from tests.upkeep.upkeeps import upkeep_of

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.lineage.table import IcebergLineage
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from tests.lake.samples import a_key
 from tests.lake.tables import IcebergLake, patch
 

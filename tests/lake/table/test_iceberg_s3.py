@@ -20,7 +20,7 @@ from headrace.pipeline.lake.table import summary
 from headrace.pipeline.lake.table.catalog import embedded_catalog
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lineage.table import IcebergLineage
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.deletion_plan import Unnamed
 from headrace.pipeline.upkeep.live_table import IcebergLive

@@ -19,9 +19,9 @@ from headrace.pipeline.ports.pages import RecordPage
 from headrace.pipeline.processors.application.claimed_rows import ClaimedRows
 from headrace.pipeline.processors.application.row_table import RowTable
 from headrace.pipeline.processors.application.stage import DeliveryStage
+from headrace.pipeline.settings.blocks.parse import Written
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.choices import ProcessorMode
-from headrace.pipeline.settings.parse_block import Written
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from tests.duties.world import World
 from tests.kcl.kpl import entry, message, sealed
 from tests.memory.source import MemoryRecord, MemorySource

@@ -41,7 +41,7 @@ BEATS: Final = (
         "`headrace beat` goes on with what it knew of a claimed lease, and never sees its release",
         (
             "duties.policy.own_tables",
-            "{row.key: row for row in known.values() if at_rest(row)}",
+            "{row.key: row for row in known.values() if is_at_rest(row)}",
             "dict(known)",
         ),
         among=_BEATEN,

@@ -22,8 +22,8 @@ from headrace.pipeline.processors.values import (
     TurnRules,
     WaveBefore,
 )
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.choices import OnProcessorError
-from headrace.pipeline.settings.processors_block import ProcessorSettings
 from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.quarantine.settle_plan import is_settled
 from headrace.pipeline.typed.values import PlannedRange, SourceFile, WavePlan
@@ -47,6 +47,8 @@ class Processor:
     watch: ProcessorWatch
     code: ProcessorCodeRules
     version: int = 1
+    accepts_difference: bool = False
+    """Whether a person says so with the next wave."""
 
     def takes(self, key: ShardKey) -> bool:
         return self.settings.stream in (None, key.stream.name)
@@ -194,7 +196,10 @@ class ProcessorFleet:
         self._fleet.run("process", processor, self._process, job_of=ProcessorJob)
 
     def _process(self, job: Any) -> Iterator[object]:
-        processing = job.wiring.processors.processing(job.settings, job.process.name)
+        accepts, job.target.accepts_difference = job.target.accepts_difference, False
+        processing = job.wiring.processors.processing(
+            job.settings, job.process.name, accepts_difference=accepts
+        )
         for wave in replace(processing, on_step=job.on_step).waves():
             self._fleet.faults.happened["processed"] += wave.snapshot is not None
             yield wave

@@ -17,7 +17,7 @@ from zlib import crc32
 
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import HeadraceError, Transient, WrongShape
-from headrace.pipeline.settings.parse_block import ParseSettings, UniqueSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings, UniqueSettings
 from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.quarantine.redrive_plan import ALL, Selection
 from headrace.pipeline.typed.quarantine.settle_plan import is_settled
@@ -31,6 +31,7 @@ from tests.simulation.made.window_fleet import WindowFleet
 from tests.simulation.scheduler import Process
 from tests.simulation.stretches import TICK
 from tests.simulation.troubles.call_faults import CallFaults
+from tests.simulation.watch.passed_watch import accept_passed
 from tests.simulation.watch.truth import Violation
 from tests.simulation.watch.typed_watch import TypedWatch
 from tests.simulation.watch.unpack_watch import UnpackWatch
@@ -49,6 +50,8 @@ class Target:
     settings: ParseSettings
     watch: TypedWatch
     version: int = 1
+    accepts_difference: bool = False
+    """Whether a person says so with the next wave."""
 
     def takes(self, key: ShardKey) -> bool:
         return self.settings.stream in (None, key.stream.name)
@@ -193,9 +196,9 @@ class TypedFleet:
         self.run("redrive", target, work)
 
     def _parse(self, job: Job) -> Iterator[object]:
-        yield from replace(
-            job.wiring.targets.parsing(job.settings, job.process.name), on_step=job.on_step
-        ).waves()
+        accepts, job.target.accepts_difference = job.target.accepts_difference, False
+        parsing = job.wiring.targets.parsing(job.settings, job.process.name, accepts_difference=accepts)
+        yield from replace(parsing, on_step=job.on_step).waves()
 
     def _upkeep(self, target: Target) -> None:
         def work(job: Job) -> Iterator[object]:
@@ -244,7 +247,11 @@ class TypedFleet:
                         break  # its small waves might never catch up with the traffic, and would keep later runs from it
             except HeadraceError as error:
                 is_of_parser = "stop_above" in str(error)
-                if isinstance(error, WrongShape) and not (is_of_parser or may_refuse(error)):
+                if isinstance(error, WrongShape) and accept_passed(
+                    self.world, target.watch, error, self.looks.get(process)
+                ):
+                    target.accepts_difference = True
+                elif isinstance(error, WrongShape) and not (is_of_parser or may_refuse(error)):
                     raise Violation("I38", f"{process}: {error}") from error
                 if isinstance(error, Transient) and _MEANWHILE in str(error):
                     self.commits.require_others(process, target, since[-1], str(error))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.processors.ports import ProcessorPorts
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.duplicates_plan import Comparison
 from headrace.pipeline.typed.ports import KeptTable, ParsePorts, SourceLook, Thinned
 from headrace.pipeline.typed.values import Parsed, WavePlan, Wishes

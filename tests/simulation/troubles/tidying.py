@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.processors.ports import ProcessorPorts
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.blocks.parse import ParseSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.typed.ports import ParsePorts
 from headrace.pipeline.upkeep.deletion_plan import FilesLook, StoredFile, Unnamed
 from headrace.pipeline.upkeep.ports import TableFiles

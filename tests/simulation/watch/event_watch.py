@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from headrace.pipeline.settings.parse_block import UniqueSettings
+from headrace.pipeline.settings.blocks.parse import UniqueSettings
 from tests.memory.parse import TypedRow
 
 if TYPE_CHECKING:

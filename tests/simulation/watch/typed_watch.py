@@ -21,7 +21,7 @@ from headrace.pipeline.core.shards.sort_texts import end_of, past
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.landing import Committed
-from headrace.pipeline.settings.parse_block import UniqueSettings
+from headrace.pipeline.settings.blocks.parse import UniqueSettings
 from headrace.pipeline.typed.account import DUPLICATE
 from headrace.pipeline.windows.window import WindowRange
 from tests.memory.lineage import MemoryLineage
@@ -96,6 +96,8 @@ class TypedWatch:
         """The rows that commits have parsed, as the last one of them has written each. None: dropped."""
         self.aside: dict[_Row, TypedRow] = {}
         """The rows that commits have decided to be in quarantine."""
+        self.given_up: set[_Row] = set()
+        """The rows that a person has given up, because the table had passed them before they landed (`passed_watch.py`)."""
         self.whole: set[_Row] = set()
         """The rows with an aggregate that were decided about as one row."""
         self._states: dict[frozenset[object], tuple[int, Counter[TypedRow]]] = {frozenset(): (0, Counter())}
@@ -335,7 +337,8 @@ class TypedWatch:
         """Whether a commit has decided about the row, or about the aggregate that it was a part of: typed tables don't follow by themselves where
         an aggregate is taken apart."""
         first = key, number - self.sub(key, number)
-        return (key, number) in self.done or (key, number) in self.aside or first in self.whole
+        decided = (key, number) in self.done or (key, number) in self.aside or first in self.whole
+        return decided or (key, number) in self.given_up
 
     def rows_at(self, snapshot: int | None, key: ShardKey) -> dict[int, TypedRow]:
         """The rows of a shard that the lake table has at a snapshot."""

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 
+from headrace.pipeline.settings.blocks.parse import MOST_VALUES
 from headrace.pipeline.settings.choices import Compression
-from headrace.pipeline.settings.parse_block import MOST_VALUES
 from headrace.pipeline.typed.formats.avro import AvroDecoder
 from headrace.pipeline.typed.formats.inflate import CantInflate, Inflation, inflate, unzipped
 from headrace.pipeline.typed.formats.lanes import FEWEST

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.choices import ParseFormat
 from headrace.pipeline.settings.ddl import WrongDdl
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.settings.schema_rules import columns_of_schema
+from headrace.pipeline.settings.rules.schema import columns_of_schema
 from headrace.pipeline.typed.json.decode import JsonDecoder
 from headrace.pipeline.typed.json.dynamodb import NO_CHANGE, DynamoDbDecoder
 from tests.typed.formats.decodings import rows_of

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.settings.parse_block import MOST_VALUES, ParseSettings
-from headrace.pipeline.settings.schema_rules import columns_of_schema
+from headrace.pipeline.settings.blocks.parse import MOST_VALUES, ParseSettings
+from headrace.pipeline.settings.rules.schema import columns_of_schema
 from headrace.pipeline.typed.json.column_types import struct_of_fields
 from headrace.pipeline.typed.json.columns import Limits
 from headrace.pipeline.typed.json.decode import JsonDecoder, _Reader

@@ -13,9 +13,9 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from headrace.pipeline.core.ledger.batch import StagedFile
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.settings.blocks.parse import LatestSettings
 from headrace.pipeline.settings.choices import Into
-from headrace.pipeline.settings.latest_rules import Deletion, deletion_in
-from headrace.pipeline.settings.parse_block import LatestSettings
+from headrace.pipeline.settings.rules.latest import Deletion, deletion_in
 from headrace.pipeline.typed.latest.decision import decision_of
 from headrace.pipeline.typed.latest.merging import LatestMerging
 from headrace.pipeline.typed.latest.rule import FRESH, KEY_ROWS, LEAVING, ORDER, leaving

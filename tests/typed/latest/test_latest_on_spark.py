@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.settings.blocks.parse import LatestSettings
 from headrace.pipeline.settings.choices import Into, ParseFormat
-from headrace.pipeline.settings.latest_rules import deletion_in
-from headrace.pipeline.settings.parse_block import LatestSettings
+from headrace.pipeline.settings.rules.latest import deletion_in
 from headrace.pipeline.typed.latest.merging import LatestMerging
 from headrace.pipeline.typed.latest.spark import SparkLatest
 from headrace.pipeline.typed.wave import Parsing

@@ -10,8 +10,8 @@ import pytest
 from headrace.pipeline.core.ledger.accounting import read_accounting
 from headrace.pipeline.errors import BadSetting, Overtaken, WrongShape
 from headrace.pipeline.lake.table.live_files import found_in
+from headrace.pipeline.settings.blocks.parse import LatestSettings
 from headrace.pipeline.settings.choices import Into
-from headrace.pipeline.settings.parse_block import LatestSettings
 from headrace.pipeline.typed.source import IcebergSource
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.windows.replace import check_replaceable

@@ -68,6 +68,8 @@ class ServerStart:
 def bring_up(folder: Path, start: ServerStart, *, user: str, on_waiting: OnWaiting = warn) -> Address:
     """Start or join the server of this folder, and return once it answers. This process then is a user of it, by the
     name `user`."""
+    # First of all: whoever ends the server looks for users under the same lock, so that a server
+    # which this process is about to join isn't ended.
     server_users.use(folder, user)
     where = partial(_where_its_log_is, folder)
     with telling(on_waiting, "the local Spark server", at_most=start.patience, more=where):
@@ -134,6 +136,7 @@ def _joined_or_started(folder: Path, start: ServerStart) -> tuple[Address, bool]
         is_running = pid is not None and is_server(pid, folder)
         address = _address(folder)
         if is_running and address is not None:
+            # A watch that was killed leaves a server that nothing would end.
             if not server_watch.is_watched(folder):
                 server_watch.start(folder, start.stays.total_seconds())
             return address, False
@@ -178,6 +181,8 @@ def _started(folder: Path, start: ServerStart) -> Address:
             end(folder)
             raise _failed(f"it wasn't up within {start.patience.total_seconds():.0f} s", folder)
         time.sleep(_LOOK_EVERY)
+    # Last, once the server listens: a starter that is killed before leaves a server without an
+    # address, which the next one to join replaces.
     _write_private(folder / ADDRESS, json.dumps(asdict(address)))
     return address
 
@@ -208,6 +213,8 @@ def _environment_of_server(token: str) -> Iterator[None]:
     try:
         yield
     finally:
+        # The whole environment, and not only the names that were added: the variables that were
+        # taken out have to come back, too.
         os.environ.clear()
         os.environ.update(before)
 

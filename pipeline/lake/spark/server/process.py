@@ -46,6 +46,8 @@ def processes_of_user() -> list[ServerProcess]:
 
 def _processes(*which: str, uid: int | None = None) -> Iterator[ServerProcess]:
     columns = [word for column in _COLUMNS for word in ("-o", f"{column}=")]
+    # `ps` is on Linux and macOS alike, where /proc is not. `-ww`, since the folder stands far
+    # behind in the JVM's long command line.
     command = ["ps", "-ww", *which, *columns]
     shown = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603 -- no part of the command comes from outside
     for line in shown.stdout.splitlines():

@@ -70,6 +70,8 @@ def users_of(folder: Path) -> tuple[User, ...]:
 
 def _user(path: Path) -> User | None:
     with suppress(FileNotFoundError), path.open("r+", encoding="utf-8") as file:
+        # The lock and no process id tells who lives: ids are used again, and a lock ends with its
+        # process.
         if is_locked(file):
             return User(**json.load(file))
         path.unlink()

@@ -121,6 +121,7 @@ class ServerWatch:
             self._is_used()
         elif self.unused_since is None:
             self.unused_since = now
+            # For people only: the watch itself goes by the monotonic clock.
             times = {"since": time.time(), "ends": time.time() + self.stays}
             _write(self.folder / UNUSED, json.dumps(times))
         elif now - self.unused_since >= self.stays:

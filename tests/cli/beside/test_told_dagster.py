@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from headrace.pipeline.cli import main
-from headrace.pipeline.cli.told_dagster import tell_dagster
+from headrace.pipeline.cli.beside.told_dagster import tell_dagster
 from headrace.pipeline.duties.waves.report import Landed
 from headrace.pipeline.settings.file import parse_settings
 from headrace.pipeline.typed.done_wave import Does, Wave

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from headrace.pipeline.settings.aws_network import AwsNetwork, network_of
+from headrace.pipeline.settings.blocks.aws_network import AwsNetwork, network_of
 from headrace.pipeline.settings.knob import knob
 
 SERVICES: Final = ("kinesis", "dynamodb", "cloudwatch")

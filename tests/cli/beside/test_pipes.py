@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 _JOB = """
-from headrace.pipeline.cli.pipes import pipes_job
+from headrace.pipeline.cli.beside.pipes import pipes_job
 
 with pipes_job() as job:
     print(job.shards)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.pipeline.core.ledger.ledger import Kind
+from tests.simulation.interleavings.test_d13_to_d19 import roll_back
 from tests.simulation.scene import Scene, a_scene
-from tests.simulation.test_d13_to_d19 import roll_back
 
 
 def test_d20_records_after_a_gap_land_only_where_the_ledger_has_the_gap():

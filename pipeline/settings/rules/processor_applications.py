@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterator
 
-from headrace.pipeline.settings.beside_kcl_rules import fleet_rules
-from headrace.pipeline.settings.broken import Broken
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.choices import OnProcessorError, ProcessorMode
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.processor_application import application_settings, table_names
-from headrace.pipeline.settings.processors_block import ProcessorSettings
+from headrace.pipeline.settings.rules.beside_kcl import fleet_rules
+from headrace.pipeline.settings.rules.broken import Broken
 from headrace.pipeline.settings.stream_names import name_in
 
 # DynamoDB's rule for names of tables, with room for the endings of KCL's tables.

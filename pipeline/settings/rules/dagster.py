@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from headrace.pipeline.settings.broken import Broken
 from headrace.pipeline.settings.choices import CHECKS, NEVER, POOLS
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.rules.broken import Broken
 from headrace.pipeline.settings.values import show
 
 # Dagster's rules for groups, owners and tags.

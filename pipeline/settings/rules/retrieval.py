@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace.pipeline.settings.broken import Broken
+from headrace.pipeline.settings.blocks.discovery import DiscoverySettings
 from headrace.pipeline.settings.choices import ProcessorMode
-from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from headrace.pipeline.settings.processor_application import application_settings
+from headrace.pipeline.settings.rules.broken import Broken
 from headrace.pipeline.settings.stream_names import name_in
 
 # Kinesis's rule for names of consumers.
@@ -58,6 +58,8 @@ def retrieval_rules(settings: Settings) -> Iterator[Broken]:
     fleets = {
         (stream, reader.settings.application): reader.failover_key
         for reader in readers
+        # KCL's workers read by a consumer of their application's name, which these settings don't
+        # have.
         if reader.settings.is_shared
         for stream, _, _ in reader.entries
     }

@@ -21,7 +21,7 @@ from dagster_shared.error import SerializableErrorInfo
 if TYPE_CHECKING:
     from dagster._core.remote_representation.external import RemoteSensor
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

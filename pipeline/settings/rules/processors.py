@@ -5,13 +5,13 @@ import shlex
 from collections.abc import Iterator
 from datetime import timedelta
 
-from headrace.pipeline.settings.broken import Broken, is_table_name
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.choices import Mode, ProcessorMode
 from headrace.pipeline.settings.ddl import WrongDdl
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.processor_application_rules import application_rules
-from headrace.pipeline.settings.processors_block import ProcessorSettings
-from headrace.pipeline.settings.schema_rules import columns_of_processor
+from headrace.pipeline.settings.rules.broken import Broken, is_table_name
+from headrace.pipeline.settings.rules.processor_applications import application_rules
+from headrace.pipeline.settings.rules.schema import columns_of_processor
 
 CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 # Dagster's rule for names.

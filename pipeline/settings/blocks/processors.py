@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from headrace.pipeline.settings.blocks.parse import Written
 from headrace.pipeline.settings.choices import Mode, OnProcessorError, ProcessorMode
 from headrace.pipeline.settings.knob import knob
-from headrace.pipeline.settings.parse_block import Written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

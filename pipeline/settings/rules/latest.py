@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.pipeline.settings.broken import Broken
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.choices import ParseFormat
 from headrace.pipeline.settings.ddl import WrongDdl
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.settings.schema_rules import DDL_FORMATS, columns_of_schema, why_no_keys
+from headrace.pipeline.settings.rules.broken import Broken
+from headrace.pipeline.settings.rules.schema import DDL_FORMATS, columns_of_schema, why_no_keys
 
 _DELETION = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:=\s*(?:'((?:[^']|'')*)'|(-?\d{1,18})|(true|false)))?\s*")
 _ALLOWED = "a column that is true (is_deleted), or a column and its value (op = 'd', kind = 3)"
@@ -66,6 +66,8 @@ def latest_rules(settings: Settings) -> Iterator[Broken]:
             yield from _without(target, key)
             continue
         yield from _rules(target, key)
+        # Sequence numbers order the records of one stream. Between two streams a greater number
+        # says nothing.
         if target.stream is None and settings.multi:
             yield Broken(
                 f"{key}.stream",
@@ -138,6 +140,8 @@ def why_not_latest(
     """
     if why := why_no_keys(target.latest_key, columns, _TELL):
         yield "latest.key", why
+    # A null is a key like any other, so that all records without a key would replace each other in
+    # one row.
     elif lacking := [name for name in target.latest_key if required is not None and name not in required]:
         why = f"names {lacking[0]}, which may be null; write NOT NULL after its type in the schema"
         yield "latest.key", f"{why}: a record without a key then goes to quarantine"

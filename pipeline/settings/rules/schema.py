@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.choices import ParseFormat
 from headrace.pipeline.settings.ddl import DdlColumn, WrongDdl, read_ddl
-from headrace.pipeline.settings.parse_block import ParseSettings
 
 REASON, DATA = "quarantine_reason", "quarantine_data"
 """Columns by which a callable sets a record aside."""

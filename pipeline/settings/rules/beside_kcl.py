@@ -6,9 +6,9 @@ The application that lands records is one of them, and so is the application of 
 from collections.abc import Iterator
 from datetime import timedelta
 
-from headrace.pipeline.settings.broken import Broken
 from headrace.pipeline.settings.choices import Beat, Heartbeat
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.rules.broken import Broken
 from headrace.pipeline.settings.stream_names import is_dynamodb, name_in
 from headrace.pipeline.settings.values import show
 
@@ -21,7 +21,7 @@ _MOST_FAILOVER = timedelta(hours=1)
 
 
 def beside_kcl_rules(settings: Settings) -> Iterator[Broken]:
-    """Of the application that lands records."""
+    """The rules for an application that lands records beside KCL's workers, as far as its settings break them."""
     kcl, shared = settings.kcl, ("kcl.failover",)
     if kcl.failover is None:
         if kcl.allow_foreign_checkpoints:

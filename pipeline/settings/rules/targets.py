@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterator
 
-from headrace.pipeline.settings.broken import Broken, is_table_name
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.choices import ColumnsFrom, ParseFormat
 from headrace.pipeline.settings.ddl import WrongDdl
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.settings.schema_rules import DDL_FORMATS, columns_of_schema, why_no_keys
+from headrace.pipeline.settings.rules.broken import Broken, is_table_name
+from headrace.pipeline.settings.rules.schema import DDL_FORMATS, columns_of_schema, why_no_keys
 
 # A Spark task holds a few such payloads at once.
 _MOST_INFLATED = 256 * 1024 * 1024

@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import Any, cast
 from urllib.parse import unquote_to_bytes
 
-from headrace.pipeline.local.dynamodb_mended import TARGET, mended
 from headrace.pipeline.local.http_answer import HttpAnswer
 from headrace.pipeline.local.http_reader import HttpRequest
+from headrace.pipeline.local.moto.dynamodb_mended import TARGET, mended
 
 _log = logging.getLogger(__name__)
 _Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -54,7 +54,7 @@ class MotoRoom:
 
             # A later moto may write its answers in another way, and then does so at its own pace.
             with suppress(ImportError):
-                from headrace.pipeline.local.moto_items import write_items_in_one_step
+                from headrace.pipeline.local.moto.items import write_items_in_one_step
 
                 write_items_in_one_step()
             self._application = DomainDispatcherApplication(create_backend_app)

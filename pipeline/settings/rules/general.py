@@ -5,31 +5,31 @@ from collections.abc import Iterator
 from datetime import timedelta
 from posixpath import normpath
 
-from headrace.pipeline.settings.aws_block import AwsSettings
-from headrace.pipeline.settings.aws_rules import aws_rules
-from headrace.pipeline.settings.beside_kcl_rules import beside_kcl_rules
-from headrace.pipeline.settings.broken import Broken, is_table_name
+from headrace.pipeline.settings.blocks.aws import AwsSettings
+from headrace.pipeline.settings.blocks.discovery import DiscoverySettings
 from headrace.pipeline.settings.choices import (
     FormerStreams,
     Heartbeat,
     InitialPosition,
     Mode,
 )
-from headrace.pipeline.settings.dagster_rules import dagster_rules
-from headrace.pipeline.settings.discovery_block import DiscoverySettings
-from headrace.pipeline.settings.latest_rules import latest_rules
-from headrace.pipeline.settings.metrics_rules import metrics_rules
 from headrace.pipeline.settings.model import (
     LandingSettings,
     Settings,
     StreamSettings,
     WorkerSettings,
 )
-from headrace.pipeline.settings.processor_rules import CODE, processor_rules
-from headrace.pipeline.settings.retrieval_rules import retrieval_rules
+from headrace.pipeline.settings.rules.aws import aws_rules
+from headrace.pipeline.settings.rules.beside_kcl import beside_kcl_rules
+from headrace.pipeline.settings.rules.broken import Broken, is_table_name
+from headrace.pipeline.settings.rules.dagster import dagster_rules
+from headrace.pipeline.settings.rules.latest import latest_rules
+from headrace.pipeline.settings.rules.metrics import metrics_rules
+from headrace.pipeline.settings.rules.processors import CODE, processor_rules
+from headrace.pipeline.settings.rules.retrieval import retrieval_rules
+from headrace.pipeline.settings.rules.table_streams import no_table_stream, table_stream_rules
+from headrace.pipeline.settings.rules.targets import target_rules
 from headrace.pipeline.settings.stream_names import DYNAMODB_ARN, is_dynamodb, name_in
-from headrace.pipeline.settings.table_stream_rules import no_table_stream, table_stream_rules
-from headrace.pipeline.settings.target_rules import target_rules
 from headrace.pipeline.settings.values import show
 
 # DynamoDB's rule for names of tables.

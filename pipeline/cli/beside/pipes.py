@@ -38,6 +38,7 @@ class PipesJob:
         if self.context is None or not self.context.is_partition_step:
             return ()
         keys = self.context.partition_key_range
+        # Dynamic partitions have no order that a process outside of Dagster could know.
         if keys["start"] != keys["end"]:
             raise BadSetting(
                 f"Dagster asks for the partitions from {keys['start']} to {keys['end']}, and a job of Dagster Pipes isn't told which lie between. "
@@ -57,6 +58,8 @@ class PipesJob:
             return
         for key in sorted(failed):
             self.context.log.error("%s failed: %s", partition_of(key), failed[key])
+        # An op's step has no asset to tell of, and of several assets nothing says which of them was
+        # meant.
         if self.context.is_asset_step and len(self.context.asset_keys) == 1:
             self.context.report_asset_materialization(metadata=_metadata(last, counts, failed))
 

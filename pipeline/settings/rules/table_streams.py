@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from headrace.pipeline.settings.broken import Broken
 from headrace.pipeline.settings.choices import Retrieval
 from headrace.pipeline.settings.model import Settings, StreamSettings
+from headrace.pipeline.settings.rules.broken import Broken
 from headrace.pipeline.settings.stream_names import is_dynamodb
 
 
 def table_stream_rules(settings: Settings) -> Iterator[Broken]:
-    """What the streams of DynamoDB tables don't have."""
+    """The settings of DynamoDB tables' streams that ask for what such a stream doesn't have."""
     for n, stream in enumerate(settings.streams):
         if not is_dynamodb(stream.name):
             continue

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 from importlib.util import find_spec
 
-from headrace.pipeline.settings.broken import Broken
+from headrace.pipeline.settings.blocks.metrics import ALL_DIMENSIONS, DIMENSIONS, dimensions_in
 from headrace.pipeline.settings.choices import MetricsTo
-from headrace.pipeline.settings.metrics_block import ALL_DIMENSIONS, DIMENSIONS, dimensions_in
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.rules.broken import Broken
 from headrace.pipeline.settings.values import show
 
 # CloudWatch's rule for namespaces; those that begin with AWS/ are AWS's own.

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from headrace.pipeline.settings.aws_block import SERVICES, ServiceSettings
-from headrace.pipeline.settings.aws_network import broken_names, broken_value, network_of
-from headrace.pipeline.settings.broken import Broken
+from headrace.pipeline.settings.blocks.aws import SERVICES, ServiceSettings
+from headrace.pipeline.settings.blocks.aws_network import broken_names, broken_value, network_of
 from headrace.pipeline.settings.model import Settings, StreamSettings
+from headrace.pipeline.settings.rules.broken import Broken
 
 _ROLE = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]{1,512}")
 

@@ -1,8 +1,10 @@
-"""The codes by which AWS refuses a request because there were too many."""
+"""AWS's codes of errors: the code of an error, and the codes that say that there were too many requests."""
 
 from __future__ import annotations
 
 from typing import Final
+
+from botocore.exceptions import ClientError
 
 THROTTLED: Final = frozenset(
     {
@@ -19,3 +21,8 @@ THROTTLED: Final = frozenset(
         "TooManyRequestsException",
     }
 )
+
+
+def code_of(error: BaseException | None) -> str:
+    """AWS's code of an error; empty for another error."""
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""

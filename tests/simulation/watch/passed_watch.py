@@ -1,0 +1,43 @@
+"""The judge of a typed table or a processor that refuses to go on, because the lake table was set to a snapshot where it has rows that the
+table has passed; and the person who says `--accept-difference` then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.sort_texts import past
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.typed.check_wave import SET_ELSEWHERE
+from tests.memory.parse import TypedRow
+from tests.simulation.watch.truth import Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.watch.typed_watch import TypedWatch
+    from tests.simulation.world import World
+
+
+def accept_passed(world: World, watch: TypedWatch, error: WrongShape, looked: int | None) -> bool:
+    """Whether the error is such a refusal. The rows that it is about are given up by the person, and are no loss. `looked`: the snapshot of
+    the lake table at which the wave has looked."""
+    if SET_ELSEWHERE not in str(error):
+        return False
+    happened = world.call_faults.happened
+    if not happened["rolled_back"]:
+        raise Violation("I38", f"{watch.name}: nobody has set the lake table elsewhere: {error}")
+    passed = {
+        (key, number)
+        for key, position in watch.table.load().positions.shards.items()
+        for number, row in watch.rows_at(looked, key).items()
+        if not watch.is_told(key, number) and _has_passed(watch, position, row)
+    }
+    # An aggregate that was whole when it was parsed may have landed as its records since.
+    if not passed and not world.plan.keeps:
+        raise Violation("I38", f"{watch.name}: no row was passed: {error}")
+    watch.given_up |= passed
+    happened["passed_over"] += 1
+    return True
+
+
+def _has_passed(watch: TypedWatch, position: Position, row: TypedRow) -> bool:
+    return position.ended or watch.landed_rows.sort_key(row) <= past(position)
