@@ -5,12 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.errors import Unreachable
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.upkeep.delete import Deleting
 from headrace.pipeline.upkeep.deletion_plan import StoredFile
-from tests.lake.samples import ORIGIN, STREAM
+from tests.lake.samples import ORIGIN
 from tests.memory.clock import MemoryClock
 from tests.memory.files import MemoryFiles
 from tests.memory.table import MemoryTable
@@ -29,7 +28,7 @@ class DeniedFiles(MemoryFiles):
 def test_a_deletion_that_fails_doesnt_forget_how_long_files_have_been_without_a_name() -> None:
     clock = MemoryClock()
     table = MemoryTable(clock)
-    table.commit(Proposal(origins=((STREAM, ORIGIN),)))
+    table.commit(ORIGIN)
     files = DeniedFiles(table)
     deleting = Deleting(files=files, settings=UpkeepSettings(orphans_after=2 * DAY), clock=clock)
     files.add(FIRST)
