@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import LedgerEntry, LedgerPage, Lost
 from headrace.pipeline.core.ledger.recording import Recorded
 from headrace.pipeline.core.shards.position import Position
@@ -268,6 +269,15 @@ def test_after_another_recorder_recorded_less_the_rest_is_added(line: Lineage):
     line.before_next_swap(meanwhile)
     line.table.record()
     assert recorded_pages(line) == line.lake.pages()
+
+
+def test_ledgers_up_to_a_snapshot_after_a_rollback_are_those_that_main_leads_to(line: Lineage):
+    line.table.record()
+    line.lake.rollback(1)
+    land(line, 3)
+    newest = max(entry.sequence for entry in line.table.entries())
+    entries = line.table.entries(RangeFilter(upto=newest))
+    assert [entry.page for entry in entries if isinstance(entry, LedgerEntry)] == line.lake.pages()
 
 
 def test_a_rollback_between_the_comparison_and_the_commit_is_mended_by_the_next_recording(line: Lineage):

@@ -94,6 +94,12 @@ def test_a_tag_on_another_engines_snapshot_keeps_the_way_to_its_positions():
     assert (found[4], found[3], found[2], found[1]) == (Why.REF, Why.WAY, Why.WAY, None)
 
 
+def test_tags_on_one_way_each_keep_it_down_to_the_positions():
+    """Main can be rolled back to either tag, and the way from the later one leads over the other."""
+    found = plan(with_refs(line(9, foreign=(3, 4, 5)), audit=Ref(3), release=Ref(5)))
+    assert [found[n] for n in range(1, 7)] == [None, Why.WAY, Why.REF, Why.WAY, Why.REF, None]
+
+
 def test_the_newest_of_a_branch_stay():
     history = line(9)
     for n in (11, 12, 13):

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from headrace.pipeline.core.leases.failure import Failure
 from headrace.pipeline.core.leases.lag import lag_of, longest
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
@@ -16,6 +17,10 @@ AT_TIP = Lease("shardId-000000000001", looked_at=NOW - HOUR, behind_ms=0)
 
 def test_a_shard_that_was_left_behind_lags_since_its_last_look() -> None:
     assert lag_of(replace(AT_TIP, behind_ms=5), NOW) == HOUR
+
+
+def test_a_shard_that_fails_lags_since_its_last_look_also_where_that_look_was_at_the_tip() -> None:
+    assert lag_of(replace(AT_TIP, failure=Failure(NOW, "access denied")), NOW) == HOUR
 
 
 def test_a_shard_at_its_tip_lags_only_without_a_living_worker() -> None:

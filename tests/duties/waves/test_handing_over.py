@@ -151,3 +151,22 @@ def test_a_handover_of_more_than_a_hundred_idle_leases_completes_for_all() -> No
     world.tick(8)
     assert owners(world) == {"w1": 150, "w2": 150}
     assert all(row.checkpoint_owner is None for row in world.leases.scan().leases)
+
+
+def test_the_leader_completes_the_handover_of_a_shard_that_ended_meanwhile() -> None:
+    world = World(workers=("w1", "w2"), shards=1)
+    world.settle()
+    world.source.split(world.shard(0))
+    world.wave(row_of(world, 0).holder or "")
+    ended = row_of(world, 0)
+    assert ended.has_ended
+    # A leader that had listed the rows before the end.
+    other = "w2" if ended.owner == "w1" else "w1"
+    assert isinstance(world.leases.apply(initiate_handover(ended, other, "a test")), Applied)
+
+    for _ in range(world.settings.times.assignment // TICK + 1):
+        world.clock.advance(TICK)
+        world.lead()
+
+    row = row_of(world, 0)
+    assert (row.owner, row.checkpoint_owner) == (other, None), "a row doesn't name two workers for ever"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.simulation.bugs.blind_room_bugs import BLIND_ROOM_BUGS
 from tests.simulation.bugs.planted import Patch, Plant
 
 
@@ -265,4 +266,4 @@ BLIND_BUGS: Final = {
         *_ROWS_BUGS,
         *_TIME_BUGS,
     )
-}
+} | BLIND_ROOM_BUGS

@@ -1,0 +1,39 @@
+"""Which hours a backfill takes: those into which no more records come, by what the lake table states."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from headrace.pipeline.core.shards.position import TRIM, Origin, Positions
+from headrace.pipeline.errors import Unknown
+from headrace.pipeline.ports.landing import TableState
+from headrace.pipeline.windows.backfill import Backfilling, HoursOfPartition
+from tests.lake.samples import STREAM
+from tests.windows.windows import WindowBed
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+STATED = TableState(
+    Positions({STREAM: Origin(TRIM, NOON)}), 1, origin_allowed=False, through={STREAM: NOON + 1.5 * HOUR}
+)
+
+
+def hour(number: int) -> HoursOfPartition:
+    since = NOON + number * HOUR
+    return HoursOfPartition(f"hour {number}", f"{number}", since, since + HOUR)
+
+
+def backfilling(folder: Path, state: TableState = STATED) -> Backfilling:
+    return Backfilling(windowing=WindowBed(folder).windowing(), landed=lambda: state)
+
+
+def test_an_hour_that_the_lake_table_has_begun_and_not_completed_is_left_out(tmp_path: Path) -> None:
+    with pytest.raises(Unknown, match="more records may come into hour 1: the lake table is complete up to"):
+        backfilling(tmp_path).choose((hour(1), hour(2)), target=None, ports=None)
+
+
+def test_nothing_is_complete_where_the_lake_table_states_nothing(tmp_path: Path) -> None:
+    silent = TableState(STATED.positions, 1, origin_allowed=False)
+    with pytest.raises(Unknown, match="more records may come into hour 0"):
+        backfilling(tmp_path, silent).choose((hour(0),), target=None, ports=None)
