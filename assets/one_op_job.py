@@ -1,7 +1,5 @@
 """A job of Dagster that has one op."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import dagster as dg

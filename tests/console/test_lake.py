@@ -10,6 +10,7 @@ import pytest
 from headrace.pipeline.app.adapters import Adapters
 from headrace.pipeline.console.details import details_of
 from headrace.pipeline.console.lake import MOST_RANGES, LakeOfApplication, row_changes
+from headrace.pipeline.console.ports import LandedOfShard
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.ledger.accounting import Accounting
@@ -76,7 +77,7 @@ def test_a_shard_without_a_record_has_an_empty_page(shop: Shop):
 def test_a_lake_table_that_cannot_be_read_is_a_sentence_on_the_page():
     from headrace.pipeline.errors import Unreachable
 
-    def gone(_lease: Lease) -> None:
+    def gone(_lease: Lease) -> LandedOfShard:
         raise Unreachable("the catalog doesn't answer")
 
     console = a_scene(4).console()

@@ -146,7 +146,7 @@ _INNER_WORDS = re.compile(r"<application>|compare-and-swap|\bop\b|\bplan_|`spark
 
 def test_jobs_and_sensors_are_described_in_sentences_without_a_placeholder_or_an_inner_word():
     definitions = build_definitions(SETTINGS)
-    described = [
+    described: list[dg.JobDefinition | dg.SensorDefinition] = [
         *definitions.resolve_all_job_defs(),
         *definitions.get_repository_def().sensor_defs,
     ]

@@ -200,6 +200,12 @@ _ALSO = {
         }
         for name in ("application", "leases")
     },
+    "processors.0.beat": {
+        "HEADRACE__PROCESSORS__0__MODE": "application",
+        "HEADRACE__PROCESSORS__0__APPLICATION": "words",
+        "HEADRACE__PROCESSORS__0__TABLE": "",
+        "HEADRACE__PROCESSORS__0__FAILOVER": "20s",
+    },
     "processors.0.consumer": {
         "HEADRACE__PROCESSORS__0__MODE": "application",
         "HEADRACE__PROCESSORS__0__APPLICATION": "words",
