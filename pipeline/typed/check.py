@@ -117,7 +117,7 @@ class ParsedSoFar:
     def __init__(
         self,
         pages: Iterable[LedgerPage],
-        leads_to: Callable[[int, int], bool] = lambda _snapshot, _sequence: True,
+        leads_to: Callable[[int, int], bool | None] = lambda _snapshot, _sequence: True,
     ) -> None:
         """`leads_to`: whether main of the lake table leads to a snapshot."""
         self._pages = iter(pages)

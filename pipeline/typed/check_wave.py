@@ -65,7 +65,7 @@ class ParseChecking:
         self,
         plan: WavePlan,
         *,
-        leads_to: Callable[[int, int], bool],
+        leads_to: Callable[[int, int], bool | None],
         elsewhere: tuple[PlannedRange, ...] = (),
         is_last: bool,
     ) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ class SourceLook:
     sequence: int = 0
     """The snapshot's sequence number. It grows with each commit, and that of each file tells which commit has added the
     file."""
-    leads_to: Callable[[int, int], bool] = lambda _snapshot, _sequence: False
+    leads_to: Callable[[int, int], bool | None] = lambda _snapshot, _sequence: None
     """Whether the snapshot, or an ancestor of it, is the one with this id and sequence number. False where nothing
     tells any more."""
 

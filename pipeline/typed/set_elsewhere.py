@@ -25,12 +25,13 @@ _FARTHEST = 100
 
 
 def parsed_elsewhere(
-    plan: WavePlan, pages: Iterable[LedgerPage], *, leads_to: Callable[[int, int], bool]
+    plan: WavePlan, pages: Iterable[LedgerPage], *, leads_to: Callable[[int, int], bool | None]
 ) -> tuple[PlannedRange, ...]:
     """The ranges of the typed table that were parsed at snapshots to which main of the lake table doesn't lead any
     more: of the shards that the wave moves, and of all shards since the newest wave that looked at main.
 
-    `pages`: the typed table's ledgers, newest first. `leads_to`: whether main of the lake table leads to a snapshot.
+    `pages`: the typed table's ledgers, newest first. `leads_to`: whether main of the lake table leads to a snapshot; None
+    where nothing tells any more. Nothing is compared there: a table whose history has expired was not set elsewhere.
     """
     parsed: dict[ShardKey, PlannedRange] = {}
     settled: set[ShardKey] = set()
@@ -40,12 +41,12 @@ def parsed_elsewhere(
         if (has_seen_main and moving <= settled) or any(made.may_go_back for made in page.ranges):
             break
         looked = page.looked
-        is_of_main = looked is not None and leads_to(looked.snapshot, looked.sequence)
-        has_seen_main = has_seen_main or is_of_main
+        has_left = looked is not None and leads_to(looked.snapshot, looked.sequence) is False
+        has_seen_main = has_seen_main or (looked is not None and not has_left)
         for made in page.ranges:
             if made.kind not in MADE or not made.moves or made.key in settled:
                 continue
-            if is_of_main:
+            if not has_left:
                 settled.add(made.key)
             elif not has_seen_main or made.key in moving:
                 later = parsed.get(made.key) or PlannedRange(made.key, made.after, made.upto)

@@ -86,16 +86,16 @@ def rows_changed(link: Link, *, removes: bool) -> float:
     return max(0, -more if removes else more)
 
 
-def leads_to(table: Table, snapshot: int, sequence: int) -> bool:
-    """Whether a snapshot is an ancestor of main's head, or the head itself. `sequence`: its sequence number. False
-    where nothing tells any more."""
+def leads_to(table: Table, snapshot: int, sequence: int) -> bool | None:
+    """Whether a snapshot is an ancestor of main's head, or the head itself. `sequence`: its sequence number. None where
+    nothing tells any more: what was told of main's history then has expired."""
     try:
         for link in main_of(table):
             # Sequence numbers fall on the way back.
             if link.sequence <= sequence:
                 return link.snapshot == snapshot
     except (ChainBroken, Unreachable):
-        return False
+        return None
     return False
 
 

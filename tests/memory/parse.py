@@ -232,11 +232,14 @@ class MemorySourceTable(SourceTable):
             leads_to=lambda snapshot, _: self._leads_to(state.snapshot, snapshot),
         )
 
-    def _leads_to(self, head: int | None, snapshot: int) -> bool:
+    def _leads_to(self, head: int | None, snapshot: int) -> bool | None:
         try:
-            return any(each.id == snapshot for each in self._table.walk(head))
+            for link in self._table.walk(head):
+                if link.id <= snapshot:
+                    return link.id == snapshot
         except ChainBroken:
-            return False
+            return None
+        return False
 
     def changed_by_others(self, since: int, *, lacks: int) -> str:
         newest, rows = "", 0

@@ -14,8 +14,8 @@ from headrace.pipeline.typed.values import PlannedRange, WavePlan
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 17)
 A, B = (ShardKey(STREAM, f"shardId-{n:012d}") for n in range(2))
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
-ON, OFF = 1, 2
-"""A snapshot to which main leads, and one to which it doesn't."""
+ON, OFF, EXPIRED = 1, 2, 3
+"""A snapshot to which main leads, one to which it doesn't, and one of which nothing tells any more."""
 
 
 def a_page(
@@ -40,7 +40,7 @@ def a_page(
 
 def found(moving: ShardKey, *pages: LedgerPage) -> list[tuple[ShardKey, int | None, int | None, int]]:
     plan = WavePlan((PlannedRange(moving, Position(90), Position(99)),))
-    ranges = parsed_elsewhere(plan, pages, leads_to=lambda snapshot, _: snapshot == ON)
+    ranges = parsed_elsewhere(plan, pages, leads_to=lambda snapshot, _: {ON: True, OFF: False}.get(snapshot))
     return [(r.key, r.after.sequence if r.after else None, r.upto.sequence, r.rows) for r in ranges]
 
 
@@ -65,6 +65,11 @@ def test_a_shard_that_was_behind_while_others_went_on_is_found_when_it_moves():
     )
     assert found(A, *pages) == [(A, 60, 90, 3)]
     assert found(B, *pages) == []
+
+
+def test_what_was_parsed_before_the_history_of_the_lake_table_begins_counts_as_parsed_on_main():
+    assert found(A, a_page(EXPIRED, (A, None, 90, 9))) == []
+    assert found(A, a_page(OFF, (A, 60, 90, 3)), a_page(EXPIRED, (A, None, 60, 9))) == [(A, 60, 90, 3)]
 
 
 def test_a_redrive_has_parsed_nothing_of_the_lake_table():
