@@ -46,8 +46,8 @@ class BeatenFleet:
         self.world = world
         self._turns: dict[str, list[float]] = {}
         """By worker: when a turn of its process ended well, since that process last met a fault."""
-        self._seen: dict[str, tuple[str, int]] = {}
-        """By key: holder and counter at KCL's last look."""
+        self._seen: dict[str, tuple[str, int, int | None]] = {}
+        """By key: holder, counter and the stream's life at KCL's last look."""
 
     def start(self) -> None:
         world = self.world
@@ -107,8 +107,10 @@ class BeatenFleet:
         """What KCL's taker does: it takes a lease whose counter is the same as at its last look."""
         world, now = self.world, self.world.sim.now
         rows = {row.key: row for row in world.leases.rows.values() if row.holder and not row.has_ended}
-        still = [row for row in rows.values() if self._seen.get(row.key) == (row.holder, row.counter)]
-        self._seen = {key: (row.holder or "", row.counter) for key, row in rows.items()}
+        # Also by the stream's life: the row of a shard that was created again begins with the counter that the former row had.
+        looks = {key: (row.holder or "", row.counter, row.stream_epoch) for key, row in rows.items()}
+        still = [row for key, row in rows.items() if self._seen.get(key) == looks[key]]
+        self._seen = looks
         for row in still:
             self._judge(row)
         if now < world.plan.fault_seconds:
