@@ -41,8 +41,8 @@ BEATS: Final = (
         "`headrace beat` goes on with what it knew of a claimed lease, and never sees its release",
         (
             "duties.policy.own_tables",
-            "{row.key: row for row in known.values() if is_at_rest(row)}",
-            "dict(known)",
+            "is_at_rest(row) and not (search and row.has_ended)",
+            "not (search and row.has_ended)",
         ),
         among=_BEATEN,
     ),
