@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from urllib.parse import urlsplit
 
 from headrace.pipeline.aws.leases import lease_item
@@ -46,6 +47,7 @@ def account_of(settings: Settings, *, number: str | None = None, region: str | N
     return Account(_partition(region), region, number)
 
 
+@cache  # botocore reads the file of all its endpoints for each session
 def _partition(region: str) -> str:
     from botocore.exceptions import UnknownRegionError
     from botocore.session import get_session
