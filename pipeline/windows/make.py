@@ -15,7 +15,7 @@ from headrace.pipeline.core.ledger.arrivals import first_day, may_be_dropped
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Lost, Range
 from headrace.pipeline.core.ledger.story import Step, Story
 from headrace.pipeline.core.shards.position import Origin, Position
-from headrace.pipeline.core.shards.sort_texts import order_text, order_text_of
+from headrace.pipeline.core.shards.sort_texts import end_text, order_text, order_text_of
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.windows.stretches import (
@@ -219,17 +219,17 @@ def _of_numbers(
         return None
     low, high = (
         min((r.after for r in landed), key=order_text_of),
-        max((r.upto for r in landed), key=order_text),
+        max((r.upto for r in landed), key=end_text),
     )
     # All user records of the number before the first one are outside of the window.
     after = low if not request.first else _later(low, Position(request.first - 1, _LAST_SUB))
     # Kinesis needs the number of a record that there is. So a range that is read from the stream is read from its
     # beginning.
     for lacked in (step.range for step in lacks):
-        if order_text_of(lacked.after) < order_text_of(after) < order_text(lacked.upto):
+        if order_text_of(lacked.after) < order_text_of(after) < end_text(lacked.upto):
             after = lacked.after
     upto = high if request.last is None or _is_last(high, request.last) else _end_at(request.last, landed)
-    if order_text_of(after) >= order_text(upto):
+    if order_text_of(after) >= end_text(upto):
         return None
     begins = {order_text_of(r.after) for r in landed}
     ends = {order_text(r.upto) for r in landed}

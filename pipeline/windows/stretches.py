@@ -20,7 +20,7 @@ from headrace.pipeline.core.ledger.batch import WITHIN_THE_SECOND
 from headrace.pipeline.core.ledger.ledger import Kind, ParentIs
 from headrace.pipeline.core.ledger.story import Step
 from headrace.pipeline.core.shards.position import Position
-from headrace.pipeline.core.shards.sort_texts import order_text, order_text_of
+from headrace.pipeline.core.shards.sort_texts import end_text, order_text, order_text_of
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.windows.window import Stretch, WindowRange
 
@@ -115,7 +115,7 @@ def stretch_in(
     if last is not None and last < reach.horizon:
         return f"they have left the stream, which keeps records for {reach.retention}"
     # Not beyond the window's own end, where the window cuts the range.
-    return Stretch(recorded.after, min(recorded.upto, window_range.upto, key=order_text), since, last)
+    return Stretch(recorded.after, min(recorded.upto, window_range.upto, key=end_text), since, last)
 
 
 def sentences_of_loss(stretch: Stretch, reach: Reach) -> Iterator[str]:

@@ -143,6 +143,9 @@ def is_forward(before: Position | None, after: Position) -> bool:
 
 def reaches(position: Position, upto: Position) -> bool:
     """Whether all records up to the end of a range are behind the position."""
+    # A shard that was read to its end has no record further on, also where a gap without a record led there.
+    if position.ended:
+        return True
     # A range that a person cut ends after all user records of its last record, of which the table has the highest.
     return position.sequence == upto.sequence or is_forward(upto, position)
 

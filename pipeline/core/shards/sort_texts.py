@@ -63,6 +63,13 @@ def order_text(position: Position) -> str:
     return f"{len(digits):03}:{digits}:{position.sub:019}:{position.ended:d}"
 
 
+def end_text(position: Position) -> str:
+    """As `order_text`, of the end of a range. An end that was reached without a record comes after all records that the shard had
+    before the application began to read it."""
+    # `~` sorts behind every digit.
+    return "~" if position.ended and position.sequence is None else order_text(position)
+
+
 def number_texts(number: int) -> tuple[str, str]:
     """Texts that sort before and behind all positions with this sequence number, by `order_text`."""
     # `;` is the character after `:`, so that every position with this number lies between the two texts.

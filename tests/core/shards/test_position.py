@@ -6,7 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headrace.pipeline.core.landing.ledger_codec import read_positions, write_positions
-from headrace.pipeline.core.shards.position import Origin, Position, Positions, is_forward
+from headrace.pipeline.core.shards.position import Origin, Position, Positions, is_forward, reaches
+from headrace.pipeline.core.shards.sort_texts import end_text, order_text
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from tests.core.strategies import KEYS, MOMENTS, ORIGINS, POSITIONS, SHARD_IDS, STREAMS, table_positions
 
@@ -104,3 +105,11 @@ def test_a_life_has_a_later_one_where_an_origin_of_a_greater_epoch_is_known(
     other = replace(stream, epoch=stream.epoch + more)
     assert Positions({other: origin}).has_later_life(stream) is (more > 0)
     assert not Positions({replace(other, arn=f"{other.arn}-2"): origin}).has_later_life(stream)
+
+
+def test_an_ended_position_reaches_the_end_of_each_range_of_its_shard_also_without_a_record():
+    ended = Position(ended=True)
+    assert reaches(ended, Position(975, 3))
+    assert not reaches(Position(974), Position(975))
+    assert end_text(ended) > order_text(Position(975, 3))
+    assert end_text(Position(975, ended=True)) == order_text(Position(975, ended=True))
