@@ -117,5 +117,5 @@ def test_a_table_without_its_row_numbers_is_named(tmp_path: Path) -> None:
     bed.catch_up()
     with bed.table().open().update_schema(allow_incompatible_changes=True) as change:
         change.rename_column("row_number", "number")
-    with pytest.raises(WrongShape, match="lake.words has no column row_number"):
+    with pytest.raises(WrongShape, match=r"lake\.words has no column row_number"):
         proof_of(bed)
