@@ -18,8 +18,8 @@ from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.typed.account import account, why_stop
 from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
 from headrace.pipeline.typed.duplicates import Deduplicating
-from headrace.pipeline.typed.lake_wave import Basis, LakeWaves
 from headrace.pipeline.typed.former_lives import by_lives
+from headrace.pipeline.typed.lake_wave import Basis, LakeWaves
 from headrace.pipeline.typed.latest.merging import LatestMerging
 from headrace.pipeline.typed.ports import ParsePorts, Parser
 from headrace.pipeline.typed.values import Parsed, WavePlan, Wishes
