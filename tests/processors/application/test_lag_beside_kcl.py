@@ -19,22 +19,23 @@ def test_a_shard_that_kcl_took_at_its_tip_counts_as_one_of_unknown_lag(
 ) -> None:
     log = tmp_path / "recorded"
     monkeypatch.setenv("RECORDED", str(log))
-    metered = MeteredWorld(ApplicationWorld(shards=1, log=log))
+    world = ApplicationWorld(shards=1, log=log)
+    metered = MeteredWorld(world)
     metered.tick(3)
-    metered.world.say("a", "b")
+    world.say("a", "b")
     metered.run()
-    row = metered.world.row()
+    row = world.row()
     assert row.behind_ms == 0
     for reads in range(8):
-        stamp = metered.world.clock.now().replace(microsecond=0)
-        metered.world.rows._put(Worker("kcl-1", last_update=stamp))
+        stamp = world.clock.now().replace(microsecond=0)
+        world.rows._put(Worker("kcl-1", last_update=stamp))
         read_on = Checkpoint(str(int(row.checkpoint.sequence) + reads))
         put = {"owner": "kcl-1", "checkpoint": read_on}
         change = Change(row.key, "kcl-1", put=put, add={"counter": 1}, kind=ChangeKind.TAKE)
-        metered.world.store.apply(change)
+        world.store.apply(change)
         metered.sent().clear()
         metered.lead()
-        metered.world.clock.advance(timedelta(seconds=10))
+        world.clock.advance(timedelta(seconds=10))
     assert metered.of(own.UNKNOWN_LAG_SHARDS).last == 1
     assert own.LAG not in {datum.series for datum in metered.sent()}, "a 0 would be untrue"
     metered.close()
