@@ -38,7 +38,7 @@ def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
             context,
             lambda: wiring.targets.parsing(target, context.run.run_id).waves(at_most=settings.times.linger),
             lambda done: parsed_metadata(target, done),
-            nothing_new=f"nothing new to parse: {target.table} has all that the lake table has",
+            nothing_new=f"nothing new to parse: {target.table} has all that can be parsed of the lake table now",
         )
         if waves is None:
             return

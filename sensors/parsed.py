@@ -83,12 +83,18 @@ def _look(wiring: Wiring, instance: dg.DagsterInstance, job: str) -> _Look:
             look.notes.append(f"the last run of {target.name} failed; the next one comes in {wait:.0f} s")
             continue
         try:
-            is_behind = wiring.targets.parsing(target, "sensor").is_behind()
+            parsing = wiring.targets.parsing(target, "sensor")
+            is_behind = parsing.is_behind()
+            in_the_way = () if is_behind else parsing.in_the_way()
         except HeadraceError as error:
             look.troubles.append(f"{target.name}: {error}")
             continue
         look.followed.append(target.name)
-        (look.behind if is_behind else up_to_date).append(target.name if is_behind else target.table)
+        look.notes += (f"{target.name}: {note}" for note in in_the_way)
+        if is_behind:
+            look.behind.append(target.name)
+        elif not in_the_way:
+            up_to_date.append(target.table)
     if up_to_date:
         look.notes.append(f"{', '.join(up_to_date)}: all is there that the lake table has")
     return look

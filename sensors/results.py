@@ -20,7 +20,9 @@ _RUN_ID: Final = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4
 
 def state_of_cursor(cursor: str | None) -> str | None:
     """What the sensor remembers, a JSON object, without the sentence before it; None where that is nothing."""
-    state = (cursor or "").rpartition(_BAR)[2]
+    text = cursor or ""
+    # The first bar: ids in the state, such as those of KCL's workers, may have further ones. The sentence has none.
+    state = text if text.startswith("{") else text.partition(_BAR)[2]
     return state if state.startswith("{") else None
 
 
@@ -29,7 +31,7 @@ def with_sentence(state: str | None, sentence: str) -> str:
     only after a click. So the sentence stands before the state, without the sensor's name, which is above it, and with the ids of
     runs as short as Dagster shows them: of a long cursor the page shows only the first and the last words."""
     _, colon, said = sentence.partition(": ")
-    said = _RUN_ID.sub(r"\1", " ".join((said if colon else sentence).split()))
+    said = _RUN_ID.sub(r"\1", " ".join((said if colon else sentence).replace("|", "/").split()))
     if len(said) > _MOST_SAID:
         said = f"{said[: _MOST_SAID - 1].rstrip()}…"
     return f"{said}{_BAR}{state}" if state else said

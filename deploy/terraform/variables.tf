@@ -33,8 +33,8 @@ variable "alarm_parameters" {
   default     = {}
 
   validation {
-    condition     = length(setsubtract(keys(var.alarm_parameters), ["Application", "Worker", "MostLagSeconds", "LeastRetentionSeconds", "MostSnapshots"])) == 0
-    error_message = "The parameters are Application, Worker, MostLagSeconds, LeastRetentionSeconds and MostSnapshots. Stream and Topic are variables of their own."
+    condition     = length(setsubtract(keys(var.alarm_parameters), ["Application", "Worker", "MostLagSeconds", "MissingLag", "LeastRetentionSeconds", "MostSnapshots"])) == 0
+    error_message = "The parameters are Application, Worker, MostLagSeconds, MissingLag, LeastRetentionSeconds and MostSnapshots. Stream and Topic are variables of their own."
   }
 }
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from headrace.pipeline.app.application_adapters import ApplicationAdapters
+from headrace.pipeline.app.aws_adapters import AwsAdapters
 from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.app.wiring import Wiring
+from headrace.pipeline.duties.policy.own_form import OwnForm
 from headrace.pipeline.duties.policy.policy import Policy
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.metrics.wiring import metering_of
@@ -39,7 +41,10 @@ class ApplicationWiring(Wiring):
 
 def application_standing(settings: Settings, processor: ProcessorSettings) -> ApplicationStanding:
     """Where the processor stands. Only the lease table is asked. Raises HeadraceError."""
-    return ApplicationStanding.of(processor, wire_application(settings, processor).leases().scan().leases)
+    own = application_settings(settings, processor)
+    # The rows as they are: `ClaimedRows` has them as the engine decides by them, without the trace of other programs.
+    rows = OwnForm(AwsAdapters(own).leases(), own.multi)
+    return ApplicationStanding.of(processor, rows.scan().leases)
 
 
 def wire_application(settings: Settings, processor: ProcessorSettings) -> ApplicationWiring:

@@ -427,5 +427,5 @@ class Wiring:
             lineage=ports.lineage("checks"),
             source=ports.source("checks"),
             facts=ports.table_facts,
-            is_behind=lambda name: self.targets.parsing(targets[name], "checks").is_behind(),
+            is_behind=lambda name: self.targets.parsing(targets[name], "checks").lacks_records(),
         )

@@ -34,8 +34,8 @@ def _is_silent(row: Worker, now: datetime) -> bool:
 
 def why_no_beater(application: str, workers: tuple[str, ...]) -> str:
     return (
-        f"the settings say beat: process for {application}, but no process has beaten for {', '.join(workers)} within the last minute, so KCL's workers take "
-        "leases whenever a tick is slow"
+        f"the settings say beat: process for {application}, but no process has beaten for {', '.join(workers)} within the "
+        "last minute, so KCL's workers take leases whenever a tick is slow"
     )
 
 

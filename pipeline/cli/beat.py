@@ -21,10 +21,10 @@ _LAST_TURN = 2.0
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "beat",
-        description="Beat for the leases of the settings' workers, every third of the failover time, until Ctrl-C or SIGTERM "
-        "(exit code 0). It is for kcl.beat: process and processors.N.beat: process, in deployments without `headrace dev`, which starts it itself. Without "
-        "a worker's ticks and runs it falls silent after two minutes, and goes on with the worker's next tick. A second "
-        "one beside it does no harm.",
+        description="Beat for the leases of the settings' workers, every third of the failover time, until Ctrl-C or "
+        "SIGTERM (exit code 0). It is for kcl.beat: process and processors.N.beat: process, in deployments without "
+        "`headrace dev`, which starts it itself. Without a worker's ticks and runs it falls silent after two minutes, and "
+        "goes on with the worker's next tick. A second one beside it does no harm.",
     )
     add_config(parser)
     parser.add_argument("--ends-with-input", action="store_true", help=argparse.SUPPRESS)
@@ -43,8 +43,9 @@ def run(args: argparse.Namespace) -> int:
     # by its ticks, and nobody would expect that.
     if not wirings:
         raise BadSetting(
-            f"kcl.beat is {settings.kcl.beat}, and no processor has another `beat`, so the workers' ticks beat, and nothing "
-            "was started: say kcl.beat: process, or processors.N.beat: process, where this command is to beat between them"
+            f"kcl.beat is {settings.kcl.beat}, and no processor has another `beat`, so the workers' ticks beat, and "
+            "nothing was started: say kcl.beat: process, or processors.N.beat: process, where this command is to beat "
+            "between them"
         )
     over = Event()
     with stopped_by_signals():

@@ -9,8 +9,7 @@ from headrace.pipeline.beside_kcl.beaten import REMEDY, why_no_beater, workers_w
 from headrace.pipeline.doctor.case import LiveCase
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
 from headrace.pipeline.errors import TablesMissing
-from headrace.pipeline.settings.choices import Beat
-from headrace.pipeline.settings.targets import processor_applications
+from headrace.pipeline.settings.processor_application import beaten_applications
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -22,15 +21,12 @@ _NAME = "headrace beat"
 
 
 def a_process_beats(live: LiveCase) -> Iterator[Diagnosis]:
-    from headrace.pipeline.app.application_wiring import wire_application
+    from headrace.pipeline.app.aws_adapters import AwsAdapters
 
     now = live.ports.clock.now()
-    if live.settings.kcl.beat is Beat.PROCESS:
-        yield from _beats(live.settings, live.ports.workers(), now)
-    for processor in processor_applications(live.settings):
-        if processor.beat is Beat.PROCESS:
-            own = wire_application(live.settings, processor)
-            yield from _beats(own.settings, own.ports.workers(), now)
+    for own in beaten_applications(live.settings):
+        ports = live.ports if own is live.settings else AwsAdapters(own)
+        yield from _beats(own, ports.workers(), now)
 
 
 def _beats(settings: Settings, workers: WorkerStore, now: datetime) -> Iterator[Diagnosis]:

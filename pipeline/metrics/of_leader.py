@@ -6,7 +6,7 @@ that leads and by nobody else, so that no two processes send it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -137,32 +137,56 @@ class LeaderTickWatch:
             self.leases.end_pass()
         add(own.FAILING_SHARDS, sum(row.failure is not None for row in open_rows))
         add(own.UNREAD_SHARDS, sum(row.looked_at is None for row in open_rows))
-        for stream, lags in self._by_stream(open_rows, fleet.living, now):
-            self._add_stream(stream, lags)
+        for stream, read in self._by_stream(open_rows, fleet, now).items():
+            self._add_stream(stream, read)
 
-    def _by_stream(
-        self, rows: list[Lease], living: Collection[str], now: datetime
-    ) -> Iterator[tuple[str, list[tuple[timedelta | None, float]]]]:
-        """By stream, the lag and the unread bytes of each of its shards, as far as they are known."""
-        by_stream: dict[str, list[tuple[timedelta | None, float]]] = {}
-        lags = open_lags(rows, now, readers=living)
+    def _by_stream(self, rows: list[Lease], fleet: KnownWorkers, now: datetime) -> dict[str, _StreamRead]:
+        lags = open_lags(rows, now, readers=fleet.living)
+        theirs = _read_by_others(rows, fleet)
+        by_stream: dict[str, _StreamRead] = {}
         for row in rows:
+            read = by_stream.setdefault(self._stream_of(row), _StreamRead())
+            if row.key in theirs:
+                read.by_others += 1
+                continue
             lag = lags[row.key]
-            unread = 0.0 if lag is None else (rate_now(row, now) or 0.0) * 1024 * lag.total_seconds()
-            by_stream.setdefault(self._stream_of(row), []).append((lag, unread))
-        yield from by_stream.items()
+            read.lags.append(lag)
+            read.unread += 0.0 if lag is None else (rate_now(row, now) or 0.0) * 1024 * lag.total_seconds()
+        return by_stream
 
     def _stream_of(self, row: Lease) -> str:
         if row.stream is not None:
             return name_of_serialized(row.stream)
         return name_in(self.settings.streams[0].name) if self.settings.streams else ""
 
-    def _add_stream(self, stream: str, lags: list[tuple[timedelta | None, float]]) -> None:
-        add, seconds = self.gathering.add, longest(lag for lag, _ in lags).seconds
-        add(own.BACKLOG, sum(unread for _, unread in lags), stream)
-        if seconds is None:
-            return  # a 0 would say that all is read, and `UnreadShards` says that it isn't
-        add(own.LAG, seconds, stream)
+    def _add_stream(self, stream: str, read: _StreamRead) -> None:
+        add, most = self.gathering.add, longest(read.lags)
+        add(own.UNKNOWN_LAG_SHARDS, read.by_others + most.unknown, stream)
+        if not read.lags or most.seconds is None:
+            return  # a 0 would say that all is read, and `UnknownLagShards` says that it isn't known
+        add(own.BACKLOG, read.unread, stream)
+        add(own.LAG, most.seconds, stream)
         retention = self.retentions.get(stream)
         if retention is not None:
-            add(own.RETENTION_LEFT, retention.total_seconds() - seconds, stream)
+            add(own.RETENTION_LEFT, retention.total_seconds() - most.seconds, stream)
+
+
+@dataclass(slots=True)
+class _StreamRead:
+    """How far the open shards of a stream are read."""
+
+    lags: list[timedelta | None] = field(default_factory=list)
+    """Of the shards that no other program reads. None: the lag isn't known."""
+    unread: float = 0.0
+    """The unread bytes of these shards, as far as they are known."""
+    by_others: int = 0
+    """Shards that workers of KCL read, or whose parents they read. How far these are behind, no row tells."""
+
+
+def _read_by_others(rows: Collection[Lease], fleet: KnownWorkers) -> frozenset[str]:
+    """The lease keys of the shards that workers of KCL read which may be alive, and of children that wait for these."""
+    known = fleet.ours | fleet.dead | fleet.stopping
+    theirs = frozenset(row.key for row in rows if row.holder is not None and row.holder not in known)
+    return theirs.union(
+        row.key for row in rows if row.looked_at is None and not row.parent_keys.isdisjoint(theirs)
+    )

@@ -23,6 +23,7 @@ SHARDS_FAILED: Final = Series("HeadraceLanding", "ShardsFailed", _COUNT, _S)
 # -- the fleet: sent by the leader's sensor, as long as it leads -------------------------------------------------------
 
 LAG: Final = Series("HeadraceFleet", "Lag", _SECONDS, _S, _STREAM, _GAUGE)
+UNKNOWN_LAG_SHARDS: Final = Series("HeadraceFleet", "UnknownLagShards", _COUNT, _S, _STREAM, _GAUGE)
 BACKLOG: Final = Series("HeadraceFleet", "Backlog", _BYTES, _S, _STREAM, _GAUGE)
 RETENTION_LEFT: Final = Series("HeadraceFleet", "RetentionLeft", _SECONDS, _S, _STREAM, _GAUGE)
 VALID_THROUGH_AGE: Final = Series("HeadraceFleet", "ValidThroughAge", _SECONDS, _S, _STREAM, _GAUGE)

@@ -65,7 +65,13 @@ class IcebergProof(ProofTable):
         spec = self._lake.staging_spec()
         if not self._is_numbered:
             return spec
-        number = ids_of(self._lake.open().schema())[ROW_NUMBER]
+        number = ids_of(self._lake.open().schema()).get(ROW_NUMBER)
+        if number is None:
+            raise WrongShape(
+                f"{self._lake.identifier} has no column {ROW_NUMBER}, which tells the rows of a record apart: somebody "
+                "has dropped or renamed it. Nothing was proved, and nothing was changed; rename the column back, or "
+                "process the records into a new table"
+            )
         return replace(spec, field_ids=(*spec.field_ids, (ROW_NUMBER, number)))
 
     def _counts(self, files: Sequence[LiveFile], spec: ProofSpec, *, is_known: bool) -> tuple[FileCount, ...]:

@@ -86,6 +86,11 @@ class Wanted:
     more may come before its own."""
 
     @property
+    def is_due(self) -> bool:
+        """Whether a wave that takes the shard would move its position."""
+        return self.upto is not None or self.is_over
+
+    @property
     def low(self) -> str:
         return past(self.after)
 
@@ -120,11 +125,13 @@ class Wishes:
     """The shards with rows left that wait for their parents' ends."""
     life_by_life: bool = False
     """Whether nothing of a stream's later life may be taken while something of an earlier one is left."""
+    held_back: frozenset[ShardKey] = frozenset()
+    """Wanted shards of a later life of which nothing may be taken now."""
 
     @property
     def are_due(self) -> bool:
         """Whether a wave would move a position."""
-        return any(lack.upto is not None or lack.is_over for lack in self.wanted)
+        return any(lack.is_due and lack.key not in self.held_back for lack in self.wanted)
 
 
 # --- what Spark found -------------------------------------------------------------------------------------------

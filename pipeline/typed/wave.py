@@ -18,6 +18,7 @@ from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.typed.account import account, why_stop
 from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
 from headrace.pipeline.typed.duplicates import Deduplicating
+from headrace.pipeline.typed.former_lives import by_lives
 from headrace.pipeline.typed.lake_wave import Basis, LakeWaves
 from headrace.pipeline.typed.latest.merging import LatestMerging
 from headrace.pipeline.typed.ports import ParsePorts, Parser
@@ -44,7 +45,17 @@ class Parsing(LakeWaves):
         return self.ports.parser
 
     def wishes(self, source: Positions, target: Positions) -> Wishes:
-        return replace(LakeWaves.wishes(self, source, target), life_by_life=self.merging is not None)
+        wishes = LakeWaves.wishes(self, source, target)
+        return wishes if self.merging is None else by_lives(wishes)
+
+    def in_the_way(self) -> tuple[str, ...]:
+        """Why no wave can parse some of the landed records now, as the notes of a wave tell it."""
+        has_tables = self.ports.source.exists() and self.ports.table.exists()
+        return self._wishes_now().notes if has_tables else ()
+
+    def lacks_records(self) -> bool:
+        """Whether landed records are left to parse, also where no wave can parse them now."""
+        return self.is_behind() or (self.ports.source.exists() and bool(self._wishes_now().held_back))
 
     def stage(self, plan: Basis) -> ReadyWave:
         basis, wave = plan, plan.plan

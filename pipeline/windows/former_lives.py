@@ -1,6 +1,6 @@
-"""Ranges of a window whose stream was created again since, and of which the lake table doesn't know the former life any more:
-`headrace repair` rebuilds positions of rows and snapshots, and leaves out a former life that neither of them tells of. The rows stay in the
-lake table. Pure functions on values."""
+"""Ranges of a window whose stream was created again since, and of which the lake table doesn't know the former life any
+more: `headrace repair` rebuilds positions of rows and snapshots, and leaves out a former life that neither of them tells
+of. The rows stay in the lake table. Pure functions on values."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ def sentences_of(ranges: Collection[WindowRange], table: str) -> Iterator[str]:
     for planned in ranges:
         after = "the start" if planned.after is None else planned.after
         yield (
-            f"{planned.key} after {after} up to {planned.upto}: {table} has no row of these records and gets none, because `headrace repair` has "
-            f"left out the life of the stream {planned.key.stream.name} that began at {planned.key.stream.created:%Y-%m-%d %H:%M:%S}Z. Nothing of "
-            "this range is replaced; its records stay in the lake table, and a window without --replace copies them"
+            f"{planned.key} after {after} up to {planned.upto}: {table} has no row of these records and gets none, because "
+            f"`headrace repair` has left out the life of the stream {planned.key.stream.name} that began at "
+            f"{planned.key.stream.created_text}. Nothing of this range is replaced; its records stay in the lake table, and "
+            "a window without --replace copies them"
         )
 
 

@@ -155,7 +155,7 @@ def test_a_run_that_finds_nothing_new_says_so_and_leaves_no_event(deployment: De
     assert again.success
     assert again.get_asset_materialization_events() == []
     said = [entry.user_message for entry in deployment.instance.all_logs(again.run_id)]
-    assert f"nothing new to parse: {SETTINGS.table} has all that the lake table has" in said
+    assert f"nothing new to parse: {SETTINGS.table} has all that can be parsed of the lake table now" in said
 
 
 def test_a_run_goes_on_until_the_typed_table_has_caught_up(deployment: Deployment):
@@ -174,6 +174,18 @@ def test_the_sensor_asks_for_a_run_where_the_typed_table_is_behind(deployment: D
     answer = deployment.tick()
     assert not answer.run_requests
     assert "all is there that the lake table has" in answer.skip_reason.skip_message
+
+
+def test_the_sensor_tells_of_landed_records_that_no_wave_can_parse_now(deployment: Deployment):
+    deployment.bed.land(A, {1: good(1)})
+    before = deployment.bed.lake.handle().load().snapshot
+    deployment.bed.land(A, {2: good(2)})
+    assert deployment.materialize().success
+    deployment.bed.lake.handle().open().manage_snapshots().set_current_snapshot(before).commit()
+    answer = deployment.tick()
+    assert not answer.run_requests
+    assert "rolled back or set back" in answer.skip_reason.skip_message
+    assert "all is there" not in answer.skip_reason.skip_message
 
 
 def test_a_parser_that_fails_everything_fails_the_run_and_isnt_asked_again_at_once(deployment: Deployment):

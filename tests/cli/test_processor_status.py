@@ -60,6 +60,24 @@ def test_the_status_of_a_processor_with_a_stopped_shard_is_an_exit_code_that_a_s
     assert (code, answer["stopped"]) == (0, {})
 
 
+def test_what_headrace_has_seen_of_a_shard_isnt_told_of_one_that_kcl_has_read_on(
+    aws: LocalAws, application: str, capsys: pytest.CaptureFixture[str]
+):
+    """The worker of KCL may be far behind, and its row doesn't tell."""
+    read: Item = {"landedCheckpoint": {"S": "49"}, "lookedAt": {"N": "1795000000000"}, "behindMs": {"N": "0"}}
+    dynamodb: Any = aws.client("dynamodb")
+    for n, checkpoint in enumerate(("49", "50")):
+        item = a_lease(SHARDS[n], n=n, of=2, owner="kcl-1", checkpoint={"S": checkpoint}, **read)
+        dynamodb.put_item(TableName=application, Item=item)
+    _, answer = status(capsys)
+    assert [shard["behind_ms"] for shard in answer["shards"]] == [0, None]
+    main(["processor", "status"])
+    assert (
+        f"{SHARDS[1]}: checkpoint 50, held by kcl-1, read on by a worker of KCL since"
+        in capsys.readouterr().out
+    )
+
+
 def test_the_doctor_names_a_stopped_shard_of_an_application(aws: LocalAws, application: str, tmp_path: Path):
     case = Case.of(str(tmp_path / "headrace.yaml"), {})
     assert case.settings is not None

@@ -27,8 +27,14 @@ def _panels() -> list[dict[str, Any]]:
 
 
 def _alarms() -> dict[str, dict[str, Any]]:
+    """The alarms as the template makes them where a person gives no parameter that has a default."""
     template = json.loads((_DEPLOY / "cloudwatch/alarms.json").read_text())
-    return {name: resource["Properties"] for name, resource in template["Resources"].items()}
+    defaults = {name: parameter.get("Default") for name, parameter in template["Parameters"].items()}
+    alarms = {name: resource["Properties"] for name, resource in template["Resources"].items()}
+    for alarm in alarms.values():
+        missing = alarm["TreatMissingData"]
+        alarm["TreatMissingData"] = defaults[missing["Ref"]] if isinstance(missing, dict) else missing
+    return alarms
 
 
 def _queries() -> Iterator[Query]:

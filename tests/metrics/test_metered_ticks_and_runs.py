@@ -7,12 +7,16 @@ from datetime import timedelta
 
 import pytest
 
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.change_kind import ChangeKind
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.metrics import kcl_series as kcl
 from headrace.pipeline.metrics import own_series as own
 from headrace.pipeline.settings.choices import MetricsLevel
-from tests.duties.world import World
+from tests.duties.world import TICK, World
 from tests.metrics.metered_world import MeteredWorld
 
 SHARD = "shardId-000000000000"
@@ -171,6 +175,56 @@ def test_the_lag_of_a_shard_that_stands_behind_grows_with_time_and_retention_lef
     assert metered.of(own.RETENTION_LEFT, StreamName="orders").least <= 86_400 - 600
     assert metered.of(own.BACKLOG, StreamName="orders").last > 0
     metered.close()
+
+
+def kcl_reads_on(metered: MeteredWorld, *, shard: int) -> None:
+    """A worker of KCL holds the shard, moves its checkpoint, and lives."""
+    world = metered.world
+    world.rows._put(Worker("kcl-1", last_update=world.clock.now().replace(microsecond=0)))
+    row = world.leases.get(world.shard(shard).shard_id)
+    assert row is not None
+    moved = Checkpoint(str(int(row.checkpoint.sequence) + 1)) if row.checkpoint.is_digits else row.checkpoint
+    put = {"owner": "kcl-1", "checkpoint": moved}
+    world.leases.apply(Change(row.key, "kcl-1", put=put, add={"counter": 1}, kind=ChangeKind.TAKE))
+
+
+def test_in_a_healthy_fleet_with_workers_of_kcl_the_lag_of_headraces_shards_is_sent_all_the_time(
+    metered: MeteredWorld,
+) -> None:
+    """The alarm on `Lag` takes silence for a dead deployment."""
+    metered.tick(3)
+    for shard in (0, 1):
+        metered.world.produce(shard, 1)
+    metered.run()
+    for _ in range(6):
+        kcl_reads_on(metered, shard=0)
+        metered.tick()
+    metered.sent().clear()
+    for _ in range(4):
+        kcl_reads_on(metered, shard=0)
+        metered.tick()
+    lag = metered.of(own.LAG, StreamName="orders")
+    assert (lag.samples, lag.most) == (metered.of(kcl.TOTAL_LEASES).samples, 0)
+    assert metered.of(own.UNKNOWN_LAG_SHARDS, StreamName="orders").least == 1
+
+
+def test_where_workers_of_kcl_read_all_shards_no_lag_is_sent(metered: MeteredWorld) -> None:
+    metered.tick(3)
+    for shard in (0, 1):
+        metered.world.produce(shard, 1)
+    metered.run()
+    for _ in range(6):
+        kcl_reads_on(metered, shard=0)
+        kcl_reads_on(metered, shard=1)
+        metered.lead()
+        metered.sent().clear()
+        metered.world.clock.advance(TICK)
+    kcl_reads_on(metered, shard=0)
+    kcl_reads_on(metered, shard=1)
+    metered.lead()
+    assert metered.of(own.UNKNOWN_LAG_SHARDS).last == 2
+    sent = {datum.series for datum in metered.sent()}
+    assert not {own.LAG, own.BACKLOG, own.RETENTION_LEFT} & sent, "a 0 would be untrue"
 
 
 def test_at_rest_the_workers_sensor_tells_that_nothing_is_behind(metered: MeteredWorld) -> None:

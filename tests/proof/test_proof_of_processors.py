@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.proof.verdict import TableProof
 from headrace.pipeline.settings.choices import OnProcessorError
 from tests.processors.beds import ProcessorBed
@@ -105,3 +106,16 @@ def test_a_record_of_the_lake_table_that_the_processor_never_got_is_found(bed: P
 def test_a_row_in_no_range_is_found(bed: ProcessorBed) -> None:
     with changed(bed.table(), 2, moved_to(99)):
         assert any("in no range of the ledger" in text for text in wrong(proof_of(bed)))
+
+
+def test_a_table_without_its_row_numbers_is_named(tmp_path: Path) -> None:
+    bed = ProcessorBed(tmp_path, callable="counting:Words")
+    bed.land(A, {1: b"a", 2: b"b"})
+    bed.catch_up()
+    # The end gives a further row of the last record, so that two files have rows of it, which only numbers tell apart.
+    bed.land(A, {}, ended=[CHILD])
+    bed.catch_up()
+    with bed.table().open().update_schema(allow_incompatible_changes=True) as change:
+        change.rename_column("row_number", "number")
+    with pytest.raises(WrongShape, match=r"lake\.words has no column row_number"):
+        proof_of(bed)

@@ -58,6 +58,18 @@ def test_a_cursor_names_runs_as_short_as_dagsters_pages_do():
     assert cursor == f'run d7f84e73 is at work, 1 shard failing | {{"run": "{run}"}}'
 
 
+def test_ids_with_bars_leave_a_tick_what_the_one_before_it_has_seen():
+    """Ids of KCL's workers are any text."""
+    seen = LeaderWatchMemory(
+        NOW, "v2", other=Sighting("ip-10-0-0-1 | 7f3a:v2", timedelta(seconds=20), moved=True)
+    )
+    state = write_worker(WorkerMemory(leader=seen))
+    cursor = with_sentence(state, "worker w1: ip-10-0-0-1 | 7f3a leads |")
+    assert cursor.startswith("ip-10-0-0-1 / 7f3a leads / | {")
+    assert state_of_cursor(cursor) == state
+    assert read_worker(state_of_cursor(cursor)).leader == seen
+
+
 def test_a_long_sentence_is_cut_in_the_cursor_and_a_lost_state_stays_lost():
     cursor = with_sentence('{"look":1}', f"leader: {'word ' * 100}| and\nmore")
     assert cursor is not None
@@ -67,5 +79,5 @@ def test_a_long_sentence_is_cut_in_the_cursor_and_a_lost_state_stays_lost():
     assert state_of_cursor(cursor) == '{"look":1}'
     assert with_sentence(None, "leader: nothing to do") == "nothing to do"
     assert state_of_cursor("nothing to do") is None
-    assert state_of_cursor("a sentence | with a bar") is None
+    assert state_of_cursor("a sentence / with a bar") is None
     assert state_of_cursor(None) is None

@@ -16,6 +16,7 @@ from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import ChainBroken, WrongShape
 from headrace.pipeline.typed.account import account, why_stop
 from headrace.pipeline.typed.files.portion import plan_portion
+from headrace.pipeline.typed.former_lives import by_lives
 from headrace.pipeline.typed.plan import plan_wave, plan_wishes
 from headrace.pipeline.typed.quarantine.settle_plan import plan_settling
 from headrace.pipeline.typed.values import (
@@ -150,6 +151,39 @@ def test_a_life_that_the_lake_table_doesnt_know_isnt_over_where_it_knows_no_late
         {StreamId("other", 9**10): Origin(TRIM, NOON)},
     ):
         assert not wishes(Positions(known), positions(a=at(10))).are_due
+
+
+LATER = StreamId(STREAM.arn, STREAM.epoch + 3600)
+L = ShardKey(LATER, A.shard_id)
+
+
+def test_shards_of_a_later_life_that_cant_be_taken_yet_are_told_and_arent_due():
+    """The lake table was set back in the life before, of which nothing lands any more: no wave would move a position."""
+    source = Positions(
+        ORIGINS | {LATER: Origin(TRIM, NOON)},
+        {A: at(20, children=(B.shard_id,)), B: at(40), L: at(50)},
+    )
+    set_back = positions(a=at(30))
+    found = by_lives(wishes(source, set_back))
+    assert [lack.key for lack in found.wanted] == [L]
+    assert not found.are_due
+    assert found.notes[-1] == (
+        "orders: 1 shard of the life that began at 2026-01-21 13:53:20Z waits for the life that began at "
+        f"2026-01-21 12:53:20Z, whose shard {B.shard_id} waits for the end of its parent. Nothing was lost. Nothing of the "
+        "later life is parsed until that end is in the lake table again; where it won't be, give the target another "
+        "`table`, into which all records of the lake table are parsed"
+    )
+    assert plan_wave(found, [piece(L, 1, 50)], ceiling=None, limits=PLENTY).ranges == ()
+    # A table with a row for each record goes on.
+    assert wishes(source, set_back).are_due
+
+
+def test_a_later_life_that_waits_for_what_a_wave_takes_isnt_told_of():
+    source = Positions(ORIGINS | {LATER: Origin(TRIM, NOON)}, {A: at(20), L: at(50)})
+    found = by_lives(wishes(source, positions()))
+    assert (found.are_due, found.notes) == (True, ())
+    done = by_lives(wishes(source, positions(a=at(20))))
+    assert (done.are_due, done.notes) == (True, ())
 
 
 def test_rows_of_a_shard_that_nobody_knows_are_taken():

@@ -44,11 +44,14 @@ def standing_lines(standing: "Standing") -> "Iterator[str]":
 
 
 def _row_json(row: "Lease") -> "dict[str, Any]":
+    from headrace.pipeline.processors.application.standing import is_read_on
+
     return {
         "shard": partition_of(row.key),
         "checkpoint": str(row.checkpoint),
         "worker": row.holder,
-        "behind_ms": row.behind_ms,
+        # Headrace's last look tells nothing of a shard that KCL has read on.
+        "behind_ms": None if is_read_on(row) else row.behind_ms,
         "stopped": None if row.failure is None else row.failure.why,
     }
 

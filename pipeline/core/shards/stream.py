@@ -62,12 +62,16 @@ class StreamId:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=self.epoch)
 
     @property
+    def created_text(self) -> str:
+        return _epoch_text(self.epoch)
+
+    @property
     def serialized(self) -> str:
         """KCL's stream identifier in multi-stream mode: `account:name:epoch`."""
         return f"{self.account}:{self.name}:{self.epoch}"
 
     def __str__(self) -> str:
-        return f"{self.name} (created {_epoch_text(self.epoch)})"
+        return f"{self.name} (created {self.created_text})"
 
 
 def _epoch_text(epoch: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from headrace.pipeline.core.leases.lag import is_read_by_others
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import counted, time_in_words
@@ -52,9 +53,16 @@ class ApplicationStanding:
         return tuple(_line(row) for row in self.rows)
 
 
+def is_read_on(row: Lease) -> bool:
+    """Whether a worker of KCL has read the shard on since Headrace's last look. How far behind it is then, no row tells."""
+    return not row.has_ended and is_read_by_others(row)
+
+
 def _line(row: Lease) -> str:
     behind = ""
-    if row.behind_ms:
+    if is_read_on(row):
+        behind = ", read on by a worker of KCL since"
+    elif row.behind_ms:
         span = time_in_words(timedelta(milliseconds=row.behind_ms).total_seconds())
         behind = f", {span} behind when it was last read"
     stopped = "" if row.failure is None else f"; stopped: {row.failure.why}"

@@ -40,7 +40,7 @@ LATEST: Final = (
     a_bug(
         "back-by-an-earlier-life",
         "rows of an earlier life of a stream come after a later life has deleted their keys",
-        ("typed.wave", "life_by_life=self.merging is not None", "life_by_life=False"),
+        ("typed.wave", "wishes if self.merging is None else by_lives(wishes)", "wishes"),
         among=_fleet(recreate=60.0),
     ),
 )

@@ -92,6 +92,32 @@ def test_a_row_that_a_later_life_of_the_stream_deletes_isnt_brought_back_by_an_e
     assert bed.names() == {2: "zwei", 3: "three"}
 
 
+def test_a_later_life_that_waits_for_what_no_wave_can_take_starts_no_run_and_is_told(tmp_path: Path):
+    bed = LatestBed(tmp_path)
+    child = a_key(2)
+    later = replace(A, stream=replace(A.stream, epoch=A.stream.epoch + 3600))
+    bed.land(A, {1: named(1, "one")})
+    before = bed.lake.handle().load().snapshot
+    bed.land(A, {2: named(2, "two")})
+    bed.catch_up()
+    # A person sets the lake table back, and what came of the shard before its end lands no more.
+    bed.lake.handle().open().manage_snapshots().set_current_snapshot(before).commit()
+    bed.land(A, {}, ended=[child.shard_id, a_key(3).shard_id])
+    bed.land(child, {7: named(1, "uno")}, parents=[A.shard_id])
+    bed.lake.handle().commit(Proposal((), (), ((later.stream, Origin(TRIM, NOON + timedelta(hours=1))),)))
+    bed.land(later, {2: named(1, GONE)}, arrival=NOON + timedelta(hours=1))
+
+    assert not bed.parsing().is_behind()
+    assert bed.parsing().lacks_records()
+    assert "waits for the life that began at" in bed.parsing().in_the_way()[-1]
+    assert bed.parsing().wave().notes == bed.parsing().in_the_way()
+
+    # The way out that the note names: another table has all of it.
+    bed.settings = replace(bed.settings, table="lake.again")
+    bed.catch_up()
+    assert bed.names() == {}
+
+
 @pytest.mark.parametrize("place", ["planned", "staged", "committed"])
 def test_a_wave_that_is_killed_anywhere_is_done_once(tmp_path: Path, place: str):
     bed = LatestBed(tmp_path)

@@ -1,0 +1,41 @@
+"""The metrics of a processor's application tell no lag of a shard that a worker of KCL reads."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.change_kind import ChangeKind
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
+from headrace.pipeline.metrics import own_series as own
+from tests.metrics.metered_world import MeteredWorld
+from tests.processors.application.worlds import ApplicationWorld
+
+
+def test_a_shard_that_kcl_took_at_its_tip_counts_as_one_of_unknown_lag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "recorded"
+    monkeypatch.setenv("RECORDED", str(log))
+    world = ApplicationWorld(shards=1, log=log)
+    metered = MeteredWorld(world)
+    metered.tick(3)
+    world.say("a", "b")
+    metered.run()
+    row = world.row()
+    assert row.behind_ms == 0
+    for reads in range(8):
+        stamp = world.clock.now().replace(microsecond=0)
+        world.rows._put(Worker("kcl-1", last_update=stamp))
+        read_on = Checkpoint(str(int(row.checkpoint.sequence) + reads))
+        put = {"owner": "kcl-1", "checkpoint": read_on}
+        change = Change(row.key, "kcl-1", put=put, add={"counter": 1}, kind=ChangeKind.TAKE)
+        world.store.apply(change)
+        metered.sent().clear()
+        metered.lead()
+        world.clock.advance(timedelta(seconds=10))
+    assert metered.of(own.UNKNOWN_LAG_SHARDS).last == 1
+    assert own.LAG not in {datum.series for datum in metered.sent()}, "a 0 would be untrue"
+    metered.close()
