@@ -28,6 +28,7 @@ from tests.memory.leader_lock import MemoryLeaderLock
 from tests.memory.live import MemoryLive, MemoryRewriter
 from tests.memory.stage import MemoryStage
 from tests.simulation.adoption import Adoption
+from tests.simulation.application.fleet import ApplicationFleet
 from tests.simulation.fan_out.kinesis_side import KinesisSide
 from tests.simulation.hosts import Deployment
 from tests.simulation.kinesis import WatchedSource
@@ -135,6 +136,7 @@ class World:
         self.hosts = self._some_hosts()
         self.deployments = self._deployments()
         self.typed = TypedFleet(self)
+        self.application = ApplicationFleet(self)
 
     def _a_stage(self) -> MemoryStage:
         stage, most_files = MemoryStage(self.source, self.clock), self.plan.files
@@ -384,6 +386,7 @@ class World:
             AllHostsOff(self).start()
         self.typed.start()
         BeatenFleet(self).start()
+        self.application.start()
         self.sim.after(1.0, self.produce)
 
     def produce(self) -> None:

@@ -1,0 +1,104 @@
+"""A processor of mode `application` as a user writes it, in a simulated process: it checkpoints where it likes, and dies and stands still
+at any answer."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.processors.child import ChildFailed
+from tests.simulation.application.watch import ProcessorInstance
+
+if TYPE_CHECKING:
+    from tests.simulation.application.fleet import ApplicationFleet
+    from tests.simulation.scheduler import Process
+
+_LOST = "ShutdownException"
+
+
+@dataclass(slots=True, eq=False)
+class ApplicationChild:
+    """One process of the processor: what it answers to each line of its host."""
+
+    fleet: ApplicationFleet
+    process: Process
+    """The run, whose task talks with it."""
+    instance: ProcessorInstance
+    errors: deque[str] = field(default_factory=deque)
+    _answers: deque[dict[str, Any]] = field(default_factory=deque)
+    _last: Checkpoint | None = None
+    """The last record that it got."""
+    _requested: Checkpoint | None = None
+
+    def say(self, message: Mapping[str, Any]) -> None:
+        action = message["action"]
+        match action:
+            case "checkpoint":
+                self._hear(message.get("error"))
+                return
+            case "initialize":
+                since = Checkpoint(message["sequenceNumber"], message["subSequenceNumber"])
+                self.fleet.watch.begin(self.instance, since)
+            case "processRecords":
+                self._take(message["records"])
+            case "shardEnded":
+                self.fleet.watch.note_end(self.instance)
+                if self.fleet.is_over or self.fleet.rng.random() < 0.9:
+                    self._ask(SHARD_END, None, None)
+            case "shutdownRequested" if self._last is not None:
+                self._ask(self._last, None, None)
+        self._answers.append({"action": "status", "responseFor": action})
+
+    def hear(self, *, within: float) -> Mapping[str, Any]:
+        fleet, rng = self.fleet, self.fleet.rng
+        fleet.sim.pause(0.001 + 0.02 * rng.random())
+        if not fleet.is_over:
+            if rng.random() < fleet.drawn.pauses:
+                fleet.call_faults.happened["processor_frozen"] += 1
+                fleet.call_faults.freeze(self.process, "the processor", lambda: None)
+            if rng.random() < fleet.drawn.dies:
+                fleet.call_faults.happened["processor_died"] += 1
+                raise ChildFailed("the process dies by chance")
+        return self._answers.popleft()
+
+    def _take(self, records: list[Mapping[str, Any]]) -> None:
+        numbers = [int(record["sequenceNumber"]) + record["subSequenceNumber"] for record in records]
+        self.fleet.watch.give(self.instance, numbers)
+        rng = self.fleet.rng
+        last = records[-1]
+        self._last = Checkpoint(last["sequenceNumber"], last["subSequenceNumber"])
+        dice = rng.random()
+        if self.fleet.is_over or dice < 0.5:
+            self._ask(self._last, None, None)
+        elif dice < 0.8:
+            record = rng.choice(records)
+            number, sub = record["sequenceNumber"], record["subSequenceNumber"]
+            self._ask(Checkpoint(number, sub), number, sub)
+
+    def _ask(self, upto: Checkpoint, number: str | None, sub: int | None) -> None:
+        self._requested = upto
+        self.fleet.watch.request(self.instance, upto)
+        self._answers.append({"action": "checkpoint", "sequenceNumber": number, "subSequenceNumber": sub})
+
+    def _hear(self, error: str | None) -> None:
+        upto = self._requested
+        if upto is None:
+            raise AssertionError("an answer came to no checkpoint")
+        self.fleet.watch.hear(self.instance, upto, error)
+        if error in {None, _LOST} or self.fleet.rng.random() < 0.5:
+            return
+        # As a careful processor does: once more at the same record.
+        number, sub = (None, None) if upto.is_end else (upto.sequence, upto.sub)
+        self._answers.appendleft({"action": "checkpoint", "sequenceNumber": number, "subSequenceNumber": sub})
+
+
+@contextmanager
+def child_at_work(child: ApplicationChild) -> Iterator[ApplicationChild]:
+    try:
+        yield child
+    finally:
+        child.instance.is_over = True
