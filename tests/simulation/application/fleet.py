@@ -46,14 +46,17 @@ class ApplicationStream(StreamOfWindows):
     """The stream with payloads that are aggregates where the record says so."""
 
     def records(self, key: ShardKey, at: Start | int) -> tuple[MemoryRecord, ...]:
-        return tuple(_with_payload(record) for record in super().records(key, at))
+        hashes = self._fleets.hash_range(key)
+        # KCL hands out no user record whose hash key is outside of the shard.
+        inside = b"0" if hashes is None else str(hashes.start).encode()
+        return tuple(_with_payload(record, inside) for record in super().records(key, at))
 
 
-def _with_payload(record: MemoryRecord) -> MemoryRecord:
+def _with_payload(record: MemoryRecord, hash_key: bytes) -> MemoryRecord:
     if record.users == 1:
         return record
-    body = message(*(entry(0, b"{}") for _ in range(record.users)), keys=(b"user",))
-    return replace(record, data=sealed(body))
+    entries = (entry(0, b"{}", hash_key=0) for _ in range(record.users))
+    return replace(record, data=sealed(message(*entries, keys=(b"user",), hash_keys=(hash_key,))))
 
 
 class ApplicationFleet:
