@@ -332,6 +332,32 @@ def _may_fan_out(plan: Plan) -> bool:
     )
 
 
+def _with_application(plan: Plan, rng: Random) -> Plan:
+    """Runs of the processor's application die and stand still in mid wave, and workers of KCL take its leases."""
+    from tests.simulation.application.plan import ApplicationPlan
+
+    application = ApplicationPlan(
+        is_on=True,
+        retries=rng.random() < 0.5,
+        call_records=rng.choice((1, 3, 10_000)),
+        dies=rng.choice((0.0, rng.uniform(0.005, 0.05))),
+        pauses=rng.choice((0.0, rng.uniform(0.005, 0.05))),
+        cut=rng.choice((0.0, rng.uniform(0.01, 0.1))),
+        keeps=rng.random() < 0.5,
+        is_joined=rng.random() < 0.3,
+        kills=rng.choice((0.0, rng.uniform(30.0, 120.0))),
+        steals=rng.choice((0.0, rng.uniform(30.0, 100.0))),
+    )
+    plan = _troubled(plan, rng, split=(30.0, 100.0))
+    # A shard at which the processor has failed often isn't tried again for up to ten minutes.
+    return replace(plan, application=application, settle_seconds=max(plan.settle_seconds, 1000.0))
+
+
+def _may_have_application(plan: Plan) -> bool:
+    is_plain = plan.streams == 1 and not (plan.of_a_table or plan.quiet or plan.keeps)
+    return is_plain and plan.shards <= 10 and plan.retention > 3600.0
+
+
 def _is_small(plan: Plan) -> bool:
     is_plain = plan.mode is Mode.OWN and plan.streams == 1 and not plan.adopted and not plan.quiet
     return (
@@ -470,6 +496,13 @@ KINDS: Final = (
         lambda p: p.fan_out and _often(p, "take_over", 60.0),
         _by_fan_out,
         _may_fan_out,
+        0.2,
+    ),
+    Kind(
+        "a processor in mode application",
+        lambda p: p.application.is_on and _often(p, "split", 100.0),
+        _with_application,
+        _may_have_application,
         0.2,
     ),
 )

@@ -59,11 +59,24 @@ def _with_payload(record: MemoryRecord, hash_key: bytes) -> MemoryRecord:
     return replace(record, data=sealed(message(*entries, keys=(b"user",), hash_keys=(hash_key,))))
 
 
+class ForeignRecords(dict[ShardKey, int]):
+    """How far a worker of KCL has come in each shard, as it tells before it moves the row. What it has processed counts as given."""
+
+    def __init__(self, fleet: ApplicationFleet) -> None:
+        super().__init__()
+        self._fleet = fleet
+
+    def __setitem__(self, key: ShardKey, number: int) -> None:
+        self._fleet.watch.note_foreign(key, number)
+        super().__setitem__(key, number)
+
+
 class ApplicationFleet:
     def __init__(self, world: World) -> None:
         plan = world.plan
         self.world = world
-        self.plan = plan
+        self.plan = replace(plan, foreign=True)
+        """Workers of KCL checkpoint what they process, as everybody may in such an application."""
         self.drawn = plan.application
         self.rng = Random(f"application {plan.seed}")
         self.sim, self.clock, self.truth, self.note = world.sim, world.clock, world.truth, world.note
@@ -83,8 +96,7 @@ class ApplicationFleet:
         self.lock = MemoryLeaderLock()
         self.watch = ApplicationWatch(self)
         self.thieves: set[str] = set()
-        self.foreign: dict[ShardKey, int] = {}
-        """As in the world of the fleet that lands: how far a worker of KCL has come in each shard."""
+        self.foreign = ForeignRecords(self)
         self.runs: dict[Process, None] = {}
         """The runs at work."""
         self._run_ids = 0
@@ -119,8 +131,6 @@ class ApplicationFleet:
     # -- what happens ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        if not self.drawn.is_on:
-            return
         hosts: list[Host] = self.world.hosts[:_HOSTS]
         self.deployments = [
             ApplicationDeployment(self, host, self.settings((f"a{number + 1}",)), [host])
@@ -130,7 +140,7 @@ class ApplicationFleet:
             self.sim.after(self.rng.uniform(1.0, 20.0), partial(self._keep_up, deployment))
         self.call_faults.are_on = True
         self._now_and_then(self.drawn.kills, self._kill_a_run)
-        self._now_and_then(self.drawn.steals, lambda: Thief(self.as_world).steal())
+        self._now_and_then(self.drawn.steals, self._steal)
         self.sim.at(self.plan.fault_seconds, self._end)
 
     @property
@@ -156,6 +166,13 @@ class ApplicationFleet:
             process = self.rng.choice(at_work)
             self.note("trouble", f"SIGKILL of {process}")
             self.sim.kill(process)
+
+    def _steal(self) -> None:
+        counts = {row.key: row.owner_switches for row in self.leases.rows.values()}
+        Thief(self.as_world).steal()
+        self.call_faults.happened["lease_taken"] += any(
+            row.owner_switches != counts[row.key] for row in self.leases.rows.values()
+        )
 
     def _end(self) -> None:
         self.call_faults.are_on, self.is_over = False, True

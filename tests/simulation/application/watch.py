@@ -127,6 +127,12 @@ class ApplicationWatch:
         key = ShardKey(parent.key.stream, child)
         return self.accounts.get(key, ShardAccount()).has_ended or self._fleet.key_of(key) in self._fleet.leases.rows
 
+    def note_foreign(self, key: ShardKey, number: int) -> None:
+        """A worker of KCL processes the records from the row's checkpoint up to this one."""
+        shard, row = self._fleet.truth.shards[key], self._fleet.leases.rows[self._fleet.key_of(key)]
+        first, end = self._passed(shard, row.checkpoint), bisect_right(shard.sequences, number)
+        self.account(shard).given.update(shard.sequences[first:end])
+
     # -- the processor's processes -----------------------------------------------------------------------------------
 
     def begin(self, instance: ProcessorInstance, since: Checkpoint) -> None:
@@ -184,8 +190,7 @@ class ApplicationWatch:
     def left_of(self, shard: ShardTruth) -> str:
         """What the processor hasn't done of the shard; empty where nothing is left."""
         account, row = self.account(shard), self._fleet.leases.rows.get(self._fleet.key_of(shard.key))
-        foreign = self._fleet.foreign.get(shard.key, -1)
-        missing = [n for n in shard.sequences if n not in account.given and n > foreign]
+        missing = [number for number in shard.sequences if number not in account.given]
         if missing:
             return f"{len(missing)} records were given to no process, the first is {missing[0]}"
         if shard.closed is not None:
