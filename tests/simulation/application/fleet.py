@@ -18,7 +18,13 @@ from headrace.pipeline.core.shards.position import Start
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
-from headrace.pipeline.settings.choices import InitialPosition, OnDataLoss, OnProcessorError, ProcessorMode, Retrieval
+from headrace.pipeline.settings.choices import (
+    InitialPosition,
+    OnDataLoss,
+    OnProcessorError,
+    ProcessorMode,
+    Retrieval,
+)
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.processor_application import application_settings
 from tests.kcl.kpl import entry, message, sealed
@@ -46,10 +52,11 @@ class ApplicationStream(StreamOfWindows):
     """The stream with payloads that are aggregates where the record says so."""
 
     def records(self, key: ShardKey, at: Start | int) -> tuple[MemoryRecord, ...]:
-        hashes = self._fleets.hash_range(key)
+        found = super().records(key, at)
+        hashes = self._fleets.hash_range(key) if found else None
         # KCL hands out no user record whose hash key is outside of the shard.
         inside = b"0" if hashes is None else str(hashes.start).encode()
-        return tuple(_with_payload(record, inside) for record in super().records(key, at))
+        return tuple(_with_payload(record, inside) for record in found)
 
 
 def _with_payload(record: MemoryRecord, hash_key: bytes) -> MemoryRecord:

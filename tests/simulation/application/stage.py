@@ -3,25 +3,23 @@ the other, because simulated processes have no threads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Manifest
-from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.errors import Unreachable, WrongStream
 from headrace.pipeline.lake.staging.stage_codec import encode
 from headrace.pipeline.lake.staging.stage_read import Box
 from headrace.pipeline.ports.pages import RecordPage
-from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
+from headrace.pipeline.ports.staging import OnWaiting
 from headrace.pipeline.ports.tasks import Job, Now, Work
 from headrace.pipeline.processors.application.delivery import Delivery
 from headrace.pipeline.processors.application.row_checkpoints import ClaimedRow
 from headrace.pipeline.processors.application.stage import DeliveryStage
 from headrace.pipeline.processors.application.task import ClaimedShard, Delivering, _ShardWork
 from headrace.pipeline.processors.values import TurnRules
-from tests.kcl.kpl import entry, message, sealed
 from tests.processors.application.worlds import SourcePages
 from tests.simulation.application.child import ApplicationChild, child_at_work
 from tests.simulation.application.watch import ProcessorInstance
@@ -116,6 +114,11 @@ class SimulatedPages:
     fleet: ApplicationFleet
 
     def pages(self, batch: Batch) -> Iterator[RecordPage]:
-        for page in SourcePages(self.fleet.source).pages(batch):
-            self.fleet.sim.pause(0.01 + 0.05 * self.fleet.rng.random())
+        fleet, stream = self.fleet, batch.key.stream
+        fleet.sim.pause(0.01 + 0.05 * fleet.rng.random())
+        # The real reader proves that it reads this life of the stream.
+        if (other := fleet.source.describe(stream.arn).stream) != stream:
+            raise WrongStream(f"the task finds {other} and not {stream}; nothing was read")
+        for page in tuple(SourcePages(fleet.source).pages(batch)):
             yield page
+            fleet.sim.pause(0.01 + 0.05 * fleet.rng.random())

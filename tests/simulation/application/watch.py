@@ -111,7 +111,8 @@ class ApplicationWatch:
         account, upto = self.account(shard), after.checkpoint
         if (before.holder, before.run_claim) != sender:
             self._fail(
-                shard, f"{by} moves the checkpoint for {sender}, and {before.holder} has the row ({before.run_claim})"
+                shard,
+                f"{by} moves the checkpoint for {sender}, and {before.holder} has the row ({before.run_claim})",
             )
         if upto < before.checkpoint:
             self._fail(shard, f"{by} moves the checkpoint back from {before.checkpoint} to {upto}")
@@ -125,7 +126,10 @@ class ApplicationWatch:
 
     def _is_known(self, parent: ShardTruth, child: str) -> bool:
         key = ShardKey(parent.key.stream, child)
-        return self.accounts.get(key, ShardAccount()).has_ended or self._fleet.key_of(key) in self._fleet.leases.rows
+        return (
+            self.accounts.get(key, ShardAccount()).has_ended
+            or self._fleet.key_of(key) in self._fleet.leases.rows
+        )
 
     def note_foreign(self, key: ShardKey, number: int) -> None:
         """A worker of KCL processes the records from the row's checkpoint up to this one."""
@@ -167,7 +171,9 @@ class ApplicationWatch:
         """A process is told that its shard has ended."""
         shard = instance.shard
         if shard.closed is None or instance.passed != len(shard.sequences):
-            self._fail(shard, f"a process is told the end after {instance.passed} of {len(shard.sequences)} records")
+            self._fail(
+                shard, f"a process is told the end after {instance.passed} of {len(shard.sequences)} records"
+            )
 
     def request(self, instance: ProcessorInstance, upto: Checkpoint) -> None:
         """A process asks for a checkpoint."""
@@ -198,7 +204,11 @@ class ApplicationWatch:
         if row is None:
             return "it is open and has no row"
         passed = self._passed(shard, row.checkpoint)
-        return "" if passed == len(shard.sequences) else f"its checkpoint is at {passed} of {len(shard.sequences)}"
+        return (
+            ""
+            if passed == len(shard.sequences)
+            else f"its checkpoint is at {passed} of {len(shard.sequences)}"
+        )
 
     def _passed(self, shard: ShardTruth, checkpoint: Checkpoint) -> int:
         if checkpoint.is_end:
