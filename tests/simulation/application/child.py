@@ -3,6 +3,7 @@ at any answer."""
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,7 +29,17 @@ class ApplicationChild:
     process: Process
     """The run, whose task talks with it."""
     instance: ProcessorInstance
+    claim: str
+    """That of the run."""
     errors: deque[str] = field(default_factory=deque)
+    memory: Any = None
+    """What the last wave has left; None where the process is new."""
+    is_visited: bool = False
+    """Whether a run talks with it."""
+    is_kept: bool = False
+    """Whether it stays when the run has left."""
+    kept_until: float = 0.0
+    keeper: Process | None = None
     _answers: deque[dict[str, Any]] = field(default_factory=deque)
     _last: Checkpoint | None = None
     """The last record that it got."""
@@ -36,6 +47,8 @@ class ApplicationChild:
 
     def say(self, message: Mapping[str, Any]) -> None:
         action = message["action"]
+        if self.claim != self.instance.claim and action not in {"checkpoint", "leaseLost"}:
+            self.fleet.watch.go_on(self.instance, self.claim)
         match action:
             case "checkpoint":
                 self._hear(message.get("error"))
@@ -64,6 +77,11 @@ class ApplicationChild:
                 fleet.call_faults.happened["processor_died"] += 1
                 raise ChildFailed("the process dies by chance")
         return self._answers.popleft()
+
+    def keep(self, memory: Any) -> None:
+        """Stay for the next wave, as a `KeptLines` does."""
+        self.fleet.sim.pause(0.001)
+        self.memory, self.is_kept = json.loads(json.dumps(memory)), True
 
     def _take(self, records: list[Mapping[str, Any]]) -> None:
         numbers = [int(record["sequenceNumber"]) + record["subSequenceNumber"] for record in records]

@@ -33,6 +33,7 @@ from tests.memory.leader_lock import MemoryLeaderLock
 from tests.memory.source import MemoryRecord
 from tests.memory.workers import MemoryWorkerStore
 from tests.simulation.application.deployment import ApplicationDeployment
+from tests.simulation.application.keeping import Keeping
 from tests.simulation.application.watch import ApplicationRows, ApplicationWatch
 from tests.simulation.kinesis import StreamOfWindows
 from tests.simulation.scheduler import Process
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 _HOSTS = 2
 _STARTS_AGAIN = 15.0
+_DEPLOYS = 150.0
 
 
 class ApplicationStream(StreamOfWindows):
@@ -101,7 +103,9 @@ class ApplicationFleet:
         self.source = ApplicationStream(world.source)
         self.leases, self.workers = ApplicationRows(self), MemoryWorkerStore(clock=world.clock)
         self.lock = MemoryLeaderLock()
-        self.watch = ApplicationWatch(self)
+        self.watch, self.keeping = ApplicationWatch(self), Keeping(self)
+        self.version = 1
+        """The processor's code that is deployed."""
         self.thieves: set[str] = set()
         self.foreign = ForeignRecords(self)
         self.runs: dict[Process, None] = {}
@@ -147,6 +151,7 @@ class ApplicationFleet:
             self.sim.after(self.rng.uniform(1.0, 20.0), partial(self._keep_up, deployment))
         self.call_faults.are_on = True
         self._now_and_then(self.drawn.kills, self._kill_a_run)
+        self._now_and_then(_DEPLOYS if self.drawn.keeps else 0.0, self._deploy)
         self._now_and_then(self.drawn.steals, self._steal)
         self.sim.at(self.plan.fault_seconds, self._end)
 
@@ -173,6 +178,9 @@ class ApplicationFleet:
             process = self.rng.choice(at_work)
             self.note("trouble", f"SIGKILL of {process}")
             self.sim.kill(process)
+
+    def _deploy(self) -> None:
+        self.version += 1
 
     def _steal(self) -> None:
         counts = {row.key: row.owner_switches for row in self.leases.rows.values()}

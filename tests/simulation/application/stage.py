@@ -4,6 +4,7 @@ the other, because simulated processes have no threads."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -41,15 +42,24 @@ class SimulatedSpec:
     def delivery(self, shard: ClaimedShard, rows: Any, _folder: str, clock: Any) -> Delivery:
         settings, truth, lease = self.fleet.processor, self.fleet.truth.shards[shard.batch.key], shard.lease
 
+        fleet, claim = self.fleet, lease.run_claim or ""
+        place = self.process.host.name, self.worker, lease.key
+
         def start() -> Any:
-            instance = ProcessorInstance(truth, lease.key, lease.run_claim or "", self.worker)
-            return child_at_work(ApplicationChild(self.fleet, self.process, instance))
+            instance = ProcessorInstance(truth, lease.key, claim, self.worker)
+            child = ApplicationChild(fleet, self.process, instance, claim)
+            return fleet.keeping.begun(place, child) if self.application else child_at_work(child)
+
+        def meet() -> Any:
+            return fleet.keeping.met(place, self.process, claim) if self.application else nullcontext()
 
         return Delivery(
             batch=shard.batch,
-            row=ClaimedRow(rows, shard.lease, self.worker),
+            row=ClaimedRow(rows, lease, self.worker),
             rules=TurnRules(on_error=settings.on_error, tries=settings.tries, records=settings.records),
             start=start,
+            meet=meet,
+            code=str(fleet.version),
             pause=clock.pause,
         )
 
@@ -64,7 +74,7 @@ class SimulatedStage(DeliveryStage):
 
     @property
     def _spec(self) -> Any:
-        return SimulatedSpec(self.fleet, self.process, self.worker)
+        return SimulatedSpec(self.fleet, self.process, self.worker, "kept" if self.keeps else "")
 
     def _work(
         self, parts: Sequence[Sequence[ClaimedShard]], shares: Sequence[BatchLimits], _threads: int

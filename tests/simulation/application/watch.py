@@ -30,6 +30,8 @@ class ProcessorInstance:
     worker: str
     passed: int = 0
     """How many of the shard's records lie before the next one that it may get."""
+    own: set[Checkpoint] = field(default_factory=set)
+    """The checkpoint at which it began, and those for which it has asked."""
     has_begun: bool = False
     is_over: bool = False
 
@@ -153,8 +155,23 @@ class ApplicationWatch:
             if not self.accounts.get(key, ShardAccount()).has_ended:
                 self._fail(shard, f"a process begins before its parent {parent} has ended")
         instance.has_begun, instance.passed = True, self._passed(shard, since)
+        instance.own.add(since)
         account.live[instance.claim] = instance
         self._fleet.call_faults.happened["application_instance"] += 1
+
+    def go_on(self, instance: ProcessorInstance, claim: str) -> None:
+        """A process that was kept gets on under the claim of another run."""
+        account = self.account(instance.shard)
+        other, claimed_at = account.live.get(claim), account.claimed_at.get(claim)
+        if other is not None and not other.is_over:
+            self._fail(instance.shard, f"a second process goes on for {claim}")
+        if claimed_at not in instance.own:
+            self._fail(
+                instance.shard, f"a process goes on that doesn't know the row's checkpoint {claimed_at}"
+            )
+        instance.claim = claim
+        account.live[claim] = instance
+        self._fleet.call_faults.happened["kept_by_the_next_run"] += 1
 
     def give(self, instance: ProcessorInstance, numbers: Sequence[int]) -> None:
         """A process gets these records."""
@@ -177,6 +194,7 @@ class ApplicationWatch:
 
     def request(self, instance: ProcessorInstance, upto: Checkpoint) -> None:
         """A process asks for a checkpoint."""
+        instance.own.add(upto)
         self.account(instance.shard).requested.setdefault(upto, set()).add(instance.claim)
 
     def hear(self, instance: ProcessorInstance, upto: Checkpoint, error: str | None) -> None:
