@@ -3,11 +3,11 @@ over; one that no run comes back to ends after a while; all of a host's end with
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from headrace.pipeline.processors.application.kept import IDLE
+from headrace.pipeline.processors.application.kept import IDLE, KeptLines
 from tests.simulation.application.child import ApplicationChild
 
 if TYPE_CHECKING:
@@ -20,13 +20,33 @@ _PATIENCE = 10.0
 """Seconds that a run waits for a keeper that serves another run."""
 
 
+class SimulatedLines(KeptLines):
+    """The lines of a kept process, without a socket."""
+
+    __slots__ = ("child",)
+
+    def __init__(self, child: ApplicationChild) -> None:
+        nothing: Any = None
+        super().__init__(nothing, nothing, child.memory, child.errors)
+        self.child = child
+
+    def say(self, message: Mapping[str, Any]) -> None:
+        self.child.say(message)
+
+    def hear(self, *, within: float) -> Mapping[str, Any]:
+        return self.child.hear(within=within)
+
+    def keep(self, memory: Any) -> None:
+        self.child.keep(memory)
+
+
 class Keeping:
     def __init__(self, fleet: ApplicationFleet) -> None:
         self._fleet = fleet
         self._children: dict[Place, ApplicationChild] = {}
 
     @contextmanager
-    def met(self, place: Place, run: Process, claim: str) -> Iterator[ApplicationChild | None]:
+    def met(self, place: Place, run: Process, claim: str) -> Iterator[KeptLines | None]:
         """The process that is kept at this place; None where there is none."""
         child, sim = self._children.get(place), self._fleet.sim
         until = sim.now + _PATIENCE
@@ -38,10 +58,10 @@ class Keeping:
             return
         child.process, child.claim = run, claim
         with self._visiting(place, child):
-            yield child
+            yield SimulatedLines(child)
 
     @contextmanager
-    def begun(self, place: Place, child: ApplicationChild) -> Iterator[ApplicationChild]:
+    def begun(self, place: Place, child: ApplicationChild) -> Iterator[KeptLines]:
         """A new process, which is met at this place from now on."""
         self._children[place] = child
         host = child.process.host
@@ -49,7 +69,7 @@ class Keeping:
         keeper.on_death = lambda: self._end(place, child)
         child.keeper = keeper
         with self._visiting(place, child):
-            yield child
+            yield SimulatedLines(child)
 
     @contextmanager
     def _visiting(self, place: Place, child: ApplicationChild) -> Iterator[None]:
