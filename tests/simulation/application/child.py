@@ -3,22 +3,29 @@ at any answer."""
 
 from __future__ import annotations
 
+import base64
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
 from headrace.pipeline.processors.child import ChildFailed
 from tests.simulation.application.watch import ProcessorInstance
+from tests.simulation.watch.truth import Violation
 
 if TYPE_CHECKING:
     from tests.simulation.application.fleet import ApplicationFleet
     from tests.simulation.scheduler import Process
 
 _LOST = "ShutdownException"
+
+
+class Requested(NamedTuple):
+    checkpoint: Checkpoint
+    is_prepared: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +50,8 @@ class ApplicationChild:
     _answers: deque[dict[str, Any]] = field(default_factory=deque)
     _last: Checkpoint | None = None
     """The last record that it got."""
-    _requested: Checkpoint | None = None
+    _requested: deque[Requested] = field(default_factory=deque)
+    """The checkpoints of the queued answers."""
 
     def say(self, message: Mapping[str, Any]) -> None:
         action = message["action"]
@@ -51,11 +59,11 @@ class ApplicationChild:
             self.fleet.watch.go_on(self.instance, self.claim)
         match action:
             case "checkpoint":
-                self._hear(message.get("error"))
+                self._hear(message)
                 return
             case "initialize":
                 since = Checkpoint(message["sequenceNumber"], message["subSequenceNumber"])
-                self.fleet.watch.begin(self.instance, since)
+                self.fleet.watch.begin(self.instance, since, message.get("pendingCheckpoint"))
             case "processRecords":
                 self._take(message["records"])
             case "shardEnded":
@@ -96,22 +104,49 @@ class ApplicationChild:
             record = rng.choice(records)
             number, sub = record["sequenceNumber"], record["subSequenceNumber"]
             self._ask(Checkpoint(number, sub), number, sub)
+        elif dice < 0.9:
+            self._prepare(self._last, has_state=rng.random() < 0.5)
+
+    def _prepare(self, last: Checkpoint, *, has_state: bool) -> None:
+        """Prepare a checkpoint at the last record, and make it, unless an error comes in between."""
+        # As in KCL: with a state, the first user record of the last Kinesis record is prepared.
+        upto = Checkpoint(last.sequence) if has_state else last
+        state = base64.b64encode(f"at {upto}".encode()).decode() if has_state else None
+        self._requested.append(Requested(upto, is_prepared=True))
+        self.fleet.watch.prepare(self.instance, upto)
+        self._answers.append(
+            {
+                "action": "checkpoint",
+                "prepare": True,
+                "sequenceNumber": None,
+                "subSequenceNumber": None,
+                "applicationState": state,
+            }
+        )
 
     def _ask(self, upto: Checkpoint, number: str | None, sub: int | None) -> None:
-        self._requested = upto
+        self._requested.append(Requested(upto))
         self.fleet.watch.request(self.instance, upto)
         self._answers.append({"action": "checkpoint", "sequenceNumber": number, "subSequenceNumber": sub})
 
-    def _hear(self, error: str | None) -> None:
-        upto = self._requested
-        if upto is None:
-            raise AssertionError("an answer came to no checkpoint")
-        self.fleet.watch.hear(self.instance, upto, error)
-        if error in {None, _LOST} or self.fleet.rng.random() < 0.5:
-            return
-        # As a careful processor does: once more at the same record.
+    def _ask_first(self, upto: Checkpoint) -> None:
+        """Ask for it before all else."""
+        self._requested.appendleft(Requested(upto))
+        self.fleet.watch.request(self.instance, upto)
         number, sub = (None, None) if upto.is_end else (upto.sequence, upto.sub)
         self._answers.appendleft({"action": "checkpoint", "sequenceNumber": number, "subSequenceNumber": sub})
+
+    def _hear(self, message: Mapping[str, Any]) -> None:
+        upto, error = self._requested.popleft(), message.get("error")
+        self.fleet.watch.hear(self.instance, upto, error)
+        if error is None and upto.is_prepared and self.fleet.rng.random() < 0.8:
+            number, sub = message["sequenceNumber"], message["subSequenceNumber"]
+            if Checkpoint(number, sub) != upto.checkpoint:
+                raise Violation("I47", f"{upto} was asked for, and {number}/{sub} is prepared")
+            self._ask_first(upto.checkpoint)
+        elif error not in {None, _LOST} and not upto.is_prepared and self.fleet.rng.random() < 0.5:
+            # As a careful processor does: once more at the same record.
+            self._ask_first(upto.checkpoint)
 
 
 @contextmanager

@@ -12,17 +12,19 @@ from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refus
 from headrace.pipeline.duties.fleet.sensor_turn import RunAsk
 from headrace.pipeline.duties.waves.report import WaveReport, WaveStep
 from headrace.pipeline.duties.waves.run import RunEnding
+from headrace.pipeline.ports.leases import Listing
 from headrace.pipeline.processors.application.claimed_rows import ClaimedRows
 from headrace.pipeline.processors.application.row_table import RowTable
 from tests.memory.leases import one_by_one
 from tests.simulation.application.stage import SimulatedPages, SimulatedStage, TasksInTurn
+from tests.simulation.application.watch import ApplicationRows
 from tests.simulation.hosts import Deployment
 from tests.simulation.instance import Instance, Runs
 from tests.simulation.machine import Host
 from tests.simulation.ports import Port, ServiceCalls
 from tests.simulation.process_ports import ProcessPorts
 from tests.simulation.scheduler import Process
-from tests.simulation.troubles.call_faults import WRITE
+from tests.simulation.troubles.call_faults import READ, WRITE
 
 if TYPE_CHECKING:
     from tests.simulation.application.fleet import ApplicationFleet
@@ -35,6 +37,12 @@ class JudgedRows(Port):
 
     def __init__(self, calls: ServiceCalls) -> None:
         super().__init__(calls, calls.world.leases)
+
+    def scan(self) -> Listing:
+        rows: ApplicationRows = self._server
+        found: Listing = self._calls.call(READ, "leases.scan", rows.scan)
+        is_late = rows.stale is not None and self._calls.call_faults.occurs("stale")
+        return rows.stale if is_late and rows.stale is not None else found
 
     def apply(self, change: Change) -> Applied | Refused:
         process, server = self._calls.process, self._server

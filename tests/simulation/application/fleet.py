@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 _HOSTS = 2
 _STARTS_AGAIN = 15.0
 _DEPLOYS = 150.0
+_STALE = 10.0
+"""Seconds: the mean age of what a late scan shows."""
 
 
 class ApplicationStream(StreamOfWindows):
@@ -150,6 +152,7 @@ class ApplicationFleet:
         for deployment in self.deployments:
             self.sim.after(self.rng.uniform(1.0, 20.0), partial(self._keep_up, deployment))
         self.call_faults.are_on = True
+        self._now_and_then(_STALE if self.plan.mix.stale else 0.0, self.leases.keep_stale_copy)
         self._now_and_then(self.drawn.kills, self._kill_a_run)
         self._now_and_then(_DEPLOYS if self.drawn.keeps else 0.0, self._deploy)
         self._now_and_then(self.drawn.steals, self._steal)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.core.leases.change import Applied, Change, Refused
 from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
 from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.ports.leases import Listing
 from tests.memory.leases import MemoryLeaseStore
 from tests.simulation.scheduler import Process
 from tests.simulation.watch.truth import ShardTruth, Violation
 
 if TYPE_CHECKING:
+    from tests.simulation.application.child import Requested
     from tests.simulation.application.fleet import ApplicationFleet
 
 
@@ -44,6 +46,8 @@ class ShardAccount:
     """The numbers of the records that some process got."""
     requested: dict[Checkpoint, set[str]] = field(default_factory=dict)
     """The checkpoints that processes asked for, with the claims of their runs."""
+    prepared: dict[Checkpoint, set[str]] = field(default_factory=dict)
+    """As `requested`, of those that were to be prepared."""
     had: set[Checkpoint] = field(default_factory=set)
     """The checkpoints that the row had at a claim or after a write of Headrace's."""
     claimed_at: dict[str, Checkpoint] = field(default_factory=dict)
@@ -59,10 +63,15 @@ class ApplicationRows(MemoryLeaseStore):
     def __init__(self, fleet: ApplicationFleet) -> None:
         super().__init__()
         self._fleet = fleet
+        self.stale: Listing | None = None
+        """What a late scan shows."""
 
     @property
     def rows(self) -> dict[str, Lease]:
         return self._rows
+
+    def keep_stale_copy(self) -> None:
+        self.stale = Listing(tuple(self._rows.values()))
 
     def shard(self, row: Lease | None) -> ShardTruth | None:
         truth = self._fleet.truth
@@ -107,6 +116,18 @@ class ApplicationWatch:
             account.had.add(after.checkpoint)
             self._fleet.call_faults.happened["application_checkpoint"] += 1
 
+        if after.pending != before.pending and after.pending is not None:
+            self._judge_prepared(shard, before, after.pending, by, sender)
+
+    def _judge_prepared(
+        self, shard: ShardTruth, before: Lease, pending: Checkpoint, by: Process, sender: tuple[str, str]
+    ) -> None:
+        if (before.holder, before.run_claim) != sender:
+            self._fail(shard, f"{by} prepares {pending} for {sender}, and {before.holder} has the row")
+        if sender[1] not in self.account(shard).prepared.get(pending, ()):
+            self._fail(shard, f"{by} prepares {pending}, for which no process of {sender[1]} has asked")
+        self._fleet.call_faults.happened["prepared"] += 1
+
     def _judge_checkpoint(
         self, shard: ShardTruth, before: Lease, after: Lease, by: Process, sender: tuple[str, str]
     ) -> None:
@@ -141,8 +162,10 @@ class ApplicationWatch:
 
     # -- the processor's processes -----------------------------------------------------------------------------------
 
-    def begin(self, instance: ProcessorInstance, since: Checkpoint) -> None:
-        """A process is told where its shard begins."""
+    def begin(
+        self, instance: ProcessorInstance, since: Checkpoint, pending: Mapping[str, Any] | None
+    ) -> None:
+        """A process is told where its shard begins, and which checkpoint was prepared and not made."""
         shard, account = instance.shard, self.account(instance.shard)
         other = account.live.get(instance.claim)
         if instance.has_begun or (other is not None and not other.is_over):
@@ -154,10 +177,24 @@ class ApplicationWatch:
             key = ShardKey(shard.key.stream, parent)
             if not self.accounts.get(key, ShardAccount()).has_ended:
                 self._fail(shard, f"a process begins before its parent {parent} has ended")
+        self._judge_pending(instance, pending)
         instance.has_begun, instance.passed = True, self._passed(shard, since)
         instance.own.add(since)
         account.live[instance.claim] = instance
         self._fleet.call_faults.happened["application_instance"] += 1
+
+    def _judge_pending(self, instance: ProcessorInstance, pending: Mapping[str, Any] | None) -> None:
+        row = self._fleet.leases.rows.get(instance.lease_key)
+        if row is None or row.run_claim != instance.claim:
+            return
+        told = None
+        if pending is not None:
+            told = Checkpoint(pending["sequenceNumber"], pending["subSequenceNumber"])
+            self._fleet.call_faults.happened["pending_told"] += 1
+        if told != row.pending:
+            self._fail(
+                instance.shard, f"a process hears that {told} is prepared, and the row has {row.pending}"
+            )
 
     def go_on(self, instance: ProcessorInstance, claim: str) -> None:
         """A process that was kept gets on under the claim of another run."""
@@ -197,14 +234,19 @@ class ApplicationWatch:
         instance.own.add(upto)
         self.account(instance.shard).requested.setdefault(upto, set()).add(instance.claim)
 
-    def hear(self, instance: ProcessorInstance, upto: Checkpoint, error: str | None) -> None:
+    def prepare(self, instance: ProcessorInstance, upto: Checkpoint) -> None:
+        """A process asks to prepare a checkpoint."""
+        self.account(instance.shard).prepared.setdefault(upto, set()).add(instance.claim)
+
+    def hear(self, instance: ProcessorInstance, requested: Requested, error: str | None) -> None:
         """A process hears what became of its checkpoint."""
+        upto = requested.checkpoint
         shard, row = instance.shard, self._fleet.leases.rows.get(instance.lease_key)
         has_row = row is not None and (row.holder, row.run_claim) == (instance.worker, instance.claim)
         if error == "ShutdownException" and has_row:
             self._fail(shard, f"a process hears that {instance.claim} has lost the lease, which it has")
         had = [checkpoint for checkpoint in self.account(shard).had if checkpoint >= upto]
-        if error is None and upto != SHARD_END and not had:
+        if error is None and not (upto == SHARD_END or requested.is_prepared or had):
             self._fail(shard, f"a process hears that {upto} is durable, and no row has it")
         if error is not None:
             self._fleet.call_faults.happened[f"heard_{error}"] += 1

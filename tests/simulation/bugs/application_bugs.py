@@ -81,4 +81,14 @@ APPLICATIONS: Final = (
         seeds=20,
         among=_fleet() | {"aggregates": True},
     ),
+    a_bug(
+        "kept-behind-anothers-work",
+        "a process that was kept goes on where it was, though another one has worked on its shard since",
+        (
+            "processors.application.delivery",
+            "(memory.code, memory.checkpoint) != (self.code, self.row.lease.checkpoint)",
+            "memory.code != self.code",
+        ),
+        among=_fleet(keeps=True, steals=40.0, dies=0.0),
+    ),
 )
