@@ -200,7 +200,7 @@ class ApplicationWatch:
         """A process that was kept gets on under the claim of another run."""
         account = self.account(instance.shard)
         other, claimed_at = account.live.get(claim), account.claimed_at.get(claim)
-        if other is not None and not other.is_over:
+        if other is not None and other is not instance and not other.is_over:
             self._fail(instance.shard, f"a second process goes on for {claim}")
         if claimed_at not in instance.own:
             self._fail(
