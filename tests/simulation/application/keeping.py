@@ -63,7 +63,11 @@ class Keeping:
     @contextmanager
     def begun(self, place: Place, child: ApplicationChild) -> Iterator[KeptLines]:
         """A new process, which is met at this place from now on."""
+        before = self._children.get(place)
         self._children[place] = child
+        if before is not None and not before.is_visited:
+            # No run can meet it any more.
+            self._end(place, before)
         host = child.process.host
         keeper = self._fleet.a_process(f"keeper@{host.name}", host)
         keeper.on_death = lambda: self._end(place, child)
@@ -79,7 +83,7 @@ class Keeping:
         finally:
             child.is_visited = False
             child.kept_until = self._fleet.sim.now + IDLE
-            if not child.is_kept:
+            if not child.is_kept or self._children.get(place) is not child:
                 self._end(place, child)
 
     def _end(self, place: Place, child: ApplicationChild) -> None:
