@@ -334,20 +334,9 @@ def _may_fan_out(plan: Plan) -> bool:
 
 def _with_application(plan: Plan, rng: Random) -> Plan:
     """Runs of the processor's application die and stand still in mid wave, and workers of KCL take its leases."""
-    from tests.simulation.application.plan import ApplicationPlan
+    from tests.simulation.application.plan import an_application
 
-    application = ApplicationPlan(
-        is_on=True,
-        retries=rng.random() < 0.5,
-        call_records=rng.choice((1, 3, 10_000)),
-        dies=rng.choice((0.0, rng.uniform(0.005, 0.05))),
-        pauses=rng.choice((0.0, rng.uniform(0.005, 0.05))),
-        cut=rng.choice((0.0, rng.uniform(0.01, 0.1))),
-        keeps=rng.random() < 0.5,
-        is_joined=rng.random() < 0.3,
-        kills=rng.choice((0.0, rng.uniform(30.0, 120.0))),
-        steals=rng.choice((0.0, rng.uniform(30.0, 100.0))),
-    )
+    application = an_application(rng)
     plan = _troubled(plan, rng, split=(30.0, 100.0))
     # A shard at which the processor has failed often isn't tried again for up to ten minutes.
     return replace(plan, application=application, settle_seconds=max(plan.settle_seconds, 1000.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,3 +29,18 @@ class ApplicationPlan:
     """Between two kills of a run."""
     steals: float = 0.0
     """Between two leases that a worker of KCL takes."""
+
+
+def an_application(rng: Random) -> ApplicationPlan:
+    return ApplicationPlan(
+        is_on=True,
+        retries=rng.random() < 0.5,
+        call_records=rng.choice((1, 3, 10_000)),
+        dies=rng.choice((0.0, rng.uniform(0.005, 0.05))),
+        pauses=rng.choice((0.0, rng.uniform(0.005, 0.05))),
+        cut=rng.choice((0.0, rng.uniform(0.01, 0.1))),
+        keeps=rng.random() < 0.5,
+        is_joined=rng.random() < 0.3,
+        kills=rng.choice((0.0, rng.uniform(30.0, 120.0))),
+        steals=rng.choice((0.0, rng.uniform(30.0, 100.0))),
+    )
