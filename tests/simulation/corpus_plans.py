@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.pipeline.settings.choices import Heartbeat, InitialPosition, Mode
+from tests.simulation.application.plan import ApplicationPlan
 from tests.simulation.plan import Plan, TypedPlan
 from tests.simulation.troubles.call_faults import Mix
 
@@ -31,6 +32,7 @@ def read_plan(text: str) -> Plan:
         "heartbeat": Heartbeat(said["heartbeat"]),
         "mode": Mode(said.get("mode", Mode.OWN)),
         "typed": TypedPlan(**said.get("typed", {})),
+        "application": ApplicationPlan(**said.get("application", {})),
     }
     return Plan(**(said | named))
 

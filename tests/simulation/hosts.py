@@ -195,11 +195,20 @@ class Deployment:
             if not self.is_up or not hosts:
                 self.queue.append(go)
             elif instance is self.instance and instance.start(run_id, self.host.now()):
-                RunAtWork(
-                    self, run_id, worker, world.rng.choice(hosts), ask=ask, keys=keys, instance=instance
-                )
+                self._start_run(run_id, worker, world.rng.choice(hosts), ask, keys, instance)
 
         world.sim.after(world.rng.uniform(1.0, 5.0), go)
+
+    def _start_run(
+        self,
+        run_id: str,
+        worker: str,
+        host: Host,
+        ask: RunAsk | None,
+        keys: tuple[str, ...] | None,
+        instance: Instance,
+    ) -> None:
+        RunAtWork(self, run_id, worker, host, ask=ask, keys=keys, instance=instance)
 
     def upkeep(self) -> None:
         """The upkeep job's compaction. Nobody notices its death: the next job goes on."""

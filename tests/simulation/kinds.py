@@ -332,6 +332,21 @@ def _may_fan_out(plan: Plan) -> bool:
     )
 
 
+def _with_application(plan: Plan, rng: Random) -> Plan:
+    """Runs of the processor's application die and stand still in mid wave, and workers of KCL take its leases."""
+    from tests.simulation.application.plan import an_application
+
+    application = an_application(rng)
+    plan = _troubled(plan, rng, split=(30.0, 100.0))
+    # A shard at which the processor has failed often isn't tried again for up to ten minutes.
+    return replace(plan, application=application, settle_seconds=max(plan.settle_seconds, 1000.0))
+
+
+def _may_have_application(plan: Plan) -> bool:
+    is_plain = plan.streams == 1 and not (plan.of_a_table or plan.quiet or plan.keeps)
+    return is_plain and plan.shards <= 10 and plan.retention > 3600.0
+
+
 def _is_small(plan: Plan) -> bool:
     is_plain = plan.mode is Mode.OWN and plan.streams == 1 and not plan.adopted and not plan.quiet
     return (
@@ -470,6 +485,13 @@ KINDS: Final = (
         lambda p: p.fan_out and _often(p, "take_over", 60.0),
         _by_fan_out,
         _may_fan_out,
+        0.2,
+    ),
+    Kind(
+        "a processor in mode application",
+        lambda p: p.application.is_on and _often(p, "split", 100.0),
+        _with_application,
+        _may_have_application,
         0.2,
     ),
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from headrace.pipeline.settings.choices import Heartbeat, InitialPosition, Mode, OnDataLoss
+from tests.simulation.application.plan import ApplicationPlan
 from tests.simulation.kinds import with_kinds
 from tests.simulation.troubles.call_faults import Mix
 
@@ -176,6 +177,7 @@ class Plan:
     fault_seconds: float = 600.0
     """Seconds during which faults happen; after them no new fault happens."""
     typed: TypedPlan = field(default_factory=TypedPlan)
+    application: ApplicationPlan = field(default_factory=ApplicationPlan)
     settle_seconds: float = 300.0
     """Seconds after the faults by which everything must have been read."""
 
@@ -197,7 +199,7 @@ class Plan:
         return (
             f"seed {self.seed}: {self.hosts} hosts{' under one Dagster' if self.shared else ''}, {self.workers_each} workers each, "
             f"{self.shards} shards from {'what KCL left' if self.adopted else self.position}, heartbeat {self.heartbeat}{f', not adopted for {self.unadopted:.0f} s' if self.unadopted else ''}"
-            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', rows that are not understood' if self.odd_rows else ''}{f', all hosts off for {self.hosts_off:.0f} s' if self.hosts_off else ''}{f', quiet for {self.quiet / 3600:.0f} h' if self.quiet else ''}{', a table' if self.of_a_table else ''}{', kcl.mode 2.x' if self.mode is Mode.KCL_2 else ''}{', aggregates' if self.aggregates else ''}{f', whole until {self.keeps:.0f} s' if self.keeps else ''}{f', {self.typed.targets} typed tables' if self.typed.targets else ''}{f' with each event once in {self.typed.unique:.0f} s' if self.typed.unique else ''}{', a table of the latest rows' if self.typed.latest else ''}{', a processor' if self.typed.processor else ''}{', beaten between slow ticks' if self.beats else ''}{', by enhanced fan-out' if self.fan_out else ''}; {self.mix}; {kinds or 'no other faults'}"
+            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', rows that are not understood' if self.odd_rows else ''}{f', all hosts off for {self.hosts_off:.0f} s' if self.hosts_off else ''}{f', quiet for {self.quiet / 3600:.0f} h' if self.quiet else ''}{', a table' if self.of_a_table else ''}{', kcl.mode 2.x' if self.mode is Mode.KCL_2 else ''}{', aggregates' if self.aggregates else ''}{f', whole until {self.keeps:.0f} s' if self.keeps else ''}{f', {self.typed.targets} typed tables' if self.typed.targets else ''}{f' with each event once in {self.typed.unique:.0f} s' if self.typed.unique else ''}{', a table of the latest rows' if self.typed.latest else ''}{', a processor' if self.typed.processor else ''}{', an application of its own' if self.application.is_on else ''}{', beaten between slow ticks' if self.beats else ''}{', by enhanced fan-out' if self.fan_out else ''}; {self.mix}; {kinds or 'no other faults'}"
         )
 
 

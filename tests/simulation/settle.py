@@ -42,6 +42,7 @@ def unsettled(world: World) -> Iterator[tuple[str, str]]:
         if row.checkpoint_owner is not None:
             yield row.key, f"its handover from {row.checkpoint_owner} to {row.owner} isn't over"
     yield from world.typed.unsettled()
+    yield from () if world.application is None else world.application.unsettled()
     key, holder, at = world.leases.moved
     if holder in living and world.sim.now - at < _REST:
         yield key, f"it was taken from the living worker {holder} only {world.sim.now - at:.0f} s ago (I6)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from random import Random
+from typing import TYPE_CHECKING
 
 from headrace.pipeline.core.leases.change import Change
 from headrace.pipeline.core.leases.lease import Lease
@@ -52,6 +53,9 @@ from tests.simulation.watch.lineage_watch import WatchedLineage
 from tests.simulation.watch.table_watch import WatchedTable
 from tests.simulation.watch.truth import History, ShardTruth, Truth, Violation
 from tests.simulation.watch.worker_watch import WatchedWorkers
+
+if TYPE_CHECKING:
+    from tests.simulation.application.fleet import ApplicationFleet
 
 NAMES = ("orders", "orders-b", "orders-c")
 STREAM = NAMES[0]
@@ -135,6 +139,7 @@ class World:
         self.hosts = self._some_hosts()
         self.deployments = self._deployments()
         self.typed = TypedFleet(self)
+        self.application = self._an_application() if plan.application.is_on else None
 
     def _a_stage(self) -> MemoryStage:
         stage, most_files = MemoryStage(self.source, self.clock), self.plan.files
@@ -142,6 +147,12 @@ class World:
         stage.tells_end = lambda _: not self.call_faults.occurs("end_untold")
         stage.answers = Elsewhere(self).answers
         return stage
+
+    def _an_application(self) -> ApplicationFleet:
+        # Only here: few plans have one, and its pages bring Arrow with them.
+        from tests.simulation.application.fleet import ApplicationFleet
+
+        return ApplicationFleet(self)
 
     def _offset(self) -> float:
         return self.rng.uniform(-60.0, 60.0) if self.plan.skewed else 0.0
@@ -384,6 +395,8 @@ class World:
             AllHostsOff(self).start()
         self.typed.start()
         BeatenFleet(self).start()
+        if self.application is not None:
+            self.application.start()
         self.sim.after(1.0, self.produce)
 
     def produce(self) -> None:

@@ -4,7 +4,8 @@
           └── what the next wave has to know ──►┘
 
 A task that dies without a word, as Spark ends that of a cancelled run, leaves an instance of which nobody knows what it has
-got. It has its grace and ends; no checkpoint is taken any more. So ends one that no task comes back to.
+got. It has its grace and ends; no checkpoint is taken any more. So ends one that no task comes back to, and one whose place
+another one has taken.
 
     python -m headrace.pipeline.processors.application.keeper SOCKET IDLE GRACE    the ChildSpec comes by standard input
 """
@@ -15,7 +16,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -42,8 +43,9 @@ class Keeper:
         self._memory: Any = None
         """What the last task has left for the next one."""
 
-    def serve(self, door: socket.socket) -> None:
-        """Serve one task after the other, until one ends the process or none has come for `idle` seconds."""
+    def serve(self, door: socket.socket, *, can_be_met: Callable[[], bool]) -> None:
+        """Serve one task after the other, until one ends the process or none has come for `idle` seconds. `can_be_met`: whether
+        tasks still find this keeper."""
         door.settimeout(_LOOK_EVERY)
         until = monotonic() + self._idle
         while monotonic() < until:
@@ -51,6 +53,9 @@ class Keeper:
                 visitor, _ = door.accept()
             except TimeoutError:
                 self._child.drain()
+                if not can_be_met():
+                    # Another process has begun in this one's place, and works on the shard.
+                    break
                 continue
             with visitor:
                 visitor.settimeout(None)
@@ -121,19 +126,25 @@ def main(place: Path, *, idle: float, grace: float) -> None:
     if os.fork():
         os._exit(0)
     own = place.stat().st_ino
+
+    def has_place() -> bool:
+        try:
+            return place.stat().st_ino == own
+        except FileNotFoundError:
+            return False
+
     try:
         with folder_of(spec) as folder:
             child = start_child(spec, folder)
             try:
-                Keeper(child, idle=idle, grace=grace).serve(door)
+                Keeper(child, idle=idle, grace=grace).serve(door, can_be_met=has_place)
             finally:
                 child.kill()
     finally:
         door.close()
-        with suppress(FileNotFoundError):
-            # Another keeper may have taken the place.
-            if place.stat().st_ino == own:
-                place.unlink()
+        # Another keeper may have taken the place.
+        if has_place():
+            place.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

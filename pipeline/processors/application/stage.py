@@ -63,13 +63,18 @@ class DeliveryStage:
         most, threads = self._at_once
         packed = pack(batches, min(most, tasks_within(limits)))
         parts = [[self._claimed(batch) for batch in batches_of_task] for batches_of_task in packed]
-        work = _work(parts, shares_of(packed, limits), self.pages(), self.task_rows(), self._spec, threads)
+        work = self._work(parts, shares_of(packed, limits), threads)
         if self.keeps:
             # Before the job: a job that fails may have left processes on some hosts, and `let_go`
             # has to look for them.
             self._kept.update(batch.key for batch in batches)
         reports = self._run(len(parts), work)
         return _joined([report.manifest for report in reports], batches)
+
+    def _work(
+        self, parts: Sequence[Sequence[ClaimedShard]], shares: Sequence[BatchLimits], threads: int
+    ) -> Work:
+        return _delivering(parts, shares, self.pages(), self.task_rows(), self._spec, threads)
 
     def let_go(self, keys: Collection[ShardKey]) -> None:
         """The run releases these shards: their processes end, and may checkpoint before."""
@@ -156,7 +161,7 @@ def _ending(shards: Sequence[ClaimedShard], rows: OneRow, spec: DeliverySpec) ->
     return work
 
 
-def _work(
+def _delivering(
     parts: Sequence[Sequence[ClaimedShard]],
     shares: Sequence[BatchLimits],
     pages: Pages,

@@ -14,7 +14,8 @@ import pytest
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.ports.tasks import Job, Work
-from headrace.pipeline.processors.application.kept import met
+from headrace.pipeline.processors.application.kept import begun, met
+from headrace.pipeline.processors.values import ChildSpec
 from headrace.pipeline.settings.choices import OnProcessorError
 from tests.eventually import eventually
 from tests.memory.tasks import LocalTasks
@@ -226,6 +227,22 @@ def test_a_task_whose_stderr_is_a_pipe_ends_while_its_keeper_stays(tmp_path: Pat
         (sys.executable, "-c", _STARTS_A_KEEPER, str(place)), capture_output=True, timeout=30, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
+    with met(place, grace=0) as lines:
+        assert lines is not None
+
+
+def test_a_kept_process_that_no_task_can_meet_any_more_ends_at_once(tmp_path: Path):
+    """Another one has its place: a task that was frozen comes back to it, after a second task has waited in vain."""
+    place, pids = tmp_path / "place", tmp_path / "pids"
+    pids.touch()
+    spec = ChildSpec(command=("sh", "-c", f"echo $$ >>{pids}; exec cat"))
+    for count in (1, 2):
+        with begun(place, spec, grace=0, idle=3600) as lines:
+            lines.keep(None)
+        eventually(lambda: len(pids.read_text().split()) == count, "the process has begun")  # noqa: B023
+    first, second = pids.read_text().split()
+    eventually(lambda: not Path(f"/proc/{first}").exists(), "the first process has ended", within=60)
+    assert Path(f"/proc/{second}").exists()
     with met(place, grace=0) as lines:
         assert lines is not None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.simulation.bugs.aggregate_bugs import AGGREGATES
+from tests.simulation.bugs.application_bugs import APPLICATIONS
 from tests.simulation.bugs.beat_bugs import BEATS
 from tests.simulation.bugs.fan_out_bugs import FAN_OUT
 from tests.simulation.bugs.kcl_bugs import UNADOPTED
@@ -46,5 +47,6 @@ BUGS: Final = {
         *TABLE_STREAMS,
         *FAN_OUT,
         *LATEST,
+        *APPLICATIONS,
     )
 }

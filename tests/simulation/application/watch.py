@@ -1,0 +1,281 @@
+"""The judge of a processor's application (I47). It goes by what the processor's processes get and ask for, and by the lease rows."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headrace.pipeline.core.leases.change import Applied, Change, Refused
+from headrace.pipeline.core.leases.change_kind import ChangeKind
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.ports.leases import Listing
+from tests.memory.leases import MemoryLeaseStore
+from tests.simulation.scheduler import Process
+from tests.simulation.watch.truth import ShardTruth, Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.application.child import Requested
+    from tests.simulation.application.fleet import ApplicationFleet
+
+
+@dataclass(slots=True, eq=False)
+class ProcessorInstance:
+    """One process of the processor, which works on one shard."""
+
+    shard: ShardTruth
+    lease_key: str
+    claim: str
+    worker: str
+    passed: int = 0
+    """How many of the shard's records lie before the next one that it may get."""
+    own: set[Checkpoint] = field(default_factory=set)
+    """The checkpoint at which it began, and those for which it has asked."""
+    has_begun: bool = False
+    is_over: bool = False
+
+
+@dataclass(slots=True)
+class ShardAccount:
+    """What became of one shard."""
+
+    given: set[int] = field(default_factory=set)
+    """The numbers of the records that some process got."""
+    requested: dict[Checkpoint, set[str]] = field(default_factory=dict)
+    """The checkpoints that processes asked for, with the claims of their runs."""
+    prepared: dict[Checkpoint, set[str]] = field(default_factory=dict)
+    """As `requested`, of those that were to be prepared."""
+    had: set[Checkpoint] = field(default_factory=set)
+    """The checkpoints that the row had at a claim or after a write of Headrace's."""
+    claimed_at: dict[str, Checkpoint] = field(default_factory=dict)
+    """By claim: the row's checkpoint when it was claimed."""
+    live: dict[str, ProcessorInstance] = field(default_factory=dict)
+    """By claim: the process at work."""
+    has_ended: bool = False
+
+
+class ApplicationRows(MemoryLeaseStore):
+    """The lease table of the application."""
+
+    def __init__(self, fleet: ApplicationFleet) -> None:
+        super().__init__()
+        self._fleet = fleet
+        self.stale: Listing | None = None
+        """What a late scan shows."""
+
+    @property
+    def rows(self) -> dict[str, Lease]:
+        return self._rows
+
+    def keep_stale_copy(self) -> None:
+        self.stale = Listing(tuple(self._rows.values()))
+
+    def shard(self, row: Lease | None) -> ShardTruth | None:
+        truth = self._fleet.truth
+        stream = None if row is None else truth.stream_of(row)
+        return None if row is None or stream is None else truth.shards.get(ShardKey(stream, row.shard_id))
+
+    def require_turn(self, key: str, *, asked: float, by: str) -> None:
+        """Nothing: which turns come first is judged where records are landed."""
+
+    def arrive(self, change: Change, process: Process, claim: str, worker: str) -> Applied | Refused:
+        """Apply a write that was sent for this claim of this worker."""
+        before = self._rows.get(change.key)
+        done = self.apply(change)
+        after = self._rows.get(change.key)
+        if before is not after and after is not None and before is not None:
+            self._fleet.watch.note_write(before, after, change, process, (worker, claim))
+        return done
+
+
+class ApplicationWatch:
+    def __init__(self, fleet: ApplicationFleet) -> None:
+        self._fleet = fleet
+        self.accounts: dict[ShardKey, ShardAccount] = {}
+
+    def account(self, shard: ShardTruth) -> ShardAccount:
+        return self.accounts.setdefault(shard.key, ShardAccount())
+
+    # -- the rows ----------------------------------------------------------------------------------------------------
+
+    def note_write(
+        self, before: Lease, after: Lease, change: Change, by: Process, sender: tuple[str, str]
+    ) -> None:
+        shard = self._fleet.leases.shard(after)
+        if shard is None:
+            return
+        account = self.account(shard)
+        if change.kind is ChangeKind.CLAIM and after.run_claim is not None:
+            account.claimed_at[after.run_claim] = before.checkpoint
+            account.had.add(before.checkpoint)
+        if after.checkpoint != before.checkpoint:
+            self._judge_checkpoint(shard, before, after, by, sender)
+            account.had.add(after.checkpoint)
+            self._fleet.call_faults.happened["application_checkpoint"] += 1
+
+        if after.pending != before.pending and after.pending is not None:
+            self._judge_prepared(shard, before, after.pending, by, sender)
+
+    def _judge_prepared(
+        self, shard: ShardTruth, before: Lease, pending: Checkpoint, by: Process, sender: tuple[str, str]
+    ) -> None:
+        if (before.holder, before.run_claim) != sender:
+            self._fail(shard, f"{by} prepares {pending} for {sender}, and {before.holder} has the row")
+        if sender[1] not in self.account(shard).prepared.get(pending, ()):
+            self._fail(shard, f"{by} prepares {pending}, for which no process of {sender[1]} has asked")
+        self._fleet.call_faults.happened["prepared"] += 1
+
+    def _judge_checkpoint(
+        self, shard: ShardTruth, before: Lease, after: Lease, by: Process, sender: tuple[str, str]
+    ) -> None:
+        account, upto = self.account(shard), after.checkpoint
+        if (before.holder, before.run_claim) != sender:
+            self._fail(
+                shard,
+                f"{by} moves the checkpoint for {sender}, and {before.holder} has the row ({before.run_claim})",
+            )
+        if upto < before.checkpoint:
+            self._fail(shard, f"{by} moves the checkpoint back from {before.checkpoint} to {upto}")
+        if sender[1] not in account.requested.get(upto, ()):
+            self._fail(shard, f"{by} writes {upto}, for which no process of {sender[1]} has asked")
+        if upto.is_end:
+            account.has_ended = True
+            missing = [name for name in shard.children if not self._is_known(shard, name)]
+            if missing:
+                self._fail(shard, f"it has ended, and there are no rows of its children {missing}")
+
+    def _is_known(self, parent: ShardTruth, child: str) -> bool:
+        key = ShardKey(parent.key.stream, child)
+        return (
+            self.accounts.get(key, ShardAccount()).has_ended
+            or self._fleet.key_of(key) in self._fleet.leases.rows
+        )
+
+    def note_foreign(self, key: ShardKey, number: int) -> None:
+        """A worker of KCL processes the records from the row's checkpoint up to this one."""
+        shard, row = self._fleet.truth.shards[key], self._fleet.leases.rows[self._fleet.key_of(key)]
+        first, end = self._passed(shard, row.checkpoint), bisect_right(shard.sequences, number)
+        self.account(shard).given.update(shard.sequences[first:end])
+
+    # -- the processor's processes -----------------------------------------------------------------------------------
+
+    def begin(
+        self, instance: ProcessorInstance, since: Checkpoint, pending: Mapping[str, Any] | None
+    ) -> None:
+        """A process is told where its shard begins, and which checkpoint was prepared and not made."""
+        shard, account = instance.shard, self.account(instance.shard)
+        other = account.live.get(instance.claim)
+        if instance.has_begun or (other is not None and not other.is_over):
+            self._fail(shard, f"a second process begins for {instance.claim}")
+        claimed_at = account.claimed_at.get(instance.claim)
+        if claimed_at is None or since < claimed_at or since not in account.had:
+            self._fail(shard, f"a process begins at {since}, and the row was claimed at {claimed_at}")
+        for parent in shard.parents:
+            key = ShardKey(shard.key.stream, parent)
+            if not self.accounts.get(key, ShardAccount()).has_ended:
+                self._fail(shard, f"a process begins before its parent {parent} has ended")
+        self._judge_pending(instance, pending)
+        instance.has_begun, instance.passed = True, self._passed(shard, since)
+        instance.own.add(since)
+        account.live[instance.claim] = instance
+        self._fleet.call_faults.happened["application_instance"] += 1
+
+    def _judge_pending(self, instance: ProcessorInstance, pending: Mapping[str, Any] | None) -> None:
+        row = self._fleet.leases.rows.get(instance.lease_key)
+        if row is None or row.run_claim != instance.claim:
+            return
+        told = None
+        if pending is not None:
+            told = Checkpoint(pending["sequenceNumber"], pending["subSequenceNumber"])
+            self._fleet.call_faults.happened["pending_told"] += 1
+        if told != row.pending:
+            self._fail(
+                instance.shard, f"a process hears that {told} is prepared, and the row has {row.pending}"
+            )
+
+    def go_on(self, instance: ProcessorInstance, claim: str) -> None:
+        """A process that was kept gets on under the claim of another run."""
+        account = self.account(instance.shard)
+        other, claimed_at = account.live.get(claim), account.claimed_at.get(claim)
+        if other is not None and other is not instance and not other.is_over:
+            self._fail(instance.shard, f"a second process goes on for {claim}")
+        if claimed_at not in instance.own:
+            self._fail(
+                instance.shard, f"a process goes on that doesn't know the row's checkpoint {claimed_at}"
+            )
+        instance.claim = claim
+        account.live[claim] = instance
+        self._fleet.call_faults.happened["kept_by_the_next_run"] += 1
+
+    def give(self, instance: ProcessorInstance, numbers: Sequence[int]) -> None:
+        """A process gets these records."""
+        shard = instance.shard
+        expected = shard.sequences[instance.passed : instance.passed + len(numbers)]
+        if not instance.has_begun or list(numbers) != expected:
+            self._fail(shard, f"a process gets {list(numbers)[:3]} in the place of {expected[:3]}")
+        instance.passed += len(numbers)
+        given = self.account(shard).given
+        self._fleet.call_faults.happened["given_again"] += sum(number in given for number in numbers)
+        given.update(numbers)
+
+    def note_end(self, instance: ProcessorInstance) -> None:
+        """A process is told that its shard has ended."""
+        shard = instance.shard
+        if shard.closed is None or instance.passed != len(shard.sequences):
+            self._fail(
+                shard, f"a process is told the end after {instance.passed} of {len(shard.sequences)} records"
+            )
+
+    def request(self, instance: ProcessorInstance, upto: Checkpoint) -> None:
+        """A process asks for a checkpoint."""
+        instance.own.add(upto)
+        self.account(instance.shard).requested.setdefault(upto, set()).add(instance.claim)
+
+    def prepare(self, instance: ProcessorInstance, upto: Checkpoint) -> None:
+        """A process asks to prepare a checkpoint."""
+        self.account(instance.shard).prepared.setdefault(upto, set()).add(instance.claim)
+
+    def hear(self, instance: ProcessorInstance, requested: Requested, error: str | None) -> None:
+        """A process hears what became of its checkpoint."""
+        upto = requested.checkpoint
+        shard, row = instance.shard, self._fleet.leases.rows.get(instance.lease_key)
+        has_row = row is not None and (row.holder, row.run_claim) == (instance.worker, instance.claim)
+        if error == "ShutdownException" and has_row:
+            self._fail(shard, f"a process hears that {instance.claim} has lost the lease, which it has")
+        had = [checkpoint for checkpoint in self.account(shard).had if checkpoint >= upto]
+        if error is None and not (upto == SHARD_END or requested.is_prepared or had):
+            self._fail(shard, f"a process hears that {upto} is durable, and no row has it")
+        if error is not None:
+            self._fleet.call_faults.happened[f"heard_{error}"] += 1
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def left_of(self, shard: ShardTruth) -> str:
+        """What the processor hasn't done of the shard; empty where nothing is left."""
+        account, row = self.account(shard), self._fleet.leases.rows.get(self._fleet.key_of(shard.key))
+        missing = [number for number in shard.sequences if number not in account.given]
+        if missing:
+            return f"{len(missing)} records were given to no process, the first is {missing[0]}"
+        if shard.closed is not None:
+            return "" if account.has_ended else "it is closed, and the processor hasn't checkpointed its end"
+        if row is None:
+            return "it is open and has no row"
+        passed = self._passed(shard, row.checkpoint)
+        return (
+            ""
+            if passed == len(shard.sequences)
+            else f"its checkpoint is at {passed} of {len(shard.sequences)}"
+        )
+
+    def _passed(self, shard: ShardTruth, checkpoint: Checkpoint) -> int:
+        if checkpoint.is_end:
+            return len(shard.sequences)
+        if not checkpoint.is_digits:
+            return 0
+        return bisect_right(shard.sequences, int(checkpoint.sequence) + checkpoint.sub)
+
+    def _fail(self, shard: ShardTruth, why: str) -> None:
+        raise Violation("I47", f"application, {shard.key.shard_id}: {why}", shard.key.shard_id)
