@@ -6,13 +6,13 @@ that leads and by nobody else, so that no two processes send it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from headrace.pipeline.core.leases.change import Applied, Change, Outcome
 from headrace.pipeline.core.leases.change_kind import MOVES, ChangeKind
-from headrace.pipeline.core.leases.lag import longest, open_lags
+from headrace.pipeline.core.leases.lag import Readers, longest, open_lags, readers_among
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.throughput import rate_now
 from headrace.pipeline.core.shards.stream import name_of_serialized
@@ -137,15 +137,15 @@ class LeaderTickWatch:
             self.leases.end_pass()
         add(own.FAILING_SHARDS, sum(row.failure is not None for row in open_rows))
         add(own.UNREAD_SHARDS, sum(row.looked_at is None for row in open_rows))
-        for stream, lags in self._by_stream(open_rows, fleet.living, now):
+        for stream, lags in self._by_stream(open_rows, readers_among(fleet.living, fleet.rows), now):
             self._add_stream(stream, lags)
 
     def _by_stream(
-        self, rows: list[Lease], living: Collection[str], now: datetime
+        self, rows: list[Lease], readers: Readers, now: datetime
     ) -> Iterator[tuple[str, list[tuple[timedelta | None, float]]]]:
         """By stream, the lag and the unread bytes of each of its shards, as far as they are known."""
         by_stream: dict[str, list[tuple[timedelta | None, float]]] = {}
-        lags = open_lags(rows, now, readers=living)
+        lags = open_lags(rows, now, readers=readers)
         for row in rows:
             lag = lags[row.key]
             unread = 0.0 if lag is None else (rate_now(row, now) or 0.0) * 1024 * lag.total_seconds()
