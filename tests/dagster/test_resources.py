@@ -144,7 +144,9 @@ def test_a_shard_that_no_run_reads_moves_at_once_and_stays(make_world: MakeWorld
 def test_the_launchpad_says_of_each_field_of_spark_that_a_change_is_refused(make_world: MakeWorld):
     """Each run that may use Spark offers these fields."""
     world = make_world()
-    offered = dict(world.defs.resources or {})[resource_key(world.settings, "spark")].get_resource_definition()
+    offered = dict(world.defs.resources or {})[
+        resource_key(world.settings, "spark")
+    ].get_resource_definition()
     assert "refused" in (offered.description or "")
     fields = offered.config_schema.config_type.fields
     said = {name: "refused" in (field.description or "") for name, field in fields.items()}
