@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
+from pydantic import Field
 
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.settings.model import Settings
@@ -14,10 +15,17 @@ if TYPE_CHECKING:
 
 
 class SparkResource(LazyPySparkResource):
-    """dagster-pyspark's lazy resource, whose sessions are those of the workers in the settings."""
+    """dagster-pyspark's lazy resource, whose sessions are those of the workers in the settings. Leave it out of the
+    launchpad: its values come from the settings file, and a run with other ones is refused before it reads anything."""
 
-    workers: dict[str, str]
-    """Worker id -> address of its Spark, for Dagster to show."""
+    # Dagster's launchpad offers both fields of each run that may use Spark.
+    spark_config: dict[str, Any] = Field(
+        description="Leave it out: a value is refused. Spark's settings are `workers.N.spark` of the settings file."
+    )
+    workers: dict[str, str] = Field(
+        description="Worker id -> address of its Spark, by the settings file (`workers`). Leave it out: another value is "
+        "refused."
+    )
     wiring: dg.ResourceDependency[Wiring]
 
     @classmethod

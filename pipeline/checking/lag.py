@@ -2,8 +2,8 @@
 
 A shard that was read to its tip isn't behind, however long ago that was, as long as its worker may be alive: the
 worker's sensor asks for a run once a new record is there. Of a shard whose worker is dead nobody knows what came since it
-was read last. Its lag is the age of its oldest unread record at most. The lag of a shard that nobody has read yet
-isn't known, which is something else than no lag.
+was read last. Its lag is the age of its oldest unread record at most. The lag of a shard that nobody has read yet,
+or into which nobody can have looked since its worker is back, isn't known, which is something else than no lag.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ class CheckLooking:
         """`ours`: the workers of Headrace. KCL's workers write into no row that they read its shard."""
         now = self.clock.now()
         # Who reads counts only for shards that were read.
-        lags = open_lags(rows, now, readers=())
+        lags = open_lags(rows, now, readers={})
         self._unread_since = {
             row.key: self._unread_since.get(row.key, now)
             for row in rows

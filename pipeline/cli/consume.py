@@ -45,7 +45,7 @@ def add(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--worker",
         metavar="ID",
-        help="read as this worker; without --shard: every shard whose lease this worker owns",
+        help="read as this worker; without --shard: every shard whose lease this worker owns, and its children",
     )
 
 
@@ -97,7 +97,7 @@ def _read(wiring: "Wiring", worker_id: str | None, keys: tuple[str, ...], output
     run_id = f"shell-{wiring.ports.ids.fresh()}"
     reading = wiring.reading(run_id, NoDagster(), on_wave=output.show, on_waiting=tell_aside)
     if not keys and worker_id is not None:
-        return reading.everything_due(worker_id)
+        return reading.everything_due(worker_id, to_the_newest=True)
     if worker_id is not None:
         _require_owner(worker_id, keys, wiring.leases())
     return reading.shards(keys)

@@ -61,7 +61,7 @@ def run_application(
         for worker in workers:
             run_id = f"shell-{wiring.ports.ids.fresh()}"
             reading = wiring.reading(run_id, NoDagster(), on_wave=told.hear, on_waiting=tell_aside)
-            ending = reading.everything_due(worker)
+            ending = reading.everything_due(worker, to_the_newest=True)
             failed |= ending.failed
             if ending.error is not None:
                 raise ending.error

@@ -21,11 +21,18 @@ def position_time(lease: Lease) -> datetime | None:
     return arrived(int(lease.checkpoint.sequence)) if lease.checkpoint.is_digits else None
 
 
-def shown_lag(lease: Lease, behind: Behind | None, now: datetime, *, is_read: bool = True) -> ShardLag:
+def shown_lag(
+    lease: Lease,
+    behind: Behind | None,
+    now: datetime,
+    *,
+    is_read: bool = True,
+    back_since: datetime | None = None,
+) -> ShardLag:
     """How far behind a shard is, with a sentence that says how that is known.
 
     `is_read`: whether a worker that may be alive reads the shard. Nobody else notices a record that comes after the
-    last wave.
+    last wave. `back_since`: since when that worker has ticked, if it began only just now.
     """
     if lease.has_ended:
         return ShardLag(LagKind.MEASURED, _NONE, "the shard was read to its end")
@@ -34,7 +41,7 @@ def shown_lag(lease: Lease, behind: Behind | None, now: datetime, *, is_read: bo
     if lease.behind_ms is not None and not is_read_by_others(lease):
         # Headrace's own word goes before the checkpoint's time: a checkpoint may be old although
         # nothing newer is there.
-        return _told_by_headrace(lease, timedelta(milliseconds=lease.behind_ms), now, is_read=is_read)
+        return _told_by_headrace(lease, timedelta(milliseconds=lease.behind_ms), now, is_read, back_since)
     return _by_the_checkpoint(lease, now)
 
 
@@ -61,14 +68,25 @@ def _told_by_kinesis(behind: Behind, now: datetime) -> ShardLag:
     )
 
 
-def _told_by_headrace(lease: Lease, behind: timedelta, now: datetime, *, is_read: bool) -> ShardLag:
+def _told_by_headrace(
+    lease: Lease,
+    behind: timedelta,
+    now: datetime,
+    is_read: bool,  # noqa: FBT001
+    back_since: datetime | None,
+) -> ShardLag:
     when = (
         ""
         if lease.looked_at is None
         else f", which had read up to {in_words(max(now - lease.looked_at, _NONE))} ago,"
     )
     left = "at its newest record" if not behind else f"{in_words(behind)} behind its newest record"
-    lag = lag_of(lease, now, is_read=is_read)
+    lag = lag_of(lease, now, is_read=is_read, back_since=back_since)
+    if lag is None:
+        return ShardLag(
+            sentence=f"the last wave{when} left the shard {left}; its worker is back only just now, or has only just got the "
+            "lease, and may not have looked into it yet"
+        )
     since = "" if is_read else "; no worker that lives reads it since"
     kind = LagKind.AT_MOST if lag else LagKind.MEASURED
     return ShardLag(kind, lag, f"the last wave{when} left the shard {left}{since}")

@@ -25,6 +25,7 @@ from headrace.pipeline.console.values import (
     StreamSeen,
     Trouble,
 )
+from headrace.pipeline.core.leases.lag import Readers
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.inspect.findings import conclusion, findings_of
 from headrace.pipeline.inspect.observation import Observation
@@ -98,8 +99,7 @@ def _shards(seen: PictureFacts) -> Iterator[ShardView]:
             state = without_lease(kin, leases)
             yield ShardView(kin=kin, state=state.state, level=state.level, sentence=state.sentence)
         else:
-            is_read = lease.holder in readers
-            yield _shard(kin, lease, leases, marks, seen, retentions.get(kin.stream), is_read=is_read)
+            yield _shard(kin, lease, leases, marks, seen, retentions.get(kin.stream), readers)
 
 
 def _shard(
@@ -109,11 +109,16 @@ def _shard(
     marks: Marks,
     seen: PictureFacts,
     retention: timedelta | None,
-    *,
-    is_read: bool,
+    readers: Readers,
 ) -> ShardView:
     state = state_of(kin, lease, leases, marks)
-    lag = shown_lag(lease, seen.behind.get(lease.key), seen.now, is_read=is_read)
+    lag = shown_lag(
+        lease,
+        seen.behind.get(lease.key),
+        seen.now,
+        is_read=lease.holder in readers,
+        back_since=readers.get(lease.holder or ""),
+    )
     # The records of a shard that Kinesis no longer lists are gone: its state says so.
     risk = (
         LossRisk()

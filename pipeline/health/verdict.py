@@ -105,7 +105,9 @@ def _check_lag(shards: Sequence[ShardProgress], most: timedelta) -> HealthCheck:
     if unread:
         names = unread[0] + (", ..." if len(unread) > 1 else "")
         return HealthCheck(
-            "lag", HealthCode.UNKNOWN, f"nobody has read {counted(len(unread), 'open shard')} yet ({names})"
+            "lag",
+            HealthCode.UNKNOWN,
+            f"nobody has looked into {counted(len(unread), 'open shard')} yet ({names})",
         )
     of_kcl = sum(shard.lag is None for shard in shards)
     parts = [

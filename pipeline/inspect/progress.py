@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.pipeline.core.leases.lag import open_lags
+from headrace.pipeline.core.leases.lag import Readers, open_lags, readers_among
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import counted
@@ -24,7 +24,7 @@ class ShardProgress:
     lease: str
     worker: str | None
     lag: timedelta | None
-    """None where the row doesn't tell, as with KCL's workers."""
+    """None where the row doesn't tell, as with KCL's workers, or with a worker that is back only just now."""
     backlog: float | None
     """Bytes, about: the lag times the rate at which the shard was read."""
     catches_up_in: timedelta | None
@@ -101,20 +101,21 @@ def too_far_behind(
     if untold:
         return (
             f"{table}: the rows of {counted(len(untold), 'shard')} don't tell how far behind they are ({untold[0].name}"
-            f"{', ...' if len(untold) > 1 else ''}): KCL's workers don't write it, and nobody has read them for Headrace yet"
+            f"{', ...' if len(untold) > 1 else ''}): KCL's workers don't write it, and nobody has looked into them for Headrace yet"
         )
     return None
 
 
-def readers_of(observation: Observation) -> frozenset[str]:
+def readers_of(observation: Observation) -> Readers:
     """Workers that may be alive: they were seen to move, or their row is fresh and they weren't watched for long."""
     is_sure = is_sure_of_silence(observation)
-    return frozenset(
+    alive = [
         worker.worker_id
         for worker in observation.workers
         if worker.moved
         or (not (is_sure and worker.moved is False) and worker.age is not None and worker.age <= _ALIVE_FOR)
-    )
+    ]
+    return readers_among(alive, observation.last.workers)
 
 
 def is_sure_of_silence(observation: Observation) -> bool:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from headrace.pipeline.core.leases.change import Applied, Change, Outcome
 from headrace.pipeline.core.leases.change_kind import MOVES, ChangeKind
-from headrace.pipeline.core.leases.lag import longest, open_lags
+from headrace.pipeline.core.leases.lag import longest, open_lags, readers_among
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.throughput import rate_now
 from headrace.pipeline.core.shards.stream import name_of_serialized
@@ -141,7 +141,7 @@ class LeaderTickWatch:
             self._add_stream(stream, read)
 
     def _by_stream(self, rows: list[Lease], fleet: KnownWorkers, now: datetime) -> dict[str, _StreamRead]:
-        lags = open_lags(rows, now, readers=fleet.living)
+        lags = open_lags(rows, now, readers=readers_among(fleet.living, fleet.rows))
         theirs = _read_by_others(rows, fleet)
         by_stream: dict[str, _StreamRead] = {}
         for row in rows:

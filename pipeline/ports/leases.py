@@ -97,14 +97,20 @@ class WorkerStore(Protocol):
         ...
 
     def beat(
-        self, worker_id: str, instance: str, *, found: str | None, leaving: bool = False
+        self,
+        worker_id: str,
+        instance: str,
+        *,
+        found: str | None,
+        leaving: bool = False,
+        ticking_since: datetime | None = None,
     ) -> Worker | None:
-        """Count up `beat` and set `lut` and `instance`, if the row's instance still is `found` (None: no row, or no
+        """Count up `beat` and set `lut`, `tickedAt` and `instance`, if the row's instance still is `found` (None: no row, or no
         instance).
 
         Returns None where it isn't: the sensor of another Dagster beats in this row. Outdated metrics are removed.
         `leaving`: the worker is stopping, so `lut` stays as `set_stopping` left it, and KCL's leader assigns nothing to
-        the worker.
+        the worker. `ticking_since`: a new value of the row's `tickingSince`; None leaves it as it is.
         """
         ...
 

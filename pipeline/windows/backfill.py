@@ -123,8 +123,8 @@ class Backfilling:
             upto = "a time that nothing states yet" if through is None else f"{through:%Y-%m-%d %H:%M:%S} UTC"
             raise Unknown(
                 f"more records may come into {late[0].name}: the lake table is complete up to {upto}. Nothing was "
-                "changed; wait until the hours are complete, or set `incomplete: true` in the config to take what "
-                "has landed so far"
+                "changed; wait until the hours are complete, a quarter of an hour after their end where nothing lags, or set "
+                "`incomplete: true` in the config to take what has landed so far"
             )
         return done, late
 

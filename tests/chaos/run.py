@@ -25,7 +25,7 @@ from tests.chaos.deployment import Deployment
 from tests.chaos.graphql import DagsterUi
 from tests.chaos.samples import CHECKS, CONSOLE, LAG_LIMIT, STATUS, Sampler
 from tests.chaos.traffic import PutRecord, Traffic
-from tests.chaos.troubles import DOWN, Troubles
+from tests.chaos.troubles import Troubles
 from tests.chaos.truth import lies, truth_of
 from tests.eventually import eventually
 
@@ -35,9 +35,8 @@ _CAUGHT_UP_WITHIN = 600.0
 """Seconds after the last trouble. A person does nothing in them."""
 _OUTAGE_FROM = 5.0
 """Minutes from which on the daemon is dead for longer once."""
-_ROW_LATE = 60.0 + DOWN + 15.0
-"""Seconds. A worker's row counts as fresh for a minute, also where the worker has only just come back from an outage and dies again before it
-has looked into its shards. A living worker looks into its idle shards each 15 s, and its run has to start."""
+_ROW_LATE = 60.0 + 15.0 + 15.0
+"""Seconds. A worker's row counts as fresh for a minute. A living worker looks into its idle shards each 15 s, and its run has to start."""
 PERIODS = {STATUS: _ROW_LATE, CONSOLE: _ROW_LATE, CHECKS: _ROW_LATE + 60.0 + 60.0 + LAG_LIMIT}
 """Seconds by which each source may be late. The checks are looked at each minute. Whether a shard that was read to its tip has unread records
 is asked each minute from the lag's limit on, and its lag counts from when they were first seen."""

@@ -18,7 +18,7 @@ from tests.dagster.partition_status import partition_statuses
 
 _EVERY = (4.0, 14.0)
 """Seconds from one trouble to the next: so short that some come while the fleet recovers from the one before."""
-DOWN = 75.0
+_DOWN = 75.0
 """Seconds for which the daemon stays dead once: longer than a worker's row counts as fresh."""
 _RECENT = timedelta(minutes=2)
 
@@ -48,7 +48,7 @@ class Troubles:
                 outage_at = None
                 self._tell("the daemon is down for a while")
                 self.deployment.hold_down(Part.DAEMON)
-                pause.wait(DOWN)
+                pause.wait(_DOWN)
                 self.deployment.let_go()
             try:
                 happened = trouble()

@@ -67,7 +67,7 @@ def healthy(at: datetime = NOW) -> CheckLook:
     return CheckLook(
         at=at,
         leases=rows(),
-        readers=frozenset({"w1"}),
+        readers={"w1": None},
         positions=Positions({}, positions()),
         through={STREAM: at - 5 * MINUTE},
         retention={"": DAY},

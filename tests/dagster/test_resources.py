@@ -141,6 +141,18 @@ def test_a_shard_that_no_run_reads_moves_at_once_and_stays(make_world: MakeWorld
     assert with_tables(world, lambda tables: tables.owner(key(0))) == to
 
 
+def test_the_launchpad_says_of_each_field_of_spark_that_a_change_is_refused(make_world: MakeWorld):
+    """Each run that may use Spark offers these fields."""
+    world = make_world()
+    offered = dict(world.defs.resources or {})[
+        resource_key(world.settings, "spark")
+    ].get_resource_definition()
+    assert "refused" in (offered.description or "")
+    fields = offered.config_schema.config_type.fields
+    said = {name: "refused" in (field.description or "") for name, field in fields.items()}
+    assert said == {"spark_config": True, "workers": True}
+
+
 def test_spark_session_is_the_first_workers_and_each_worker_has_its_own(make_world: MakeWorld):
     world = make_world(workers=("w1", "w2"))
     with resource(world, "spark") as resources:

@@ -113,6 +113,8 @@ def test_shards_of_a_dead_worker_are_behind_though_they_were_at_their_tips_when_
     assert healths(looks.look(patient=False))["lag"] is HealthCode.ILL
     assert healths(examining(world).look(patient=False))["lag"] is HealthCode.ILL, "at the first look, too"
     world.tick()
+    assert healths(looks.look(patient=False))["lag"] is HealthCode.UNKNOWN, "it may not have looked yet"
+    world.tick(13)
     assert healths(looks.look(patient=False))["lag"] is HealthCode.WELL, "another worker, or the same, lives"
 
 
@@ -154,7 +156,7 @@ def test_a_shard_that_nobody_has_read_is_no_shard_without_lag_and_one_of_kcl_is_
     quiet, unread = a_row(0, looked_at=now, behind_ms=0), a_row(1)
     ours = Worker("w1", last_update=now, beat=1, instance="here")
     assert said(quiet, unread, worker=ours) == HealthCheck(
-        "lag", HealthCode.UNKNOWN, "nobody has read 1 open shard yet (shardId-000000000001)"
+        "lag", HealthCode.UNKNOWN, "nobody has looked into 1 open shard yet (shardId-000000000001)"
     )
     kcls = Worker("w1", last_update=now)
     assert said(quiet, unread, worker=kcls) == HealthCheck(

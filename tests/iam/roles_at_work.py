@@ -26,6 +26,7 @@ from headrace.pipeline.local.actions import ACCOUNT
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.metrics.metering import Metering
 from headrace.pipeline.metrics.wiring import metering_of
+from headrace.pipeline.settings.blocks.aws import AwsPlace
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.task_identity import AwsKeys, TaskIdentity
@@ -50,6 +51,11 @@ class WithTasksOfTheirOwn(Adapters):
     def identity(self) -> TaskIdentity:
         return TaskIdentity(keys=AwsKeys(Role.SPARK.value, "local"))
 
+    def _reader(self, place: AwsPlace, region: str) -> TaskIdentity:
+        # A stream may have a role of its own; the settings of these tests name none.
+        assert place.role is None
+        return self.identity()
+
 
 @dataclass
 class RolesAtWork:
@@ -68,6 +74,7 @@ class RolesAtWork:
         self.patch.setenv("HEADRACE_CONFIG", str(file))
         # Commands make their ports by themselves.
         self.patch.setattr(Adapters, "identity", WithTasksOfTheirOwn.identity)
+        self.patch.setattr(Adapters, "_reader", WithTasksOfTheirOwn._reader)
         for role in Role:
             self.aws.limit(role, self.policy(role))
             self.wirings[role] = self._wiring()

@@ -45,7 +45,13 @@ class MemoryWorkerStore:
             self._skipped = (*self._skipped, SkippedRow(key, why))
 
     def beat(
-        self, worker_id: str, instance: str, *, found: str | None, leaving: bool = False
+        self,
+        worker_id: str,
+        instance: str,
+        *,
+        found: str | None,
+        leaving: bool = False,
+        ticking_since: datetime | None = None,
     ) -> Worker | None:
         with self._lock:
             before = self._rows.get(worker_id, Worker(worker_id))
@@ -55,7 +61,16 @@ class MemoryWorkerStore:
             if is_outdated(before, self._clock.now()):
                 before = _measured(before, Metrics())
             stamp = before.last_update if leaving else self._second()
-            return self._put(replace(before, beat=before.beat + 1, instance=instance, last_update=stamp))
+            return self._put(
+                replace(
+                    before,
+                    beat=before.beat + 1,
+                    instance=instance,
+                    last_update=stamp,
+                    ticked_at=self._clock.now(),
+                    ticking_since=ticking_since or before.ticking_since,
+                )
+            )
 
     def beat_run(self, worker_id: str, run_claim: str) -> None:
         with self._lock:

@@ -18,6 +18,8 @@ RANGES: Final = "opr"
 # Headrace's own attributes.
 BEAT: Final = "beat"
 RUN_BEATS: Final = "runBeats"
+TICKED_AT: Final = "tickedAt"
+TICKING_SINCE: Final = "tickingSince"
 INSTANCE: Final = "instance"
 STOPPING: Final = "stopping"
 ASSIGN_PASS: Final = "assignPass"  # noqa: S105 - a pass over the leases
@@ -27,7 +29,20 @@ NOTICE: Final = "notice"
 MEASURED_BY: Final = "measuredBy"
 MEASURED_AT: Final = "measuredAt"
 OURS: Final = frozenset(
-    {BEAT, RUN_BEATS, INSTANCE, STOPPING, ASSIGN_PASS, ASKED, BEATEN_AT, NOTICE, MEASURED_BY, MEASURED_AT}
+    {
+        BEAT,
+        RUN_BEATS,
+        TICKED_AT,
+        TICKING_SINCE,
+        INSTANCE,
+        STOPPING,
+        ASSIGN_PASS,
+        ASKED,
+        BEATEN_AT,
+        NOTICE,
+        MEASURED_BY,
+        MEASURED_AT,
+    }
 )
 # Attributes since KCL 3.5. In layout S (one table), entityType is KCL's only way to tell this row from a lease.
 ENTITY: Final = "entityType"
@@ -69,6 +84,8 @@ def _worker(item: Item, key: str) -> Worker:
         last_update=av.moment(item, LAST_UPDATE, av.SECOND),
         beat=av.integer(item, BEAT) or 0,
         run_beats={claim: av.mandatory_integer(run_beats, claim) for claim in run_beats},
+        ticked_at=av.moment(item, TICKED_AT, av.MILLISECOND),
+        ticking_since=av.moment(item, TICKING_SINCE, av.MILLISECOND),
         instance=av.text(item, INSTANCE),
         stopping=av.flag(item, STOPPING),
         assign_pass=av.integer(item, ASSIGN_PASS) or 0,

@@ -84,7 +84,13 @@ class DynamoWorkerStore:
         return None
 
     def beat(
-        self, worker_id: str, instance: str, *, found: str | None, leaving: bool = False
+        self,
+        worker_id: str,
+        instance: str,
+        *,
+        found: str | None,
+        leaving: bool = False,
+        ticking_since: datetime | None = None,
     ) -> Worker | None:
         # A stopping worker keeps the stamp that `set_stopping` wrote, an hour in the past.
         stamp = {} if leaving else self._stamp()
@@ -94,7 +100,7 @@ class DynamoWorkerStore:
             condition += f" OR attribute_not_exists({self._rows.key})"
         answer = self._put(
             worker_id,
-            {**stamp, wire.INSTANCE: av.text_value(instance)},
+            {**stamp, wire.INSTANCE: av.text_value(instance), **self._tick(ticking_since)},
             more=f"ADD {wire.BEAT} :one",
             condition=condition,
             values={":one": av.number_value(1), **({":found": av.text_value(found)} if found else {})},
@@ -103,8 +109,16 @@ class DynamoWorkerStore:
             return self._without_outdated(self._understood(answer.row))
         # The row names this instance already: the process restarted, or boto3 sent the write again after a lost answer.
         if found != instance and answer.row is not None and self._understood(answer.row).instance == instance:
-            return self.beat(worker_id, instance, found=instance, leaving=leaving)
+            return self.beat(
+                worker_id, instance, found=instance, leaving=leaving, ticking_since=ticking_since
+            )
         return None
+
+    def _tick(self, ticking_since: datetime | None) -> dict[str, Item]:
+        ticked_at = {wire.TICKED_AT: av.moment_value(self._clock.now(), av.MILLISECOND)}
+        if ticking_since is None:
+            return ticked_at
+        return {**ticked_at, wire.TICKING_SINCE: av.moment_value(ticking_since, av.MILLISECOND)}
 
     def beat_run(self, worker_id: str, run_claim: str) -> None:
         if isinstance(self._beat_run(worker_id, run_claim), ConditionFailed):

@@ -15,7 +15,7 @@ that is furthest behind, and a shard of which nothing is known keeps the stateme
 
 *Quiet shards.* A shard without new records holds the statement up, so the leader asks Kinesis now and then whether
 there is anything after the positions in the table (`quiet_shards`, `seen_quiet`): ten minutes after other shards have
-landed more, and an hour after the last time in a stream at rest.
+landed more, and in a stream at rest once after each full hour, so that whoever waits for the hour isn't kept waiting.
 
 Only times by Kinesis's clocks count. A statement never goes back: what was complete stays so. It is withdrawn where
 that needn't be so: after a person moved a position, and after an END that may not name all children.
@@ -43,12 +43,12 @@ Through = Mapping[StreamId, datetime]
 BEHIND_OTHERS = timedelta(minutes=10)
 """How far the statement may stay behind the records of other shards because of quiet shards. Then Kinesis is asked
 about these."""
-AT_REST = timedelta(hours=1)
-"""How far the statement may stay behind the clock while no shard has a new record. Moving it costs a commit, and a
-request to Kinesis for each open shard."""
 _FRESH = BEHIND_OTHERS / 2
 """Kinesis isn't asked about a shard whose latest known moment is younger than this: it doesn't hold the statement up
 for long."""
+_HOUR_WAITS = _FRESH + APPROXIMATE
+"""How long after a full hour Kinesis is asked whether the hour is complete: then about each shard that holds the
+statement below it. Asking once an hour, because it costs a commit, and a request to Kinesis for each open shard."""
 _MOST_ASKED = 1_000
 """The most shards that the leader asks about in one tick. Asking about so many takes a second or two."""
 
@@ -101,10 +101,9 @@ def quiet_shards(
     }
     if until is None or not witnesses:
         return {}
-    if (
-        max(witnesses.values()) - until <= BEHIND_OTHERS + APPROXIMATE
-        and now - until <= AT_REST + APPROXIMATE
-    ):
+    if max(witnesses.values()) - until <= BEHIND_OTHERS + APPROXIMATE and until >= (
+        now - _HOUR_WAITS
+    ).replace(minute=0, second=0, microsecond=0):
         return {}
     # Half of the retention: Kinesis can't have removed any record that arrived after the witness before it is asked.
     # Kinesis can't be asked for what may be left of the record at a position inside it.

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
 
 _NOTHING: Final = timedelta(0)
+LOOKED_WITHIN: Final = timedelta(minutes=1)
+"""The time in which a living worker has looked into each of its shards: it probes the idle ones each 15 s."""
+
+Readers = Mapping[str, datetime | None]
+"""By worker that may be alive: since when it has ticked without a pause, if that is less than `LOOKED_WITHIN`; else
+None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +47,37 @@ def longest(lags: Iterable[timedelta | None]) -> LongestLag:
     return LongestLag(max(known, default=None if told else _NOTHING), len(told) - len(known))
 
 
+def readers_among(alive: Iterable[str], rows: Iterable[Worker]) -> Readers:
+    """`alive`: the workers that may be alive; `rows`: the workers' rows."""
+    back_since = {row.worker_id: _back_since(row) for row in rows}
+    return {name: back_since.get(name) for name in alive}
+
+
+def _back_since(row: Worker) -> datetime | None:
+    # Both times are by one host's clock, so that it doesn't matter how the looker's clock goes.
+    if (
+        row.ticked_at is None
+        or row.ticking_since is None
+        or row.ticked_at - row.ticking_since >= LOOKED_WITHIN
+    ):
+        return None
+    return row.ticking_since
+
+
 def lag_of(
-    row: Lease, now: datetime, *, is_read: bool = True, waiting_since: datetime | None = None
+    row: Lease,
+    now: datetime,
+    *,
+    is_read: bool = True,
+    back_since: datetime | None = None,
+    waiting_since: datetime | None = None,
 ) -> timedelta | None:
     """How long ago the shard's oldest unread record may have arrived, at most; None where the row doesn't tell.
 
     `is_read`: whether a worker that may be alive reads the shard. Such a worker looks for new records in a shard that was at its
-    tip, so that the shard isn't behind; nobody looks into one without such a worker. `waiting_since`: since when a shard that was
-    at its tip has been seen to have unread records all the same. They may have come long after the last look.
+    tip, so that the shard isn't behind; nobody looks into one without such a worker. `back_since`: since when that worker has
+    ticked, if it began only just now, so that it may not have looked into the shard yet. `waiting_since`: since when a shard
+    that was at its tip has been seen to have unread records all the same. They may have come long after the last look.
     """
     if row.has_ended:
         return _NOTHING
@@ -59,8 +89,19 @@ def lag_of(
     # A worker that lives looks for records in a shard that was at its tip. Without this an idle
     # shard would seem to fall behind by the age of its last look.
     if is_read and not row.behind_ms and row.failure is None:
-        return _NOTHING if waiting_since is None else max(_NOTHING, now - waiting_since)
+        if waiting_since is not None:
+            return max(_NOTHING, now - waiting_since)
+        return None if _may_be_unseen(row, row.looked_at, now, back_since) else _NOTHING
     return max(_NOTHING, now - row.looked_at)
+
+
+def _may_be_unseen(row: Lease, looked_at: datetime, now: datetime, back_since: datetime | None) -> bool:
+    """Whether nobody may have looked into the shard since it was without a living worker: its worker is back only just now, or
+    has only just got the lease."""
+    if back_since is not None and looked_at < back_since:
+        return True
+    assigned = row.assigned_at
+    return assigned is not None and looked_at < assigned and now - assigned < LOOKED_WITHIN
 
 
 def is_read_by_others(row: Lease) -> bool:
@@ -73,15 +114,21 @@ def open_lags(
     rows: Iterable[Lease],
     now: datetime,
     *,
-    readers: Collection[str],
+    readers: Readers,
     waiting_since: Mapping[str, datetime] | None = None,
 ) -> dict[str, timedelta | None]:
-    """The lag of each open shard, by lease key. `readers`: the workers that may be alive."""
+    """The lag of each open shard, by lease key."""
     open_rows = {row.key: row for row in rows if not row.has_ended}
     return {
         key: _NOTHING
         if _waits_for_parents(row, open_rows)
-        else lag_of(row, now, is_read=row.holder in readers, waiting_since=(waiting_since or {}).get(key))
+        else lag_of(
+            row,
+            now,
+            is_read=row.holder in readers,
+            back_since=readers.get(row.holder or ""),
+            waiting_since=(waiting_since or {}).get(key),
+        )
         for key, row in open_rows.items()
     }
 

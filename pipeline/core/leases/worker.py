@@ -39,6 +39,10 @@ class Worker:
     """A number that the worker's sensor counts up at each tick."""
     run_beats: Mapping[str, int] = field(default_factory=dict)
     """Run claim -> a number that the attempt with this claim counts up while it lives."""
+    ticked_at: datetime | None = None
+    """When the worker's sensor beat last, by its host's clock."""
+    ticking_since: datetime | None = None
+    """Since when the sensor has beaten without a long pause, by its host's clock."""
     instance: str | None = None
     """Id of the Dagster storage whose sensor beats in this row. Two Dagsters with the same worker id are a mistake."""
     stopping: bool = False

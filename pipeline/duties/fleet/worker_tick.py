@@ -39,6 +39,9 @@ from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.ports.runs import Runs
 from headrace.pipeline.settings.model import TimeSettings
 
+_PAUSES = 2
+"""Lease durations without a tick that make a pause: one that is shorter may be a single slow tick."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerDuty:
@@ -82,7 +85,12 @@ class WorkerDuty:
         # The beat comes before everything that can take long: Dagster's tick may be late already,
         # and a worker whose leases are judged dead reads nothing. It requires the instance that was
         # just read in the row.
-        beaten = self.workers.beat(self.worker_id, self.instance, found=row.instance if row else None)
+        beaten = self.workers.beat(
+            self.worker_id,
+            self.instance,
+            found=row.instance if row else None,
+            ticking_since=now if self._begins_to_tick(row, now) else None,
+        )
         if beaten is None:
             return WorkerReport(
                 replace(memory, last_look=now, rival=None),
@@ -90,6 +98,13 @@ class WorkerDuty:
                 state=WorkerState.WAITING,
             )
         return self._look(beaten, memory, now)
+
+    def _begins_to_tick(self, row: Worker | None, now: datetime) -> bool:
+        """Whether nobody can have looked into this worker's idle shards for a while: this is its first tick, or the
+        first one after a pause."""
+        if row is None or row.ticked_at is None or row.ticking_since is None:
+            return True
+        return abs(now - row.ticked_at) > _PAUSES * self.times.lease_duration
 
     def _rival(self, row: Worker | None, memory: WorkerMemory, now: datetime) -> Sighting | None:
         """The beats of another Dagster instance under this worker's id; None where no other instance has the row."""

@@ -77,14 +77,17 @@ class Run:
     def __post_init__(self) -> None:
         self._began = self.clock.monotonic()
 
-    def all_that_is_due(self) -> None:
+    def all_that_is_due(self, *, to_the_newest: bool = False) -> None:
         """Make waves over all leases of the worker until no record has come for `times.idle`, or `times.linger` is
         over.
 
         Each wave plans anew: it begins to read children and new leases, and leaves leases that went to another worker.
+        `to_the_newest`: go on after `times.linger`, too, while a shard is left that hasn't been read up to what was its
+        newest record as the run began. No sensor is there to start the next run.
         """
+        since = self.clock.now() if to_the_newest else None
         try:
-            self._until_nothing_comes()
+            self._until_nothing_comes(since)
         finally:
             # After an error, too: else the worker's next run would wait until the claims of this one count as dead.
             self._tell_of(self.attempt.let_go())
@@ -92,7 +95,7 @@ class Run:
             self._expire_what_is_due()
             self._record_what_landed()
 
-    def _until_nothing_comes(self) -> None:
+    def _until_nothing_comes(self, since: datetime | None) -> None:
         last_news = self._began
         while True:
             began = self.clock.monotonic()
@@ -105,7 +108,8 @@ class Run:
                 # A wait for Spark says nothing about the streams.
                 last_news += report.waited
             idle_for = self.clock.monotonic() - last_news
-            if self._must_end() or idle_for >= self.settings.times.idle.total_seconds():
+            is_left = since is not None and _leaves_records_from_before(report, since)
+            if self._must_end(is_left=is_left) or idle_for >= self.settings.times.idle.total_seconds():
                 return
             if self._must_show_failure():
                 return
@@ -225,8 +229,9 @@ class Run:
         # hence the calm minute.
         return not self.failing or self.clock.monotonic() - self._began >= _CALM
 
-    def _must_end(self) -> bool:
-        if self.clock.monotonic() - self._began > self.settings.times.linger.total_seconds():
+    def _must_end(self, *, is_left: bool = False) -> bool:
+        """`is_left`: the run isn't done yet, however long it has lasted."""
+        if not is_left and self.clock.monotonic() - self._began > self.settings.times.linger.total_seconds():
             return True
         self._is_told_to_stop = self.is_stopping()
         return self._is_told_to_stop
@@ -243,6 +248,16 @@ class Run:
             with suppress(Transient):  # the end of the next wave asks again
                 self._is_told_to_stop = now < moment and self.is_stopping()
             self.attempt.claims.note_progress()
+
+
+def _leaves_records_from_before(report: WaveReport, since: datetime) -> bool:
+    """Whether a shard of this wave may have unread records that arrived before this time, or has ended, so that its
+    children are read next."""
+    return any(
+        landed.staged.upto.ended
+        or (landed.staged.error is None and not _is_current(landed, landed.lease_key, since))
+        for landed in report.landed
+    )
 
 
 def _is_current(landed: Landed, key: str, since: datetime) -> bool:
@@ -290,9 +305,9 @@ class Reading:
     """The shards of the wave that is at work, by lease key."""
     _run: Run | None = None
 
-    def everything_due(self, worker_id: str) -> RunEnding:
-        """List mode: read all that is due of the worker's leases."""
-        return self._ending_of(lambda: self._read_for(worker_id, None))
+    def everything_due(self, worker_id: str, *, to_the_newest: bool = False) -> RunEnding:
+        """List mode: read all that is due of the worker's leases. `to_the_newest`: see `Run.all_that_is_due`."""
+        return self._ending_of(lambda: self._read_for(worker_id, None, to_the_newest=to_the_newest))
 
     def shards(self, keys: Iterable[str]) -> RunEnding:
         """Partition mode: read the shards that a person or a backfill names."""
@@ -319,7 +334,7 @@ class Reading:
             return RunEnding(self._failed, error, is_untried=self._run is None)
         return RunEnding(self._failed)
 
-    def _read_for(self, worker_id: str, keys: tuple[str, ...] | None) -> None:
+    def _read_for(self, worker_id: str, keys: tuple[str, ...] | None, *, to_the_newest: bool = False) -> None:
         with self.open_run(worker_id, self._note_wave, self._note_step) as run:
             self._run = run
             # Only once the run is open: an error before it leaves these shards among those that
@@ -327,7 +342,7 @@ class Reading:
             self._unread -= set(keys or ())
             try:
                 if keys is None:
-                    run.all_that_is_due()
+                    run.all_that_is_due(to_the_newest=to_the_newest)
                 else:
                     self._failed |= run.catch_up(keys)
             finally:

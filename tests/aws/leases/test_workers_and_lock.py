@@ -94,13 +94,22 @@ def test_beats_keep_unknown_attributes_and_remove_the_metrics_of_a_kcl_worker_wi
     tables.client.put_item(TableName=tables.worker_table, Item=kcl)
     tables.workers.beat_run("w1", "run/1")
     row = tables.workers.beat("w1", "dagster-a", found=None)
-    assert row == Worker("w1", last_update=START, beat=1, run_beats={"run/1": 1}, instance="dagster-a")
+    assert row == Worker(
+        "w1", last_update=START, beat=1, run_beats={"run/1": 1}, ticked_at=START, instance="dagster-a"
+    )
     assert row == tables.workers.get("w1")
     assert {name: tables.worker_row()[name] for name in ("sts", "opr", "future")} == {
         "sts": {"M": {}},
         "opr": {"M": {}},
         "future": {"S": "kept"},
     }
+
+
+def test_a_beat_without_a_new_time_leaves_the_row_as_it_says_since_when_the_sensor_ticks(tables: Tables):
+    tables.workers.beat("w1", "dagster-a", found=None, ticking_since=START)
+    row = tables.workers.beat("w1", "dagster-a", found="dagster-a")
+    assert row is not None
+    assert (row.ticked_at, row.ticking_since) == (START, START)
 
 
 def test_a_report_is_written_as_kcl_writes_it(tables: Tables):

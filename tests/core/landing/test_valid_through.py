@@ -107,10 +107,12 @@ def test_a_shard_is_asked_about_once_it_holds_the_statement_ten_minutes_behind_t
     assert asked(positions(left=read(NOON), right=read(NOON - far, 7))) == {"right": 7}
 
 
-def test_all_shards_of_a_stream_at_rest_are_asked_about_once_an_hour():
-    near, far = read(NOON - HOUR), read(NOON - HOUR - timedelta(seconds=1))
-    assert asked(positions(left=near, right=near)) == {}
-    assert asked(positions(left=far, right=far)) == {"left": 5, "right": 5}
+def test_all_shards_of_a_stream_at_rest_are_asked_about_six_minutes_after_a_full_hour():
+    second, now = timedelta(seconds=1), NOON + 6 * MINUTE
+    complete, lacking = read(NOON + MINUTE), read(NOON + MINUTE - second)
+    assert asked(positions(left=complete, right=complete), now=now + 50 * MINUTE) == {}
+    assert asked(positions(left=lacking, right=lacking), now=now - second) == {}
+    assert asked(positions(left=lacking, right=lacking), now=now + second) == {"left": 5, "right": 5}
 
 
 def test_at_most_a_thousand_shards_are_asked_about_at_once_and_the_oldest_first():

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.pipeline.core.leases.failure import Failure
-from headrace.pipeline.core.leases.lag import lag_of, longest
+from headrace.pipeline.core.leases.lag import lag_of, longest, open_lags, readers_among
 from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -26,6 +27,43 @@ def test_a_shard_that_fails_lags_since_its_last_look_also_where_that_look_was_at
 def test_a_shard_at_its_tip_lags_only_without_a_living_worker() -> None:
     assert lag_of(AT_TIP, NOW) == timedelta(0)
     assert lag_of(AT_TIP, NOW, is_read=False) == HOUR
+
+
+@pytest.mark.parametrize(
+    ("ticked_for", "looked_at", "lag"),
+    [
+        (timedelta(seconds=59), NOW - HOUR, None),
+        (timedelta(seconds=59), NOW - timedelta(seconds=58), timedelta(0)),
+        (timedelta(seconds=60), NOW - HOUR, timedelta(0)),
+    ],
+)
+def test_after_an_outage_the_lag_isnt_known_until_the_worker_has_looked_or_has_ticked_for_a_minute(
+    ticked_for: timedelta, looked_at: datetime, lag: timedelta | None
+) -> None:
+    # The worker's host is an hour ahead: only its own times are compared with each other.
+    worker = Worker("w1", ticked_at=NOW + HOUR, ticking_since=NOW + HOUR - ticked_for)
+    here = replace(worker, ticked_at=NOW, ticking_since=NOW - ticked_for)
+    row = replace(AT_TIP, owner="w1", looked_at=looked_at)
+    assert open_lags([row], NOW, readers=readers_among(["w1"], [here])) == {row.key: lag}
+    assert readers_among(["w1"], [worker]).keys() == {"w1"}
+    assert (readers_among(["w1"], [worker])["w1"] is None) == (readers_among(["w1"], [here])["w1"] is None)
+
+
+def test_a_record_that_is_seen_to_wait_counts_also_where_the_worker_is_back_only_just_now() -> None:
+    seen = NOW - timedelta(seconds=9)
+    assert lag_of(AT_TIP, NOW, back_since=NOW, waiting_since=seen) == timedelta(seconds=9)
+
+
+def test_the_lag_isnt_known_while_the_next_worker_may_not_have_looked_yet() -> None:
+    given = replace(AT_TIP, assigned_at=NOW - timedelta(seconds=59))
+    assert lag_of(given, NOW) is None
+    assert lag_of(replace(given, looked_at=NOW - timedelta(seconds=58)), NOW) == timedelta(0)
+    assert lag_of(replace(given, assigned_at=NOW - timedelta(minutes=1)), NOW) == timedelta(0)
+
+
+def test_a_worker_whose_row_has_no_ticks_counts_as_one_that_has_looked() -> None:
+    row = replace(AT_TIP, owner="kcl")
+    assert open_lags([row], NOW, readers=readers_among(["kcl"], [Worker("kcl")])) == {row.key: timedelta(0)}
 
 
 def test_a_record_that_came_after_the_last_look_counts_since_it_was_seen() -> None:

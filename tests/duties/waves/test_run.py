@@ -9,6 +9,7 @@ import pytest
 
 from headrace.pipeline.core.leases.change import Applied, claim
 from headrace.pipeline.core.shards.checkpoint import SHARD_END
+from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.duties.waves.report import Problem, WaveReport
 from headrace.pipeline.duties.waves.run import Run
 from headrace.pipeline.errors import HeadraceError, Throttled
@@ -173,6 +174,35 @@ def test_a_run_ends_after_the_linger_time_though_records_still_come() -> None:
     place = Place(SOME)
     place.run.all_that_is_due()
     assert place.elapsed() == LINGER + EVERY
+
+
+def test_a_command_goes_on_after_the_linger_time_until_no_shard_lacks_records_from_before_its_start() -> None:
+    place = Place()
+    start = place.world.clock.now()
+
+    def wave_up_to(arrival: datetime) -> WaveReport:
+        return waves_of(landed(rows=3, behind=SECOND, last_arrival=arrival))
+
+    old, new = wave_up_to(start - SECOND), wave_up_to(start)
+    place.attempt.reports = [*[old] * 9, new]
+    place.attempt.takes = LINGER / 5 * SECOND
+    place.run.all_that_is_due(to_the_newest=True)
+    assert place.heard == [*[old] * 9, new], "though new records go on to come"
+
+
+def test_a_command_reads_the_children_of_a_shard_that_ends_after_the_linger_time() -> None:
+    ended = landed(rows=3)
+    end = waves_of(replace(ended, staged=replace(ended.staged, upto=Position(9, ended=True))))
+    place = Place(end, SOME)
+    place.attempt.takes = (LINGER + 1) * SECOND
+    place.run.all_that_is_due(to_the_newest=True)
+    assert place.heard == [end, SOME]
+
+
+def test_a_command_with_a_backlog_ends_where_its_worker_is_told_to_stop() -> None:
+    place = Place(MORE, stops_at=0)
+    place.run.all_that_is_due(to_the_newest=True)
+    assert place.waves() == [0.0]
 
 
 def test_a_stopping_run_ends_after_its_wave() -> None:
