@@ -264,10 +264,10 @@ def test_a_state_that_no_ledger_tells_is_refused(tmp_path: Path):
     bed.catch_up()
     position = bed.table().load().positions.of(A)
     with pytest.raises(ChainBroken, match="no ledger of the processor's table tells the state"):
-        states_at({A: position}, _cut, lambda _: ())
+        states_at({A: position}, _cut, lambda _: (), redrives=Positions())
     # The lineage table has the ledgers of snapshots that have expired.
     entries = [LedgerEntry(1, 1, NOON, page) for page in reversed(list(bed.table().pages()))]
-    assert states_at({A: position, B: None}, _cut, lambda _: entries) == {
+    assert states_at({A: position, B: None}, _cut, lambda _: entries, redrives=Positions()) == {
         A: WaveBefore('{"a":1}', 1),
         B: WaveBefore(),
     }
@@ -279,7 +279,9 @@ def test_a_state_is_that_of_the_range_that_ends_at_the_position():
         LedgerPage((a_range(2, "newer"), a_range(1, "of a person", kind=Kind.REPOSITION))),
         LedgerPage((a_range(1, "older"),)),
     ]
-    assert states_at({A: Position(1)}, lambda: pages, lambda _: ()) == {A: WaveBefore("older", 1)}
+    assert states_at({A: Position(1)}, lambda: pages, lambda _: (), redrives=Positions()) == {
+        A: WaveBefore("older", 1)
+    }
 
 
 def a_range(upto: int, state: str, *, kind: Kind = Kind.PROCESSED) -> Range:

@@ -10,14 +10,15 @@ from headrace.pipeline.core.ledger.generation import chain_of, is_chain, next_li
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import Unknown, WrongShape
+from headrace.pipeline.typed.account import account
 from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.quarantine.redrive_plan import (
     RedrivePlan,
     Selection,
-    account_redrive,
     plan_look,
     plan_redrive,
     reason_meant,
+    with_staying,
     worth_parsing,
 )
 from headrace.pipeline.typed.values import (
@@ -110,7 +111,9 @@ def accounts(
     parsed: Parsed = PARSED, copied: Parsed = COPIED, dropped_as: str = ""
 ) -> dict[ShardKey, Accounting]:
     one = plan(a_piece("d/one", 1))
-    return dict(account_redrive(one, parsed, copied, dropped_as=dropped_as, version="2", schema=3))
+    tried = account(one.wave, parsed, dropped_as=dropped_as, version="2", schema=3)
+    aside = (*parsed.aside, *copied.aside)
+    return with_staying(one, tried, aside, copied, version="2", schema=3)
 
 
 def test_each_row_of_a_taken_file_is_accounted_for_by_shard():
