@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from headrace.pipeline.core.ledger.generation import shard_of, with_chains
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Lost, Range
-from headrace.pipeline.core.shards.position import Position, Positions, is_forward
+from headrace.pipeline.core.shards.position import Position, Positions, reaches
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import ChainBroken
 from headrace.pipeline.processors.account import read_account
@@ -108,4 +108,4 @@ def _has_redriven(recorded: Range, redrives: Positions) -> bool:
     if recorded.kind is not Kind.REDRIVEN:
         return False
     known = redrives.of(recorded.key)
-    return known is not None and not is_forward(known, recorded.upto)
+    return known is not None and reaches(known, recorded.upto)

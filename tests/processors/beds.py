@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from headrace.pipeline.core.ledger.generation import shard_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.lineage.table import IcebergLineage
@@ -140,8 +141,8 @@ class ProcessorBed:
     def state(self, key: ShardKey) -> str | None:
         for page in self.table().pages():
             for recorded in page.ranges:
-                if recorded.key == key:
-                    return read_account(recorded.account).state
+                if shard_of(recorded.key) == key and (account := read_account(recorded.account)).decides:
+                    return account.state
         return None
 
 
