@@ -27,7 +27,7 @@ from headrace.pipeline.settings.choices import OnProcessorError
 from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.quarantine.settle_plan import is_settled
 from headrace.pipeline.typed.values import PlannedRange, SourceFile, WavePlan
-from tests.memory.parse import MemorySurveyor, TypedRow
+from tests.memory.parse import MemorySourceTable, MemorySurveyor, TypedRow
 from tests.simulation.made.processor_code import ProcessorCodeRules, SimulatedProcessor, started
 from tests.simulation.made.typed_job import FINAL, Job, LakeLook, LakePort, SparkAtWork, kept_table
 from tests.simulation.watch.processor_watch import ProcessorWatch
@@ -73,11 +73,15 @@ class ProcessorJob(Job):
         quarantine: Any = LakePort(calls, watch.quarantine)
         source: Any = LakePort(calls, LakeLook(self))
         host: Any = SparkAtWork(self, MemoryHost(source=watch.landed_rows, job=self, piece=3))
+        set_aside: Any = LakePort(calls, MemorySourceTable(watch.quarantine, watch.aside_rows))
+        redriver: Any = SparkAtWork(job := self, MemoryRedriveHost(source=watch.aside_rows, job=job, piece=3))
         return ProcessorPorts(
             source=source,
             table=table,
             quarantine=quarantine,
+            set_aside=set_aside,
             host=host,
+            redriver=redriver,
             stops=watch.stops,
             lineage=watch.lineage,
             kept=(
