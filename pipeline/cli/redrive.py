@@ -136,7 +136,7 @@ def _of_processor(wiring: "Wiring", name: str) -> tuple[_Redriven, ...]:
             processor,
             wiring.processors.redriving(processor, run_id),
             "given_again",
-            lambda changes, portions: changes.by_processing(settings, processor, portions),
+            lambda changes, portions: changes.by_giving_again(settings, processor, portions),
         ),
     )
 

@@ -1,5 +1,6 @@
 """Records in a processor's quarantine table are given to it once more: rows, state and quarantine change together, and no position moves."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -41,7 +42,10 @@ def test_a_redrive_gives_rows_by_the_present_state_and_leaves_what_fails_again(
     bed = corrected(set_aside(tmp_path, code=code), new)
     before = bed.table().load().positions
     assert bed.redrive() == ["3 records given again: 2 processed into 2 rows, 1 still set aside"]
-    assert [row for row in bed.rows() if row[2] == "bad"] == [(A.shard_id, 4, "bad", 1), (A.shard_id, 4, "bad", 2)]
+    assert [row for row in bed.rows() if row[2] == "bad"] == [
+        (A.shard_id, 4, "bad", 1),
+        (A.shard_id, 4, "bad", 2),
+    ]
     assert bed.aside().keys() == {10}
     after = bed.table().load().positions
     assert all(after.of(key) == before.of(key) for key in before.shards)
@@ -136,7 +140,7 @@ def test_a_redrive_that_lands_meanwhile_makes_the_wave_begin_again_with_its_stat
     bed = corrected(set_aside(tmp_path))
     bed.land(A, {6: b"bad"})
     with pytest.raises(Overtaken):
-        bed.processing(on_step=lambda arrow: arrow == "staged" and bed.redrive() and None).wave()
+        bed.processing(on_step=_once("staged", bed.redrive)).wave()
     bed.catch_up()
     assert sorted(total for word, total in bed.words() if word == "bad") == [1, 2, 3]
     assert bed.state(A) == '{"a":2,"b":1,"bad":3}'
@@ -144,12 +148,12 @@ def test_a_redrive_that_lands_meanwhile_makes_the_wave_begin_again_with_its_stat
 
 def test_two_redrives_at_the_same_time_give_each_row_once(tmp_path: Path):
     bed = corrected(set_aside(tmp_path))
-    bed.redrive(on_step=_once("staged", lambda: bed.redrive()))
+    bed.redrive(on_step=_once("staged", bed.redrive))
     assert [total for word, total in bed.words() if word == "bad"] == [1, 2]
     assert bed.redrive()[0].endswith("1 still set aside")
 
 
-def _once(place: str, act):
+def _once(place: str, act: Callable[[], object]) -> Callable[[str], None]:
     done: list[bool] = []
 
     def on_step(arrow: str) -> None:

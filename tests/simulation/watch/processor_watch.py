@@ -116,7 +116,9 @@ class ProcessorWatch(TypedWatch):
                 raise self.broken(f"a redrive of {key} leaves the state {after}, not {state}", key)
             version = account.records.version
             if failing := [number for number in numbers if self.rules(version, TypedRow(key, number))]:
-                raise self.broken(f"record {failing[0]} of {key} counts, at which version {version} raises", key)
+                raise self.broken(
+                    f"record {failing[0]} of {key} counts, at which version {version} raises", key
+                )
             self._ends[key, position] = state
             for number in numbers:
                 del self.aside[key, number]
