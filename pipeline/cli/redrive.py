@@ -161,11 +161,12 @@ def _part_json(part: _Redriven, done: "Sequence[Wave]") -> "dict[str, Any]":
 
 
 def _nothing(args: argparse.Namespace, quarantine: str) -> str:
+    again = "given again" if args.processor else "parsed again"
     if args.reason is not None:
         return (
-            f"no record in {quarantine} has this reason and can be parsed again; "
+            f"no record in {quarantine} has this reason and can be {again}; "
             "the table's column `reason` has the reasons"
         )
     of = "" if args.shard is None else f" of {args.shard}"
     when = "" if args.since is None and args.until is None else " of this time"
-    return f"no record{of}{when} in {quarantine} can be parsed again"
+    return f"no record{of}{when} in {quarantine} can be {again}"
