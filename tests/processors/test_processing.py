@@ -10,6 +10,7 @@ import pytest
 
 from headrace.pipeline.core.landing.landing import Landing
 from headrace.pipeline.core.ledger.accounting import Accounting
+from headrace.pipeline.core.ledger.generation import chain_of
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Range
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
 from headrace.pipeline.core.shards.stream import StreamId
@@ -282,6 +283,36 @@ def test_a_state_is_that_of_the_range_that_ends_at_the_position():
     assert states_at({A: Position(1)}, lambda: pages, lambda _: (), redrives=Positions()) == {
         A: WaveBefore("older", 1)
     }
+
+
+def test_a_state_is_that_of_the_last_redrive_that_gave_records_of_the_shard():
+    """Each way in which ledgers are read gives the same: of main's snapshots, and of the lineage table's."""
+    later, last, untried, wave = (
+        LedgerPage((a_redrive(4, "of later"),)),
+        LedgerPage((a_redrive(2, "redriven"),)),
+        LedgerPage((a_redrive(3, "", decides=False),)),
+        LedgerPage((a_range(1, "of the wave"),)),
+    )
+    newest = [later, untried, last, wave]
+    redrives = Positions(shards={chain_of(A): Position(3)})
+    wanted = {A: WaveBefore("redriven", 1)}
+    assert states_at({A: Position(1)}, lambda: newest, lambda _: (), redrives=redrives) == wanted
+    entries = [LedgerEntry(1, 1, NOON, page) for page in reversed(newest)]
+    assert states_at({A: Position(1)}, _cut, lambda _: entries, redrives=redrives) == wanted
+    # A wave has gone on with the state since.
+    newest = [LedgerPage((a_range(5, "newer"),)), *newest]
+    entries = [LedgerEntry(1, 1, NOON, page) for page in reversed(newest)]
+    for pages, told in ((lambda: newest, ()), (_cut, entries)):
+        assert states_at({A: Position(5)}, pages, lambda _, told=told: told, redrives=redrives) == {
+            A: WaveBefore("newer", 5)
+        }
+
+
+def a_redrive(number: int, state: str, *, decides: bool = True) -> Range:
+    account = ProcessorAccount(Accounting(1, 1, 0), state or None, decides=decides).text()
+    return Range(
+        Kind.REDRIVEN, chain_of(A), None, Position(number), run="r", claim="r", rows=7, account=account
+    )
 
 
 def a_range(upto: int, state: str, *, kind: Kind = Kind.PROCESSED) -> Range:

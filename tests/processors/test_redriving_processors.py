@@ -55,6 +55,7 @@ def test_a_redrive_gives_rows_by_the_present_state_and_leaves_what_fails_again(
     assert bed.words()[-2:] == [("bad", 3), ("a", 3)]
 
 
+@pytest.mark.slow
 def test_a_record_that_fails_again_stays_with_its_new_reason(tmp_path: Path):
     bed = corrected(set_aside(tmp_path), "counting:rows", timeout=timedelta(seconds=30))
     assert "exit code 3" in bed.aside()[10]
@@ -64,6 +65,7 @@ def test_a_record_that_fails_again_stays_with_its_new_reason(tmp_path: Path):
     assert {row["version"] for row in versions} == {"2"}
 
 
+@pytest.mark.slow
 def test_only_the_selected_records_are_given_again(tmp_path: Path):
     bed = corrected(set_aside(tmp_path))
     assert bed.redrive(Selection(shard=B.shard_id)) == [
@@ -75,6 +77,7 @@ def test_only_the_selected_records_are_given_again(tmp_path: Path):
     assert bed.aside().keys() == {10}
 
 
+@pytest.mark.slow
 def test_small_portions_are_in_the_order_of_the_records(tmp_path: Path):
     bed = ProcessorBed(tmp_path, on_error=OnProcessorError.QUARANTINE)
     for number in range(1, 6):
@@ -87,6 +90,7 @@ def test_small_portions_are_in_the_order_of_the_records(tmp_path: Path):
     assert bed.aside() == {}
 
 
+@pytest.mark.slow
 def test_what_a_class_hasnt_checkpointed_stays_in_quarantine_with_its_old_reason(tmp_path: Path):
     bed = corrected(set_aside(tmp_path, code="counting:Words"), "counting:MendedUpToTheFirst", records=1)
     reason = bed.aside()[4]
@@ -96,6 +100,7 @@ def test_what_a_class_hasnt_checkpointed_stays_in_quarantine_with_its_old_reason
     assert bed.aside()[4] == reason
 
 
+@pytest.mark.slow
 def test_code_that_processes_no_record_leaves_all_as_it_is(tmp_path: Path):
     bed = corrected(set_aside(tmp_path), "counting:MendedAndForgetful")
     before = bed.table().load().snapshot
@@ -104,6 +109,7 @@ def test_code_that_processes_no_record_leaves_all_as_it_is(tmp_path: Path):
     assert bed.table().load().snapshot == before
 
 
+@pytest.mark.slow
 def test_a_dry_run_tells_and_commits_nothing(tmp_path: Path):
     bed = corrected(set_aside(tmp_path))
     before = bed.table().load().snapshot
@@ -113,6 +119,7 @@ def test_a_dry_run_tells_and_commits_nothing(tmp_path: Path):
     assert bed.aside().keys() == {2, 4, 10}
 
 
+@pytest.mark.slow
 def test_rows_of_a_redrive_have_row_numbers_of_their_own(tmp_path: Path):
     bed = corrected(set_aside(tmp_path))
     bed.redrive()
@@ -122,6 +129,7 @@ def test_rows_of_a_redrive_have_row_numbers_of_their_own(tmp_path: Path):
     assert sum(number >= 1 << 32 for *_, number in keys) == 2
 
 
+@pytest.mark.slow
 def test_a_wave_that_lands_meanwhile_makes_the_redrive_begin_again_with_its_state(tmp_path: Path):
     bed = corrected(set_aside(tmp_path))
     waves: list[str] = []
@@ -136,6 +144,7 @@ def test_a_wave_that_lands_meanwhile_makes_the_redrive_begin_again_with_its_stat
     assert bed.state(A) == '{"a":2,"b":1,"bad":3}'
 
 
+@pytest.mark.slow
 def test_a_redrive_that_lands_meanwhile_makes_the_wave_begin_again_with_its_state(tmp_path: Path):
     bed = corrected(set_aside(tmp_path))
     bed.land(A, {6: b"bad"})
@@ -146,6 +155,7 @@ def test_a_redrive_that_lands_meanwhile_makes_the_wave_begin_again_with_its_stat
     assert bed.state(A) == '{"a":2,"b":1,"bad":3}'
 
 
+@pytest.mark.slow
 def test_two_redrives_at_the_same_time_give_each_row_once(tmp_path: Path):
     bed = corrected(set_aside(tmp_path))
     bed.redrive(on_step=_once("staged", bed.redrive))

@@ -15,6 +15,7 @@ from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.quarantine.redrive_plan import (
     RedrivePlan,
     Selection,
+    in_order,
     plan_look,
     plan_redrive,
     reason_meant,
@@ -167,3 +168,21 @@ def test_a_part_that_several_reasons_have_is_refused_with_the_reasons_the_most_f
     )
     with pytest.raises(Unknown, match=r"; and 15 more$"):
         reason_meant("r", {f"r{n}": 1 for n in range(20)})
+
+
+def ordered(path: str, key: ShardKey, first: int, last: int) -> Piece:
+    return replace(a_piece(path, 1, key=key), first=f"{first:03d}", last=f"{last:03d}")
+
+
+def test_files_whose_records_lie_between_each_other_are_taken_together():
+    pieces = (
+        ordered("z", A, 1, 4),
+        ordered("y", A, 3, 5),
+        ordered("x", A, 6, 7),
+        # In no order with those of A, but with each other.
+        ordered("w", B, 2, 9),
+        ordered("x", B, 8, 10),
+    )
+    assert in_order(pieces) == [["z", "w", "y", "x"]]
+    assert in_order(pieces[:3]) == [["z", "y"], ["x"]]
+    assert in_order(pieces[:4]) == [["z", "w", "y"], ["x"]]
