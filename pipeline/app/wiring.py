@@ -247,8 +247,13 @@ class Wiring:
     def _leaders_expiring(self) -> Expiring | None:
         sensor, table = self.remembered.leader, self.ports.table("leader")
         if sensor.expiring is None or sensor.expiring.table is not table:
-            sensor.expiring = self.upkeep.expiring("leader")
+            sensor.expiring = self.expiring("leader")
         return sensor.expiring
+
+    def expiring(self, user: str) -> Expiring | None:
+        """What expires the lake table's snapshots; None where there is no lake table."""
+        # A processor's own application has no tables to keep, and answers None.
+        return self.upkeep.expiring(user)
 
     def policy(self, leases: LeaseStore | None = None) -> Policy:
         """How this application shares its leases: by itself, or beside KCL. Each tick, run and command makes a policy on the
@@ -324,7 +329,7 @@ class Wiring:
                 clock=self.ports.clock,
                 on_wave=on_wave_too,
                 is_stopping=is_stopping,
-                expiring=self.upkeep.expiring(worker_id),
+                expiring=self.expiring(worker_id),
                 tell=on_waiting,
                 failing=hints.failing,
             )

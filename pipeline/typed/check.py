@@ -8,8 +8,8 @@ a wave that is cut at 40     at least 7 + 4 + 1 rows; the wave that comes to 50 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
 from headrace.pipeline.core.ledger.accounting import read_accounting
@@ -20,12 +20,11 @@ from headrace.pipeline.core.ledger.story import Step, Story, story_of
 from headrace.pipeline.core.shards.sort_texts import order_text, order_text_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.typed.set_elsewhere import MADE, ParsedElsewhere, Way, WayTo
 from headrace.pipeline.typed.values import PlannedRange, WavePlan
 
 _WITHOUT_COUNT = frozenset({Kind.REPAIR, Kind.REPOSITION})
 """Kinds of ranges of which the ledgers don't tell how many rows the table has there."""
-MADE = frozenset({Kind.PARSED, Kind.PROCESSED})
-"""Kinds of ranges by which a made table has decided about rows of the lake table."""
 # A day within the limits of datetime, so that adding or subtracting `APPROXIMATE` doesn't overflow.
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 
@@ -77,15 +76,14 @@ def ledgers_asked(plan: WavePlan, *, all_ledgers: bool = False) -> RangeFilter:
 
 
 def differences(
-    plan: WavePlan, entries: Iterable[LedgerEntry | Lost], parsed: ParsedSoFar, *, all_ledgers: bool = False
+    plan: WavePlan, story: Story, parsed: ParsedSoFar, *, all_ledgers: bool = False
 ) -> Iterator[Differs]:
     """The differences between what a wave has found and what the ledgers state.
 
-    `entries`: the ledgers of the lake table, oldest first. `parsed`: what the typed table's ledgers tell of earlier
-    waves. `all_ledgers`: whether these are all ledgers of the shards. Else some that bring no rows may be missing, and
-    what can't be compared by them differs.
+    `story`: what the ledgers of the lake table tell. `parsed`: what the typed table's ledgers tell of earlier waves.
+    `all_ledgers`: whether these are all ledgers of the shards. Else some that bring no rows may be missing, and what
+    can't be compared by them differs.
     """
-    story = story_of(entries)
     for planned in plan.ranges:
         compared = _part_of(planned, story, parsed)
         if (
@@ -97,16 +95,33 @@ def differences(
 
 
 def passed_over(
-    elsewhere: Iterable[PlannedRange], entries: Iterable[LedgerEntry | Lost], parsed: ParsedSoFar
+    elsewhere: Iterable[ParsedElsewhere], entries: Sequence[LedgerEntry | Lost], parsed: ParsedSoFar
 ) -> tuple[Differs, ...]:
     """Where the lake table has more rows now than a typed table has decided about, since a person has set the lake table
     elsewhere. Fewer rows are no mistake: they were there, and are parsed."""
-    plan = WavePlan(tuple(elsewhere))
     return tuple(
         differs
-        for differs in differences(plan, entries, parsed, all_ledgers=True)
+        for before in elsewhere
+        for differs in differences(
+            WavePlan((before.parsed,)), _as_seen(entries, before.looked), parsed, all_ledgers=True
+        )
         # Of a range of the ledgers that ends further on, all rows may be behind the typed table's position.
         if differs.lacks > int(differs.is_cut)
+    )
+
+
+def _as_seen(entries: Iterable[LedgerEntry | Lost], looked: int) -> Story:
+    """The ledgers without aggregates that were taken apart after a look: their records are parsed already."""
+    return story_of(
+        replace(
+            entry,
+            page=replace(
+                entry.page, ranges=tuple(r for r in entry.page.ranges if r.kind is not Kind.UNPACKED)
+            ),
+        )
+        if isinstance(entry, LedgerEntry) and entry.sequence > looked
+        else entry
+        for entry in entries
     )
 
 
@@ -117,11 +132,10 @@ class ParsedSoFar:
     def __init__(
         self,
         pages: Iterable[LedgerPage],
-        leads_to: Callable[[int, int], bool | None] = lambda _snapshot, _sequence: True,
+        way_to: WayTo = lambda _snapshot, _sequence: Way.MAIN,
     ) -> None:
-        """`leads_to`: whether main of the lake table leads to a snapshot."""
         self._pages = iter(pages)
-        self._leads_to = leads_to
+        self._way_to = way_to
         self._ranges: list[tuple[Range, FilesDone | None]] = []
 
     def back_from(self, key: ShardKey, end: str) -> Iterator[tuple[Range, FilesDone | None]]:
@@ -133,9 +147,12 @@ class ParsedSoFar:
                 yield parsed_range, looked
                 end = order_text_of(parsed_range.after)
 
-    def are_of_main(self, looks: Iterable[FilesDone | None]) -> bool:
-        """Whether main of the lake table still leads to all of the snapshots, so far as they are known."""
-        return all(looked is None or self._leads_to(looked.snapshot, looked.sequence) for looked in looks)
+    def has_main_left(self, looks: Iterable[FilesDone | None]) -> bool:
+        """Whether main of the lake table has left one of the snapshots."""
+        return any(
+            looked is not None and self._way_to(looked.snapshot, looked.sequence) is Way.LEFT
+            for looked in looks
+        )
 
     def _all(self) -> Iterator[tuple[Range, FilesDone | None]]:
         yield from self._ranges
@@ -167,7 +184,7 @@ class _Part:
             return None
         # A person has set the lake table elsewhere since earlier waves: what was taken apart then may be whole aggregates
         # now.
-        if self.rows_found > stated and not parsed.are_of_main(self.looks):
+        if self.rows_found > stated and parsed.has_main_left(self.looks):
             return None
         return Differs(self.key, self.rows_found, stated, self.cut is not None, self.steps)
 

@@ -16,13 +16,14 @@ another engine has removed them, the retention had removed them before the typed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from headrace.pipeline.core.ledger.arrivals import first_kept_day
 from headrace.pipeline.core.ledger.ledger import LedgerPage
+from headrace.pipeline.core.ledger.story import story_of
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import ChainBroken, WrongShape
 from headrace.pipeline.ports.base import Clock
@@ -36,7 +37,8 @@ from headrace.pipeline.typed.check import (
     passed_over,
 )
 from headrace.pipeline.typed.ports import MadePorts
-from headrace.pipeline.typed.values import PlannedRange, WavePlan
+from headrace.pipeline.typed.set_elsewhere import ParsedElsewhere, WayTo, may_be_passed
+from headrace.pipeline.typed.values import WavePlan
 
 SET_ELSEWHERE = "the lake table was set to another snapshot after this table had parsed"
 _SAFE = "Nothing of this wave was parsed, and no position moved; all rows are as they were."
@@ -65,22 +67,23 @@ class ParseChecking:
         self,
         plan: WavePlan,
         *,
-        leads_to: Callable[[int, int], bool | None],
-        elsewhere: tuple[PlannedRange, ...] = (),
+        way_to: WayTo,
+        elsewhere: tuple[ParsedElsewhere, ...] = (),
         is_last: bool,
     ) -> tuple[str, ...]:
         """Notes for people. Raises WrongShape where rows are missing or doubled without a reason, and Changed where the
-        wave is to look anew first (`is_last`: it has done so). `leads_to`: whether main of the lake table leads to a
-        snapshot. `elsewhere`: ranges that were parsed at snapshots to which it doesn't lead any more."""
-        parsed = ParsedSoFar(self._pages(), leads_to)
+        wave is to look anew first (`is_last`: it has done so). `elsewhere`: what was parsed at snapshots that aren't known
+        to be of main."""
+        parsed = ParsedSoFar(self._pages(), way_to)
         # Most waves end here, by the ledgers of their days. Those of all times are read only where these don't agree.
-        quick = tuple(differences(plan, self.landings.entries(ledgers_asked(plan)), parsed))
-        if not quick and not elsewhere:
+        story = story_of(self.landings.entries(ledgers_asked(plan)))
+        elsewhere = may_be_passed(elsewhere, story)
+        if not elsewhere and not any(differences(plan, story, parsed)):
             return ()
-        both = replace(plan, ranges=(*plan.ranges, *elsewhere))
+        both = replace(plan, ranges=(*plan.ranges, *(before.parsed for before in elsewhere)))
         entries = tuple(self.landings.entries(ledgers_asked(both, all_ledgers=True)))
         passed = passed_over(elsewhere, entries, parsed)
-        differing = (*differences(plan, entries, parsed, all_ledgers=True), *passed)
+        differing = (*differences(plan, story_of(entries), parsed, all_ledgers=True), *passed)
         if not differing:
             return ()
         if not is_last:

@@ -37,8 +37,8 @@ from headrace.pipeline.typed.next_wave import plan_next
 from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.ports import MadePorts, SourceLook, Surveyor
 from headrace.pipeline.typed.quarantine.settle import Settling
-from headrace.pipeline.typed.set_elsewhere import parsed_elsewhere
-from headrace.pipeline.typed.values import PlannedRange, SourceFile, WaveLimits, WavePlan, Wishes
+from headrace.pipeline.typed.set_elsewhere import ParsedElsewhere, parsed_elsewhere
+from headrace.pipeline.typed.values import SourceFile, WaveLimits, WavePlan, Wishes
 from headrace.pipeline.typed.wave_engine import Waves
 
 _NO_LAKE_TABLE = "there is no lake table yet; `headrace dev`, or another deployment, makes it before the first records land"
@@ -62,8 +62,8 @@ class Basis:
     plan: WavePlan
     notes: tuple[str, ...]
     """Sentences for people."""
-    elsewhere: tuple[PlannedRange, ...] = ()
-    """What was parsed at snapshots to which main of the lake table doesn't lead any more."""
+    elsewhere: tuple[ParsedElsewhere, ...] = ()
+    """What was parsed at snapshots that aren't known to be of main of the lake table."""
     settled: int = 0
     """Rows that went into the quarantine table for a commit of an earlier wave."""
 
@@ -203,7 +203,7 @@ class LakeWaves(Waves[Basis]):
             with suppress(Changed):
                 notes = self.checking.check(
                     basis.plan,
-                    leads_to=basis.look.leads_to,
+                    way_to=basis.look.way_to,
                     elsewhere=basis.elsewhere,
                     is_last=looks == _LOOKS,
                 )
@@ -222,7 +222,7 @@ class LakeWaves(Waves[Basis]):
             looked = None
         files = tuple(file for file in look.files if looked is None or not covers(looked, file))
         plan = plan_next(wishes, files, surveyor=self.surveyor, limits=self.limits, known=self.known)
-        elsewhere = parsed_elsewhere(plan, for_ranges, leads_to=look.leads_to) if plan.ranges else ()
+        elsewhere = parsed_elsewhere(plan, for_ranges, way_to=look.way_to) if plan.ranges else ()
         return Basis(look, target, looked, files, wishes, plan, wishes.notes, elsewhere)
 
     def _wishes_now(self) -> Wishes:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.pipeline.ports.landing import LandingTable
+from headrace.pipeline.typed.set_elsewhere import Way, WayTo
 
 if TYPE_CHECKING:
     from headrace.pipeline.core.ledger.batch import StagedFile
@@ -45,9 +46,12 @@ class SourceLook:
     sequence: int = 0
     """The snapshot's sequence number. It grows with each commit, and that of each file tells which commit has added the
     file."""
-    leads_to: Callable[[int, int], bool | None] = lambda _snapshot, _sequence: None
+    leads_to: Callable[[int, int], bool] = lambda _snapshot, _sequence: False
     """Whether the snapshot, or an ancestor of it, is the one with this id and sequence number. False where nothing
-    tells any more."""
+    tells any more. Metadata files of former commits may be read for that."""
+    way_to: WayTo = lambda _snapshot, _sequence: Way.UNKNOWN
+    """Where the snapshot with this id and sequence number lies. It costs nothing, and so doesn't know of snapshots that
+    have expired."""
 
 
 class SourceTable(Protocol):

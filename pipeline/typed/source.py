@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from math import inf
 
 from pyiceberg.conversions import from_bytes
@@ -14,12 +16,13 @@ from pyiceberg.types import StringType
 from headrace.pipeline.errors import ChainBroken, Unreachable
 from headrace.pipeline.lake.files.sort_key import SORT_KEY
 from headrace.pipeline.lake.table.catalog import asking
-from headrace.pipeline.lake.table.history import main_of
+from headrace.pipeline.lake.table.history import head_of, links_of, main_of
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lake.table.live_files import ManifestReader, moment_in
 from headrace.pipeline.lake.table.position_chain import Link
 from headrace.pipeline.lake.table.summary import WRITER
 from headrace.pipeline.typed.ports import SourceLook, SourceTable
+from headrace.pipeline.typed.set_elsewhere import way_on
 from headrace.pipeline.typed.values import SourceFile
 
 _COUNTS = frozenset({"added-records", "deleted-records", "total-records"})
@@ -54,7 +57,8 @@ class IcebergSource(SourceTable):
             moment,
             snapshot=None if head is None else head.snapshot_id,
             sequence=0 if head is None else head.sequence_number or 0,
-            leads_to=lambda snapshot, sequence: leads_to(base.table, snapshot, sequence),
+            leads_to=partial(leads_to, base.table),
+            way_to=partial(way_on, known_main(base.table)),
         )
 
     def changed_by_others(self, since: int, *, lacks: int) -> str:
@@ -86,16 +90,25 @@ def rows_changed(link: Link, *, removes: bool) -> float:
     return max(0, -more if removes else more)
 
 
-def leads_to(table: Table, snapshot: int, sequence: int) -> bool | None:
-    """Whether a snapshot is an ancestor of main's head, or the head itself. `sequence`: its sequence number. None where
-    nothing tells any more: what was told of main's history then has expired."""
+def known_main(table: Table) -> Mapping[int, int]:
+    """Main's snapshots that haven't expired, by sequence number. No file is read for that."""
+    links, main, snapshot = links_of(table.metadata), dict[int, int](), head_of(table)
+    while snapshot is not None and (link := links.get(snapshot)) is not None:
+        main[link.sequence] = snapshot
+        snapshot = link.parent
+    return main
+
+
+def leads_to(table: Table, snapshot: int, sequence: int) -> bool:
+    """Whether a snapshot is an ancestor of main's head, or the head itself. `sequence`: its sequence number. False
+    where nothing tells any more."""
     try:
         for link in main_of(table):
             # Sequence numbers fall on the way back.
             if link.sequence <= sequence:
                 return link.snapshot == snapshot
     except (ChainBroken, Unreachable):
-        return None
+        return False
     return False
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from headrace.pipeline.typed.ports import (
     SourceTable,
     Surveyor,
 )
+from headrace.pipeline.typed.set_elsewhere import way_on
 from headrace.pipeline.typed.tasks.read import wanted_bounds
 from headrace.pipeline.typed.values import (
     Bound,
@@ -230,16 +232,23 @@ class MemorySourceTable(SourceTable):
             snapshot=state.snapshot,
             sequence=state.snapshot or 0,
             leads_to=lambda snapshot, _: self._leads_to(state.snapshot, snapshot),
+            way_to=partial(way_on, self._known_main(state.snapshot)),
         )
 
-    def _leads_to(self, head: int | None, snapshot: int) -> bool | None:
+    def _leads_to(self, head: int | None, snapshot: int) -> bool:
+        try:
+            return any(each.id == snapshot for each in self._table.walk(head))
+        except ChainBroken:
+            return False
+
+    def _known_main(self, head: int | None) -> dict[int, int]:
+        known: dict[int, int] = {}
         try:
             for link in self._table.walk(head):
-                if link.id <= snapshot:
-                    return link.id == snapshot
+                known[link.sequence] = link.id
         except ChainBroken:
-            return None
-        return False
+            pass  # older snapshots have expired
+        return known
 
     def changed_by_others(self, since: int, *, lacks: int) -> str:
         newest, rows = "", 0

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.pipeline.core.ledger.accounting import Accounting
 from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerEntry, LedgerPage, Lost, Range
+from headrace.pipeline.core.ledger.story import story_of
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.typed.check import (
@@ -18,6 +19,7 @@ from headrace.pipeline.typed.check import (
     ledgers_asked,
     passed_over,
 )
+from headrace.pipeline.typed.set_elsewhere import ParsedElsewhere, Way
 from headrace.pipeline.typed.values import PlannedRange, WavePlan
 
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 17)
@@ -80,13 +82,13 @@ def earlier(
         parsed = Range(Kind.PARSED, A, at(after), end, run="r", claim="r", rows=rows, account=account)
         done = None if looked is None else FilesDone(looked, looked, looked)
         pages.append(LedgerPage((parsed,), looked=done))
-    return ParsedSoFar(pages, lambda _snapshot, _sequence: is_of_main)
+    return ParsedSoFar(pages, lambda _snapshot, _sequence: Way.MAIN if is_of_main else Way.LEFT)
 
 
 def judged(
     plan: WavePlan, *ranges: Range | Lost, parsed: ParsedSoFar | None = None
 ) -> list[tuple[int, int, bool]]:
-    found = differences(plan, ledgers(*ranges), parsed or ParsedSoFar(()), all_ledgers=True)
+    found = differences(plan, story_of(ledgers(*ranges)), parsed or ParsedSoFar(()), all_ledgers=True)
     return [(each.rows_found, each.stated, each.is_cut) for each in found]
 
 
@@ -198,7 +200,7 @@ def test_the_ledgers_of_the_time_of_the_wave_are_asked_for_and_those_of_its_shar
         30,
         50,
     ]
-    assert list(differences(wave(20, 50, 13), (e for e in found if e), _NEVER)) == []
+    assert list(differences(wave(20, 50, 13), story_of(e for e in found if e), _NEVER)) == []
 
 
 @pytest.mark.parametrize(
@@ -214,12 +216,14 @@ def test_the_ledgers_of_the_time_of_the_wave_are_asked_for_and_those_of_its_shar
 def test_only_before_the_first_commit_of_the_typed_table_the_retention_may_have_taken_rows(
     kept_from: date | None, begun: datetime | None, *, is_excused: bool
 ) -> None:
-    (differs,) = differences(wave(None, 50, 0), entries := ledgers(*FLOW), _NEVER, all_ledgers=True)
+    entries = ledgers(*FLOW)
+    (differs,) = differences(wave(None, 50, 0), story_of(entries), _NEVER, all_ledgers=True)
     assert excused(differs, entries, kept_from=kept_from, begun=begun) is is_excused
 
 
 def test_more_rows_than_stated_are_never_excused() -> None:
-    (differs,) = differences(wave(None, 50, 21), entries := ledgers(*FLOW), _NEVER, all_ledgers=True)
+    entries = ledgers(*FLOW)
+    (differs,) = differences(wave(None, 50, 21), story_of(entries), _NEVER, all_ledgers=True)
     assert isinstance(differs, Differs)
     assert not excused(differs, entries, kept_from=date(2026, 2, 1), begun=None)
 
@@ -239,7 +243,9 @@ def test_a_position_that_a_person_has_set_to_where_it_was_is_no_reason_to_compar
 
 def test_more_rows_in_the_ledgers_than_were_parsed_elsewhere_are_passed_over_and_fewer_arent() -> None:
     def told(after: int | None, upto: int, rows: int) -> list[int]:
-        return [each.lacks for each in passed_over(wave(after, upto, rows).ranges, ledgers(*FLOW), _NEVER)]
+        (parsed,) = wave(after, upto, rows).ranges
+        before = ParsedElsewhere(parsed, looked=99, has_left=True)
+        return [differs.lacks for differs in passed_over([before], ledgers(*FLOW), _NEVER)]
 
     assert told(None, 30, 9) == [2]
     assert told(None, 30, 11) == []
@@ -247,3 +253,13 @@ def test_more_rows_in_the_ledgers_than_were_parsed_elsewhere_are_passed_over_and
     # Of the range from 30 to 50 no row may be at 40 or before.
     assert told(20, 40, 4) == []
     assert told(20, 40, 3) == [2]
+
+
+@pytest.mark.parametrize(("looked", "lacks"), [(2, []), (3, [5])])
+def test_aggregates_that_were_taken_apart_after_a_look_bring_no_row_that_was_passed(
+    looked: int, lacks: list[int]
+) -> None:
+    (parsed,) = wave(None, 30, 11).ranges
+    entries = ledgers(*FLOW[:2], a_range(20, 30, 5, Kind.UNPACKED))
+    before = ParsedElsewhere(parsed, looked, has_left=True)
+    assert [differs.lacks for differs in passed_over([before], entries, _NEVER)] == lacks

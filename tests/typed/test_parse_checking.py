@@ -7,10 +7,15 @@ from math import inf
 from pathlib import Path
 
 import pytest
+from pyiceberg.io import FileIO
+from pyiceberg.table.metadata import TableMetadata
 
 from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.table import history
 from headrace.pipeline.lake.table.data_files import data_files
+from headrace.pipeline.lake.table.metadata_files import read_metadata
 from headrace.pipeline.lake.table.position_chain import Link
+from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.typed.check_wave import SET_ELSEWHERE
 from headrace.pipeline.typed.source import rows_changed
 from headrace.pipeline.typed.values import WaveLimits
@@ -33,6 +38,13 @@ def bed(tmp_path: Path) -> Bed:
 def drop_before(bed: Bed, when: datetime) -> None:
     """Retention that doesn't wait for the typed table."""
     assert IcebergLive(bed.lake.handle()).drop(when.date())
+
+
+def expire_snapshots(bed: Bed) -> None:
+    """Also the metadata files of all but the newest commits are gone, as `write.metadata.previous-versions-max` deletes
+    them. The lineage table keeps the ledgers."""
+    IcebergLineage(bed.lake.handle()).record(at_most=timedelta(minutes=1))
+    expire_all_but_the_head(bed.lake.handle(), forget=True)
 
 
 def compact_as_others(bed: Bed, path: str) -> None:
@@ -235,6 +247,54 @@ def test_rows_that_land_behind_the_position_after_a_rollback_are_never_passed_un
     assert "as a person has accepted" in wave.notes[0]
     bed.land(A, {5: good(5)}, arrival=bed.clock.at)
     assert bed.catch_up() == 1
+
+
+def test_rows_that_landed_behind_the_position_are_seen_when_the_snapshots_of_that_time_have_expired(bed: Bed):
+    """Another shard's wave looks at the new main first, so that the newest look is of main."""
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at)
+    bed.land(A, {3: good(3)}, arrival=bed.clock.at)
+    bed.catch_up()
+    bed.lake.rollback(1)
+    bed.land(B, {9: good(9)}, arrival=bed.clock.at)
+    bed.catch_up()
+    bed.land(A, {2: good(2), 3: good(3)}, arrival=bed.clock.at)
+    expire_snapshots(bed)
+    bed.land(A, {4: good(4)}, arrival=bed.clock.at)
+    with pytest.raises(WrongShape, match=f"{SET_ELSEWHERE} {A}.*state 3 rows of {A} here, and 2 were found"):
+        bed.parsing().wave()
+
+
+def test_rows_that_another_engine_deleted_are_told_once_also_where_the_snapshots_have_expired(bed: Bed):
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at)
+    (file,) = bed.land(A, {2: good(2)}, arrival=bed.clock.at)
+    delete_as_others(bed.lake.handle().open(), file.path)
+    assert bed.parsing().wave().notes
+    bed.land(B, {9: good(9)}, arrival=bed.clock.at)
+    expire_snapshots(bed)
+    bed.land(A, {3: good(3)}, arrival=bed.clock.at)
+    wave = bed.parsing().wave()
+    assert (wave.landed, wave.notes) == (2, ())
+
+
+def test_where_a_shard_comes_back_after_a_long_rest_a_wave_reads_few_metadata_files(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+):
+    bed.land(B, {1: good(1)}, arrival=bed.clock.at)
+    bed.catch_up()
+    for n in range(1, 11):
+        bed.land(A, {n: good(n)}, arrival=bed.clock.at)
+        bed.catch_up()
+    expire_snapshots(bed)
+    bed.land(B, {2: good(2)}, arrival=bed.clock.at)
+    reads = list[str]()
+
+    def read(io: FileIO, location: str, **what: str) -> TableMetadata:
+        reads.append(location)
+        return read_metadata(io, location, **what)
+
+    monkeypatch.setattr(history, "read_metadata", read)
+    assert bed.parsing().wave().landed == 1
+    assert len(reads) <= 5
 
 
 def test_records_that_land_once_more_after_a_rollback_stop_nothing(bed: Bed):

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
+
 from headrace.pipeline.core.ledger.accounting import Accounting
-from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerPage, Range
+from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerEntry, LedgerPage, Range
+from headrace.pipeline.core.ledger.story import story_of
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-from headrace.pipeline.typed.set_elsewhere import parsed_elsewhere
+from headrace.pipeline.typed.set_elsewhere import (
+    ParsedElsewhere,
+    Way,
+    may_be_passed,
+    parsed_elsewhere,
+    way_on,
+)
 from headrace.pipeline.typed.values import PlannedRange, WavePlan
 
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 17)
 A, B = (ShardKey(STREAM, f"shardId-{n:012d}") for n in range(2))
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 ON, OFF, EXPIRED = 1, 2, 3
-"""A snapshot to which main leads, one to which it doesn't, and one of which nothing tells any more."""
+"""A snapshot of main, one that main has left, and one of which nothing tells any more."""
+WAYS = {ON: Way.MAIN, OFF: Way.LEFT, EXPIRED: Way.UNKNOWN}
 
 
 def a_page(
@@ -40,8 +51,11 @@ def a_page(
 
 def found(moving: ShardKey, *pages: LedgerPage) -> list[tuple[ShardKey, int | None, int | None, int]]:
     plan = WavePlan((PlannedRange(moving, Position(90), Position(99)),))
-    ranges = parsed_elsewhere(plan, pages, leads_to=lambda snapshot, _: {ON: True, OFF: False}.get(snapshot))
-    return [(r.key, r.after.sequence if r.after else None, r.upto.sequence, r.rows) for r in ranges]
+    ranges = parsed_elsewhere(plan, pages, way_to=lambda snapshot, _: WAYS[snapshot])
+    return [
+        (r.key, r.after.sequence if r.after else None, r.upto.sequence, r.rows)
+        for r in (before.parsed for before in ranges)
+    ]
 
 
 def test_what_was_parsed_since_the_newest_wave_that_looked_at_main_is_one_range_of_each_shard():
@@ -67,9 +81,29 @@ def test_a_shard_that_was_behind_while_others_went_on_is_found_when_it_moves():
     assert found(B, *pages) == []
 
 
-def test_what_was_parsed_before_the_history_of_the_lake_table_begins_counts_as_parsed_on_main():
-    assert found(A, a_page(EXPIRED, (A, None, 90, 9))) == []
-    assert found(A, a_page(OFF, (A, 60, 90, 3)), a_page(EXPIRED, (A, None, 60, 9))) == [(A, 60, 90, 3)]
+def test_what_a_moving_shard_had_parsed_at_expired_snapshots_may_be_parsed_elsewhere():
+    pages = (a_page(EXPIRED, (A, 60, 90, 3), (B, 10, 20, 2)), a_page(EXPIRED, (A, None, 60, 9)))
+    assert found(A, *pages) == [(A, None, 90, 12)]
+
+
+@pytest.mark.parametrize(("landed_by", "may"), [(EXPIRED, False), (EXPIRED + 1, True)])
+def test_records_behind_an_expired_look_may_be_passed_only_where_they_landed_after_it(
+    landed_by: int, *, may: bool
+):
+    before = ParsedElsewhere(PlannedRange(A, None, Position(90), rows=12), EXPIRED, has_left=False)
+    landed = Range(Kind.LANDED, A, Position(60), Position(95), run="r", claim="r", rows=3)
+    story = story_of([LedgerEntry(landed_by, landed_by, NOON, LedgerPage((landed,)))])
+    assert bool(may_be_passed([before], story)) is may
+    assert may_be_passed([replace(before, has_left=True)], story)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "sequence", "way"),
+    [(50, 5, Way.MAIN), (51, 5, Way.LEFT), (60, 6, Way.LEFT), (90, 9, Way.LEFT), (40, 4, Way.UNKNOWN)],
+)
+def test_a_snapshot_is_of_main_or_main_has_left_it_or_it_has_expired(snapshot: int, sequence: int, way: Way):
+    assert way_on({5: 50, 7: 70}, snapshot, sequence) is way
+    assert way_on({}, snapshot, sequence) is Way.UNKNOWN
 
 
 def test_a_redrive_has_parsed_nothing_of_the_lake_table():

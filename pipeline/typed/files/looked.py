@@ -32,7 +32,7 @@ def covers(looked: FilesDone, file: SourceFile) -> bool:
 
 
 def looked_in(
-    pages: Iterable[LedgerPage], *, stream: str | None, leads_to: Callable[[int, int], bool | None]
+    pages: Iterable[LedgerPage], *, stream: str | None, leads_to: Callable[[int, int], bool]
 ) -> FilesDone | None:
     """What the ledgers of the typed table say, newest first; None where nothing that they say is of use. `stream`:
     which the typed table is made of now; None: all. `leads_to`: whether main of the lake table leads to a snapshot."""
