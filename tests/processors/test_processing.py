@@ -302,10 +302,9 @@ def test_a_state_is_that_of_the_last_redrive_that_gave_records_of_the_shard():
     # A wave has gone on with the state since.
     newest = [LedgerPage((a_range(5, "newer"),)), *newest]
     entries = [LedgerEntry(1, 1, NOON, page) for page in reversed(newest)]
-    for pages, told in ((lambda: newest, ()), (_cut, entries)):
-        assert states_at({A: Position(5)}, pages, lambda _, told=told: told, redrives=redrives) == {
-            A: WaveBefore("newer", 5)
-        }
+    for_main = states_at({A: Position(5)}, lambda: newest, lambda _: (), redrives=redrives)
+    for_lineage = states_at({A: Position(5)}, _cut, lambda _: entries, redrives=redrives)
+    assert for_main == for_lineage == {A: WaveBefore("newer", 5)}
 
 
 def a_redrive(number: int, state: str, *, decides: bool = True) -> Range:
