@@ -97,6 +97,30 @@ def redriven_metadata(portions: Sequence[Wave]) -> dict[str, dg.MetadataValue]:
     }
 
 
+def by_giving_again(
+    settings: Settings, processor: ProcessorSettings, portions: Sequence[Wave]
+) -> Iterator[Event]:
+    """The event of a redrive of a processor. It is there also where no row came of it: the state may have changed."""
+    committed = [portion for portion in portions if portion.snapshot is not None]
+    if committed:
+        metadata = given_again_metadata(committed)
+        if any(portion.landed for portion in committed):
+            yield dg.AssetMaterialization(processor_key(settings, processor), metadata=metadata)
+        else:
+            # A materialization would start what depends on the processor's table, which has no new row.
+            yield dg.AssetObservation(processor_key(settings, processor), metadata=metadata)
+
+
+def given_again_metadata(portions: Sequence[Wave]) -> dict[str, dg.MetadataValue]:
+    return {
+        "given again": _int(sum(portion.rows for portion in portions)),
+        "processed": _int(sum(portion.landed for portion in portions)),
+        "rows": _int(sum(portion.made for portion in portions)),
+        "still set aside": _int(sum(portion.aside for portion in portions)),
+        "portions": _int(len(portions)),
+    }
+
+
 def by_redoing(
     settings: Settings, window: ReplayWindow, table: str, waves: Sequence[Wave]
 ) -> Iterator[Event]:

@@ -126,7 +126,10 @@ def _jobs(wiring: Wiring, records: dg.AssetsDefinition, processors: Sequence[dg.
         follow=build_follow(wiring) if settings.parse else None,
         process=_process_job(settings, processors) if processors else None,
         # A table of the latest rows doesn't remember deleted keys: a redrive could bring them back, and is refused.
-        redrives=tuple(build_redrive(wiring, target) for target in settings.parse if not target.is_latest),
+        redrives=(
+            *(build_redrive(wiring, target) for target in settings.parse if not target.is_latest),
+            *(build_redrive(wiring, processor) for processor in landed_processors(settings)),
+        ),
     )
 
 

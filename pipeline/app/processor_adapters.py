@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.pipeline.app.typed_adapters import TypedAdapters
 from headrace.pipeline.processors.ports import ProcessorPorts
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
@@ -15,6 +17,7 @@ class ProcessorAdapters(TypedAdapters):
         from headrace.pipeline.lineage.table import IcebergLineage
         from headrace.pipeline.processors.code import ProcessorCode
         from headrace.pipeline.processors.host import TaskHost
+        from headrace.pipeline.processors.redrive_host import TaskRedriveHost
         from headrace.pipeline.processors.stops_table import IcebergStops
         from headrace.pipeline.typed.source import IcebergSource
         from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
@@ -23,19 +26,21 @@ class ProcessorAdapters(TypedAdapters):
         lake, code = self.table(writer), ProcessorCode(processor)
         table = self._table(IcebergTyped, processor.table, writer)
         quarantine = self._table(IcebergQuarantine, processor.quarantine, writer)
+        parts: Any = {
+            "settings": processor,
+            "code": code,
+            "tasks": self.tasks,
+            "table": table,
+            "quarantine": quarantine,
+        }
         return ProcessorPorts(
             # Kept, because it remembers the manifests that it has read.
             source=self.made.get(lambda: IcebergSource(lake), "process source", writer),
             table=table,
             quarantine=quarantine,
-            host=TaskHost(
-                settings=processor,
-                code=code,
-                tasks=self.tasks,
-                source=lake,
-                table=table,
-                quarantine=quarantine,
-            ),
+            set_aside=IcebergSource(quarantine),
+            host=TaskHost(source=lake, **parts),
+            redriver=TaskRedriveHost(source=quarantine, **parts),
             stops=IcebergStops(table),
             lineage=IcebergLineage(table),
             code=code.text,

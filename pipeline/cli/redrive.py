@@ -1,6 +1,8 @@
-"""`headrace redrive`: parse records in quarantine again, with the present settings and code."""
+"""`headrace redrive`: parse records in quarantine again, with the present settings and code, or give them to a record
+processor once more."""
 
 import argparse
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,13 +13,16 @@ from headrace.pipeline.cli.telling import tell, tell_aside, tell_waves
 from headrace.pipeline.cli.views.json_output import add_json, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
+    from headrace.pipeline.app.wiring import Wiring
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.settings.blocks.parse import ParseSettings
+    from headrace.pipeline.settings.blocks.processors import ProcessorSettings
     from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.typed.done_wave import Wave
+    from headrace.pipeline.typed.quarantine.redrive import Redrives
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -28,7 +33,14 @@ def add(subparsers: "Subparsers") -> None:
         "with the new reason. New records may be parsed at the same time.",
     )
     add_config(parser)
-    parser.add_argument("--target", help="only this target (its name in the settings; default: every target)")
+    of = parser.add_mutually_exclusive_group()
+    of.add_argument("--target", help="only this target (its name in the settings; default: every target)")
+    of.add_argument(
+        "--processor",
+        metavar="NAME",
+        help="this record processor in the place of targets: it gets the records of its quarantine table once more, with its "
+        "state as it is now. No position moves",
+    )
     parser.add_argument(
         "--shard",
         metavar="NAME",
@@ -54,6 +66,18 @@ def add(subparsers: "Subparsers") -> None:
     add_json(parser)
 
 
+@dataclass(frozen=True)
+class _Redriven:
+    """A target or a processor of which records in quarantine are tried again."""
+
+    settings: "ParseSettings | ProcessorSettings"
+    redriving: "Redrives"
+    again: str
+    """How many records were tried again is told by this name in JSON."""
+    changes: "Callable[[Any, list[Wave]], Iterator[Any]]"
+    """The events of what was done, of Dagster's module of changes."""
+
+
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.app.wiring import wire
     from headrace.pipeline.cli.beside.services import join_spark
@@ -64,47 +88,72 @@ def run(args: argparse.Namespace) -> int:
     # In JSON the answer comes at the end, and progress goes aside.
     say = tell_aside if args.json else tell
     loaded = load(args)
-    from headrace.pipeline.settings.targets import targets_of
-
-    targets = targets_of(loaded.settings, args.target)
-    join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)
-    done: dict[str, list[Wave]] = {target.name: [] for target in targets}
+    parts = _of_processor(wiring, args.processor) if args.processor else _of_targets(wiring, args.target)
+    join_spark(Path(loaded.name))
+    done: dict[str, list[Wave]] = {part.settings.name: [] for part in parts}
     try:
-        for target in targets:
-            redriving = wiring.targets.redriving(target, f"headrace redrive {wiring.ports.ids.fresh()}")
-            portions = redriving.portions(selection, dry_run=args.dry_run)
+        for part in parts:
+            name, portions = part.settings.name, part.redriving.portions(selection, dry_run=args.dry_run)
             try:
-                tell_waves(target.name, islice(portions, args.limit), done[target.name], say=say)
+                tell_waves(name, islice(portions, args.limit), done[name], say=say)
             finally:
                 # Also after an error or Ctrl-C: the portions that were committed stay.
-                _tell_dagster(loaded, target, done[target.name])
-            if not done[target.name]:
-                say(f"{target.name}: {_nothing(args, target.quarantine)}")
+                _tell_dagster(loaded, part, done[name])
+            if not done[name]:
+                say(f"{name}: {_nothing(args, part.settings.quarantine)}")
     finally:
         wiring.ports.close()
         if args.json:
-            facts = [_target_json(target, done[target.name]) for target in targets]
+            facts = [_part_json(part, done[part.settings.name]) for part in parts]
             print_json({"dry_run": args.dry_run, "targets": facts})
     return 0
 
 
-def _tell_dagster(loaded: "Loaded", target: "ParseSettings", portions: "list[Wave]") -> None:
-    settings = loaded.settings
-    tell_dagster(
-        Path(loaded.name), settings, lambda changes: changes.by_redriving(settings, target, portions)
+def _of_targets(wiring: "Wiring", name: str | None) -> tuple[_Redriven, ...]:
+    from headrace.pipeline.settings.targets import targets_of
+
+    settings, run_id = wiring.settings, f"headrace redrive {wiring.ports.ids.fresh()}"
+
+    def part(target: "ParseSettings") -> _Redriven:
+        return _Redriven(
+            target,
+            wiring.targets.redriving(target, run_id),
+            "parsed_again",
+            lambda changes, portions: changes.by_redriving(settings, target, portions),
+        )
+
+    return tuple(map(part, targets_of(settings, name)))
+
+
+def _of_processor(wiring: "Wiring", name: str) -> tuple[_Redriven, ...]:
+    from headrace.pipeline.settings.targets import landed_processor
+
+    settings, processor = wiring.settings, landed_processor(wiring.settings, name)
+    run_id = f"headrace redrive {wiring.ports.ids.fresh()}"
+    return (
+        _Redriven(
+            processor,
+            wiring.processors.redriving(processor, run_id),
+            "given_again",
+            lambda changes, portions: changes.by_giving_again(settings, processor, portions),
+        ),
     )
 
 
-def _target_json(target: "ParseSettings", done: "Sequence[Wave]") -> "dict[str, Any]":
+def _tell_dagster(loaded: "Loaded", part: _Redriven, portions: "list[Wave]") -> None:
+    tell_dagster(Path(loaded.name), loaded.settings, lambda changes: part.changes(changes, portions))
+
+
+def _part_json(part: _Redriven, done: "Sequence[Wave]") -> "dict[str, Any]":
     from headrace.pipeline.core.ledger.accounting import all_dropped
 
     return {
-        "target": target.name,
-        "table": target.table,
-        "quarantine": target.quarantine,
+        "target": part.settings.name,
+        "table": part.settings.table,
+        "quarantine": part.settings.quarantine,
         "portions": len(done),
-        "parsed_again": sum(portion.rows for portion in done),
+        part.again: sum(portion.rows for portion in done),
         "mended": sum(portion.landed for portion in done),
         "still_set_aside": sum(portion.aside for portion in done),
         "dropped": all_dropped(portion.dropped for portion in done),
@@ -112,11 +161,12 @@ def _target_json(target: "ParseSettings", done: "Sequence[Wave]") -> "dict[str, 
 
 
 def _nothing(args: argparse.Namespace, quarantine: str) -> str:
+    again = "given again" if args.processor else "parsed again"
     if args.reason is not None:
         return (
-            f"no record in {quarantine} has this reason and can be parsed again; "
+            f"no record in {quarantine} has this reason and can be {again}; "
             "the table's column `reason` has the reasons"
         )
     of = "" if args.shard is None else f" of {args.shard}"
     when = "" if args.since is None and args.until is None else " of this time"
-    return f"no record{of}{when} in {quarantine} can be parsed again"
+    return f"no record{of}{when} in {quarantine} can be {again}"

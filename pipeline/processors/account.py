@@ -17,7 +17,7 @@ from headrace.pipeline.processors.values import TurnReport, TurnReports
 from headrace.pipeline.typed.account import aside_name
 from headrace.pipeline.typed.values import PlannedRange, WavePlan
 
-_STATE = "state"
+_STATE, _UNCHANGED = "state", "unchanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,13 @@ class ProcessorAccount:
     """Each record of the range is processed (`parsed`) or set aside."""
     state: str | None = None
     """As JSON; None where the processor has no state."""
+    decides: bool = True
+    """Whether it tells the state. False for a redrive that gave no record of the shard to the processor."""
 
     def text(self) -> str:
         content = json.loads(self.records.text())
+        if not self.decides:
+            content[_UNCHANGED] = True
         if self.state is not None:
             # In the ledger of the commit that has the rows and the position: a rollback of the
             # table takes the state back with them, which a file or a row elsewhere wouldn't be.
@@ -43,8 +47,9 @@ def read_account(text: str) -> ProcessorAccount:
     """The account of a range of a processor, from its text in the ledger. Raises WrongShape for a text that isn't
     the account of a processor."""
     records = read_accounting(text)
-    state = json.loads(text).get(_STATE)
-    return ProcessorAccount(records, None if state is None else str(state))
+    content = json.loads(text)
+    state = content.get(_STATE)
+    return ProcessorAccount(records, None if state is None else str(state), _UNCHANGED not in content)
 
 
 def shortened(planned: PlannedRange, turn: TurnReport) -> PlannedRange | None:

@@ -18,7 +18,7 @@ from headrace.pipeline.processors.code import ProcessorCode
 from headrace.pipeline.processors.codec import all_turns, decode_turns
 from headrace.pipeline.processors.ports import ProcessorHost
 from headrace.pipeline.processors.task import ProcessSpec, ShardInput
-from headrace.pipeline.processors.values import ShardWork, TurnReports, WaveBefore
+from headrace.pipeline.processors.values import ShardWork, TurnReports, TurnRules, WaveBefore
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.rules.schema import ROW_NUMBER, columns_of_processor
 from headrace.pipeline.typed.frames import columns_of
@@ -38,7 +38,11 @@ class TaskHost(ProcessorHost):
     quarantine: IcebergQuarantine
 
     def survey(self, order: SurveyOrder) -> Survey:
-        return survey_by(self.tasks, order, self.source.staging_spec(), self._job)
+        return survey_by(self.tasks, order, self.source.staging_spec(), self.job)
+
+    @property
+    def rules(self) -> TurnRules:
+        return self.code.rules
 
     def process(
         self,
@@ -58,15 +62,15 @@ class TaskHost(ProcessorHost):
             tuple(streams),
             self.settings.version,
         )
-        spec = ProcessSpec(self.source.staging_spec(), target, self.code.child, self.code.rules)
+        spec = ProcessSpec(self.source.staging_spec(), target, self.code.child, self.rules)
         shards = [_reading(planned, plan, states, files) for planned in plan.ranges]
         bounds = tuple(planned.bound for planned in plan.ranges)
         parts = _dealt(shards, self.settings.parallelism)
-        reports = self.tasks.run(len(parts), _processing(parts, bounds, spec), self._job)
+        reports = self.tasks.run(len(parts), _processing(parts, bounds, spec), self.job)
         return all_turns(map(decode_turns, reports)), number
 
     @property
-    def _job(self) -> Job:
+    def job(self) -> Job:
         return Job(
             f"runs the processor {self.settings.name}",
             "Nothing was committed, and no position moved; the next run begins again at the table's positions",

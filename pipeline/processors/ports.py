@@ -9,7 +9,7 @@ from typing import Protocol
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.processors.stops import Stops
 from headrace.pipeline.processors.values import TurnReports, WaveBefore
-from headrace.pipeline.typed.ports import MadePorts, Surveyor
+from headrace.pipeline.typed.ports import Leaver, MadePorts, Surveyor
 from headrace.pipeline.typed.values import SourceFile, WavePlan
 
 
@@ -29,9 +29,15 @@ class ProcessorHost(Surveyor, Protocol):
         ...
 
 
+class RedriveHost(ProcessorHost, Leaver, Protocol):
+    """Lets processors work on records of the quarantine table, whatever the settings say about errors: a record at which
+    the processor fails stays there, with its new reason, and the others don't wait for it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorPorts(MadePorts):
     """What one processor needs."""
 
     host: ProcessorHost
+    redriver: RedriveHost
     stops: Stops

@@ -1,16 +1,18 @@
 """The state that a processor's last wave has left, and how many rows it gave, in the ledgers of the processor's table.
 
 A state belongs to the position at which its range ends: a table that another engine or a person has set back has the
-state of that position again.
+state of that position again. A redrive moves no position, and leaves a new state at the one that is there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
+from headrace.pipeline.core.ledger.generation import shard_of, with_chains
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Lost, Range
-from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.position import Position, Positions, reaches
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import ChainBroken
 from headrace.pipeline.processors.account import read_account
@@ -23,9 +25,12 @@ def states_at(
     wanted: Mapping[ShardKey, Position | None],
     pages: Callable[[], Iterable[LedgerPage]],
     entries: Callable[[frozenset[str]], Iterable[LedgerEntry | Lost]],
+    *,
+    redrives: Positions,
 ) -> dict[ShardKey, WaveBefore]:
     """What is left of each shard at its position. `pages`: the ledgers of the table's snapshots, newest first; `entries`:
-    those of the shards with these ids, oldest first, also of snapshots that have expired.
+    those of the shards with these ids, oldest first, also of snapshots that have expired. `redrives`: the positions of
+    the table, by which later redrives aren't looked at.
 
     Raises ChainBroken where no ledger tells the state: a processor that began without it would count wrongly.
     """
@@ -33,16 +38,13 @@ def states_at(
     left = {key: position.token for key, position in wanted.items() if position is not None}
     if left:
         with suppress(ChainBroken):
-            for page in pages():
-                _take(page.ranges, left, states)
-                if not left:
-                    break
+            _take_newest(pages(), left, states, redrives)
     if left:
-        # Oldest first: of two ranges that end at one position, the later one counts.
-        ids = frozenset(key.shard_id for key in left)
-        ends = dict(left)
+        ids = frozenset().union(*(with_chains(key.shard_id) for key in left))
         for entry in entries(ids):
-            _take(entry.page.ranges if isinstance(entry, LedgerEntry) else entry.ranges, dict(ends), states)
+            _take_next(
+                entry.page.ranges if isinstance(entry, LedgerEntry) else entry.ranges, left, states, redrives
+            )
         left = {key: token for key, token in left.items() if key not in states}
     if left:
         key = min(left)
@@ -54,8 +56,56 @@ def states_at(
     return states
 
 
-def _take(ranges: Iterable[Range], left: dict[ShardKey, Token], states: dict[ShardKey, WaveBefore]) -> None:
+def _take_newest(
+    pages: Iterable[LedgerPage],
+    left: dict[ShardKey, Token],
+    states: dict[ShardKey, WaveBefore],
+    redrives: Positions,
+) -> None:
+    """Take the states from ledgers of which the newest comes first, until none is left."""
+    redriven: dict[ShardKey, str | None] = {}
+    for recorded in (recorded for page in pages for recorded in page.ranges):
+        key = shard_of(recorded.key)
+        if key not in left:
+            continue
+        if _has_redriven(recorded, redrives):
+            account = read_account(recorded.account)
+            if account.decides:
+                redriven.setdefault(key, account.state)
+        elif _ends(recorded, left):
+            state = read_account(recorded.account).state
+            states[key] = WaveBefore(redriven.get(key, state), recorded.rows)
+            del left[key]
+            if not left:
+                return
+
+
+def _take_next(
+    ranges: Iterable[Range],
+    left: Mapping[ShardKey, Token],
+    states: dict[ShardKey, WaveBefore],
+    redrives: Positions,
+) -> None:
+    """Take the states from the next of ledgers of which the oldest comes first: of two that tell a state, the later one
+    counts."""
     for recorded in ranges:
-        if recorded.kind is Kind.PROCESSED and left.get(recorded.key) == recorded.upto.token:
-            states[recorded.key] = WaveBefore(read_account(recorded.account).state, recorded.rows)
-            del left[recorded.key]
+        key = shard_of(recorded.key)
+        if _ends(recorded, left):
+            states[key] = WaveBefore(read_account(recorded.account).state, recorded.rows)
+        elif key in left and key in states and _has_redriven(recorded, redrives):
+            account = read_account(recorded.account)
+            if account.decides:
+                states[key] = replace(states[key], state=account.state)
+
+
+def _ends(recorded: Range, left: Mapping[ShardKey, Token]) -> bool:
+    """Whether the range ends at the position of its shard that is wanted."""
+    return recorded.kind is Kind.PROCESSED and left.get(recorded.key) == recorded.upto.token
+
+
+def _has_redriven(recorded: Range, redrives: Positions) -> bool:
+    """Whether it is the range of a redrive that the positions know."""
+    if recorded.kind is not Kind.REDRIVEN:
+        return False
+    known = redrives.of(recorded.key)
+    return known is not None and reaches(known, recorded.upto)

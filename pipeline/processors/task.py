@@ -124,9 +124,21 @@ def _turn(
         pause=pause,
     )
     done = turn.run()
-    # Records behind the mark come again with the next wave, and would be in quarantine twice.
-    writing.set_aside({place: why for place, why in turn.aside.items() if place < done.taken}, records)
+    writing.set_aside(_reasons(turn, done, records), records)
     return done
+
+
+def _reasons(turn: ShardTurn, done: TurnReport, records: pa.Table) -> dict[int, str]:
+    """The records that are in quarantine afterwards, each with the reason."""
+    reasons = {place: why for place, why in turn.aside.items() if place < done.taken}
+    # Records behind the mark come again with the next wave, and would be in quarantine twice. In a redrive they are
+    # there already, and stay.
+    if turn.work.before.redrive and done.taken < records.num_rows:
+        before: list[str | None] = records["reason"].to_pylist()
+        reasons |= {
+            place: turn.aside.get(place, before[place] or "") for place in range(done.taken, len(before))
+        }
+    return reasons
 
 
 def _delivered(records: pa.Table) -> list[Delivered]:
@@ -164,11 +176,15 @@ class _Writing:
     version: str
     _key: ShardKey | None = None
     _last: tuple[int, int] | None = None
+    _first: int = 0
+    """The row number of a record's first row."""
     _number: int = 0
     _shards: list[ShardKey] = field(default_factory=list)
 
     def begin(self, work: ShardWork) -> None:
-        self._key, self._last, self._number = work.key, None, 0
+        # Rows of a redrive may belong to records that have rows of a wave, or of an earlier redrive.
+        self._key, self._last, self._first = work.key, None, work.before.redrive << 32
+        self._number = self._first
         if work.after is not None and work.after.sequence is not None:
             # Rows of the shard's end may belong to this record, which has rows of the wave before: at most all of them.
             self._last, self._number = (work.after.sequence, work.after.sub), work.before.rows
@@ -177,7 +193,7 @@ class _Writing:
         if self._key is None:
             raise ValueError("rows belong to a shard")
         if record.place != self._last:
-            self._last, self._number = record.place, 0
+            self._last, self._number = record.place, self._first
         count = len(rows)
         arrival = datetime.fromtimestamp(record.arrival_ms / 1000, UTC)
         stream = self._key.stream

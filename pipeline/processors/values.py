@@ -72,6 +72,8 @@ class WaveBefore:
     """As JSON."""
     rows: int = 0
     """How many rows it gave."""
+    redrive: int = 0
+    """The number of the redrive that gives records of the shard once more; 0 for a wave."""
 
 
 @dataclass(frozen=True, slots=True)

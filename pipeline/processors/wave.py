@@ -91,7 +91,8 @@ class Processing(LakeWaves):
         if not counts.ranges:
             return ReadyWave(self.ports.table, None, wave)
         ranges = tuple(processed_ranges(counts, shard_accounts, done, run=self.run))
-        proposal = self.proposal(basis, counts, ranges, done.files, aside=done.aside)
+        # `compared`: a redrive that has landed meanwhile has left another state than this wave began with.
+        proposal = self.proposal(basis, counts, ranges, done.files, aside=done.aside, compared=basis.target)
         return ReadyWave(self.ports.table, proposal, wave, self.settling.after)
 
     def _states(self, basis: Basis) -> dict[ShardKey, WaveBefore]:
@@ -99,6 +100,7 @@ class Processing(LakeWaves):
             {planned.key: planned.after for planned in basis.plan.ranges},
             self.ports.table.pages,
             lambda ids: self.ports.lineage.entries(RangeFilter(shards=ids)),
+            redrives=basis.target,
         )
 
     def _note_stopped(self, turns: Mapping[ShardKey, TurnReport]) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.processors.ports import ProcessorPorts
+from headrace.pipeline.processors.redrive import ProcessorRedriving
 from headrace.pipeline.processors.wave import Processing
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
@@ -51,5 +52,17 @@ class ProcessorWiring:
             limits=WaveLimits(wave.records, wave.bytes),
             clock=self.clock,
             expiring=expiring_all(ports.kept, self.settings.upkeep, self.clock),
+            run=run_id,
+        )
+
+    def redriving(self, processor: ProcessorSettings, run_id: str) -> ProcessorRedriving:
+        """The redrive of one processor's quarantine table."""
+        ports, wave = self.ports_of(processor, run_id), self.settings.wave
+        return ProcessorRedriving(
+            settings=processor,
+            ports=ports,
+            settling=Settling(table=ports.table, quarantine=ports.quarantine, run=run_id),
+            limits=WaveLimits(wave.records, wave.bytes),
+            clock=self.clock,
             run=run_id,
         )

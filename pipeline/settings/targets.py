@@ -15,11 +15,10 @@ def targets_of(
     targets = tuple(target for target in settings.parse if name in (None, target.name))
     if not targets and any(processor.name == name for processor in settings.processors):
         raise Unknown(
-            f"{name} is a processor, and no target under `parse`: it gets the records of a shard once, in their order and "
-            f"with the state after those before, so that none comes again alone, by a redrive or a window. {nothing}. "
-            f"`headrace processor run {name}` gives it new records. To have it process earlier ones again, also those in "
-            "its quarantine table, correct its code and name another `table` for it: it then gets all that the lake table "
-            "has"
+            f"{name} is a processor, and no target under `parse`. {nothing}. `headrace processor run {name}` gives it new "
+            f"records, and `headrace redrive --processor {name}` those in its quarantine table. It gets no window of landed "
+            "records again: rows and state of its table belong together, and its state is that after all records. To have "
+            "it process all of them again, correct its code and name another `table` for it"
         )
     if not targets:
         names = ", ".join(target.name for target in settings.parse) or "none"
@@ -42,6 +41,17 @@ def processors_of(settings: Settings, name: str | None) -> tuple[ProcessorSettin
             else "the settings name no processor under `processors`. Nothing was processed"
         )
     return processors
+
+
+def landed_processor(settings: Settings, name: str) -> ProcessorSettings:
+    """The processor of this name, which has a quarantine table. Raises Unknown."""
+    (processor,) = processors_of(settings, name)
+    if processor.mode is not ProcessorMode.LANDED:
+        raise Unknown(
+            f"the processor {name} has no quarantine table, because it is a KCL application of its own (`mode: application`). "
+            "Nothing was processed"
+        )
+    return processor
 
 
 def landed_processors(settings: Settings) -> tuple[ProcessorSettings, ...]:

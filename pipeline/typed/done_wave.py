@@ -23,6 +23,8 @@ class Does(Enum):
     UNPACK = auto()
     PROCESS = auto()
     """The user's own processor works on records of the lake table."""
+    PROCESS_AGAIN = auto()
+    """A processor gets records of its quarantine table once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,12 @@ class Wave:
                 )
             case Does.PROCESS:
                 return f"{counted(self.rows, 'record')} processed into {counted(self.made, 'row')}, {aside} set aside"
+            case Does.PROCESS_AGAIN:
+                dry = "dry run, nothing was committed: " if self.snapshot is None else ""
+                return (
+                    f"{dry}{counted(self.rows, 'record')} given again: {landed} processed into "
+                    f"{counted(self.made, 'row')}, {aside} still set aside"
+                )
             case Does.UNPACK:
                 return (
                     f"{counted(self.rows, 'aggregate')} taken apart: "

@@ -109,7 +109,18 @@ class Surveyor(Protocol):
         ...
 
 
-class Parser(Surveyor, Protocol):
+class Leaver(Surveyor, Protocol):
+    """Makes rows leave one table."""
+
+    def copy_unselected(
+        self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
+    ) -> Parsed:
+        """Copy the rows of these files that aren't selected into files of the same table that no commit names yet: the
+        selected ones leave with the files. The report has the copied rows among those that are set aside."""
+        ...
+
+
+class Parser(Leaver, Protocol):
     """Parses rows of one table into a typed table and its quarantine table, and makes rows leave that table. The source
     is the lake table; for a redrive the quarantine table, and for a replacement the typed table."""
 
@@ -119,13 +130,6 @@ class Parser(Surveyor, Protocol):
         """Parse the rows of the wave, and write them into files that no commit names yet. Returns what was written, and
         the number of the typed table's schema, which has the parser's columns now. `comparison`: duplicates of the rows
         in these files, and of each other, are left out and counted."""
-        ...
-
-    def copy_unselected(
-        self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
-    ) -> Parsed:
-        """Copy the rows of these files that aren't selected into files of the same table that no commit names yet: the
-        selected ones leave with the files. The report has the copied rows among those that are set aside."""
         ...
 
 
@@ -175,6 +179,8 @@ class MadePorts:
     source: SourceTable
     table: ParsedTable
     quarantine: QuarantineTable
+    set_aside: SourceTable
+    """The quarantine table, as a redrive reads it."""
     lineage: LineageTable
     """The ledgers of the made table."""
     code: Callable[[], str] = str
@@ -193,8 +199,6 @@ class ParsePorts(MadePorts):
     parser: Parser
     dropped_as: str
     """Why rows may not come back from the parser; empty where each comes back."""
-    set_aside: SourceTable
-    """The quarantine table, as a redrive reads it."""
     redriver: Parser
     typed: Thinned
     """The typed table, as a replacement reads it, and as the rows of a wave are compared with its rows."""

@@ -1,6 +1,6 @@
 """The asset of a record processor, its job and its sensor."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.processors.ports import ProcessorPorts
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
+from headrace.pipeline.settings.choices import OnProcessorError
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from headrace.resources.runs import PROCESSOR_TAG
 from tests.dagster.fixtures import MakeInstance
@@ -111,3 +112,19 @@ def test_a_run_of_a_processor_that_fails_names_shard_record_and_error_and_isnt_a
 def test_the_key_of_a_processors_asset_names_the_application_and_the_processor(deployment: Deployment):
     settings = Settings(application="words-app")
     assert processor_key(settings, deployment.bed.settings).path == ["words_app", "processor", "words"]
+
+
+def test_the_job_of_a_processors_quarantine_gives_its_records_again_and_tells_it(deployment: Deployment):
+    bed = deployment.bed
+    bed.settings = replace(bed.settings, on_error=OnProcessorError.QUARANTINE)
+    bed.land(A, {1: b"a", 2: b"bad"})
+    bed.catch_up()
+    bed.settings = replace(bed.settings, callable="counting:mended")
+    job = deployment.definitions.resolve_job_def("words_app_process_again_words")
+    result = job.execute_in_process(instance=deployment.instance)
+    assert result.success
+    (made,) = result.get_asset_materialization_events()
+    assert made.asset_key == dg.AssetKey(["words_app", "processor", "words"])
+    told = {name: value.value for name, value in made.materialization.metadata.items()}
+    assert told == {"given again": 1, "processed": 1, "rows": 1, "still set aside": 0, "portions": 1}
+    assert bed.words() == [("a", 1), ("bad", 1)]

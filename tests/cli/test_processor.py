@@ -53,6 +53,14 @@ class RecordProcessor(processor.RecordProcessorBase):
 if __name__ == "__main__":
     kcl.KCLProcess(RecordProcessor()).run()
 """
+READ = """
+
+def read(data):
+    if data.startswith(b"{"):
+        return json.loads(data)
+    customer, amount = data.decode().split()
+    return {"customer": customer, "amount": int(amount)}
+"""
 
 
 def block(language: str, begins: str) -> str:
@@ -122,3 +130,38 @@ def test_an_unknown_processor_and_a_class_without_amazon_kclpy_are_told(
     assert "No module named 'amazon_kclpy'" in capsys.readouterr().err
     assert main(["processor", "run", "orders", "--as-amazon-kclpy"]) == 0
     assert "orders: 3 records processed into 0 rows" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_records_in_quarantine_are_given_again_from_the_shell_and_the_tables_are_proved(
+    bed: Bed, capsys: pytest.CaptureFixture[str]
+):
+    settings, code = Path("headrace.yaml"), Path("totals.py")
+    settings.write_text(
+        settings.read_text().replace("name: totals\n", "name: totals\n    on_error: quarantine\n")
+    )
+    bed.land(A, {3: b"ann 2", 4: order("ann", 1)})
+    assert main(["processor", "run", "totals"]) == 0
+    assert "5 records processed into 4 rows, 1 set aside" in capsys.readouterr().out
+    assert main(["redrive", "--target", "totals"]) == STOPPED
+    assert "`headrace redrive --processor totals` those in its quarantine table" in capsys.readouterr().err
+    assert main(["redrive", "--processor", "totals", "--dry-run"]) == 0
+    assert capsys.readouterr().out.endswith(
+        "1 record given again: 0 processed into 0 rows, 1 still set aside\n"
+    )
+    code.write_text(
+        code.read_text().replace("json.loads(record.binary_data)", "read(record.binary_data)") + READ
+    )
+    assert main(["redrive", "--processor", "totals", "--json"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["targets"]
+    assert (answer["given_again"], answer["mended"], answer["still_set_aside"]) == (1, 1, 0)
+    assert main(["redrive", "--processor", "totals"]) == 0
+    assert "no record in lake.totals_quarantine can be given again" in capsys.readouterr().out
+    assert main(["prove"]) == 0
+    said = capsys.readouterr().out
+    assert "5 records processed into 5 rows, 0 in quarantine" in said
+    table = IcebergTyped(bed.lake.properties, "lake.totals", state=bed.state, clock=bed.clock)
+    rows = read.rows(table, ("shard_id", "customer", "total")).to_pylist()
+    totals = sorted(row["total"] for row in rows if (row["shard_id"], row["customer"]) == (A.shard_id, "ann"))
+    # The last one is that of the redrive: with the state after the record that came later.
+    assert totals == [5, 6, 8]

@@ -364,15 +364,22 @@ class MemoryParser(MemorySurveyor, Parser):
     def copy_unselected(
         self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
     ) -> Parsed:
-        chosen = {each.key: each for each in selected}
+        return unselected_rows(self, files, selected)
 
-        def stays(row: TypedRow) -> bool:
-            return row.key not in chosen or not self.within([row], chosen[row.key])
 
-        rows = [row for each in files for row in self.source.of(each.path) if stays(row)]
-        (location,) = {each.path.partition("/arrival_ts_day=")[0] for each in files}
-        made = self.source.write(location, rows)
-        return Parsed((), made, counts_of((), rows))
+def unselected_rows(
+    surveyor: MemorySurveyor, files: Sequence[SourceFile], selected: Sequence[Bound]
+) -> Parsed:
+    """The rows of these files that aren't selected, in new files."""
+    chosen = {each.key: each for each in selected}
+
+    def stays(row: TypedRow) -> bool:
+        return row.key not in chosen or not surveyor.within([row], chosen[row.key])
+
+    rows = [row for each in files for row in surveyor.source.of(each.path) if stays(row)]
+    (location,) = {each.path.partition("/arrival_ts_day=")[0] for each in files}
+    made = surveyor.source.write(location, rows)
+    return Parsed((), made, counts_of((), rows))
 
 
 def _within(rows: Iterable[KeyedRow], bound: Bound) -> list[KeyedRow]:

@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from headrace.pipeline.core.ledger.generation import shard_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.lineage.table import IcebergLineage
@@ -13,11 +14,14 @@ from headrace.pipeline.processors.account import read_account
 from headrace.pipeline.processors.code import ProcessorCode
 from headrace.pipeline.processors.host import TaskHost
 from headrace.pipeline.processors.ports import ProcessorPorts
+from headrace.pipeline.processors.redrive import ProcessorRedriving
+from headrace.pipeline.processors.redrive_host import TaskRedriveHost
 from headrace.pipeline.processors.stops_table import IcebergStops
 from headrace.pipeline.processors.wave import Processing
 from headrace.pipeline.settings.blocks.parse import Written
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.typed.check_wave import ParseChecking
+from headrace.pipeline.typed.quarantine.redrive_plan import ALL, Selection
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.source import IcebergSource
 from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
@@ -58,18 +62,20 @@ class ProcessorBed:
     def ports(self) -> ProcessorPorts:
         table, aside, source = self.table(), self.quarantine(), self.lake.lake.handle()
         code = ProcessorCode(self.settings)
+        parts: Any = {
+            "settings": self.settings,
+            "code": code,
+            "tasks": LocalTasks(self.lake.clock),
+            "table": table,
+            "quarantine": aside,
+        }
         return ProcessorPorts(
             source=IcebergSource(source),
             table=table,
             quarantine=aside,
-            host=TaskHost(
-                settings=self.settings,
-                code=code,
-                tasks=LocalTasks(self.lake.clock),
-                source=source,
-                table=table,
-                quarantine=aside,
-            ),
+            set_aside=IcebergSource(aside),
+            host=TaskHost(source=source, **parts),
+            redriver=TaskRedriveHost(source=aside, **parts),
             stops=IcebergStops(table),
             lineage=IcebergLineage(table),
             code=code.text,
@@ -97,6 +103,23 @@ class ProcessorBed:
             on_step=on_step,
         )
 
+    def redriving(
+        self, *, limits: WaveLimits | None = None, on_step: Callable[[str], None] = lambda _: None
+    ) -> ProcessorRedriving:
+        ports, run = self.ports(), f"run-{next(self._runs)}"
+        return ProcessorRedriving(
+            settings=self.settings,
+            ports=ports,
+            settling=Settling(table=ports.table, quarantine=ports.quarantine, run=run),
+            limits=limits or WaveLimits(1_000_000, 2**30),
+            clock=self.lake.clock,
+            run=run,
+            on_step=on_step,
+        )
+
+    def redrive(self, selection: Selection = ALL, **how: Any) -> list[str]:
+        return [str(portion) for portion in self.redriving(**how).portions(selection)]
+
     def catch_up(self, **how: Any) -> list[str]:
         """What the waves tell until nothing is left."""
         return [str(wave) for wave in self.processing(**how).waves()]
@@ -118,8 +141,8 @@ class ProcessorBed:
     def state(self, key: ShardKey) -> str | None:
         for page in self.table().pages():
             for recorded in page.ranges:
-                if recorded.key == key:
-                    return read_account(recorded.account).state
+                if shard_of(recorded.key) == key and (account := read_account(recorded.account)).decides:
+                    return account.state
         return None
 
 

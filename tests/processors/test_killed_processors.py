@@ -69,3 +69,15 @@ def test_a_process_that_is_killed_in_mid_wave_is_begun_again_at_the_last_checkpo
     finished(PROCESS, tmp_path, NOWHERE)
     assert [total for word, total in bed.words() if word == "a"] == [1, 2, 3, 4, 1]
     assert [word for word, _ in bed.words()].count(f"killself:{marker}") == 1
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_redrive_that_is_killed_anywhere_gives_each_record_once(tmp_path: Path, place: str):
+    bed = landed(tmp_path)
+    bed.catch_up()
+    killed(PROCESS, tmp_path, place, "redrive")
+    finished(PROCESS, tmp_path, NOWHERE, "redrive")
+    assert [total for word, total in bed.words() if word == "bad"] == [1, 2]
+    assert bed.aside() == {}
+    assert bed.state(A) == '{"a":3,"b":2,"bad":2}'
+    assert bed.processing().settling.is_settled()

@@ -10,6 +10,7 @@ import pytest
 
 from headrace.pipeline.core.landing.landing import Landing
 from headrace.pipeline.core.ledger.accounting import Accounting
+from headrace.pipeline.core.ledger.generation import chain_of
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Range
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
 from headrace.pipeline.core.shards.stream import StreamId
@@ -264,10 +265,10 @@ def test_a_state_that_no_ledger_tells_is_refused(tmp_path: Path):
     bed.catch_up()
     position = bed.table().load().positions.of(A)
     with pytest.raises(ChainBroken, match="no ledger of the processor's table tells the state"):
-        states_at({A: position}, _cut, lambda _: ())
+        states_at({A: position}, _cut, lambda _: (), redrives=Positions())
     # The lineage table has the ledgers of snapshots that have expired.
     entries = [LedgerEntry(1, 1, NOON, page) for page in reversed(list(bed.table().pages()))]
-    assert states_at({A: position, B: None}, _cut, lambda _: entries) == {
+    assert states_at({A: position, B: None}, _cut, lambda _: entries, redrives=Positions()) == {
         A: WaveBefore('{"a":1}', 1),
         B: WaveBefore(),
     }
@@ -279,7 +280,38 @@ def test_a_state_is_that_of_the_range_that_ends_at_the_position():
         LedgerPage((a_range(2, "newer"), a_range(1, "of a person", kind=Kind.REPOSITION))),
         LedgerPage((a_range(1, "older"),)),
     ]
-    assert states_at({A: Position(1)}, lambda: pages, lambda _: ()) == {A: WaveBefore("older", 1)}
+    assert states_at({A: Position(1)}, lambda: pages, lambda _: (), redrives=Positions()) == {
+        A: WaveBefore("older", 1)
+    }
+
+
+def test_a_state_is_that_of_the_last_redrive_that_gave_records_of_the_shard():
+    """Each way in which ledgers are read gives the same: of main's snapshots, and of the lineage table's."""
+    later, last, untried, wave = (
+        LedgerPage((a_redrive(4, "of later"),)),
+        LedgerPage((a_redrive(2, "redriven"),)),
+        LedgerPage((a_redrive(3, "", decides=False),)),
+        LedgerPage((a_range(1, "of the wave"),)),
+    )
+    newest = [later, untried, last, wave]
+    redrives = Positions(shards={chain_of(A): Position(3)})
+    wanted = {A: WaveBefore("redriven", 1)}
+    assert states_at({A: Position(1)}, lambda: newest, lambda _: (), redrives=redrives) == wanted
+    entries = [LedgerEntry(1, 1, NOON, page) for page in reversed(newest)]
+    assert states_at({A: Position(1)}, _cut, lambda _: entries, redrives=redrives) == wanted
+    # A wave has gone on with the state since.
+    newest = [LedgerPage((a_range(5, "newer"),)), *newest]
+    entries = [LedgerEntry(1, 1, NOON, page) for page in reversed(newest)]
+    for_main = states_at({A: Position(5)}, lambda: newest, lambda _: (), redrives=redrives)
+    for_lineage = states_at({A: Position(5)}, _cut, lambda _: entries, redrives=redrives)
+    assert for_main == for_lineage == {A: WaveBefore("newer", 5)}
+
+
+def a_redrive(number: int, state: str, *, decides: bool = True) -> Range:
+    account = ProcessorAccount(Accounting(1, 1, 0), state or None, decides=decides).text()
+    return Range(
+        Kind.REDRIVEN, chain_of(A), None, Position(number), run="r", claim="r", rows=7, account=account
+    )
 
 
 def a_range(upto: int, state: str, *, kind: Kind = Kind.PROCESSED) -> Range:

@@ -3,6 +3,7 @@ once."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +120,24 @@ def test_a_table_without_its_row_numbers_is_named(tmp_path: Path) -> None:
         change.rename_column("row_number", "number")
     with pytest.raises(WrongShape, match=r"lake\.words has no column row_number"):
         proof_of(bed)
+
+
+def redriven(bed: ProcessorBed) -> ProcessorBed:
+    """With a record of a later range that leaves quarantine together with the first one."""
+    bed.land(A, {4: b"bad", 5: b"d"})
+    bed.catch_up()
+    bed.settings = replace(bed.settings, callable="counting:mended")
+    bed.redrive()
+    return bed
+
+
+def test_records_that_a_redrive_has_given_again_are_proved(bed: ProcessorBed) -> None:
+    table = proof_of(redriven(bed))
+    assert (wrong(table), unproved(table)) == ([], [])
+    assert table.counts == "6 records processed into 6 rows, 0 in quarantine"
+
+
+def test_a_row_of_a_redrive_that_is_missing_is_found(bed: ProcessorBed) -> None:
+    redriven(bed)
+    with removed(bed.table(), 4):
+        assert any("with its redrives the ledger states 5 rows" in text for text in wrong(proof_of(bed)))

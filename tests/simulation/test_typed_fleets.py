@@ -96,3 +96,10 @@ def test_typed_tables_that_land_the_same_event_once_leave_out_rows_under_all_fau
     outcome = run_plan(replace(PLAN, typed=typed))
     assert outcome.violation is None, failure_text(outcome)
     assert outcome.happened["event_left_out"] > 0
+
+
+def test_a_processor_counts_each_record_once_whether_a_wave_or_a_redrive_gives_it():
+    typed = replace(TYPED, targets=0, windows=0.0, copies=0.0, every=4.0, redrives=5.0, deploys=15.0)
+    outcome = run_plan(replace(PLAN, typed=replace(typed, processor="quarantine", call_records=2, dies=0.05)))
+    assert outcome.violation is None, failure_text(outcome)
+    assert outcome.happened["given_again"] > 0

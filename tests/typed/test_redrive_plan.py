@@ -10,14 +10,16 @@ from headrace.pipeline.core.ledger.generation import chain_of, is_chain, next_li
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import Unknown, WrongShape
+from headrace.pipeline.typed.account import account
 from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.quarantine.redrive_plan import (
     RedrivePlan,
     Selection,
-    account_redrive,
+    in_order,
     plan_look,
     plan_redrive,
     reason_meant,
+    with_staying,
     worth_parsing,
 )
 from headrace.pipeline.typed.values import (
@@ -110,7 +112,9 @@ def accounts(
     parsed: Parsed = PARSED, copied: Parsed = COPIED, dropped_as: str = ""
 ) -> dict[ShardKey, Accounting]:
     one = plan(a_piece("d/one", 1))
-    return dict(account_redrive(one, parsed, copied, dropped_as=dropped_as, version="2", schema=3))
+    tried = account(one.wave, parsed, dropped_as=dropped_as, version="2", schema=3)
+    aside = (*parsed.aside, *copied.aside)
+    return with_staying(one, tried, aside, copied, version="2", schema=3)
 
 
 def test_each_row_of_a_taken_file_is_accounted_for_by_shard():
@@ -164,3 +168,21 @@ def test_a_part_that_several_reasons_have_is_refused_with_the_reasons_the_most_f
     )
     with pytest.raises(Unknown, match=r"; and 15 more$"):
         reason_meant("r", {f"r{n}": 1 for n in range(20)})
+
+
+def ordered(path: str, key: ShardKey, first: int, last: int) -> Piece:
+    return replace(a_piece(path, 1, key=key), first=f"{first:03d}", last=f"{last:03d}")
+
+
+def test_files_whose_records_lie_between_each_other_are_taken_together():
+    pieces = (
+        ordered("z", A, 1, 4),
+        ordered("y", A, 3, 5),
+        ordered("x", A, 6, 7),
+        # In no order with those of A, but with each other.
+        ordered("w", B, 2, 9),
+        ordered("x", B, 8, 10),
+    )
+    assert in_order(pieces) == [["z", "w", "y", "x"]]
+    assert in_order(pieces[:3]) == [["z", "y"], ["x"]]
+    assert in_order(pieces[:4]) == [["z", "w", "y"], ["x"]]

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.pipeline.core.ledger.generation import is_chain
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.proof.counts import strange_rows
 from headrace.pipeline.proof.made.evidence import MadeEvidence, accounting_of, rows_not_parsed
 from headrace.pipeline.proof.made.ledgers import ranges_behind, wrong_settlings
 from headrace.pipeline.proof.made.never_parsed import never_parsed
+from headrace.pipeline.proof.processed.rows import wrong_totals
 from headrace.pipeline.proof.table_checks import chain_check, file_check, finding_of, parents_check
 from headrace.pipeline.proof.verdict import Check, TableProof, Wrong, checked
 
@@ -24,12 +26,16 @@ def processed_finding(evidence: MadeEvidence) -> TableProof:
 
 def _told_counts(evidence: MadeEvidence, *, late: int) -> str:
     steps = tuple(evidence.table.story.all())
-    accounts = [account for account in map(accounting_of, steps) if account is not None]
+    accounts = [(step, account) for step in steps if (account := accounting_of(step)) is not None]
+    records = sum(account.parsed for _, account in accounts)
+    # What a redrive has processed had been set aside by a wave.
+    aside = sum(
+        -account.parsed if is_chain(step.range.key) else account.quarantined for step, account in accounts
+    )
     behind = f"; {counted(late, 'record')} not processed yet" if late else ""
     return (
-        f"{counted(sum(account.parsed for account in accounts), 'record')} processed into "
-        f"{counted(sum(step.range.rows for step in steps), 'row')}, "
-        f"{sum(account.quarantined for account in accounts):,} in quarantine{behind}"
+        f"{counted(records, 'record')} processed into {counted(sum(step.range.rows for step in steps), 'row')}, "
+        f"{aside:,} in quarantine{behind}"
     )
 
 
@@ -47,7 +53,7 @@ def _checks(evidence: MadeEvidence) -> Iterator[Check]:
     yield checked(
         f"{of}each range has the records of the lake table and the rows that its ledger states",
         counted(evidence.compared.ranges, "range"),
-        evidence.compared.miscounts,
+        (*evidence.compared.miscounts, *wrong_totals(evidence)),
     )
     strangers = (
         statement

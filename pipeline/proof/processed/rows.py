@@ -3,7 +3,7 @@ Pure functions.
 
     lake table        the records of each range are as many as the processor's ledger has accounted for
     processor's table as many rows as the calls of the range gave, by the ledger
-    quarantine table  each record that was set aside
+    quarantine table  each record that was set aside, and that no redrive has given to the processor again
 
 A processor gives any number of rows for a record, so that no row of its table stands beside one record: numbers are
 compared, and what tells rows of one record apart is their `row_number`.
@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from headrace.pipeline.core.ledger.generation import chain_of, shard_of
+from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.ledger.story import Step, Story
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.proof.counts import doubled_rows
-from headrace.pipeline.proof.evidence import Compared
+from headrace.pipeline.proof.evidence import Compared, RedrivenRows
 from headrace.pipeline.proof.made.evidence import MadeEvidence, accounting_of
 from headrace.pipeline.proof.rounds import cluster_place
 from headrace.pipeline.proof.spans import Cluster, CountPlan, Doubled, FileCount
@@ -36,11 +38,13 @@ def compared_rows(
     """`plan`: that of the ranges with the records that each of them has in the lake table. `counts`: those of the lake
     table, the processor's table and its quarantine table. `doubled`: rows that are there twice."""
     given = given_rows(evidence.table.story)
-    numbers = _wrong_numbers(evidence, plan, [_by_span(table) for table in counts], given)
+    redriven: dict[ShardKey, RedrivenRows] = {}
+    numbers = _wrong_numbers(evidence, plan, [_by_span(table) for table in counts], given, redriven)
     return Compared(
         ranges=len(plan.clusters),
         numbers=tuple((cluster_place(cluster, plan), statement) for cluster, statement in numbers),
         rows=tuple(doubled_rows(doubled)),
+        redriven=redriven,
     )
 
 
@@ -76,7 +80,11 @@ def _wrong_numbers(
     plan: CountPlan,
     counts: Sequence[Mapping[tuple[int, int], int]],
     given: Mapping[_Place, int],
+    redriven: dict[ShardKey, RedrivenRows],
 ) -> Iterator[tuple[Cluster, Told]]:
+    """What is wrong with the number of rows of each range. `redriven` gets the rows of shards with redrives."""
+    story = evidence.table.story
+    redrives = {shard_of(step.range.key) for step in story.all() if step.range.kind is Kind.REDRIVEN}
     for cluster in plan.clusters:
         landed, rows, *asides = (
             sum(table.get((cluster.shard, span), 0) for span in cluster.spans) for table in counts
@@ -85,7 +93,12 @@ def _wrong_numbers(
         accounts = [account for account in map(accounting_of, cluster.steps) if account is not None]
         stated = sum(given.get(place_of(step), 0) for step in cluster.steps)
         stated_aside = sum(account.quarantined for account in accounts)
-        if (rows, aside) != (stated, stated_aside):
+        key = cluster.steps[0].range.key
+        since = min(step.sequence for step in cluster.steps)
+        moved = _moved(story, key, since=since) if key in redrives else (0, 0)
+        # Rows that a redrive made belong to the last record of their call, which may be of another range.
+        has_rows = stated <= rows <= stated + moved[0]
+        if not (has_rows and stated_aside - moved[1] <= aside <= stated_aside):
             yield (
                 cluster,
                 Wrong(
@@ -94,9 +107,40 @@ def _wrong_numbers(
                     "its quarantine table"
                 ),
             )
+        if key in redrives:
+            numbers = RedrivenRows(stated, stated_aside, rows, aside)
+            redriven[key] = redriven[key] + numbers if key in redriven else numbers
         records = sum(account.rows for account in accounts)
         if landed != records and not (cluster.is_dropped and landed < records):
             yield cluster, _of_the_lake(evidence, cluster, records, landed)
+
+
+def _moved(story: Story, key: ShardKey, *, since: int) -> tuple[int, int]:
+    """How many rows redrives after this sequence number have made of a shard's records, and how many records have left
+    quarantine."""
+    rows = records = 0
+    for step in story.steps.get(chain_of(key), ()):
+        account = accounting_of(step)
+        if step.sequence > since and account is not None:
+            rows += step.range.rows
+            records += account.parsed
+    return rows, records
+
+
+def wrong_totals(evidence: MadeEvidence) -> Iterator[Wrong]:
+    """The shards of which redrives have made or moved another number of rows than their ledgers state."""
+    story = evidence.table.story
+    # A redrive moves old records: the numbers add up only where all rows of the shard were counted.
+    if not evidence.is_whole or story.lost:
+        return
+    for key, numbers in evidence.compared.redriven.items():
+        made, left = _moved(story, key, since=-1)
+        rows, aside = numbers.stated_parsed + made, numbers.stated_aside - left
+        if (numbers.parsed, numbers.aside) != (rows, aside):
+            yield Wrong(
+                f"{key}: with its redrives the ledger states {counted(rows, 'row')} in {evidence.table.name} and "
+                f"{counted(aside, 'record')} set aside, and {numbers.parsed:,} and {numbers.aside:,} are there"
+            )
 
 
 def _of_the_lake(evidence: MadeEvidence, cluster: Cluster, records: int, landed: int) -> Told:

@@ -11,9 +11,11 @@ carries that out, also in a later process with other code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import ClassVar
 
 from headrace.pipeline.core.landing.landing import Proposal, RangeRefused
 from headrace.pipeline.core.ledger.accounting import Accounting
@@ -21,51 +23,103 @@ from headrace.pipeline.core.ledger.author import Arrivals, Author
 from headrace.pipeline.core.ledger.batch import StagedFile, TakenFile
 from headrace.pipeline.core.ledger.generation import chain_of, next_link
 from headrace.pipeline.core.ledger.ledger import Kind, Range
-from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import Overtaken, WrongShape
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.settings.blocks.parse import ParseSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
+from headrace.pipeline.typed.account import account
 from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
 from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.latest.merging import check_decided_once
-from headrace.pipeline.typed.ports import ParsePorts, SourceLook
+from headrace.pipeline.typed.ports import Leaver, MadePorts, ParsePorts, SourceLook
 from headrace.pipeline.typed.quarantine.redrive_plan import (
     ALL,
+    Groups,
     RedrivePlan,
     Selection,
-    account_redrive,
     half_of,
+    one_by_one,
     plan_look,
     plan_redrive,
     reason_meant,
+    with_staying,
     worth_parsing,
 )
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import AsideRows, Parsed, Piece, WaveLimits, Wishes
 from headrace.pipeline.typed.wave_engine import ReadyWave, Waves
 
-_TRIES = 10
+TRIES = 10
 """How often a portion is tried that other commits overtake. By then it is a thousandth of the first one, or a single
 file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Redriving:
-    settings: ParseSettings
-    ports: ParsePorts
+class Tried:
+    """What became of a portion's selected rows, and isn't committed yet."""
+
+    accounts: Mapping[ShardKey, Accounting]
+    aside: tuple[StagedFile, ...]
+    """Staged files with those that stay in quarantine."""
+    files: tuple[StagedFile, ...]
+    schema: int
+    compared: Positions | None = None
+    """The positions of the made table on which all of this rests. None: it rests on none."""
+    rows: Mapping[ShardKey, int] | None = None
+    """How many rows came of each shard. None: one of each record."""
+    states: Mapping[ShardKey, str | None] = field(default_factory=dict)
+    """The states that processors have afterwards."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redrives(ABC):
+    """The redrive of a table that is made of the lake table. A subclass says how rows are tried again."""
+
+    does: ClassVar[Does]
+
+    settings: ParseSettings | ProcessorSettings
+    ports: MadePorts
     settling: Settling
     limits: WaveLimits
     clock: Clock
     run: str
-    deduplicating: Deduplicating | None = None
-    """None where all rows stay, also those of the same event."""
     on_step: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a portion."""
+
+    @property
+    @abstractmethod
+    def tries(self) -> int:
+        """How often a portion is tried that other commits overtake."""
+
+    @property
+    @abstractmethod
+    def leaver(self) -> Leaver: ...
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raises an error where nothing can be tried again with these settings."""
+
+    @abstractmethod
+    def worth_trying(self, pieces: Iterable[Piece]) -> tuple[Piece, ...]: ...
+
+    @abstractmethod
+    def groups(self, pieces: Iterable[Piece]) -> Groups:
+        """The files that a portion takes together, in the order in which portions take them."""
+
+    @abstractmethod
+    def try_again(self, plan: RedrivePlan, look: SourceLook) -> Tried: ...
+
+    def account(self, accounting: Accounting, _key: ShardKey, _tried: Tried) -> str:
+        """The account of a shard's range, for the ledger."""
+        return replace(accounting, code=self.ports.code()).text()
 
     def portions(self, selection: Selection = ALL, *, dry_run: bool = False) -> Iterator[Wave]:
         """Parse the selected rows again, portion after portion. Rows that come into quarantine meanwhile aren't parsed
         again."""
-        check_decided_once(self.settings, "a redrive")
+        self.check()
         self.ports.check_settings()
         if not (self.ports.table.exists() and self.settling.quarantine.exists()):
             return
@@ -79,9 +133,7 @@ class Redriving:
             selection = replace(selection, reason=reason)
         look = self.look()
         order = plan_look(look.files, look.positions, selection)
-        pieces = (
-            worth_parsing(self.ports.redriver.survey(order).pieces) if order.files and order.bounds else ()
-        )
+        pieces = self.worth_trying(self.leaver.survey(order).pieces) if order.files and order.bounds else ()
         yield from _Portions(
             redriving=self,
             aside=selection.rows,
@@ -98,18 +150,70 @@ class Redriving:
         deleted = next((file.path for file in look.files if file.deletes), None)
         if deleted:
             raise WrongShape(
-                f"records in {self.settings.quarantine} can't be parsed again now: "
+                f"records in {self.settings.quarantine} can't be redriven now: "
                 f"another engine has deleted rows of {deleted} by a delete file. Nothing was changed; "
                 "let that engine run its rewrite_data_files"
             )
         return look
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redriving(Redrives):
+    does: ClassVar[Does] = Does.REDRIVE
+
+    settings: ParseSettings
+    ports: ParsePorts
+    deduplicating: Deduplicating | None = None
+    """None where all rows stay, also those of the same event."""
+
+    @property
+    def tries(self) -> int:
+        # Without `unique`, only something else that decides about the same rows comes first. With it, each wave of a
+        # busy run does, and a smaller portion leaves it less time.
+        return 1 if self.deduplicating is None else TRIES
+
+    @property
+    def leaver(self) -> Leaver:
+        return self.ports.redriver
+
+    def check(self) -> None:
+        check_decided_once(self.settings, "a redrive")
+
+    def worth_trying(self, pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+        return worth_parsing(pieces)
+
+    def groups(self, pieces: Iterable[Piece]) -> Groups:
+        return one_by_one(pieces)
+
+    def try_again(self, plan: RedrivePlan, look: SourceLook) -> Tried:
+        comparison = self.deduplicating.plan(plan.wave) if self.deduplicating else None
+        wishes = Wishes(streams=streams_of(look))
+        parsed, schema = self.ports.redriver.parse(plan.wave, wishes, comparison)
+        accounts = account(
+            plan.wave,
+            parsed,
+            dropped_as=self.ports.dropped_as,
+            version=self.settings.version,
+            schema=schema,
+        )
+        return Tried(
+            accounts=accounts,
+            aside=parsed.aside,
+            files=parsed.files,
+            schema=schema,
+            compared=comparison.positions if comparison else None,
+        )
+
+
+def streams_of(look: SourceLook) -> tuple[StreamId, ...]:
+    return tuple(sorted({key.stream for key in look.positions.shards}))
+
+
 @dataclass(slots=True, kw_only=True)
 class _Portions(Waves[RedrivePlan]):
     """What is left of one redrive: each wave is a portion of it."""
 
-    redriving: Redriving
+    redriving: Redrives
     aside: AsideRows
     dry_run: bool
     look: SourceLook
@@ -124,9 +228,7 @@ class _Portions(Waves[RedrivePlan]):
 
     @property
     def tries(self) -> int:
-        # Without `unique`, only something else that decides about the same rows comes first. With it, each wave of a
-        # busy run does, and a smaller portion leaves it less time.
-        return 1 if self.redriving.deduplicating is None else _TRIES
+        return self.redriving.tries
 
     def has_more(self) -> bool:
         # A dry run changes nothing. After a commit the taken files are gone, and others have come.
@@ -141,37 +243,42 @@ class _Portions(Waves[RedrivePlan]):
         self.pieces = tuple(piece for piece in self.pieces if takes(piece.path))
 
     def plan(self) -> RedrivePlan:
-        return plan_redrive(self.look.files, self.pieces, limits=self.limits, aside=self.aside)
+        return plan_redrive(
+            self.look.files, self.pieces, limits=self.limits, aside=self.aside, groups=self.redriving.groups
+        )
 
     def stage(self, plan: RedrivePlan) -> ReadyWave:
         of = self.redriving
-        streams = tuple(sorted({key.stream for key in self.look.positions.shards}))
-        comparison = of.deduplicating.plan(plan.wave) if of.deduplicating else None
-        parsed, schema = of.ports.redriver.parse(plan.wave, Wishes(streams=streams), comparison)
-        bounds = [planned.bound for planned in plan.wave.ranges]
-        copied = of.ports.redriver.copy_unselected(plan.taken, bounds, streams) if plan.staying else Parsed()
-        version = of.settings.version
-        accounts = account_redrive(
-            plan, parsed, copied, dropped_as=of.ports.dropped_as, version=version, schema=schema
+        tried = of.try_again(plan, self.look)
+        bounds, streams = [planned.bound for planned in plan.wave.ranges], streams_of(self.look)
+        copied = of.leaver.copy_unselected(plan.taken, bounds, streams) if plan.staying else Parsed()
+        aside = (*tried.aside, *copied.aside)
+        accounts = with_staying(
+            plan, tried.accounts, aside, copied, version=of.settings.version, schema=tried.schema
         )
         proposal = None
         if not self.dry_run:
-            files = tuple(replace(f, shards=frozenset(map(chain_of, f.shards))) for f in parsed.files)
+            files = tuple(replace(f, shards=frozenset(map(chain_of, f.shards))) for f in tried.files)
             proposal = Proposal(
-                tuple(self._ranges(plan, accounts, files)),
+                tuple(self._ranges(plan, accounts, tried, files)),
                 files,
                 whole=True,
-                also=(*parsed.aside, *copied.aside),
+                also=aside,
                 taken=tuple(TakenFile(taken_file.path, self.look.at) for taken_file in plan.taken),
-                compared=comparison.positions if comparison else None,
+                compared=tried.compared,
             )
-        done = wave_of(Does.REDRIVE, plan.wave.rows, accounts.values(), is_last=False)
+        done = wave_of(of.does, plan.wave.rows, accounts.values(), is_last=False)
+        done = replace(done, made=sum((tried.rows or {}).values()), notes=tried.notes)
         return ReadyWave(of.ports.table, proposal, done, partial(self._follow, plan))
 
     def _ranges(
-        self, plan: RedrivePlan, accounts: Mapping[ShardKey, Accounting], files: Sequence[StagedFile]
+        self,
+        plan: RedrivePlan,
+        accounts: Mapping[ShardKey, Accounting],
+        tried: Tried,
+        files: Sequence[StagedFile],
     ) -> Iterator[Range]:
-        code, positions = self.redriving.ports.code(), self.look.positions
+        positions = self.look.positions
         planned = {planned_range.key: planned_range for planned_range in plan.wave.ranges}
         # The chains of all shards of the taken files begin where the quarantine table was when it was looked at: a
         # redrive that has taken one of these files meanwhile has moved one of the chains in the typed table, and then
@@ -182,11 +289,11 @@ class _Portions(Waves[RedrivePlan]):
                 chain_of(key),
                 positions.of(chain_of(key)),
                 next_link(positions.of(chain_of(key))),
-                rows=accounts[key].parsed,
+                rows=accounts[key].parsed if tried.rows is None else tried.rows.get(key, 0),
                 bytes=planned[key].bytes if key in planned else 0,
                 arrivals=Arrivals(planned[key].oldest, planned[key].newest) if key in planned else Arrivals(),
                 files=files,
-                account=replace(accounts[key], code=code).text(),
+                account=self.redriving.account(accounts[key], key, tried),
             )
 
     def _follow(self, plan: RedrivePlan, wave: Wave) -> Wave:

@@ -8,11 +8,12 @@ table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from headrace.pipeline.core.ledger.accounting import Accounting
+from headrace.pipeline.core.ledger.batch import StagedFile
 from headrace.pipeline.core.ledger.generation import is_chain
 from headrace.pipeline.core.shards.partition import read_name
 from headrace.pipeline.core.shards.position import Positions
@@ -20,7 +21,7 @@ from headrace.pipeline.core.shards.sort_texts import position_at
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import Unknown, WrongShape
-from headrace.pipeline.typed.account import account, aside_name
+from headrace.pipeline.typed.account import aside_name
 from headrace.pipeline.typed.plan import units_of
 from headrace.pipeline.typed.values import (
     AsideRows,
@@ -116,22 +117,66 @@ def worth_parsing(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
     return tuple(piece for piece in pieces if piece.path in paths)
 
 
+Groups = Sequence[Sequence[str]]
+"""The paths of files that a portion takes together, group after group."""
+
+
+def one_by_one(pieces: Iterable[Piece]) -> Groups:
+    """Each file for itself: for rows that may be decided about in any order."""
+    return [[path] for path in sorted({piece.path for piece in pieces})]
+
+
+def in_order(pieces: Iterable[Piece]) -> Groups:
+    """Groups of files in the order of the records: each record of a shard in a later group comes after all of that shard
+    in the earlier ones."""
+    first: dict[str, dict[ShardKey, str]] = {}
+    last: dict[str, dict[ShardKey, str]] = {}
+    for piece in pieces:
+        lows, highs = first.setdefault(piece.path, {}), last.setdefault(piece.path, {})
+        lows[piece.key] = min(piece.first, lows.get(piece.key, piece.first))
+        highs[piece.key] = max(piece.last, highs.get(piece.key, ""))
+    groups: list[tuple[list[str], dict[ShardKey, str]]] = []
+    for path in sorted(first, key=lambda path: (min(first[path].values()), path)):
+        begin = next(
+            (
+                place
+                for place, (_, ends) in enumerate(groups)
+                if any(ends.get(key, "") >= low for key, low in first[path].items())
+            ),
+            len(groups),
+        )
+        paths, ends = [path], dict(last[path])
+        # A record of this file comes before one of that group, and so they are given together.
+        for earlier, earlier_ends in reversed(groups[begin:]):
+            paths = [*earlier, *paths]
+            ends |= {key: max(end, ends.get(key, "")) for key, end in earlier_ends.items()}
+        groups[begin:] = [(paths, ends)]
+    return [paths for paths, _ in groups]
+
+
 def plan_redrive(
-    files: Iterable[SourceFile], pieces: Sequence[Piece], *, limits: WaveLimits, aside: AsideRows
+    files: Iterable[SourceFile],
+    pieces: Sequence[Piece],
+    *,
+    limits: WaveLimits,
+    aside: AsideRows,
+    groups: Callable[[Iterable[Piece]], Groups] = one_by_one,
 ) -> RedrivePlan:
-    """The first files that fit into the limits; at least one. `pieces`: the selected rows in the files."""
+    """The first groups of files that fit into the limits; at least one. `pieces`: the selected rows in the files."""
+    sources = {file.path: file for file in files}
     of_file: dict[str, list[Piece]] = {}
     for piece in pieces:
-        of_file.setdefault(piece.path, []).append(piece)
+        if piece.path in sources:
+            of_file.setdefault(piece.path, []).append(piece)
     taken: list[SourceFile] = []
     rows = size = 0
     # Each file leaves as a whole, because pyiceberg can't write delete files.
-    for source in sorted((file for file in files if file.path in of_file), key=lambda file: file.path):
-        rows += sum(piece.rows for piece in of_file[source.path])
-        size += sum(piece.bytes for piece in of_file[source.path])
+    for group in groups(piece for of in of_file.values() for piece in of):
+        rows += sum(piece.rows for path in group for piece in of_file[path])
+        size += sum(piece.bytes for path in group for piece in of_file[path])
         if taken and (rows > limits.records or size > limits.bytes):
             break
-        taken.append(source)
+        taken += [sources[path] for path in group]
     chosen = [piece for f in taken for piece in of_file[f.path]]
     of_shard: dict[ShardKey, list[Piece]] = {}
     for piece in chosen:
@@ -161,14 +206,20 @@ def _range(key: ShardKey, pieces: Sequence[Piece], aside: AsideRows) -> PlannedR
     )
 
 
-def account_redrive(
-    plan: RedrivePlan, parsed: Parsed, copied: Parsed, *, dropped_as: str, version: str, schema: int
+def with_staying(
+    plan: RedrivePlan,
+    tried: Mapping[ShardKey, Accounting],
+    aside: Sequence[StagedFile],
+    copied: Parsed,
+    *,
+    version: str,
+    schema: int,
 ) -> dict[ShardKey, Accounting]:
-    """What became of each row of the taken files, by shard. `copied`: the rows that were not parsed again.
+    """What became of each row of the taken files, by shard. `tried`: of those that were tried again; `copied`: the others,
+    which stay. `aside`: the staged files of all rows that stay.
 
     Raises WrongShape where a row is missing without a reason, or is told of twice.
     """
-    tried = account(plan.wave, parsed, dropped_as=dropped_as, version=version, schema=schema)
     rest = {count.key: count.aside for count in copied.counts}
     if (copied_rows := sum(rest.values())) != plan.staying:
         raise WrongShape(
@@ -182,7 +233,7 @@ def account_redrive(
         accounting = tried.get(key, Accounting(0, 0))
         stays = rest.get(key, 0)
         # A staged file may have rows of several shards, and is named in the accounting of each.
-        files = tuple(aside_name(file.path) for file in (*parsed.aside, *copied.aside) if key in file.shards)
+        files = tuple(aside_name(file.path) for file in aside if key in file.shards)
         accountings[key] = Accounting(
             accounting.rows + stays,
             accounting.parsed,

@@ -11,8 +11,9 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.lake.staging.stage_codec import decode_all
+from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.staging import StagingSpec
-from headrace.pipeline.ports.tasks import Now, Work, packed
+from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work, packed
 from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.ports import Parser
 from headrace.pipeline.typed.spark import SparkParser
@@ -27,11 +28,24 @@ class SparkRedriver(SparkParser, Parser):
     def copy_unselected(
         self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
     ) -> Parsed:
-        packs = packed([file.path for file in files], cores=self.tasks)
-        # All columns, also those that others have added to the table.
-        schema = schema_to_pyarrow(self.source.open().schema())
-        work = _copying(packs, tuple(selected), self.source.staging_spec(), schema, tuple(streams))
-        return one_report(decode_all(self.numbered.run(len(packs), work, self.job), Parsed))
+        return copied_by(self.numbered, self.source, files, selected, streams, job=self.job)
+
+
+def copied_by(
+    tasks: Tasks,
+    table: IcebergTable,
+    files: Sequence[SourceFile],
+    selected: Sequence[Bound],
+    streams: Sequence[StreamId],
+    *,
+    job: Job,
+) -> Parsed:
+    """Let Spark's tasks copy the rows of these files of the table that aren't selected."""
+    packs = packed([file.path for file in files], cores=tasks.cores)
+    # All columns, also those that others have added to the table.
+    schema = schema_to_pyarrow(table.open().schema())
+    work = _copying(packs, tuple(selected), table.staging_spec(), schema, tuple(streams))
+    return one_report(decode_all(tasks.run(len(packs), work, job), Parsed))
 
 
 def _copying(

@@ -170,3 +170,39 @@ class Stopped(Words):
 class DeafToAStop(Stopped):
     def shutdown_requested(self, shutdown_requested_input):
         time.sleep(600)
+
+
+def mended(records, state):
+    """The function after its correction: it knows the word at which it failed."""
+    totals = dict(state or {})
+    made = []
+    for record in records:
+        word = record.binary_data.decode()
+        if word != "bad":
+            misbehave(word)
+        totals[word] = totals.get(word, 0) + 1
+        made.append({"word": word, "total": totals[word]})
+    return made, totals
+
+
+class Mended(Words):
+    """The class after its correction."""
+
+    def process_records(self, process_records_input):
+        made, self.totals = mended(process_records_input.records, self.totals)
+        self.checkpoint(process_records_input)
+        return made
+
+
+class MendedUpToTheFirst(Mended):
+    """Checkpoints after the first call only."""
+
+    def checkpoint(self, process_records_input):
+        if not self.calls:
+            process_records_input.checkpointer.checkpoint()
+        self.calls.append(len(process_records_input.records))
+
+
+class MendedAndForgetful(Mended):
+    def checkpoint(self, process_records_input):
+        pass

@@ -36,6 +36,26 @@ PROCESSORS: Final = (
         among=_fleet(processor="halt"),
     ),
     a_bug(
+        "redriven-state-forgotten",
+        "the next wave begins with the state that the last wave has left, and not with that of a redrive since",
+        ("processors.states", "redriven.get(key, state)", "state"),
+        among=_fleet(processor="quarantine", redrives=8.0, deploys=15.0),
+    ),
+    a_bug(
+        "processed-beside-a-redrive",
+        "a wave lands by the state of before a redrive that has landed meanwhile",
+        ("processors.wave", "compared=basis.target", "compared=None"),
+        seeds=30,
+        among=_fleet(processor="quarantine", redrives=4.0, deploys=15.0, every=4.0),
+    ),
+    a_bug(
+        "redriven-without-the-state",
+        "a redrive lands by the state of before a wave that has landed meanwhile",
+        ("processors.redrive", "compared=positions", "compared=None"),
+        seeds=30,
+        among=_fleet(processor="quarantine", redrives=4.0, deploys=15.0, every=4.0),
+    ),
+    a_bug(
         "unknown-parents-unheeded",
         "a shard whose parents no position tells is processed while the processor has stopped at one of them",
         (

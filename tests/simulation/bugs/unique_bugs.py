@@ -30,7 +30,7 @@ UNIQUE: Final = (
         "rows that a redrive has compared with the typed table land although a wave has brought rows into it since",
         (
             "typed.quarantine.redrive",
-            "                compared=comparison.positions if comparison else None,\n",
+            "            compared=comparison.positions if comparison else None,\n",
             "",
         ),
         among=_fleet(),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-from headrace.pipeline.processors.ports import ProcessorHost, ProcessorPorts
+from headrace.pipeline.processors.ports import ProcessorHost, ProcessorPorts, RedriveHost
 from headrace.pipeline.processors.turn import ShardTurn
 from headrace.pipeline.processors.values import (
     Delivered,
@@ -26,8 +26,8 @@ from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.choices import OnProcessorError
 from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.quarantine.settle_plan import is_settled
-from headrace.pipeline.typed.values import PlannedRange, SourceFile, WavePlan
-from tests.memory.parse import MemorySurveyor, TypedRow
+from headrace.pipeline.typed.values import Bound, Parsed, PlannedRange, SourceFile, WavePlan
+from tests.memory.parse import MemorySourceTable, MemorySurveyor, TypedRow, unselected_rows
 from tests.simulation.made.processor_code import ProcessorCodeRules, SimulatedProcessor, started
 from tests.simulation.made.typed_job import FINAL, Job, LakeLook, LakePort, SparkAtWork, kept_table
 from tests.simulation.watch.processor_watch import ProcessorWatch
@@ -73,11 +73,15 @@ class ProcessorJob(Job):
         quarantine: Any = LakePort(calls, watch.quarantine)
         source: Any = LakePort(calls, LakeLook(self))
         host: Any = SparkAtWork(self, MemoryHost(source=watch.landed_rows, job=self, piece=3))
+        set_aside: Any = LakePort(calls, MemorySourceTable(watch.quarantine, watch.aside_rows))
+        redriver: Any = SparkAtWork(self, MemoryRedriveHost(source=watch.aside_rows, job=self, piece=3))
         return ProcessorPorts(
             source=source,
             table=table,
             quarantine=quarantine,
+            set_aside=set_aside,
             host=host,
+            redriver=redriver,
             stops=watch.stops,
             lineage=watch.lineage,
             kept=(
@@ -92,6 +96,10 @@ class MemoryHost(MemorySurveyor, ProcessorHost):
     """What Spark's tasks do, in this process: files are rows in memory, and the processor answers here."""
 
     job: ProcessorJob
+
+    @property
+    def rules(self) -> TurnRules:
+        return TurnRules(on_error=self.job.settings.on_error, tries=_TRIES)
 
     def process(
         self,
@@ -135,7 +143,7 @@ class MemoryHost(MemorySurveyor, ProcessorHost):
         turn = ShardTurn(
             work=ShardWork(planned.key, planned.after, planned.upto.ended, before),
             records=[self._delivered(row) for row in rows],
-            rules=TurnRules(on_error=settings.on_error, tries=_TRIES, records=settings.records),
+            rules=replace(self.rules, records=settings.records),
             start=lambda: started(SimulatedProcessor(job.target.code, version, rng, dies)),
             keep=keep,
             check=tuple,
@@ -147,6 +155,9 @@ class MemoryHost(MemorySurveyor, ProcessorHost):
             for place, why in turn.aside.items()
             if place < done.taken
         ]
+        if before.redrive:
+            # They are in quarantine already, and stay.
+            aside += rows[done.taken :]
         return done
 
     def _delivered(self, row: TypedRow) -> Delivered:
@@ -154,6 +165,18 @@ class MemoryHost(MemorySurveyor, ProcessorHost):
         sub = shard.subs.get(row.number, 0)
         arrival = shard.arrival(row.number)
         return Delivered(row.number - sub, sub, int(arrival.timestamp() * 1000), "", b"")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryRedriveHost(MemoryHost, RedriveHost):
+    @property
+    def rules(self) -> TurnRules:
+        return TurnRules(on_error=OnProcessorError.QUARANTINE, most_aside=1_000_000)
+
+    def copy_unselected(
+        self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
+    ) -> Parsed:
+        return unselected_rows(self, files, selected)
 
 
 class ProcessorFleet:
@@ -181,6 +204,7 @@ class ProcessorFleet:
         for processor in self.processors:
             self._world.sim.after(max(1.0, self.plan.begins), partial(self._launch_next, processor))
             self._fleet.now_and_then(self.plan.deploys, partial(self._deploy, processor))
+            self._fleet.now_and_then(self.plan.redrives, partial(self._redrive, processor))
 
     def end_faults(self) -> None:
         for processor in self.processors:
@@ -203,6 +227,15 @@ class ProcessorFleet:
         for wave in replace(processing, on_step=job.on_step).waves():
             self._fleet.faults.happened["processed"] += wave.snapshot is not None
             yield wave
+
+    def _redrive(self, processor: Processor) -> None:
+        def work(job: Any) -> Iterator[object]:
+            redriving = job.wiring.processors.redriving(job.settings, job.process.name)
+            for portion in replace(redriving, on_step=job.on_step).portions():
+                self._fleet.faults.happened["given_again"] += portion.landed
+                yield portion
+
+        self._fleet.run("redrive", processor, work, job_of=ProcessorJob)
 
     def unsettled(self) -> Iterator[tuple[str, str]]:
         for processor in self.processors:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.core.ledger.generation import is_chain
+from headrace.pipeline.core.ledger.generation import is_chain, shard_of
 from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.processors.account import ProcessorAccount, read_account
@@ -40,7 +40,12 @@ class ProcessorWatch(TypedWatch):
         told = {each.key: read_account(each.account) for each in made.page.ranges}
         names = sorted({name for each in told.values() for name in each.records.aside})
         bad = by_key(row for name in names for row in self.aside_rows.of(self.aside_path(name)))
+        if any(each.kind is Kind.REDRIVEN for each in made.page.ranges):
+            self._judge_given_again(made, told, good, bad)
+            good, bad = {}, {}
         for each in made.page.ranges:
+            if each.kind is Kind.REDRIVEN:
+                continue
             if each.kind is not Kind.PROCESSED:
                 raise self.broken(f"{by} commits a range of the kind {each.kind}", each.key)
             there = self.rows_at(looked, each.key)
@@ -81,6 +86,46 @@ class ProcessorWatch(TypedWatch):
         self._ends[key, each.upto.token] = state
         self.done.update(((key, number), None) for number in taken)
         self.aside.update(((key, row.number), row) for row in aside)
+
+    def _judge_given_again(
+        self,
+        made: Snapshot,
+        told: dict[ShardKey, ProcessorAccount],
+        good: dict[ShardKey, list[TypedRow]],
+        bad: dict[ShardKey, list[TypedRow]],
+    ) -> None:
+        """Each record of the taken files stays in quarantine, or its rows come by the state that was there."""
+        names = sorted({name for account in told.values() for name in account.records.taken})
+        taken = {row[:2]: row for name in names for row in self.aside_rows.of(self.aside_path(name))}
+        if gone := sorted(taken.keys() - self.aside.keys()):
+            raise self.broken(f"a redrive decides about {gone[0]}, which isn't in quarantine", gone[0][0])
+        staying = {row[:2]: row for rows in bad.values() for row in rows}
+        if strange := sorted(staying.keys() - taken.keys()):
+            raise self.broken(f"a redrive sets {strange[0]} aside, which it hasn't taken", strange[0][0])
+        for chain, account in told.items():
+            key = shard_of(chain)
+            numbers = sorted(number for of, number in taken.keys() - staying.keys() if of == key)
+            position = made.positions.shards[key].token
+            before = self._ends[key, position]
+            wanted, state = processed(numbers, before, ends=False)
+            rows = sorted(good.pop(key, []), key=lambda row: row.reason)
+            if (found := [row.reason.partition(" ")[2] for row in rows]) != wanted:
+                raise self.broken(f"a redrive of {key} gives the rows {found}, not {wanted}", key)
+            after = text_of(state_of(account.state)) if account.decides else before
+            if after != state:
+                raise self.broken(f"a redrive of {key} leaves the state {after}, not {state}", key)
+            version = account.records.version
+            if failing := [number for number in numbers if self.rules(version, TypedRow(key, number))]:
+                raise self.broken(
+                    f"record {failing[0]} of {key} counts, at which version {version} raises", key
+                )
+            self._ends[key, position] = state
+            for number in numbers:
+                del self.aside[key, number]
+                self.done[key, number] = None
+        if good:
+            raise self.broken(f"a redrive has written rows of {min(good)} without a range", min(good))
+        self.aside.update(staying)
 
     def _judge_aside(
         self, each: Range, told: ProcessorAccount, within: list[int], aside: list[TypedRow]
