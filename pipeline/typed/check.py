@@ -8,15 +8,15 @@ a wave that is cut at 40     at least 7 + 4 + 1 rows; the wave that comes to 50 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from headrace.pipeline.core.ledger.accounting import read_accounting
 from headrace.pipeline.core.ledger.arrivals import APPROXIMATE, may_be_dropped
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerEntry, LedgerPage, Lost, Range
-from headrace.pipeline.core.ledger.story import Step, Story, story_of
+from headrace.pipeline.core.ledger.story import Step, Story
 from headrace.pipeline.core.shards.sort_texts import order_text, order_text_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
@@ -95,34 +95,28 @@ def differences(
 
 
 def passed_over(
-    elsewhere: Iterable[ParsedElsewhere], entries: Sequence[LedgerEntry | Lost], parsed: ParsedSoFar
+    elsewhere: Iterable[ParsedElsewhere], story: Story, rows_there: Callable[[PlannedRange], int]
 ) -> tuple[Differs, ...]:
     """Where the lake table has more rows now than a typed table has decided about, since a person has set the lake table
-    elsewhere. Fewer rows are no mistake: they were there, and are parsed."""
-    return tuple(
-        differs
-        for before in elsewhere
-        for differs in differences(
-            WavePlan((before.parsed,)), _as_seen(entries, before.looked), parsed, all_ledgers=True
-        )
-        # Of a range of the ledgers that ends further on, all rows may be behind the typed table's position.
-        if differs.lacks > int(differs.is_cut)
-    )
+    elsewhere. Fewer rows are no mistake: they were there, and are parsed.
 
-
-def _as_seen(entries: Iterable[LedgerEntry | Lost], looked: int) -> Story:
-    """The ledgers without aggregates that were taken apart after a look: their records are parsed already."""
-    return story_of(
-        replace(
-            entry,
-            page=replace(
-                entry.page, ranges=tuple(r for r in entry.page.ranges if r.kind is not Kind.UNPACKED)
-            ),
+    `rows_there`: counts the rows of a range that the lake table has. Its ledgers don't tell that: records that land anew
+    land in other ranges, of which one mostly ends further on.
+    """
+    differing: list[Differs] = []
+    for before in elsewhere:
+        low, high = order_text_of(before.parsed.after), order_text(before.parsed.upto)
+        # Aggregates that were taken apart after the look bring no record that wasn't parsed.
+        apart = sum(
+            step.range.rows
+            for step in story.of(before.parsed.key)
+            if step.range.kind is Kind.UNPACKED
+            if step.sequence > before.looked and _is_within(step, low, high)
         )
-        if isinstance(entry, LedgerEntry) and entry.sequence > looked
-        else entry
-        for entry in entries
-    )
+        there = rows_there(before.parsed) - apart
+        if there > before.parsed.rows:
+            differing.append(Differs(before.parsed.key, before.parsed.rows, there, is_cut=False, steps=()))
+    return tuple(differing)
 
 
 class ParsedSoFar:

@@ -16,7 +16,7 @@ another engine has removed them, the retention had removed them before the typed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -38,7 +38,7 @@ from headrace.pipeline.typed.check import (
 )
 from headrace.pipeline.typed.ports import MadePorts
 from headrace.pipeline.typed.set_elsewhere import ParsedElsewhere, WayTo, may_be_passed
-from headrace.pipeline.typed.values import WavePlan
+from headrace.pipeline.typed.values import PlannedRange, WavePlan
 
 SET_ELSEWHERE = "the lake table was set to another snapshot after this table had parsed"
 _SAFE = "Nothing of this wave was parsed, and no position moved; all rows are as they were."
@@ -69,11 +69,12 @@ class ParseChecking:
         *,
         way_to: WayTo,
         elsewhere: tuple[ParsedElsewhere, ...] = (),
+        rows_there: Callable[[PlannedRange], int],
         is_last: bool,
     ) -> tuple[str, ...]:
         """Notes for people. Raises WrongShape where rows are missing or doubled without a reason, and Changed where the
         wave is to look anew first (`is_last`: it has done so). `elsewhere`: what was parsed at snapshots that aren't known
-        to be of main."""
+        to be of main. `rows_there`: counts the rows of a range that the lake table has."""
         parsed = ParsedSoFar(self._pages(), way_to)
         # Most waves end here, by the ledgers of their days. Those of all times are read only where these don't agree.
         story = story_of(self.landings.entries(ledgers_asked(plan)))
@@ -82,8 +83,9 @@ class ParseChecking:
             return ()
         both = replace(plan, ranges=(*plan.ranges, *(before.parsed for before in elsewhere)))
         entries = tuple(self.landings.entries(ledgers_asked(both, all_ledgers=True)))
-        passed = passed_over(elsewhere, entries, parsed)
-        differing = (*differences(plan, story_of(entries), parsed, all_ledgers=True), *passed)
+        story = story_of(entries)
+        passed = passed_over(elsewhere, story, rows_there)
+        differing = (*differences(plan, story, parsed, all_ledgers=True), *passed)
         if not differing:
             return ()
         if not is_last:
@@ -131,8 +133,9 @@ class ParseChecking:
 
     def _passed_over(self, difference: Differs) -> str:
         return (
-            f"{self.name}: {SET_ELSEWHERE} {difference.key}, and there it has rows that this table has passed: "
-            f"{difference} then. Records were skipped or lost on the other way, or aggregates are taken apart now. {_SAFE} "
+            f"{self.name}: {SET_ELSEWHERE} {difference.key}, and there it has rows that this table has passed: up to this "
+            f"table's position it has {counted(difference.stated, 'row')} now, and {difference.rows_found:,} were parsed. "
+            f"Records were skipped or lost on the other way, or aggregates are taken apart now. {_SAFE} "
             f"Run `{self.command} {self.name} --accept-difference` once to go on without them; "
             "`headrace prove` names what is missing, and a window over it that replaces rows brings it "
             "(docs/use/replay.md)"

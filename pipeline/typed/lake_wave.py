@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from itertools import count, tee
 from typing import ClassVar
 
@@ -33,7 +34,7 @@ from headrace.pipeline.typed.check_wave import Changed, ParseChecking
 from headrace.pipeline.typed.done_wave import Does, Wave
 from headrace.pipeline.typed.files.looked import after, covers, looked_after, looked_in
 from headrace.pipeline.typed.known_files import KnownFiles
-from headrace.pipeline.typed.next_wave import plan_next
+from headrace.pipeline.typed.next_wave import plan_next, rows_in
 from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.ports import MadePorts, SourceLook, Surveyor
 from headrace.pipeline.typed.quarantine.settle import Settling
@@ -205,6 +206,7 @@ class LakeWaves(Waves[Basis]):
                     basis.plan,
                     way_to=basis.look.way_to,
                     elsewhere=basis.elsewhere,
+                    rows_there=partial(rows_in, basis.look.files, self.surveyor),
                     is_last=looks == _LOOKS,
                 )
                 return replace(basis, notes=(*basis.notes, *notes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headrace.pipeline.core.shards.sort_texts import past
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.typed.files.portion import Portion, plan_portion
 from headrace.pipeline.typed.known_files import KnownFiles
@@ -12,6 +13,7 @@ from headrace.pipeline.typed.plan import plan_wave
 from headrace.pipeline.typed.ports import Surveyor
 from headrace.pipeline.typed.values import (
     Bound,
+    PlannedRange,
     SourceFile,
     Survey,
     SurveyOrder,
@@ -89,3 +91,16 @@ def _check(plan: WavePlan, portion: Portion) -> None:
             "file, which Headrace can't apply. Nothing was committed, and no position moved; "
             "let that engine run its rewrite_data_files"
         )
+
+
+def rows_in(files: Iterable[SourceFile], surveyor: Surveyor, planned: PlannedRange) -> int:
+    """How many rows of a shard's range these files have."""
+    end = past(planned.upto)
+    # Of a position inside of a record, the row at the position is part of the range.
+    bound = Bound(planned.key, past(planned.after), end if end.endswith(";") else f"{end}~")
+    paths = tuple(file.path for file in files if file.may_have(bound))
+    if not paths:
+        return 0
+    streams = (planned.key.stream,)
+    survey = surveyor.survey(SurveyOrder(paths, (bound,), frozenset(), streams, None, others=False))
+    return sum(piece.rows for piece in survey.pieces if piece.key == planned.key)

@@ -66,6 +66,13 @@ class SourceFile:
     parts: tuple[FilePart, ...] | None = None
     """All rows of the file that have a shard and a sequence number, where a survey has looked at the file."""
 
+    def may_have(self, bound: Bound) -> bool:
+        """Whether the file may have rows within the bound, by what is known of its lowest and highest ones."""
+        if self.shards is not None and not self.shards[0] <= bound.key.shard_id <= self.shards[1]:
+            return False
+        is_above = self.high is None or self.high > bound.low
+        return is_above and (bound.high is None or self.low < bound.high)
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:

@@ -191,6 +191,9 @@ def _is_ahead(shard_id: str, family: Family, positions: Positions, passed: Mappi
         )
         if position is not None and not position.ended:
             is_anchored = True
+        elif position is not None:
+            # An END that doesn't name this child. It was expected itself, which says nothing about its children.
+            return False
         elif current not in family.listed and any(map(family.lacks_a_child, parents)):
             # A late listing hides the shard, and a merge may have joined it from a further parent that nothing tells
             # of.
@@ -199,8 +202,8 @@ def _is_ahead(shard_id: str, family: Family, positions: Positions, passed: Mappi
             is_anchored = True
             # After a merge, the END of one parent says nothing about the other parent, which a late listing may hide.
             todo += (parent for parent in parents if not _is_read(parent, family, positions, passed))
-        elif position is not None or not parents:
-            # An END that doesn't name this child, or a root shard that no run has read.
+        elif not parents:
+            # A root shard that no run has read.
             return False
         else:
             todo += parents

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from headrace.pipeline.core.landing.valid_through import shards_that_prove
+from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.order.parents import a_family
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange, Shard
@@ -16,6 +17,18 @@ def proof(base: Positions, *listed: Shard) -> set[str] | None:
 
 def test_the_proof_is_that_each_listed_shard_has_a_position():
     assert proof(positions(left=read(NOON), right=read(NOON)), LEFT, RIGHT) == {"left", "right"}
+
+
+def test_a_hidden_child_that_no_end_names_keeps_the_proof_away_though_its_parent_was_named_itself():
+    """An END that was taken from a late listing names one child of a split."""
+    halves = (Shard("one", ("left",), LEFT.hash_range), Shard("newest", ("other",), RIGHT.hash_range))
+    base = positions(
+        first=ended(NOON, "left"), second=ended(NOON, "left"), left=ended(NOON, "one"), one=read(NOON)
+    )
+    family = a_family(
+        ORDERS, halves, listed=halves, leases=[Lease("other", parents=frozenset({"left"}))], positions=base
+    )
+    assert shards_that_prove(family, halves, base) is None
 
 
 def test_a_root_shard_that_no_run_has_read_keeps_the_proof_away():
