@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 CLAIM = "5b0e8a4c-run/1f0c-attempt"
+FIRST_TICK = START + timedelta(milliseconds=700)
 
 
 @pytest.fixture
 def clock() -> MemoryClock:
-    return MemoryClock(START + timedelta(milliseconds=700))
+    return MemoryClock(FIRST_TICK)
 
 
 @pytest.fixture(params=["memory", "memory, one table", "dynamodb", "dynamodb, one table"])
@@ -53,7 +54,7 @@ def hold_odd_row(store: WorkerStore, worker_id: str) -> None:
 
 
 def test_the_first_beat_makes_the_row(store: WorkerStore):
-    row = Worker("w1", last_update=START, beat=1, instance="dagster-a")
+    row = Worker("w1", last_update=START, beat=1, instance="dagster-a", ticked_at=FIRST_TICK)
     assert store.beat("w1", "dagster-a", found=None) == row
     assert store.get("w1") == row
     assert store.listing().workers == (row,)
@@ -63,7 +64,10 @@ def test_every_beat_is_counted_and_stamped_in_whole_seconds(store: WorkerStore, 
     store.beat("w1", "dagster-a", found=None)
     clock.advance(timedelta(seconds=5))
     row = store.beat("w1", "dagster-a", found="dagster-a")
-    assert row == Worker("w1", last_update=START + timedelta(seconds=5), beat=2, instance="dagster-a")
+    later = timedelta(seconds=5)
+    assert row == Worker(
+        "w1", last_update=START + later, beat=2, instance="dagster-a", ticked_at=FIRST_TICK + later
+    )
     assert store.get("w1") == row
 
 
@@ -198,7 +202,9 @@ def test_stopping_stays_set_until_it_is_removed(store: WorkerStore):
 def test_stopping_can_be_set_before_a_workers_first_beat(store: WorkerStore):
     store.set_stopping("w1", stopping=True)
     row = store.beat("w1", "dagster-a", found=None)
-    assert row == Worker("w1", last_update=START, beat=1, instance="dagster-a", stopping=True)
+    assert row == Worker(
+        "w1", last_update=START, beat=1, instance="dagster-a", stopping=True, ticked_at=FIRST_TICK
+    )
 
 
 def test_assignment_passes_are_counted_with_or_without_a_row(store: WorkerStore):
@@ -304,6 +310,7 @@ def test_a_report_replaces_the_metrics_and_stamps_the_row(store: WorkerStore, cl
         ranges={"C": (80,)},
         measured_by="cpu of 2 hosts",
         measured_at=now,
+        ticked_at=FIRST_TICK,
     )
 
 
@@ -339,7 +346,10 @@ def test_beats_keep_fresh_metrics_and_remove_outdated_ones(store: WorkerStore, c
     assert (row.stats, row.measured_by) == ({"C": (90.0,)}, "cpu of 2 hosts")
     clock.advance(timedelta(seconds=5))
     row = store.beat("w1", "dagster-a", found="dagster-a")
-    assert row == Worker("w1", last_update=row.last_update if row else None, beat=3, instance="dagster-a")
+    assert row is not None
+    assert row == Worker(
+        "w1", last_update=row.last_update, beat=3, instance="dagster-a", ticked_at=clock.now()
+    )
     assert store.get("w1") == row
 
 
