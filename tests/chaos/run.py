@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import yaml
@@ -148,12 +149,19 @@ def _at_the_end(deployment: Deployment) -> Iterator[str]:
     if proof.returncode != 0:
         yield f"headrace prove: {proof.stdout[-2000:]}{proof.stderr[-2000:]}"
 
-    def calm() -> str | None:
+    def calm() -> list[dict[str, Any]] | None:
         status = deployment.headrace("status", "--for", "20s", "--json", "--strict")
-        return status.stdout if status.returncode == 0 else None
+        # A lag isn't known for a minute after a worker came back, or got the lease.
+        lags = json.loads(status.stdout)["lags"] if status.returncode == 0 else []
+        return lags if lags and all(shard["lag_seconds"] is not None for shard in lags) else None
 
-    told = eventually(calm, "headrace status finds nothing that needs a person", within=240, every=5)
-    behind = [shard for shard in json.loads(told)["lags"] if shard["lag_seconds"] != 0]
+    lags = eventually(
+        calm,
+        "headrace status finds nothing that needs a person, and knows each shard's lag",
+        within=240,
+        every=5,
+    )
+    behind = [shard for shard in lags if shard["lag_seconds"] != 0]
     if behind:
         yield f"headrace status tells a lag though everything has landed: {behind}"
 
