@@ -85,14 +85,21 @@ class ParseChecking:
         entries = tuple(self.landings.entries(ledgers_asked(both, all_ledgers=True)))
         story = story_of(entries)
         passed = passed_over(elsewhere, story, rows_there)
-        differing = (*differences(plan, story, parsed, all_ledgers=True), *passed)
-        if not differing:
+        differing = tuple(differences(plan, story, parsed, all_ledgers=True))
+        if not differing and not passed:
             return ()
         if not is_last:
             raise Changed
+        # A commit that removed rows tells nothing about rows that are there, so that a person alone excuses these.
+        if passed and not self.accepts_difference:
+            raise WrongShape(self._passed_over(passed[0]))
         begun = next((entry.at for entry in self.ports.lineage.entries()), None)
         kept_from = first_kept_day(self.clock.now(), self.retention, None)
-        notes: list[str] = []
+        notes = [
+            f"{difference.key}: {counted(difference.lacks, 'row')} that landed behind this table's position aren't parsed, "
+            "as a person has accepted"
+            for difference in passed
+        ]
         unexcused = [
             difference
             for difference in differing
@@ -108,8 +115,6 @@ class ParseChecking:
                 notes.append(f"{_many(difference)}: {why}")
             elif self.accepts_difference:
                 notes.append(f"{_many(difference)}, as a person has accepted")
-            elif difference in passed:
-                raise WrongShape(self._passed_over(difference))
             else:
                 raise WrongShape(self._refusal(difference))
         return tuple(notes)

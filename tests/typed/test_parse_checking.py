@@ -247,6 +247,20 @@ def test_rows_that_land_behind_the_position_after_a_rollback_are_never_passed_un
     assert bed.catch_up() == 1
 
 
+def test_rows_that_another_engine_deleted_excuse_no_rows_behind_the_position(bed: Bed):
+    (file,) = bed.land(A, {1: good(1)}, arrival=bed.clock.at)
+    bed.land(A, {2: good(2)}, arrival=bed.clock.at)
+    bed.catch_up()
+    bed.land(A, {4: good(4)}, arrival=bed.clock.at)
+    bed.catch_up()
+    bed.lake.rollback(1)
+    bed.land(A, {3: good(3), 4: good(4)}, arrival=bed.clock.at)
+    delete_as_others(bed.lake.handle().open(), file.path)
+    bed.land(A, {5: good(5)}, arrival=bed.clock.at)
+    with pytest.raises(WrongShape, match=f"{SET_ELSEWHERE} {A}.*it has 2 rows now, and 1 were parsed"):
+        bed.parsing().wave()
+
+
 def test_rows_behind_the_position_are_seen_where_records_land_anew_in_other_ranges(bed: Bed):
     bed.land(A, {1: good(1)}, arrival=bed.clock.at)
     bed.land(A, {n: good(n) for n in range(5, 9)}, arrival=bed.clock.at)
