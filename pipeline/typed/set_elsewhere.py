@@ -76,32 +76,34 @@ def parsed_elsewhere(
     moving = {planned.key for planned in plan.ranges if planned.after is not None}
     has_seen_main = False
     for page in islice(pages, _FARTHEST):
-        if (has_seen_main and moving <= settled) or any(made.may_go_back for made in page.ranges):
+        if (has_seen_main and moving <= settled) or any(recorded.may_go_back for recorded in page.ranges):
             break
         looked = page.looked
         way = Way.UNKNOWN if looked is None else way_to(looked.snapshot, looked.sequence)
         # What is older than an expired snapshot has expired, too.
         has_seen_main = has_seen_main or (looked is not None and way is not Way.LEFT)
-        for made in page.ranges:
-            if made.kind not in MADE or not made.moves or made.key in settled:
+        for recorded in page.ranges:
+            if recorded.kind not in MADE or not recorded.moves or recorded.key in settled:
                 continue
             if looked is None or way is Way.MAIN:
-                settled.add(made.key)
-            elif made.key in moving or not has_seen_main:
-                parsed[made.key] = _with_range(
-                    parsed.get(made.key), made, looked.sequence, has_left=way is Way.LEFT
+                settled.add(recorded.key)
+            elif recorded.key in moving or not has_seen_main:
+                parsed[recorded.key] = _with_range(
+                    parsed.get(recorded.key), recorded, looked.sequence, has_left=way is Way.LEFT
                 )
     return tuple(parsed.values())
 
 
 def _with_range(
-    later: ParsedElsewhere | None, made: Range, looked: int, *, has_left: bool
+    later: ParsedElsewhere | None, recorded: Range, looked: int, *, has_left: bool
 ) -> ParsedElsewhere:
     """`later`: what was parsed of the shard after this range."""
-    rows = read_accounting(made.account).rows
+    rows = read_accounting(recorded.account).rows
     if later is None:
-        return ParsedElsewhere(PlannedRange(made.key, made.after, made.upto, rows=rows), looked, has_left)
-    both = replace(later.parsed, after=made.after, rows=later.parsed.rows + rows)
+        return ParsedElsewhere(
+            PlannedRange(recorded.key, recorded.after, recorded.upto, rows=rows), looked, has_left
+        )
+    both = replace(later.parsed, after=recorded.after, rows=later.parsed.rows + rows)
     return replace(later, parsed=both, has_left=later.has_left or has_left)
 
 
