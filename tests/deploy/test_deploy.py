@@ -160,7 +160,9 @@ def test_each_service_of_compose_that_asks_aws_has_the_settings_and_the_keys_of_
     """Only the daemon and the web server ask nothing of AWS: the code location does it for them."""
     for name in ("code", "beat", "tables"):
         service = COMPOSE["services"][name]
-        assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"} < set(service["environment"]), name
+        assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"} < set(
+            service["environment"]
+        ), name
         assert any(each.endswith(":/etc/headrace/headrace.yaml:ro") for each in service["volumes"]), name
 
 

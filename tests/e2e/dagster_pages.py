@@ -176,6 +176,10 @@ def take(pages: DagsterPages, name: str) -> None:
 def picture_all(pages: DagsterPages) -> None:
     pages.graph()
     take(pages, "dagster-graph.png")
+    pages.asset(NAME, "records", tab="Partitions")
+    pages.page.get_by_text("shardId-000000000003", exact=True).first.click()
+    pages.page.get_by_text("lag (seconds)", exact=True).first.wait_for()
+    take(pages, "dagster-partitions.png")
     pages.asset(NAME, "records", tab="Checks")
     pages.page.get_by_text("no_gaps").first.click()
     take(pages, "dagster-checks.png")
