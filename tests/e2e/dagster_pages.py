@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import dagster as dg
 from playwright.sync_api import Browser, Page
@@ -75,6 +75,25 @@ class DagsterPages:
         self._from_the_side("Automation")
         self.page.get_by_role("link").filter(has_text=f"{NAME}_{name}").first.click()
         self.page.get_by_text("Frequency", exact=True).wait_for()
+
+    def backfill_all(self, *key: str) -> None:
+        """Start a backfill of all partitions of an asset, as a person does by three clicks."""
+        self.asset(*key, tab="Overview")
+        self.page.get_by_role("button", name="Materialize").first.click()
+        launch = self.page.get_by_role("button", name="Launch backfill")
+        launch.wait_for()
+        self.page.get_by_role("button", name="All", exact=True).last.click()
+        launch.click()
+        launch.wait_for(state="hidden")
+
+    def backfills(self) -> list[str]:
+        """The statuses of all backfills, the newest first."""
+        query = "{partitionBackfillsOrError {... on PartitionBackfills {results {status}}}}"
+        body = json.dumps({"query": query}).encode()
+        request = Request(f"{self.address}/graphql", body, {"Content-Type": "application/json"})
+        with urlopen(request, timeout=60) as answer:
+            found = json.load(answer)["data"]["partitionBackfillsOrError"]["results"]
+        return [backfill["status"] for backfill in found]
 
     def launchpad(self, job: str) -> None:
         self._from_the_side("Jobs")
