@@ -81,7 +81,7 @@ class Composed:
         clients: Any = boto3
         return clients.client(
             service,
-            region_name="us-east-1",
+            region_name="eu-west-1",
             endpoint_url=f"http://127.0.0.1:{self.places['4567']}",
             aws_access_key_id="local",
             aws_secret_access_key="local",
@@ -89,6 +89,8 @@ class Composed:
 
     def landed(self) -> list[bytes]:
         lake = Path(self.places["/data"]) / "lake"
+        if not (lake / "catalog.db").exists():
+            return []
         catalog = SqlCatalog(
             "headrace", uri=f"sqlite:///{lake / 'catalog.db'}", warehouse=str(lake / "warehouse")
         )

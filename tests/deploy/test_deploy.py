@@ -17,6 +17,7 @@ from headrace.pipeline.errors import Throttled
 from headrace.pipeline.iam.places import ApplicationArns, account_of
 from headrace.pipeline.iam.policy import role_policy
 from headrace.pipeline.iam.roles import Role
+from headrace.pipeline.local.__main__ import _REGION
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.blocks.aws import AwsSettings
 from headrace.pipeline.settings.choices import Create
@@ -112,6 +113,13 @@ def test_both_settings_files_are_accepted_and_only_one_lets_headrace_make_tables
     found = {name: read_settings(str(DEPLOY / name), {}).settings for name in ("headrace.yaml", "local.yaml")}
     assert [each.coordination.create for each in found.values()] == [Create.NEVER, Create.AUTO]
     assert {len(each.workers) for each in found.values()} == {2}
+
+
+def test_the_stand_in_of_compose_has_the_streams_of_the_region_of_its_settings():
+    """The stand-in keeps regions apart, as AWS does, and prints the region in which it makes what nobody names a region for."""
+    local = read_settings(str(DEPLOY / "local.yaml"), {}).settings
+    assert local.aws.region == _REGION
+    assert f"'kinesis', '{_REGION}', endpoint_url='{local.aws.endpoint}'" in PAGE
 
 
 def test_dagsters_instance_is_the_tested_one_on_postgres():
