@@ -32,6 +32,7 @@ from tests.ports import free_port
 DOCS = Path(__file__).parents[2] / "docs"
 NAME = "shop"
 GROUPS = ("shop_upkeep", "shop_typed", "shop_landing", "shop_coordination", "kinesis")
+WIDTH, HEIGHT = 1280, 820
 PATIENCE = 240.0
 """Seconds: Dagster's processes start one after the other, on a machine that may be busy."""
 _TYPED = {"name": "sold", "table": "lake.sold", "schema": "id BIGINT, item STRING"}
@@ -109,7 +110,7 @@ class DagsterPages:
 
 @contextmanager
 def opened(browser: Browser, address: str) -> Iterator[DagsterPages]:
-    page = browser.new_page(viewport={"width": 1280, "height": 820}, color_scheme="light")
+    page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
     page.set_default_timeout(PATIENCE * 1000)
     try:
         yield DagsterPages(page, address)
@@ -184,11 +185,11 @@ def dagster_of_its_own(folder: Path) -> Iterator[str]:
         yield stack.enter_context(served(app))
 
 
-def take(pages: DagsterPages, name: str) -> None:
+def take(pages: DagsterPages, name: str, height: int = HEIGHT) -> None:
     # Charts and images come a moment after the text.
     pages.page.wait_for_load_state("networkidle")
     file = DOCS / "pictures" / name
-    pages.page.screenshot(path=file)
+    pages.page.screenshot(path=file, clip={"x": 0, "y": 0, "width": WIDTH, "height": height})
     print(f"written: {file} ({file.stat().st_size / 1000:.0f} kB)")
 
 
@@ -198,7 +199,8 @@ def picture_all(pages: DagsterPages) -> None:
     pages.asset(NAME, "records", tab="Partitions")
     pages.page.get_by_text("shardId-000000000003", exact=True).first.click()
     pages.page.get_by_text("lag (seconds)", exact=True).first.wait_for()
-    take(pages, "dagster-partitions.png")
+    # Below are the table's files, in a folder of this host.
+    take(pages, "dagster-partitions.png", height=760)
     pages.asset(NAME, "records", tab="Checks")
     pages.page.get_by_text("no_gaps").first.click()
     take(pages, "dagster-checks.png")
