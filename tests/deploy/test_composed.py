@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SERVICES = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
-PATIENCE = 300.0
+PATIENCE = 600.0
 """In seconds: four processes of Dagster and a Spark start one after the other, on a machine that may be busy."""
 _STOP_SPARK = "from headrace.pipeline.lake.spark.session import stop_local_server; stop_local_server()"
 _LOCATIONS = "{workspaceOrError {... on Workspace {locationEntries {name loadStatus locationOrLoadError {__typename}}}}}"
