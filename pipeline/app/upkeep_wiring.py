@@ -47,7 +47,15 @@ class UpkeepWiring:
         for processor in landed_processors(self.settings):
             parts_of_processor = partial(self._processor, processor)
             reports += self._of_target(processor.table, parts_of_processor, dry_run=dry_run)
+        for processor in self._processors_of_windows():
+            parts_of_processor = partial(self._processor, processor)
+            reports += self._of_target(processor.table, parts_of_processor, dry_run=dry_run)
         return together(reports)
+
+    def _processors_of_windows(self) -> Iterator[ProcessorSettings]:
+        for kept_window in self.ports.windows().all():
+            if kept_window.window.processor:
+                yield kept_window.window.maker(self.settings.landing.table)
 
     def _of_target(
         self,

@@ -258,6 +258,20 @@ def has_part_of(window_range: WindowRange, step: Step) -> bool:
     ) > order_text_of(window_range.after)
 
 
+def part_of_window(story: Story, window: ReplayWindow) -> Story:
+    """The ranges of the ledgers that lie in the window as a whole."""
+    steps = {
+        planned.key: tuple(
+            step
+            for step in story.steps.get(planned.key, ())
+            if order_text_of(planned.after) <= order_text_of(step.range.after)
+            and order_text(step.range.upto) <= order_text(planned.upto)
+        )
+        for planned in window.ranges
+    }
+    return replace(story, steps=steps)
+
+
 def _cuts(window_range: WindowRange, step: Step, stretches: Iterable[Step]) -> bool:
     """Whether the window doesn't copy all of a range of aggregates that were taken apart. `stretches`: the ranges that
     it reads from the stream."""
