@@ -41,7 +41,8 @@ class WindowSource(SourceTable):
         # After the look: whatever its files have, these ledgers tell. A person may move a position back at any time.
         if twice := twice_in(self.window, story):
             raise self._refused(
-                f"the lake table has records of {twice[0]} twice, because a person moved the position of the shard back",
+                f"the lake table has records of {twice[0]} twice in this window, because a person moved the position of the "
+                "shard back",
                 "make a window of records that landed once",
             )
         return replace(look, files=within(look.files, days_of(self.window, story)))
