@@ -62,6 +62,8 @@ class WindowProcessing(OfWindow, Processing):
             )
 
     def prepare(self) -> None:
+        # For each wave: of a window that a person has cancelled the processor gets no further record.
+        self.window()
         table = self.ports.table
         if has_begun(self.records, table.load().positions):
             return
