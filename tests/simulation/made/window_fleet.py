@@ -92,11 +92,10 @@ class WindowFleet:
             self._copies[window] = CopyWatch(self._fleet, self.window(window))
         return self._copies[window]
 
-    def processed_of(self, made: _Made) -> WindowProcessorWatch:
-        if made.window.id not in self._processed:
-            code = made.target.code
-            self._processed[made.window.id] = WindowProcessorWatch(self._fleet, made.window, code)
-        return self._processed[made.window.id]
+    def processed_of(self, window: ReplayWindow, processor: Processor) -> WindowProcessorWatch:
+        if window.id not in self._processed:
+            self._processed[window.id] = WindowProcessorWatch(self._fleet, window, processor.code)
+        return self._processed[window.id]
 
     # -- what happens --------------------------------------------------------------------------------------------
 
@@ -216,7 +215,7 @@ class WindowFleet:
         window, target = made.window, made.target
         if isinstance(target, Processor):
             # With the code of this moment, and the window's table in the place of the processor's.
-            target = replace(target, watch=self.processed_of(made), accepts_difference=False)
+            target = replace(target, watch=self.processed_of(window, target), accepts_difference=False)
 
         def work(job: Job) -> Iterator[object]:
             accepts, made.accepts_difference = made.accepts_difference, False
@@ -274,6 +273,6 @@ class WindowFleet:
             if made.is_done and made.what is What.REPLACE:
                 made.target.watch.replacements.require_replaced(made.window)
             elif made.is_done and made.what is What.PROCESS:
-                self.processed_of(made).require_processed()
+                self._processed[made.window.id].require_processed()
             elif made.is_done and made.what is not What.UNPACK:
                 self.copy_of(made.window.id).require_copied()
