@@ -220,6 +220,22 @@ def test_records_that_the_lake_table_lacks_are_never_passed_over(tmp_path: Path)
     assert bed.of(window).words() == [("a", 1), ("b", 1)]
 
 
+@pytest.mark.slow
+def test_a_window_may_end_at_a_number_without_a_record_and_lack_records_of_a_shard_altogether(tmp_path: Path):
+    bed = WindowProcessorBed(tmp_path)
+    bed.land(A, {2: b"a", 3: b"b"})
+    bed.land(A, {20: b"a"})
+    between, before = (
+        bed.window(Numbers(A.shard_id, None, 9)),
+        bed.window(Numbers(A.shard_id, None, 1), into=""),
+    )
+    assert bed.run(between) == ["2 records processed into 2 rows, 0 set aside"]
+    bed.run(before)
+    assert bed.of(before).table().load().positions.of(A) == before.ranges[0].upto
+    assert bed.is_done(between)
+    assert bed.is_done(before)
+
+
 # --- refusals -------------------------------------------------------------------------------------------------
 
 
