@@ -142,7 +142,7 @@ def test_a_processor_that_halts_stops_its_shard_of_the_window_and_the_next_run_g
     bed = landed(tmp_path, records=1)
     bed.land(A, {6: b"bad", 7: b"a"})
     window = bed.window()
-    with pytest.raises(ProcessorStopped, match=r"A|no such word"):
+    with pytest.raises(ProcessorStopped, match=r"no such word"):
         bed.run(window)
     assert bed.of(window).words() == [("a", 1), ("b", 1), ("a", 2), ("a", 3), ("b", 2), ("a", 1), ("c", 1)]
     assert [stop.key for stop in bed.of(window).ports().stops.known()] == [A]
