@@ -4,7 +4,8 @@ its own, or parses it again.
 Its config has the id of a window that `headrace window create` has made, or says which records are meant: then the
 run makes the window itself. A run that was killed is gone on with by the next one, and a window that was done as a
 whole gives nothing more. A window that was made with `--replace` (`replace` in the config) replaces rows of a typed
-table by what today's parser makes of the same records. Both only read the lake table. A window that was made with
+table by what today's parser makes of the same records. One that was made with `--processor` (`processor`) goes through
+a record processor, into a table of its own. All of these only read the lake table. A window that was made with
 `--unpack` takes aggregates apart in the lake table itself. What the run changes in a table with an asset is an event
 on that asset.
 """
@@ -56,6 +57,17 @@ _CONFIG: Final = {
         description="The name of a target under `parse`: its rows of these records are parsed again, and the new ones take "
         "their place. Without it the records are copied into a table of their own.",
     ),
+    "processor": dg.Field(
+        str,
+        default_value="",
+        description="The name of a processor under `processors`, with `mode: landed`: it gets these records as a new one "
+        "would, with empty states, and what it gives comes into a table of its own.",
+    ),
+    "into": dg.Field(
+        str,
+        default_value="",
+        description="With `processor`: the table for its rows, such as lake.totals_again, which isn't there yet.",
+    ),
     "from_stream": dg.Field(
         bool,
         default_value=False,
@@ -74,7 +86,7 @@ def build_replay(wiring: Wiring) -> dg.JobDefinition:
         config_schema=_CONFIG,
         pool=replay_pool(settings),
         description="Do what a window was made for: copy its records, replace their rows in a typed table, "
-        "or take aggregates apart.",
+        "let a processor work on them, or take aggregates apart.",
     )
     def replay(context: dg.OpExecutionContext) -> dg.Output[None]:
         try:
@@ -90,7 +102,8 @@ def build_replay(wiring: Wiring) -> dg.JobDefinition:
         replay,
         f"{slug(settings.application)}_replay",
         description=(
-            "Copies landed records into a table of their own, or parses them again and replaces their rows in a typed table. "
+            "Copies landed records into a table of their own, or parses them again and replaces their rows in a typed table, or "
+            "lets a processor work on them into a table of its own. "
             "Say by `from` and `to`, or by `shard`, which records are meant, or name a window that `headrace window create` has made. "
             "*Re-execute* goes on with a run that was stopped."
         ),
@@ -123,15 +136,13 @@ def _window(context: dg.OpExecutionContext, windows: WindowWiring) -> ReplayWind
 
 
 def _made(windowing: Windowing, windows: WindowWiring, request: Mapping[str, Any]) -> ReplayWindow:
-    stream, target = request.get("stream"), request.get("replace")
+    _refuse_together(request)
+    stream, target, processor = request.get("stream"), request.get("replace"), request.get("processor")
     since, until = _moment(request, "from"), _moment(request, "to")
     if target is not None:
-        if request.get("from_stream"):
-            raise BadSetting(
-                "the config has `replace`, which goes by records of the lake table, and `from_stream`, which reads what the lake "
-                "table lacks. Nothing was done; choose one of both"
-            )
         stream = stream_of_target(windows.settings, target, stream)
+    if processor is not None:
+        stream = windows.stream_for_processor(processor, request.get("into", ""), stream)
     if "shard" in request:
         if since or until:
             raise BadSetting("the config has `shard` and a time. Nothing was done; choose one of both")
@@ -142,8 +153,33 @@ def _made(windowing: Windowing, windows: WindowWiring, request: Mapping[str, Any
         choice = window_between(since, until)
         how = by_time(choice, stream)
     return windowing.create(
-        choice, how=how, stream=stream, target=target or "", from_stream=bool(request.get("from_stream"))
+        choice,
+        how=how,
+        stream=stream,
+        target=target or "",
+        processor=processor or "",
+        into=request.get("into", ""),
+        from_stream=bool(request.get("from_stream")),
     )
+
+
+def _refuse_together(request: Mapping[str, Any]) -> None:
+    """Refuse fields of which each says for itself what the window is made for."""
+    purposes = [f"`{name}`" for name in ("replace", "processor") if name in request]
+    if purposes and request.get("from_stream"):
+        raise BadSetting(
+            f"the config has {purposes[0]}, which goes by records of the lake table, and `from_stream`, which reads what the "
+            "lake table lacks. Nothing was done; choose one of both"
+        )
+    if len(purposes) > 1:
+        raise BadSetting(
+            f"the config has {' and '.join(purposes)}, and a window is made for one thing. Nothing was done; make a window "
+            "for each of them, of the same records"
+        )
+    if "into" in request and "processor" not in request:
+        raise BadSetting(
+            "the config has `into`, which names the table for what a processor gives, and no `processor`. Nothing was done"
+        )
 
 
 def _request_of(config: Mapping[str, Any]) -> dict[str, Any]:

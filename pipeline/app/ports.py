@@ -20,9 +20,7 @@ from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, Worke
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.staging import Stage
 from headrace.pipeline.ports.usage import ProcessUsage
-from headrace.pipeline.processors.ports import ProcessorPorts
 from headrace.pipeline.proof.ports import ProofPorts
-from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles
 from headrace.pipeline.windows.ports import WindowPorts
 
@@ -58,13 +56,6 @@ class Ports(WindowPorts, ProofPorts, Protocol):
 
     def table_facts(self, name: str) -> TableDescription | None:
         """The facts of the lake table, or of another table in its catalog; None where there is no such table."""
-        ...
-
-    def processing(self, processor: ProcessorSettings, run: str) -> ProcessorPorts:
-        """The ports of one processor.
-
-        `run`: the id of the run that processes, for the table's history.
-        """
         ...
 
     def files(self, user: str) -> TableFiles: ...

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.app.processor_adapters import ProcessorAdapters
 from headrace.pipeline.proof.other_side import ConsumerRows
 from headrace.pipeline.proof.ports import OtherSide, ProofTable, ProvedTable, TargetPorts
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.targets import landed_processors
 from headrace.pipeline.windows.window import ReplayWindow
 
@@ -31,19 +32,27 @@ class ProofAdapters(ProcessorAdapters):
 
     def proved_tables(self) -> Iterator[TargetPorts]:
         """The typed tables, those of processors, and the tables of all windows, as a proof reads them."""
-        from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
-
         user = "prove"
         for target in self.settings.parse:
             table, aside = self.typed(target, user), self.quarantine(target, user)
             ports = self._proved(table, aside)
             yield replace(ports, stream=target.stream, latest=self._latest_proof(target, table, aside))
         for processor in landed_processors(self.settings):
-            made = self._table(IcebergTyped, processor.table, user)
-            made_aside = self._table(IcebergQuarantine, processor.quarantine, user)
-            yield replace(self._proved(made, made_aside, is_processed=True), stream=processor.stream)
-        for each in self.windows().all():
-            yield self._proved(self.window_table(each.window.id, user), window=each.window)
+            yield replace(self._proved_processor(processor, user), stream=processor.stream)
+        for kept_window in self.windows().all():
+            window = kept_window.window
+            if window.processor:
+                maker = window.maker(self.settings.landing.table)
+                yield replace(self._proved_processor(maker, user), window=window)
+            else:
+                yield self._proved(self.window_table(window.id, user), window=window)
+
+    def _proved_processor(self, processor: ProcessorSettings, user: str) -> TargetPorts:
+        from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
+
+        table = self._table(IcebergTyped, processor.table, user)
+        aside = self._table(IcebergQuarantine, processor.quarantine, user)
+        return self._proved(table, aside, is_processed=True)
 
     def _latest_proof(
         self, target: ParseSettings, table: IcebergTable, aside: IcebergTable

@@ -38,7 +38,8 @@ class UpkeepWiring:
     processors: ProcessorWiring
 
     def run(self, *, dry_run: bool = False) -> UpkeepReport:
-        """The upkeep of the lake table, and then that of the tables that are made of it and their quarantine tables."""
+        """The upkeep of the lake table, and then that of the tables that are made of it and their quarantine tables, also
+        of those into which windows went through a processor."""
         # The lake table first: what typed tables still need of it decides what its retention may remove.
         lake = self.settings.landing.table
         reports = [(lake, run_upkeep_of(lake, self.of_lake_table(), dry_run=dry_run))]
@@ -47,7 +48,24 @@ class UpkeepWiring:
         for processor in landed_processors(self.settings):
             parts_of_processor = partial(self._processor, processor)
             reports += self._of_target(processor.table, parts_of_processor, dry_run=dry_run)
+        if landed_processors(self.settings):
+            reports += self._of_windows(dry_run=dry_run)
         return together(reports)
+
+    def _of_windows(self, *, dry_run: bool) -> list[tuple[str, UpkeepReport]]:
+        """The upkeep of the tables into which windows went through a processor. Tables of copies are left alone."""
+        lake = self.settings.landing.table
+        try:
+            windows = self.ports.windows().all()
+        except Exception as error:  # noqa: BLE001 - the upkeep of the other tables is told, and the report has the error
+            name = f"the windows of {lake}"
+            return [(name, failed(name, error))]
+        makers = [kept.window.maker(lake) for kept in windows if kept.window.processor]
+        return [
+            report
+            for maker in makers
+            for report in self._of_target(maker.table, partial(self._processor, maker), dry_run=dry_run)
+        ]
 
     def _of_target(
         self,

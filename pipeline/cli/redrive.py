@@ -11,6 +11,7 @@ from headrace.pipeline.cli.beside.told_dagster import tell_dagster
 from headrace.pipeline.cli.options import add_config, add_limit, add_window, load, window_of
 from headrace.pipeline.cli.telling import tell, tell_aside, tell_waves
 from headrace.pipeline.cli.views.json_output import add_json, print_json
+from headrace.pipeline.errors import BadSetting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +41,11 @@ def add(subparsers: "Subparsers") -> None:
         metavar="NAME",
         help="this record processor in the place of targets: it gets the records of its quarantine table once more, with its "
         "state as it is now. No position moves",
+    )
+    parser.add_argument(
+        "--window",
+        metavar="ID",
+        help="with --processor: records that it has set aside for this window, with its state of that window",
     )
     parser.add_argument(
         "--shard",
@@ -87,9 +93,18 @@ def run(args: argparse.Namespace) -> int:
     selection = Selection(args.shard, args.reason, arrived.since, arrived.until)
     # In JSON the answer comes at the end, and progress goes aside.
     say = tell_aside if args.json else tell
+    if args.window is not None and not args.processor:
+        raise BadSetting(
+            "--window is about the table into which a processor has worked on a window, and --processor is missing. Nothing "
+            "was parsed; a window that was made with --replace sets records aside in the target's quarantine table"
+        )
     loaded = load(args)
     wiring = wire(loaded.settings)
-    parts = _of_processor(wiring, args.processor) if args.processor else _of_targets(wiring, args.target)
+    parts = (
+        _of_processor(wiring, args.processor, args.window)
+        if args.processor
+        else _of_targets(wiring, args.target)
+    )
     join_spark(Path(loaded.name))
     done: dict[str, list[Wave]] = {part.settings.name: [] for part in parts}
     try:
@@ -126,11 +141,22 @@ def _of_targets(wiring: "Wiring", name: str | None) -> tuple[_Redriven, ...]:
     return tuple(map(part, targets_of(settings, name)))
 
 
-def _of_processor(wiring: "Wiring", name: str) -> tuple[_Redriven, ...]:
+def _of_processor(wiring: "Wiring", name: str, window: str | None) -> tuple[_Redriven, ...]:
     from headrace.pipeline.settings.targets import landed_processor
 
     settings, processor = wiring.settings, landed_processor(wiring.settings, name)
     run_id = f"headrace redrive {wiring.ports.ids.fresh()}"
+    if window is not None:
+        # The table of a window has no asset.
+        of_window = wiring.windows.processor_of_id(window, name)
+        return (
+            _Redriven(
+                of_window,
+                wiring.processors.redriving(of_window, run_id),
+                "given_again",
+                lambda _changes, _portions: iter(()),
+            ),
+        )
     return (
         _Redriven(
             processor,

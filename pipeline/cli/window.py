@@ -1,6 +1,6 @@
 """`headrace window`: choose records that have landed. Then copy them from the lake table into a table of
-their own, parse them again, or take their aggregates apart. What the lake table lacks can be read from the
-stream."""
+their own, parse them again, let a processor work on them, or take their aggregates apart. What the lake table lacks can
+be read from the stream."""
 
 import argparse
 import json
@@ -27,8 +27,8 @@ def add(subparsers: "Subparsers") -> None:
         "window",
         description="Choose records that have landed, as a window: a range of each shard that never changes. "
         "Then copy them from the lake table into a table of their own, or parse them again into a "
-        "typed table in the place of their older rows, or take their aggregates apart in the lake "
-        "table; exactly once, beside everything else that is at work. "
+        "typed table in the place of their older rows, or let a record processor work on them into a table of their "
+        "own, or take their aggregates apart in the lake table; exactly once, beside everything else that is at work. "
         "Only --unpack changes the lake table.",
     )
     actions = parser.add_subparsers(metavar="create|list|show|run|cancel", dest="action", required=True)
@@ -42,7 +42,7 @@ def add(subparsers: "Subparsers") -> None:
         (
             "show",
             "show a window, and how far it is done",
-            "Show a window: its ranges, its cost, and how far it was copied or replaced.",
+            "Show a window: its ranges, its cost, and how far it was copied, replaced or processed.",
         ),
         (
             "cancel",
@@ -57,15 +57,21 @@ def add(subparsers: "Subparsers") -> None:
             add_json(action)
     copy = actions.add_parser(
         "run",
-        help="copy a window, or replace its rows, or take its aggregates apart",
+        help="copy a window, or replace its rows, or let its processor work, or take its aggregates apart",
         description="Copy the window into its own table, wave after wave; "
-        "or replace its rows in the table for which it was made, or take its aggregates apart in the "
-        "lake table. A run that was killed is gone on with, and a window that was done as a whole "
+        "or replace its rows in the table for which it was made, or let its processor work on it, or take its aggregates "
+        "apart in the lake table. A run that was killed is gone on with, and a window that was done as a whole "
         "gives nothing more.",
     )
     add_config(copy)
     copy.add_argument("id", help="the id of the window")
     copy.add_argument("--resume", action="store_true", help="go on with a cancelled window")
+    copy.add_argument(
+        "--accept-difference",
+        action="store_true",
+        help="of a window with --processor: work on the records that are there, where the lake table has other rows than "
+        "its ledgers state",
+    )
 
 
 def _add_create(actions: "Subparsers") -> None:
@@ -104,6 +110,19 @@ def _add_create(actions: "Subparsers") -> None:
         "time, and replaces their rows in the target's typed table and quarantine table",
     )
     create.add_argument(
+        "--processor",
+        metavar="NAME",
+        help="make the window for this record processor (its name under `processors` in the settings, with `mode: landed`): "
+        "`headrace window run` then gives it these records as to a new one, with empty states, and its rows and states "
+        "come into a table of the window's own. Its own table is neither read nor changed",
+    )
+    create.add_argument(
+        "--into",
+        metavar="TABLE",
+        help="with --processor: the table for its rows, such as lake.totals_again, which isn't there yet. Default: the lake "
+        "table's name with `_window_` and the id of the window",
+    )
+    create.add_argument(
         "--unpack",
         action="store_true",
         help="make the window for the lake table itself: `headrace window run` then takes aggregates of the "
@@ -137,29 +156,23 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _create(args: argparse.Namespace, windows: "WindowWiring", choice: "Asked", how: str) -> None:
-    from headrace.pipeline.errors import BadSetting
-    from headrace.pipeline.windows.asking import stream_of_target
     from headrace.pipeline.windows.window import KeptWindow
 
+    _refuse_together(args)
     stream = args.stream
-    if args.from_stream and (args.unpack or args.replace is not None):
-        raise BadSetting(
-            f"{'--unpack' if args.unpack else '--replace'} goes by records of the lake table, "
-            "and --from-stream reads what the lake table lacks; nothing was made. Choose one"
-        )
-    if args.unpack and args.replace is not None:
-        raise BadSetting(
-            "a window is either for the lake table (--unpack) or for a typed table (--replace); "
-            "nothing was made. Take the aggregates apart first, then replace the rows of the typed table "
-            "by a second window of the same records"
-        )
     if args.replace is not None:
+        from headrace.pipeline.windows.asking import stream_of_target
+
         stream = stream_of_target(windows.settings, args.replace, stream)
+    if args.processor is not None:
+        stream = windows.stream_for_processor(args.processor, args.into or "", stream)
     window = windows.windowing(person()).create(
         choice,
         how=how,
         stream=stream,
         target=args.replace or "",
+        processor=args.processor or "",
+        into=args.into or "",
         unpack=args.unpack,
         from_stream=args.from_stream,
     )
@@ -167,6 +180,38 @@ def _create(args: argparse.Namespace, windows: "WindowWiring", choice: "Asked", 
         print(json.dumps(window_json(KeptWindow(window), windows), indent=2))
     else:
         _tell_created(window, windows, from_stream=args.from_stream)
+
+
+def _refuse_together(args: argparse.Namespace) -> None:
+    """Refuse options of which each says for itself what the window is made for."""
+    from headrace.pipeline.errors import BadSetting
+
+    given = {
+        "--unpack": args.unpack,
+        "--replace": args.replace is not None,
+        "--processor": args.processor is not None,
+    }
+    purposes = [option for option, is_given in given.items() if is_given]
+    if args.from_stream and purposes:
+        raise BadSetting(
+            f"{purposes[0]} goes by records of the lake table, "
+            "and --from-stream reads what the lake table lacks; nothing was made. Choose one"
+        )
+    if purposes == ["--unpack", "--replace"]:
+        raise BadSetting(
+            "a window is either for the lake table (--unpack) or for a typed table (--replace); "
+            "nothing was made. Take the aggregates apart first, then replace the rows of the typed table "
+            "by a second window of the same records"
+        )
+    if len(purposes) > 1:
+        raise BadSetting(
+            f"a window is made for one thing, and {' and '.join(purposes)} are given; nothing was made. "
+            "Make a window for each of them, of the same records"
+        )
+    if args.into is not None and args.processor is None:
+        raise BadSetting(
+            "--into names the table for what a processor gives, and --processor is missing; nothing was made"
+        )
 
 
 def _tell_created(window: "ReplayWindow", windows: "WindowWiring", *, from_stream: bool) -> None:
@@ -186,6 +231,11 @@ def _tell_created(window: "ReplayWindow", windows: "WindowWiring", *, from_strea
         tell(
             f"`headrace window run {window.id}` parses these records again, and replaces their rows in "
             f"{table} and {table}_quarantine"
+        )
+    elif window.processor:
+        tell(
+            f"`headrace window run {window.id}` gives these records to {window.processor}, as to a new processor, and its rows "
+            f"and states come into {table}"
         )
     else:
         tell(f"`headrace window run {window.id}` copies it into {table}")
@@ -234,6 +284,12 @@ def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> Non
 
     windowing = windows.windowing(person())
     window = windowing.find(args.id).window
+    if args.accept_difference and not window.processor:
+        from headrace.pipeline.errors import BadSetting
+
+        raise BadSetting(
+            f"--accept-difference is for windows that were made with --processor, and {window.id} wasn't; nothing was done"
+        )
     if args.resume:
         windowing.say(args.id, Word.RESUMED)
     tell(*costs(window, windows))
@@ -243,7 +299,8 @@ def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> Non
     waves: list[Wave] = []
     try:
         run_id = f"headrace window {windows.ports.ids.fresh()}"
-        tell_waves(args.id, windows.redoing(window, run_id).waves(), waves)
+        redoing = windows.redoing(window, run_id, accepts_difference=args.accept_difference)
+        tell_waves(args.id, redoing.waves(), waves)
     finally:
         # Also after an error: waves that were committed before it have changed the tables.
         settings = windows.settings
@@ -252,6 +309,8 @@ def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> Non
         tell(f"the aggregates of the window are taken apart in {table}")
     elif window.target:
         tell(f"the rows of the window are replaced in {table} and {table}_quarantine")
+    elif window.processor:
+        tell(f"{window.processor} has worked on the window, into {table}")
     else:
         tell(f"the window is copied into {table}")
 

@@ -12,6 +12,7 @@ from typing import Final
 from headrace.pipeline.iam.places import ApplicationArns
 from headrace.pipeline.iam.rights import Statement, Use, catalog, files, listing, statement
 from headrace.pipeline.settings.choices import Create, MetricsTo
+from headrace.pipeline.settings.targets import landed_processors
 
 
 class Role(StrEnum):
@@ -131,9 +132,12 @@ def _spark(places: ApplicationArns) -> Iterator[Statement]:
 
 def _upkeep(places: ApplicationArns) -> Iterator[Statement]:
     yield from catalog(places, (*places.lake_tables, *places.typed_tables), Use.COMMITS)
-    if places.settings.upkeep.retention is not None:
-        # Days that a window still needs are kept.
+    has_processors = bool(landed_processors(places.settings))
+    if has_processors or places.settings.upkeep.retention is not None:
+        # Days that a window still needs are kept, and tables into which windows went through a processor are kept small.
         yield from catalog(places, places.window_list, Use.READS)
+    if has_processors:
+        yield from catalog(places, places.window_tables, Use.COMMITS)
     yield from files(places, "GetObject PutObject DeleteObject")
     yield from listing(places)
 

@@ -107,7 +107,7 @@ class Processing(LakeWaves):
         self.stopped.update({key: turn.trouble for key, turn in turns.items() if turn.trouble})
 
     def wishes(self, source: Positions, target: Positions) -> Wishes:
-        wishes = LakeWaves.wishes(self, source, target)
+        wishes = self.lacks(source, target)
         known = {lack.key: lack for lack in wishes.wanted}
         # A shard that has stopped may be the parent of one that no position names.
         stopped = tuple(known.get(key, Wanted(key, None, None)) for key in sorted(self.stopped))
@@ -118,3 +118,7 @@ class Processing(LakeWaves):
             stopped=stopped,
             may_stop=True,
         )
+
+    def lacks(self, source: Positions, target: Positions) -> Wishes:
+        """What the processor's table lacks, also of the shards at which the processor has stopped."""
+        return LakeWaves.wishes(self, source, target)

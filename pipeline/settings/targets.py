@@ -16,9 +16,10 @@ def targets_of(
     if not targets and any(processor.name == name for processor in settings.processors):
         raise Unknown(
             f"{name} is a processor, and no target under `parse`. {nothing}. `headrace processor run {name}` gives it new "
-            f"records, and `headrace redrive --processor {name}` those in its quarantine table. It gets no window of landed "
-            "records again: rows and state of its table belong together, and its state is that after all records. To have "
-            "it process all of them again, correct its code and name another `table` for it"
+            f"records, and `headrace redrive --processor {name}` those in its quarantine table. A window of landed records "
+            f"goes through it into a table of its own (`headrace window create --processor {name}`), because rows and state of "
+            "its own table belong together. To have it process all records again, correct its code and name another `table` "
+            "for it"
         )
     if not targets:
         names = ", ".join(target.name for target in settings.parse) or "none"
@@ -28,6 +29,14 @@ def targets_of(
             else f"the settings name no target under `parse`. {nothing}"
         )
     return targets
+
+
+def tables_of(settings: Settings) -> frozenset[str]:
+    """All tables that the settings name, and those that Headrace names by them, but for the tables of windows."""
+    lake = settings.landing.table
+    made = (*settings.parse, *landed_processors(settings))
+    names = (lake, *(table for maker in made for table in (maker.table, maker.quarantine)))
+    return frozenset(f"{name}{end}" for name in names for end in ("", "_lineage")) | {f"{lake}_windows"}
 
 
 def processors_of(settings: Settings, name: str | None) -> tuple[ProcessorSettings, ...]:

@@ -17,6 +17,7 @@ from headrace.pipeline.core.ledger.arrivals import APPROXIMATE, may_be_dropped
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.ledger.story import Step, Story
+from headrace.pipeline.core.shards.position import LAST_SUB
 from headrace.pipeline.core.shards.sort_texts import order_text, order_text_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
@@ -206,18 +207,12 @@ def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part 
         if low <= order_text_of(step.range.after) and order_text(step.range.upto) <= high
     )
     cuts = [step for step in landed if _has_inside(step, high)]
-    # An aggregate that landed as one row, at the end of a range, may have been taken apart since: then its last row is
-    # behind that end.
-    cut = (
-        int(
-            all(
-                step.range.after is None or step.range.after.sequence != planned.upto.sequence
-                for step in cuts
-            )
-        )
-        if cuts
-        else None
+    # A wave ends at a row, unless a person has cut the window there. An aggregate that landed as one row, at the end of a
+    # range, may have been taken apart since: then its last row is behind that end.
+    has_row = planned.upto.sub != LAST_SUB and all(
+        step.range.after is None or step.range.after.sequence != planned.upto.sequence for step in cuts
     )
+    cut = int(has_row) if cuts else None
     return _Part(
         planned.key,
         planned.rows + before,

@@ -144,11 +144,15 @@ class LakeWaves(Waves[Basis]):
         self.settling.quarantine.ensure(create=not self.settling.quarantine.exists())
         # Also what a killed run, or an older version of the code, has decided and not carried out.
         settled = self.settling.settle()
+        self.prepare()
         basis = replace(self._basis(), settled=settled)
         if not basis.plan.ranges:
             return Wave(self.does, settled=settled, notes=basis.notes)
         self.known.look_through_some(basis.files, self.surveyor)
         return basis
+
+    def prepare(self) -> None:
+        """Called before each look of a wave, when both tables are there."""
 
     def proposal(
         self,

@@ -36,23 +36,21 @@ def plan_next(
     surveyor: Surveyor,
     limits: WaveLimits,
     known: KnownFiles,
-    others: bool = True,
     aggregates: bool = False,
 ) -> WavePlan:
     """Choose what the next wave parses.
 
-    `others`: whether rows of shards that aren't in the wishes, and aren't closed there, are wanted as well.
     `aggregates`: whether only aggregates that came whole are wanted. `known`: gets what is found in the files.
     """
     files, rows, has_looked = tuple(files), limits.records, aggregates
     while True:
-        portion = plan_portion(known.described(files), wishes, rows=rows, with_unnamed=others)
+        portion = plan_portion(known.described(files), wishes, rows=rows)
         unknown = [file for file in portion.files if file.parts is None]
         if len(unknown) > _MANY and not has_looked:
             has_looked = True
             known.look_through(unknown, surveyor)
             continue
-        survey = _surveyed(portion, wishes, surveyor, others=others, aggregates=aggregates)
+        survey = _surveyed(portion, wishes, surveyor, aggregates=aggregates)
         known.learn(survey)
         plan = plan_wave(wishes, survey.pieces, ceiling=portion.ceiling, limits=limits)
         if plan.ranges or portion.ceiling is None:
@@ -63,9 +61,7 @@ def plan_next(
         rows *= _GROWS
 
 
-def _surveyed(
-    portion: Portion, wishes: Wishes, surveyor: Surveyor, *, others: bool, aggregates: bool
-) -> Survey:
+def _surveyed(portion: Portion, wishes: Wishes, surveyor: Surveyor, *, aggregates: bool) -> Survey:
     if not portion.files:
         return Survey()
     return surveyor.survey(
@@ -75,7 +71,7 @@ def _surveyed(
             wishes.closed,
             wishes.streams,
             portion.ceiling,
-            others=others,
+            others=not wishes.only_wanted,
             aggregates=aggregates,
         )
     )

@@ -127,7 +127,8 @@ class Wishes:
     isn't done, because nothing else tells which of their shards have some."""
     may_stop: bool = False
     """Whether the work on a shard may stop at any of its rows, while the other shards of the wave go on."""
-
+    only_wanted: bool = False
+    """Whether `wanted` names each shard of which a wave may take rows. Else shards that no position names are wanted, too."""
     waiting: frozenset[ShardKey] = frozenset()
     """The shards with rows left that wait for their parents' ends."""
     life_by_life: bool = False

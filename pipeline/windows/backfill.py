@@ -163,12 +163,11 @@ class Backfilling:
         """The window, or one of the same records that is kept already. Of a replacement only one that isn't done:
         another one would find its rows replaced already."""
         for kept in reversed(self.windowing.windows.all()):
-            is_same = (kept.window.how, kept.window.target, _bounds(kept.window)) == (
-                window.how,
-                window.target,
-                _bounds(window),
-            )
-            if is_same and not kept.is_cancelled and not (kept.is_done and (anew or window.target)):
+            if (
+                _asks(kept.window) == _asks(window)
+                and not kept.is_cancelled
+                and not (kept.is_done and (anew or window.target))
+            ):
                 return (
                     kept.window,
                     f"the window {kept.window.id} has these records already, and is gone on with",
@@ -179,8 +178,10 @@ class Backfilling:
         return window, f"window {window.id}: {window.how}; {window.cost()}"
 
 
-def _bounds(window: ReplayWindow) -> list[object]:
-    return [(planned.key, planned.after, planned.upto) for planned in window.ranges]
+def _asks(window: ReplayWindow) -> tuple[object, ...]:
+    """What was asked for, of which records, and what they are for."""
+    bounds = [(planned.key, planned.after, planned.upto) for planned in window.ranges]
+    return window.how, bounds, window.target, window.processor, window.unpack
 
 
 def _when(spans: Sequence[HoursOfPartition]) -> str:

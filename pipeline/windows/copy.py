@@ -19,8 +19,8 @@ from headrace.pipeline.core.ledger.belonging import what_to_do
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Range
 from headrace.pipeline.core.ledger.story import story_of
-from headrace.pipeline.core.shards.position import TRIM, Origin, Positions
-from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import HeadraceError, Transient, Unknown, WrongShape, WrongStream
 from headrace.pipeline.typed.account import account
@@ -29,8 +29,8 @@ from headrace.pipeline.typed.next_wave import plan_next
 from headrace.pipeline.typed.ports import SourceLook
 from headrace.pipeline.typed.values import WavePlan
 from headrace.pipeline.typed.wave_engine import ReadyWave, accounted_ranges
+from headrace.pipeline.windows.begin import begin_table
 from headrace.pipeline.windows.copy_plan import (
-    beginnings,
     is_done,
     lacks_position,
     stretches_of,
@@ -38,7 +38,6 @@ from headrace.pipeline.windows.copy_plan import (
     wishes_of,
 )
 from headrace.pipeline.windows.days import days_of, within
-from headrace.pipeline.windows.make import origins_of
 from headrace.pipeline.windows.ports import ReplayPorts
 from headrace.pipeline.windows.read_stream import WindowReading, ranges_of
 from headrace.pipeline.windows.waves import WindowWaves
@@ -73,7 +72,8 @@ class Replaying(WindowWaves[WavePlan | _Stretches]):
             )
         table.ensure(create=not table.exists())
         look = self._look(window)
-        self._begin(window, look.positions)
+        if begin_table(window, table, look.positions, self.ports.landed, run=self.run):
+            self.on_step("begun")
         # Once for the whole wave: what is left to copy and what is left to read are told of the same positions.
         positions = table.load().positions
         wishes = wishes_of(window, positions)
@@ -83,7 +83,6 @@ class Replaying(WindowWaves[WavePlan | _Stretches]):
             surveyor=self.ports.copier,
             limits=self.limits,
             known=self.known,
-            others=False,
         )
         if plan.ranges:
             return plan
@@ -144,27 +143,6 @@ class Replaying(WindowWaves[WavePlan | _Stretches]):
                 "let the lake table land these records again, or make a new window"
             )
         return look
-
-    def _begin(self, window: ReplayWindow, source: Positions) -> None:
-        """Bring the window's table to where the window begins. Where another run has done so meanwhile, this does
-        nothing."""
-        target = self.ports.table.load().positions
-        origins = tuple(
-            (s, self._origin(s, window, source)) for s in window.streams if s not in target.origins
-        )
-        ranges = beginnings(window, target, run=self.run)
-        if origins or ranges:
-            # The window's table is a landing table: from this commit on its positions refuse a second run.
-            self.ports.table.commit(Proposal(ranges, origins=origins, whole=True))
-            self.on_step("begun")
-
-    def _origin(self, stream: StreamId, window: ReplayWindow, source: Positions) -> Origin:
-        """The origin by the lake table's positions; of a former life that a repair has left out by its ledgers."""
-        if stream in source.origins:
-            return source.origins[stream]
-        # Where these are lost, too: the earliest moment from which the stream can have been read.
-        origins = origins_of(self.ports.landed.entries(filter_of(window)))
-        return origins.get(stream, Origin(TRIM, stream.created))
 
     def refusal(self, refused: Sequence[RangeRefused]) -> HeadraceError:
         if strange := next((refusal for refusal in refused if refusal.fatal), None):

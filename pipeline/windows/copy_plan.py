@@ -20,10 +20,20 @@ from headrace.pipeline.windows.former_lives import is_left_out
 from headrace.pipeline.windows.window import ReplayWindow, Stretch, WindowRange
 
 
-def beginnings(window: ReplayWindow, target: Positions, *, run: str) -> tuple[Range, ...]:
+def beginnings(
+    window: ReplayWindow, target: Positions, *, run: str, kind: Kind = Kind.COPIED, account: str = ""
+) -> tuple[Range, ...]:
     """Ranges without rows that bring each shard of the table to where the window begins."""
     return tuple(
-        Author(run).range(Kind.COPIED, planned.key, None, planned.after, why="the window begins here")
+        Author(run).range(
+            # A ledger has room for one of both.
+            kind,
+            planned.key,
+            None,
+            planned.after,
+            why="" if account else "the window begins here",
+            account=account,
+        )
         for planned in window.ranges
         if planned.after is not None and target.of(planned.key) is None
     )
@@ -39,7 +49,7 @@ def wishes_of(window: ReplayWindow, target: Positions) -> Wishes:
     ]
     # What is read from the stream comes in a wave of its own, as does what follows it.
     has_more = bool(waiting) or any(planned.next_stretch(target.of(planned.key)) for planned in free)
-    return Wishes(tuple(lacks), has_waiting=has_more, streams=window.streams)
+    return Wishes(tuple(lacks), has_waiting=has_more, streams=window.streams, only_wanted=True)
 
 
 def stretches_of(window: ReplayWindow, target: Positions) -> dict[ShardKey, Stretch]:

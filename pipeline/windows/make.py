@@ -14,7 +14,7 @@ from headrace.pipeline.core.ledger.arrivals import Window as Arrivals
 from headrace.pipeline.core.ledger.arrivals import first_day, may_be_dropped
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Lost, Range
 from headrace.pipeline.core.ledger.story import Step, Story
-from headrace.pipeline.core.shards.position import Origin, Position
+from headrace.pipeline.core.shards.position import LAST_SUB, Origin, Position
 from headrace.pipeline.core.shards.sort_texts import end_text, order_text, order_text_of
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.words.words import counted
@@ -28,9 +28,6 @@ from headrace.pipeline.windows.stretches import (
     stretch_in,
 )
 from headrace.pipeline.windows.window import ReplayWindow, Stretch, WindowRange
-
-_LAST_SUB = 2**63 - 1
-"""The highest sub-sequence number, which sorts after every user record of a Kinesis record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +219,7 @@ def _of_numbers(
         max((r.upto for r in landed), key=end_text),
     )
     # All user records of the number before the first one are outside of the window.
-    after = low if not request.first else _later(low, Position(request.first - 1, _LAST_SUB))
+    after = low if not request.first else _later(low, Position(request.first - 1, LAST_SUB))
     # Kinesis needs the number of a record that there is. So a range that is read from the stream is read from its
     # beginning.
     for lacked in (step.range for step in lacks):
@@ -240,7 +237,7 @@ def _end_at(last: int, landed: Iterable[Range]) -> Position:
     """The end of all user records with this number: that of the landing which ends with them, so that the window has no
     part of what follows."""
     ends = [r.upto for r in landed if r.kind is Kind.LANDED and r.upto.sequence == last]
-    return max((end for end in ends if not end.ended), key=order_text, default=Position(last, _LAST_SUB))
+    return max((end for end in ends if not end.ended), key=order_text, default=Position(last, LAST_SUB))
 
 
 def _is_last(high: Position, last: int) -> bool:
@@ -258,6 +255,20 @@ def has_part_of(window_range: WindowRange, step: Step) -> bool:
     ) > order_text_of(window_range.after)
 
 
+def part_of_window(story: Story, window: ReplayWindow) -> Story:
+    """The ranges of the ledgers that lie in the window as a whole."""
+    steps = {
+        planned.key: tuple(
+            step
+            for step in story.steps.get(planned.key, ())
+            if order_text_of(planned.after) <= order_text_of(step.range.after)
+            and order_text(step.range.upto) <= order_text(planned.upto)
+        )
+        for planned in window.ranges
+    }
+    return replace(story, steps=steps)
+
+
 def _cuts(window_range: WindowRange, step: Step, stretches: Iterable[Step]) -> bool:
     """Whether the window doesn't copy all of a range of aggregates that were taken apart. `stretches`: the ranges that
     it reads from the stream."""
@@ -272,7 +283,7 @@ def _is_twice(window_range: WindowRange, steps: Iterable[Step]) -> bool:
     # A window that was cut ends after all user records of its last record, and a landed range after the highest one
     # that there is.
     last = order_text(
-        replace(window_range.upto, sub=0) if window_range.upto.sub == _LAST_SUB else window_range.upto
+        replace(window_range.upto, sub=0) if window_range.upto.sub == LAST_SUB else window_range.upto
     )
     end = ""
     for recorded in sorted(

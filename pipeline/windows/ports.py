@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from headrace.pipeline.ports.lineage import LineageTable
     from headrace.pipeline.ports.reading import ShardSource
     from headrace.pipeline.ports.staging import Stage
+    from headrace.pipeline.processors.ports import ProcessorPorts
     from headrace.pipeline.settings.blocks.parse import ParseSettings
+    from headrace.pipeline.settings.blocks.processors import ProcessorSettings
     from headrace.pipeline.typed.ports import ParsePorts
     from headrace.pipeline.typed.values import Bound, Parsed, SourceFile, WavePlan
     from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word
@@ -119,6 +121,13 @@ class WindowPorts(Protocol):
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         """What a replacement of rows of a typed table needs. `run`: the id of the run that parses, for the tables'
         history."""
+        ...
+
+    def processing(self, processor: ProcessorSettings, run: str) -> ProcessorPorts:
+        """The ports of one processor, and of the table that its settings name.
+
+        `run`: the id of the run that processes, for the table's history.
+        """
         ...
 
     def replaying(self, window: str, run: str) -> ReplayPorts:

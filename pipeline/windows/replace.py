@@ -132,7 +132,6 @@ class Replacing(WindowWaves[_Replacement]):
             surveyor=ports.parser,
             limits=self.limits,
             known=self.known,
-            others=False,
         )
         if not rows.ranges:
             return Wave(Does.REPLACE)

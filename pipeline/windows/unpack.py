@@ -138,7 +138,6 @@ class Unpacking(WindowWaves[_Apart]):
             surveyor=self.ports.unpacker,
             limits=self.limits,
             known=KnownFiles(),
-            others=False,
             aggregates=True,
         )
         self.looked.upto.update({planned.key: planned.upto for planned in plan.ranges})

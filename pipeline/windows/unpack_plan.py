@@ -185,7 +185,7 @@ def next_wishes(window: ReplayWindow, spans: Iterable[Kept], looked: Mapping[Sha
         rest = Kept(span.key, after, span.upto)
         waiting = waiting or span.key in lacks
         lacks.setdefault(span.key, Wanted(span.key, after, span.upto, floor=rest.low))
-    return Wishes(tuple(lacks.values()), has_waiting=waiting, streams=window.streams)
+    return Wishes(tuple(lacks.values()), has_waiting=waiting, streams=window.streams, only_wanted=True)
 
 
 def files_with(plan: WavePlan, files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:

@@ -1,8 +1,8 @@
-"""The waves of one window: what copying, replacing and unpacking have in common."""
+"""The waves of one window: what copying, replacing, unpacking and processing have in common."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -20,17 +20,14 @@ from headrace.pipeline.windows.windows import find_window
 _Plan = TypeVar("_Plan")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowWaves(Waves[_Plan]):
+class OfWindow(ABC):
+    """What the waves of each window have in common, whatever they do."""
+
+    __slots__ = ()
     id: str
     """The id of the window."""
     windows: WindowStore
-    limits: WaveLimits
-    clock: Clock
     run: str
-    on_step: Callable[[str], None] = lambda _: None
-    known: KnownFiles = field(default_factory=KnownFiles)
-    """What earlier waves of this process have found in files of the lake table."""
 
     def window(self) -> ReplayWindow:
         """The window, if the next wave of it may be committed. Raises Unknown where it doesn't exist or is cancelled."""
@@ -45,7 +42,9 @@ class WindowWaves(Waves[_Plan]):
     # A person may have cancelled the window while the wave was staged.
     check_wanted = window
 
-    def end(self, wave: Wave) -> Wave:
+    def finished(self, wave: Wave) -> Wave:
+        """The last wave of a process. Where the window is done, that is noted, and people are told what they are to
+        know."""
         # Also of a window that was cancelled after its last commit.
         kept_window = find_window(self.windows, self.id)
         if not (wave.is_last and self.is_done(kept_window.window)):
@@ -60,13 +59,34 @@ class WindowWaves(Waves[_Plan]):
 
     @abstractmethod
     def rows_done(self) -> int:
-        """How many rows of the window were copied or parsed again so far, or how many of its aggregates were taken
-        apart, by the ledgers."""
+        """How many rows of the window were copied, parsed again or processed so far, or how many of its aggregates were
+        taken apart, by the ledgers."""
 
     def out_of_reach(self, window: ReplayWindow) -> Iterable[str]:
         """What has come out of reach since the window was made, as sentences."""
         return ()
 
+    def stops(self) -> Iterable[str]:
+        """Where the user's code has stopped in the window, each with the reason."""
+        return ()
+
     @abstractmethod
     def notes_at_end(self, window: ReplayWindow) -> Iterable[str]:
         """What people are to know of a window that is done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowWaves(OfWindow, Waves[_Plan]):
+    """The waves of copying, replacing and taking apart."""
+
+    id: str
+    windows: WindowStore
+    limits: WaveLimits
+    clock: Clock
+    run: str
+    on_step: Callable[[str], None] = lambda _: None
+    known: KnownFiles = field(default_factory=KnownFiles)
+    """What earlier waves of this process have found in files of the lake table."""
+
+    def end(self, wave: Wave) -> Wave:
+        return self.finished(wave)

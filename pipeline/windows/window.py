@@ -19,6 +19,7 @@ from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.shards.position import Position, is_forward
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 
 # Half of what one core did with rows of 200 bytes, to leave room for slower storage.
 _ROWS_A_SECOND = 180_000
@@ -104,9 +105,22 @@ class ReplayWindow:
     target: str = ""
     """The target whose typed table gets the window's records anew, in the place of their older rows
     (`headrace.pipeline.windows.replace`). Without one, the window is copied into a table of its own."""
+    processor: str = ""
+    """The processor that gets the window's records, as a new one would (`headrace.pipeline.windows.process`)."""
+    into: str = ""
+    """With `processor`: the table for its rows and states. Empty: a table with a name of the window's own."""
     unpack: bool = False
     """The window's aggregates that landed as one row each are taken apart in the lake table itself
     (`headrace.pipeline.windows.unpack`)."""
+
+    def own_table(self, lake_table: str) -> str:
+        """The name of the table into which the window's records come, or what its processor gives for them."""
+        return self.into or window_table(lake_table, self.id)
+
+    def maker(self, lake_table: str) -> ProcessorSettings:
+        """The names of the processor and its tables, which are enough for upkeep and proofs: the settings may have no
+        such processor any more."""
+        return ProcessorSettings(name=self.processor, table=self.own_table(lake_table))
 
     @property
     def streams(self) -> tuple[StreamId, ...]:
@@ -138,6 +152,8 @@ class ReplayWindow:
             if self.unpack
             else "read, and more to parse"
             if self.target
+            else "read, and more to process"
+            if self.processor
             else "copy"
         )
         return (

@@ -47,12 +47,21 @@ class Windowing:
         how: str,
         stream: str | None = None,
         target: str = "",
+        processor: str = "",
+        into: str = "",
         unpack: bool = False,
         from_stream: bool = False,
     ) -> ReplayWindow:
         """Make a window, and keep it. The arguments are those of `plan`."""
         window = self.plan(
-            request, how=how, stream=stream, target=target, unpack=unpack, from_stream=from_stream
+            request,
+            how=how,
+            stream=stream,
+            target=target,
+            processor=processor,
+            into=into,
+            unpack=unpack,
+            from_stream=from_stream,
         )
         self.windows.keep(window)
         return window
@@ -64,13 +73,16 @@ class Windowing:
         how: str,
         stream: str | None = None,
         target: str = "",
+        processor: str = "",
+        into: str = "",
         unpack: bool = False,
         from_stream: bool = False,
     ) -> ReplayWindow:
         """A window that isn't kept yet. Raises NothingLanded where the lake table has no record of it.
 
         `how`: what is asked for, as a sentence without its point. `stream`: only shards of streams with this name.
-        `target`: the target whose rows are to be replaced. `unpack`: whether aggregates are to be taken apart in the
+        `target`: the target whose rows are to be replaced. `processor`, `into`: the processor that is to get the records,
+        and the table for what it gives. `unpack`: whether aggregates are to be taken apart in the
         lake table. `from_stream`: whether the window reads from the stream what the lake table lacks."""
         # A window by numbers is of one shard id, so that the ledgers of the others needn't be read.
         shards = frozenset({request.shard_id}) if isinstance(request, Numbers) else None
@@ -85,7 +97,7 @@ class Windowing:
             kept_from=first_kept_day(now, self.settings.upkeep.retention, None),
             reaches=reaches_of(keys, origins_of(entries), self.source()) if from_stream else None,
         )
-        _check_makeable(selection, how, target=target, unpack=unpack)
+        _check_makeable(selection, how, target=target, processor=processor, unpack=unpack)
         return ReplayWindow(
             id=self.ids.fresh().replace("-", "")[:_ID_LENGTH].lower(),
             application=self.settings.application,
@@ -96,6 +108,8 @@ class Windowing:
             missing=selection.missing,
             oldest_day=selection.oldest_day,
             target=target,
+            processor=processor,
+            into=into,
             unpack=unpack,
         )
 
@@ -108,17 +122,19 @@ class Windowing:
             self.windows.say(window, word, by=self.by)
 
 
-def _check_makeable(selection: Made, how: str, *, target: str, unpack: bool) -> None:
+def _check_makeable(selection: Made, how: str, *, target: str, processor: str, unpack: bool) -> None:
     if not selection.ranges:
         raise NothingLanded(
             f"the ledgers of the lake table have no range of records for this: {how}. No window was made; "
             "`headrace lineage` shows all ranges"
         )
-    if selection.twice and (unpack or target):
+    if selection.twice and (unpack or target or processor):
         why = (
             "which of the two rows of an aggregate is to be taken apart can't be told"
             if unpack
             else f"the rows of {target} would be there twice, too"
+            if target
+            else f"they would count twice for {processor}, too"
         )
         raise WrongShape(
             f"the lake table has records of {selection.twice[0]} twice in this window, because a person moved the "

@@ -3,9 +3,10 @@ to be once more.
 
     Wiring.windows ──► windowing    for `headrace window`, and the replay job: makes, finds and cancels windows
                    ├─► backfilling  for the assets of `dagster.backfill`: the window of some hours or days
-                   ├─► redoing      for `headrace window run`, and the replay job: one of the three below
+                   ├─► redoing      for `headrace window run`, and the replay job: one of the four below
                    │     ├─► replaying    copies the window's records into a table of its own
                    │     ├─► replacing    replaces the window's rows in a typed table
+                   │     ├─► processing   lets a processor work on the window's records, into a table of its own
                    │     └─► unpacking    takes the window's aggregates apart in the lake table
                    └─► table_of     the table that gets the window's records
 
@@ -17,19 +18,25 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headrace.pipeline.core.ledger.batch import BatchLimits
-from headrace.pipeline.errors import Unknown
+from headrace.pipeline.errors import BadSetting, Unknown
 from headrace.pipeline.settings.blocks.parse import ParseSettings
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.typed.check_wave import ParseChecking
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import WaveLimits
+from headrace.pipeline.typed.wiring import expiring_all
+from headrace.pipeline.windows.asking import check_into, processor_named
 from headrace.pipeline.windows.backfill import Backfilling
 from headrace.pipeline.windows.copy import Replaying
 from headrace.pipeline.windows.ports import WindowPorts
+from headrace.pipeline.windows.process import WindowProcessing
 from headrace.pipeline.windows.read_stream import WindowReading
 from headrace.pipeline.windows.replace import Replacing
+from headrace.pipeline.windows.source import WindowSource
 from headrace.pipeline.windows.unpack import Unpacking
-from headrace.pipeline.windows.window import ReplayWindow, window_table
-from headrace.pipeline.windows.windows import Windowing
+from headrace.pipeline.windows.window import ReplayWindow
+from headrace.pipeline.windows.windows import Windowing, find_window
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +70,17 @@ class WindowWiring:
         return Backfilling(windowing=self.windowing(by), landed=lambda: self.ports.table("window").load())
 
     def redoing(
-        self, window: ReplayWindow, run_id: str, *, patience: int = 1
-    ) -> Replaying | Replacing | Unpacking:
+        self, window: ReplayWindow, run_id: str, *, patience: int = 1, accepts_difference: bool = False
+    ) -> Replaying | Replacing | Unpacking | WindowProcessing:
         """What brings the window's records where they are to be once more. `patience`: how often in a row other runs may
-        overtake a replacement."""
+        overtake a replacement. `accepts_difference`: whether a person has said that a processor is to get the records that
+        are there, though the ledgers of the lake table state others."""
         if window.unpack:
             return self.unpacking(window.id, run_id)
         if window.target:
             return replace(self.replacing(window, run_id), patience=patience)
+        if window.processor:
+            return self.processing(window, run_id, accepts_difference=accepts_difference)
         return self.replaying(window.id, run_id)
 
     def replaying(self, window: str, run_id: str) -> Replaying:
@@ -109,6 +119,38 @@ class WindowWiring:
             run=run_id,
         )
 
+    def processing(
+        self, window: ReplayWindow, run_id: str, *, accepts_difference: bool = False
+    ) -> WindowProcessing:
+        """What lets the window's processor work on its records. `run_id`: for the ledger."""
+        settings, clock, wave = self.processor_of(window), self.ports.clock, self.settings.wave
+        landed = self.ports.lineage("window")
+        ports = self.ports.processing(settings, run_id)
+        source = WindowSource(window=window, lake=ports.source, landed=landed, table=ports.table)
+        ports = replace(ports, source=source)
+        return WindowProcessing(
+            id=window.id,
+            windows=self.ports.windows(),
+            records=window,
+            landed=landed,
+            settings=settings,
+            ports=ports,
+            settling=Settling(table=ports.table, quarantine=ports.quarantine, run=run_id),
+            checking=ParseChecking(
+                name=window.id,
+                ports=ports,
+                landings=landed,
+                retention=self.settings.upkeep.retention,
+                clock=clock,
+                command="headrace window run",
+                accepts_difference=accepts_difference,
+            ),
+            limits=WaveLimits(wave.records, wave.bytes),
+            clock=clock,
+            expiring=expiring_all(ports.kept, self.settings.upkeep, clock),
+            run=run_id,
+        )
+
     def unpacking(self, window: str, run_id: str) -> Unpacking:
         """What takes the window's aggregates apart in the lake table. `run_id`: for the ledger."""
         ports, wave = self.ports, self.settings.wave
@@ -128,7 +170,42 @@ class WindowWiring:
             return self.settings.landing.table
         if window.target:
             return self.target_of(window).table
-        return window_table(self.settings.landing.table, window.id)
+        return window.own_table(self.settings.landing.table)
+
+    def stream_for_processor(self, name: str, into: str, stream: str | None) -> str | None:
+        """The stream of a window that goes through this processor, into this table (empty: into one with a name of the
+        window's own). Raises BadSetting or Unknown where it can't."""
+        processor = processor_named(self.settings, name)
+        if processor.stream and stream not in (None, processor.stream):
+            raise BadSetting(
+                f"the stream is {stream}, and the processor {name} takes records of {processor.stream} only. Nothing was made"
+            )
+        if into:
+            check_into(self.settings, processor, into, self.ports.windows().all())
+            ports = self.ports.processing(replace(processor, table=into), "window")
+            if ports.table.exists() or ports.quarantine.exists():
+                raise BadSetting(
+                    f"there is a table {into} or {into}_quarantine already, and a window needs tables of its own: positions "
+                    "and states that are there aren't its own. Nothing was made; name another table by --into, or drop both"
+                )
+        return stream or processor.stream
+
+    def processor_of_id(self, window: str, name: str) -> ProcessorSettings:
+        """`processor_of` the window with this id, which has to be made for this processor. Raises BadSetting, too."""
+        found = find_window(self.ports.windows(), window, nothing=". Nothing was processed").window
+        if found.processor != name:
+            raise BadSetting(
+                f"the window {window} wasn't made for the processor {name}"
+                f"{f', but for {found.processor}' if found.processor else ''}. Nothing was processed"
+            )
+        return self.processor_of(found)
+
+    def processor_of(self, window: ReplayWindow) -> ProcessorSettings:
+        """The settings of the window's processor, with the window's table in the place of its own."""
+        processor = processor_named(self.settings, window.processor)
+        if window.into:
+            check_into(self.settings, processor, window.into)
+        return replace(processor, table=self.table_of(window))
 
     def target_of(self, window: ReplayWindow) -> ParseSettings:
         """The target whose rows the window replaces."""

@@ -295,8 +295,8 @@ def test_rows_of_the_typed_table_are_found_and_those_that_stay_are_copied_as_whe
 def test_the_rows_of_a_window_are_copied_and_are_in_its_table_with_the_commit(made: Made):
     look = made.source.look()
     wanted = (Wanted(A, Position(1), Position(3), floor=key(1)), Wanted(B, None, Position(10), floor=""))
-    wishes = Wishes(wanted, streams=(STREAM,))
-    plan = plan_next(wishes, look.files, surveyor=made.copier, limits=ALL, known=KnownFiles(), others=False)
+    wishes = Wishes(wanted, streams=(STREAM,), only_wanted=True)
+    plan = plan_next(wishes, look.files, surveyor=made.copier, limits=ALL, known=KnownFiles())
     copied = made.copier.copy(plan)
     assert [(c.key, c.parsed, c.aside) for c in copied.counts] == [(A, 2, 0), (B, 1, 0)]
     assert (copied.aside, sum(file.rows for file in copied.files)) == ((), 3)

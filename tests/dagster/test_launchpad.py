@@ -58,7 +58,7 @@ def test_the_launchpad_of_replay_and_redrive_begins_with_all_that_a_person_may_s
     jobs = build_definitions(settings).get_repository_def().get_all_jobs()
     forms = {name: op["config"] for job in jobs for name, op in _asked_for(job).items() if "config" in op}
     assert forms["replay_shop"] == {
-        **dict.fromkeys(("from", "to", "replace", "shard", "stream", "window"), ""),
+        **dict.fromkeys(("from", "to", "into", "processor", "replace", "shard", "stream", "window"), ""),
         "from_stream": False,
     }
     assert forms["redrive_shop_sold"] == {

@@ -21,6 +21,7 @@ from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.windows.copy import Replaying
 from headrace.pipeline.windows.ports import WindowStore
+from headrace.pipeline.windows.process import WindowProcessing
 from headrace.pipeline.windows.replace import Replacing
 from headrace.pipeline.windows.unpack import Unpacking
 from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word
@@ -28,6 +29,8 @@ from headrace.pipeline.windows.wiring import WindowWiring
 from tests.e2e.processes import CUT
 from tests.killed import Cut, die
 from tests.lake.tables import patch
+
+WindowDuty = Replaying | Replacing | Unpacking | WindowProcessing
 
 
 def _on_step(step: WaveStep, keys: tuple[str, ...]) -> None:
@@ -74,7 +77,7 @@ class _CutStore(WindowStore):
 
 @dataclass(frozen=True, slots=True)
 class _WindowArrows:
-    duty: Replaying | Replacing | Unpacking
+    duty: WindowDuty
     _times: Counter[str] = field(default_factory=Counter)
 
     def __call__(self, step: str) -> None:
@@ -93,9 +96,7 @@ class _WindowArrows:
 _redoing = WindowWiring.redoing
 
 
-def _cut_redoing(
-    wiring: WindowWiring, window: ReplayWindow, run_id: str, *, patience: int = 1
-) -> Replaying | Replacing | Unpacking:
+def _cut_redoing(wiring: WindowWiring, window: ReplayWindow, run_id: str, *, patience: int = 1) -> WindowDuty:
     duty = _redoing(wiring, window, run_id, patience=patience)
     return replace(duty, windows=_CutStore(duty.windows), on_step=_WindowArrows(duty))
 

@@ -26,5 +26,5 @@ def test_records_of_a_processor_are_given_to_it_once_and_a_redrive_of_them_is_re
 
 
 def test_a_window_that_replaces_rows_of_a_processor_is_refused_before_anything_is_made():
-    with pytest.raises(Unknown, match=r"Nothing was made.*It gets no window of landed records again"):
+    with pytest.raises(Unknown, match=r"Nothing was made.*`headrace window create --processor totals`"):
         stream_of_target(settings(), "totals", None)

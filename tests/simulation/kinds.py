@@ -202,6 +202,9 @@ def _with_processor(plan: Plan, rng: Random) -> Plan:
     if rng.random() < 0.6:
         # Processors see the ends of shards.
         plan = _troubled(plan, rng, split=(30.0, 80.0))
+    # Drawn last: what was drawn before windows went through processors stays as it was.
+    if rng.random() < 0.5:
+        typed = replace(typed, processed=rng.uniform(20.0, 100.0))
     return replace(plan, typed=typed)
 
 

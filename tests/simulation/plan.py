@@ -102,6 +102,8 @@ class TypedPlan:
     """What happens after a call of a record processor has failed (`on_error`). Empty: no processor works beside the fleet."""
     call_records: int = 10_000
     """The most records of one of its calls."""
+    processed: float = 0.0
+    """Between two windows that go through the processor, each into a table of its own."""
     dies: float = 0.0
     """The share of its answers in the place of which its process dies."""
 

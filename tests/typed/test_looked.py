@@ -152,7 +152,7 @@ def test_a_file_of_several_shards_is_looked_into_only_for_rows_that_are_wanted()
 def test_rows_of_shards_that_nobody_knows_are_looked_for_unless_only_some_are_wanted():
     unknown = file("f1", replace(part(A, 1, 5), shard_id="shardId-another"))
     assert plan_portion([unknown], WISHES, rows=9).files == (unknown,)
-    assert plan_portion([unknown], WISHES, rows=9, with_unnamed=False).files == ()
+    assert plan_portion([unknown], replace(WISHES, only_wanted=True), rows=9).files == ()
     assert plan_portion([unknown], replace(WISHES, wanted=()), rows=9).files == ()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from headrace.pipeline.core.ledger.accounting import Accounting
 from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.ledger.story import story_of
-from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.position import LAST_SUB, Position
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.typed.check import (
     Differs,
@@ -258,3 +259,13 @@ def test_aggregates_that_were_taken_apart_after_a_look_bring_no_row_that_was_pas
     story = story_of(ledgers(*FLOW[:2], a_range(20, 30, 5, Kind.UNPACKED)))
     before = ParsedElsewhere(parsed, looked, has_left=True)
     assert [differs.lacks for differs in passed_over([before], story, lambda _: 16)] == lacks
+
+
+def test_where_a_person_has_cut_a_window_no_row_has_to_be():
+    """A wave ends at a row. A window ends at a number, and there may be no record between it and the landing before."""
+    story = story_of(ledgers(a_range(None, 20, 7), a_range(20, 50, 9)))
+    cut = WavePlan((PlannedRange(A, None, Position(30, LAST_SUB), rows=7),))
+    assert not any(differences(cut, story, _NEVER))
+    lacking = replace(cut, ranges=(replace(cut.ranges[0], rows=6),))
+    assert [differs.lacks for differs in differences(lacking, story, _NEVER)] == [1]
+    assert [differs.lacks for differs in differences(wave(None, 30, 7), story, _NEVER)] == [1]

@@ -2,14 +2,18 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from headrace.pipeline.core.ledger.arrivals import Window as Hours
 from headrace.pipeline.core.shards.position import TRIM, Origin, Positions
 from headrace.pipeline.errors import Unknown
 from headrace.pipeline.ports.landing import TableState
+from headrace.pipeline.windows.asking import by_time
 from headrace.pipeline.windows.backfill import Backfilling, HoursOfPartition
 from tests.lake.samples import STREAM
+from tests.typed.parsings import A, good
 from tests.windows.windows import WindowBed
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -37,3 +41,18 @@ def test_nothing_is_complete_where_the_lake_table_states_nothing(tmp_path: Path)
     silent = TableState(STATED.positions, 1, origin_allowed=False)
     with pytest.raises(Unknown, match="more records may come into hour 0"):
         backfilling(tmp_path, silent).choose((hour(0),), target=None, ports=None)
+
+
+@pytest.mark.parametrize("purpose", [{"processor": "words"}, {"unpack": True}])
+def test_a_backfill_of_copies_doesnt_take_a_window_that_was_made_for_something_else(
+    tmp_path: Path, purpose: dict[str, Any]
+) -> None:
+    bed, hours = WindowBed(tmp_path), Hours(hour(0).since, hour(0).until)
+    bed.land(A, {1: good(1)}, arrival=NOON + HOUR / 2)
+    other = bed.windowing().create(hours, how=by_time(hours, None), **purpose)
+    copying = Backfilling(windowing=bed.windowing(), landed=lambda: STATED)
+    first = copying.choose((hour(0),), target=None, ports=None).window
+    assert first is not None
+    assert first.id != other.id
+    # The next run goes on with the window of the first one.
+    assert copying.choose((hour(0),), target=None, ports=None).window == first

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.windows.make import Numbers
 from tests.killed import NOWHERE, finished, killed
 from tests.spark import SparkServer
 from tests.typed.parsings import A, B, good
+from tests.windows.processings import WindowProcessorBed
 from tests.windows.unpackings import UnpackBed, packed
 from tests.windows.window_process import PLACES
 
@@ -69,3 +71,24 @@ def test_a_killed_copy_of_a_window_has_each_row_once_after_the_next_run(
     finished(PROCESS, tmp_path, "copy", NOWHERE, engine, server=server)
     assert bed.copied(window) == expected
     assert bed.lake.handle().load().positions == positions
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["begun", *PLACES])
+def test_a_killed_run_of_a_window_through_a_processor_counts_each_record_once(tmp_path: Path, place: str):
+    bed = WindowProcessorBed(tmp_path)
+    bed.land(A, {1: b"a", 2: b"b"})
+    bed.land(A, {3: b"a", 4: b"a", 5: b"b"})
+    bed.catch_up()
+    live = bed.table().load()
+    window = bed.window(Numbers(A.shard_id, 2, 4))
+
+    killed(PROCESS, tmp_path, "process", place, "python")
+
+    is_decided = place in PLACES and PLACES.index(place) >= PLACES.index("decided")
+    rows = read.rows(bed.of(window).table(), ("sequence_number",)).num_rows
+    assert rows == (1 if is_decided else 0)
+    finished(PROCESS, tmp_path, "process", NOWHERE, "python")
+    assert bed.of(window).words() == [("b", 1), ("a", 1), ("a", 2)]
+    assert bed.is_done(window)
+    assert bed.table().load() == live

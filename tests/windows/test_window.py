@@ -319,13 +319,13 @@ def test_a_child_waits_until_its_parents_part_of_the_window_is_copied():
     window = a_window(PARENT, YOUNG)
     at_15 = f"{record_of(15)}:{0:019}"
     assert wishes_of(window, Positions(shards={A: at(15)})) == Wishes(
-        (Wanted(A, at(15), at(20), floor=at_15),), has_waiting=True, streams=(STREAM,)
+        (Wanted(A, at(15), at(20), floor=at_15),), has_waiting=True, streams=(STREAM,), only_wanted=True
     )
     assert wishes_of(window, Positions(shards={A: at(20)})) == Wishes(
-        (Wanted(CHILD, None, at(40), floor=""),), streams=(STREAM,)
+        (Wanted(CHILD, None, at(40), floor=""),), streams=(STREAM,), only_wanted=True
     )
     done = Positions(shards={A: at(20), CHILD: at(40)})
-    assert wishes_of(window, done) == Wishes(streams=(STREAM,))
+    assert wishes_of(window, done) == Wishes(streams=(STREAM,), only_wanted=True)
 
 
 def test_a_shard_of_another_life_with_the_parents_name_isnt_waited_for():

@@ -113,6 +113,14 @@ def _of_window(
     from headrace.pipeline.windows.window import window_table
 
     window, lake = kept_window.window, adapters.settings.landing.table
+    if window.processor:
+        name = window.own_table(lake)
+        made = adapters.processing(window.maker(lake), "lineage")
+        if not made.table.exists():
+            raise Unknown(
+                f"nothing of the window {window.id} was processed yet; `headrace window run {window.id}` does so"
+            )
+        return name, made.lineage.entries(asked_for)
     if not (window.target or window.unpack):
         ports = adapters.replaying(window.id, "lineage")
         if not ports.table.exists():
@@ -143,8 +151,16 @@ def _nothing(args: argparse.Namespace, kept_window: KeptWindow | None) -> str:
     if kept_window is None:
         return f"no range of records {'has landed' if args.target is None else 'was parsed'}{of}{when}"
     window = kept_window.window
-    did = "taken apart" if window.unpack else "replaced" if window.target else "copied"
-    what = "aggregate" if window.unpack else "row"
+    did = (
+        "taken apart"
+        if window.unpack
+        else "replaced"
+        if window.target
+        else "processed"
+        if window.processor
+        else "copied"
+    )
+    what = "aggregate" if window.unpack else "record" if window.processor else "row"
     if kept_window.is_done:
         return f"the window {window.id} is done, and no {what} was there to be {did}{of}{when}"
     return f"no {what} of the window {window.id} was {did} yet{of}{when}"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 def listed(windows_kept: "Sequence[KeptWindow]", windows: "WindowWiring") -> "Iterator[str]":
     for kept_window in windows_kept:
         tail = f", replaces rows of {kept_window.window.target}" if kept_window.window.target else ""
+        tail += f", for the processor {kept_window.window.processor}" if kept_window.window.processor else ""
         tail += ", takes aggregates apart" if kept_window.window.unpack else ""
         tail += f", {kept_window.outcome}" if kept_window.outcome else ""
         tail += f", keeps days from {_first(kept_window)} on" if _keeps_days(kept_window, windows) else ""
@@ -52,6 +53,10 @@ def shown(kept_window: "KeptWindow", windows: "WindowWiring") -> "Iterator[str]"
         redoing = windows.redoing(window, "headrace window show")
         yield f"{counted(redoing.rows_done(), 'row')} parsed again for {windows.table_of(window)}"
         yield from (f"out of reach: {sentence}" for sentence in redoing.out_of_reach(window))
+    elif window.processor:
+        processing = windows.processing(window, "headrace window show")
+        yield f"{processing.so_far()} in {windows.table_of(window)}"
+        yield from (f"stopped: {sentence}" for sentence in processing.stops())
     else:
         replaying = windows.replaying(window.id, "headrace window show")
         yield f"{counted(replaying.rows_done(), 'row')} copied into {windows.table_of(window)}"
@@ -92,8 +97,9 @@ def window_json(kept_window: "KeptWindow", windows: "WindowWiring") -> "dict[str
         "made": window.made.isoformat(),
         "by": window.by,
         "how": window.how,
-        "does": "unpack" if window.unpack else "replace" if window.target else "copy",
+        "does": _does(window),
         "target": window.target or None,
+        "processor": window.processor or None,
         "table": windows.table_of(window),
         "is_done": kept_window.is_done,
         "is_cancelled": kept_window.is_cancelled,
@@ -103,6 +109,14 @@ def window_json(kept_window: "KeptWindow", windows: "WindowWiring") -> "dict[str
         "ranges": [_range_json(planned) for planned in window.ranges],
         "out_of_reach": list(window.missing),
     }
+
+
+def _does(window: "ReplayWindow") -> str:
+    if window.unpack:
+        return "unpack"
+    if window.target:
+        return "replace"
+    return "process" if window.processor else "copy"
 
 
 def _range_json(planned: "WindowRange") -> "dict[str, Any]":
@@ -126,4 +140,9 @@ def shown_json(kept_window: "KeptWindow", windows: "WindowWiring") -> "dict[str,
     window = kept_window.window
     redoing = windows.redoing(window, "headrace window show")
     out_of_reach = [*window.missing, *redoing.out_of_reach(window)]
-    return {**window_json(kept_window, windows), "out_of_reach": out_of_reach, "done": redoing.rows_done()}
+    return {
+        **window_json(kept_window, windows),
+        "out_of_reach": out_of_reach,
+        "done": redoing.rows_done(),
+        "stopped": list(redoing.stops()),
+    }

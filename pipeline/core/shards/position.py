@@ -13,6 +13,9 @@ from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST_SUB = 2**63 - 1
+"""The highest sub-sequence number, which sorts after every user record of a Kinesis record: a range that a person has cut
+ends there, whether or not there is such a record."""
 
 
 @dataclass(frozen=True, slots=True)

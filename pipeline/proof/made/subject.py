@@ -28,6 +28,7 @@ from headrace.pipeline.proof.sides import Sides, late_steps, looked
 from headrace.pipeline.proof.spans import CountPlan, FileCount
 from headrace.pipeline.proof.subject import ProofReading, Subject
 from headrace.pipeline.proof.verdict import TableProof
+from headrace.pipeline.windows.make import part_of_window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +103,15 @@ class MadeSubject(Subject):
 
     def _landed(self, sides: Sides) -> Story:
         """The lake table's ranges, in which each that the typed table hasn't reached the end of is told apart from
-        those before."""
+        those before; of a window's table those that lie in the window."""
         positions = sides[0].look.positions
         steps = dict(self.landed.steps)
         # Joined ranges tell rows only as a whole, and the typed table may stand inside of one.
         for keys in cut_shards(self.landed, positions) if len(sides) > 1 else ():
             landed_steps = self.landed_of(rest_asked(keys, positions)).steps
             steps |= {key: unparsed_rest(landed_steps.get(key, ()), positions.of(key)) for key in keys}
-        return replace(self.landed, steps=steps)
+        landed, window = replace(self.landed, steps=steps), self.ports.window
+        return landed if window is None else part_of_window(landed, window)
 
 
 def sides_of(ports: TargetPorts) -> Sides:

@@ -9,7 +9,7 @@ from headrace.pipeline.core.ledger.generation import is_chain
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.proof.counts import strange_rows
 from headrace.pipeline.proof.made.evidence import MadeEvidence, accounting_of, rows_not_parsed
-from headrace.pipeline.proof.made.ledgers import ranges_behind, wrong_settlings
+from headrace.pipeline.proof.made.ledgers import ranges_behind, ranges_outside, wrong_settlings
 from headrace.pipeline.proof.made.never_parsed import never_parsed
 from headrace.pipeline.proof.processed.rows import wrong_totals
 from headrace.pipeline.proof.table_checks import chain_check, file_check, finding_of, parents_check
@@ -41,9 +41,12 @@ def _told_counts(evidence: MadeEvidence, *, late: int) -> str:
 
 def _checks(evidence: MadeEvidence) -> Iterator[Check]:
     of, story, table = f"{evidence.table.name}: ", evidence.table.story, evidence.table
+    outside = () if evidence.window is None else ranges_outside(evidence.window, table)
     behind = () if evidence.aside is None else ranges_behind(table, evidence.aside)
-    yield chain_check(evidence, behind, of=of)
-    yield parents_check(evidence, {}, of=of)
+    yield chain_check(evidence, (*outside, *behind), of=of)
+    # A window may begin anywhere in the family of shards.
+    if evidence.window is None:
+        yield parents_check(evidence, {}, of=of)
     yield checked(
         f"{of}each range's records were processed or set aside, by its ledger",
         counted(story.ranges, "range"),

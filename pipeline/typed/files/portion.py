@@ -44,13 +44,10 @@ class _Stretch:
         return self.low if self.low.endswith(";") else record_in(self.low)
 
 
-def plan_portion(
-    files: Iterable[SourceFile], wishes: Wishes, *, rows: int, with_unnamed: bool = True
-) -> Portion:
+def plan_portion(files: Iterable[SourceFile], wishes: Wishes, *, rows: int) -> Portion:
     """The files with the lowest sort keys that have at least `rows` rows below the ceiling. A long backlog is looked at
-    in portions, so that a wave costs by what it parses and not by what is left. `with_unnamed`: whether rows of shards
-    are wanted that the wishes don't name."""
-    wanting = _Wanting.of(wishes, with_unnamed=with_unnamed)
+    in portions, so that a wave costs by what it parses and not by what is left."""
+    wanting = _Wanting.of(wishes)
     stretches = sorted(
         (stretch for file in files for stretch in wanting.stretches(file)), key=lambda s: (s.low, s.file.path)
     )
@@ -80,12 +77,12 @@ class _Wanting:
     """The lives of streams of which rows are wanted that belong to shards which the wishes don't name."""
 
     @classmethod
-    def of(cls, wishes: Wishes, *, with_unnamed: bool) -> _Wanting:
+    def of(cls, wishes: Wishes) -> _Wanting:
         return cls(
             wishes,
             {row_shard(lack.key): lack for lack in wishes.wanted},
             frozenset(map(row_shard, wishes.closed)),
-            frozenset((stream.name, stream.epoch) for stream in wishes.streams if with_unnamed),
+            frozenset((stream.name, stream.epoch) for stream in wishes.streams if not wishes.only_wanted),
         )
 
     def stretches(self, file: SourceFile) -> Iterator[_Stretch]:

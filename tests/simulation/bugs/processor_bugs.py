@@ -69,4 +69,37 @@ PROCESSORS: Final = (
         | LIVES_LEFT_OUT
         | {"troubles": LIVES_LEFT_OUT["troubles"] | {"split": 90.0, "merge": 90.0}},
     ),
+    a_bug(
+        "window-from-the-shards-start",
+        "a processor gets a window's shards from their first record on, and not from where the window begins",
+        (
+            "windows.copy_plan",
+            "        if planned.after is not None and target.of(planned.key) is None\n",
+            "        if False\n",
+        ),
+        seeds=20,
+        among=_fleet(processor="quarantine", processed=15.0),
+    ),
+    a_bug(
+        "window-with-other-shards",
+        "a processor gets records of shards that aren't in the window",
+        (
+            "windows.copy_plan",
+            "has_waiting=has_more, streams=window.streams, only_wanted=True)",
+            "has_waiting=has_more, streams=window.streams)",
+        ),
+        seeds=20,
+        among=_fleet(processor="quarantine", processed=15.0),
+    ),
+    a_bug(
+        "window-children-first",
+        "a processor gets a child's records of a window while it has stopped at the parent's",
+        (
+            "windows.copy_plan",
+            "waiting = [planned for planned in open_ones if _is_in_the_way(planned, open_ones)]",
+            "waiting: list[WindowRange] = []",
+        ),
+        seeds=30,
+        among=_fleet(processor="halt", processed=15.0, rows=5) | {"troubles": {"split": 40.0, "merge": 40.0}},
+    ),
 )

@@ -205,6 +205,7 @@ class ProcessorFleet:
             self._world.sim.after(max(1.0, self.plan.begins), partial(self._launch_next, processor))
             self._fleet.now_and_then(self.plan.deploys, partial(self._deploy, processor))
             self._fleet.now_and_then(self.plan.redrives, partial(self._redrive, processor))
+            self._fleet.windows.start_for(processor)
 
     def end_faults(self) -> None:
         for processor in self.processors:

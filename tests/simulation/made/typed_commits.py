@@ -44,7 +44,7 @@ class TypedCommits:
     def require_others(
         self, process: Process, target: Target | Processor | LatestTarget, since: float, why: str
     ) -> None:
-        tables = {LAKE} if "files of the lake table" in why else {target.settings.name, WINDOWS}
+        tables = {LAKE} if "files of the lake table" in why else {target.watch.name, WINDOWS}
         if not any(at >= since and table in tables and by is not process for at, table, by in self._made):
             raise Violation(
                 "I39",

@@ -1,9 +1,9 @@
-"""People who make windows beside the fleet, and the runs that replace or copy their rows, read them from the stream, or take their aggregates
-apart: by one run or by two at once, killed, cancelled and resumed, with the code of the day."""
+"""People who make windows beside the fleet, and the runs that replace or copy their rows, read them from the stream, let a processor work on them,
+or take their aggregates apart: by one run or by two at once, killed, cancelled and resumed, with the code of the day."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.core.ledger.arrivals import Window as Arrivals
 from headrace.pipeline.core.ledger.ledger import LedgerEntry, Range
 from headrace.pipeline.errors import HeadraceError, Transient, Unknown, WrongShape
+from headrace.pipeline.typed.check_wave import SET_ELSEWHERE
 from headrace.pipeline.windows.make import Asked, Numbers, OfRun, OfSnapshot
 from headrace.pipeline.windows.window import ReplayWindow, Word
 from tests.memory.windows import MemoryWindows
+from tests.simulation.made.processor_fleet import Processor, ProcessorJob
 from tests.simulation.made.typed_job import Job
 from tests.simulation.watch.copy_watch import CopyWatch
+from tests.simulation.watch.window_processor_watch import WindowProcessorWatch
 
 if TYPE_CHECKING:
     from tests.simulation.made.typed_fleet import Target, TypedFleet
@@ -47,6 +50,7 @@ class What(StrEnum):
     REPLACE = "replaced"
     COPY = "copied"
     READ = "read"
+    PROCESS = "window_processed"
     UNPACK = "unpacked"
 
 
@@ -55,10 +59,16 @@ class _Made:
     """A window, and what became of it so far."""
 
     window: ReplayWindow
-    target: Target
+    target: Target | Processor
     what: What
     is_done: bool = False
     given_up: str = ""
+    accepts_difference: bool = False
+    """Whether a person says so with the next run."""
+
+
+def _job_of(what: What) -> Callable[..., Job]:
+    return ProcessorJob if what is What.PROCESS else Job
 
 
 class WindowFleet:
@@ -69,6 +79,7 @@ class WindowFleet:
         self._names = count(1)
         self._made: dict[str, _Made] = {}
         self._copies: dict[str, CopyWatch] = {}
+        self._processed: dict[str, WindowProcessorWatch] = {}
 
     def a_name(self) -> str:
         return f"{next(self._names):08x}"
@@ -81,6 +92,11 @@ class WindowFleet:
             self._copies[window] = CopyWatch(self._fleet, self.window(window))
         return self._copies[window]
 
+    def processed_of(self, window: ReplayWindow, processor: Processor) -> WindowProcessorWatch:
+        if window.id not in self._processed:
+            self._processed[window.id] = WindowProcessorWatch(self._fleet, window, processor.code)
+        return self._processed[window.id]
+
     # -- what happens --------------------------------------------------------------------------------------------
 
     def start(self, target: Target) -> None:
@@ -91,6 +107,9 @@ class WindowFleet:
             self._fleet.now_and_then(plan.reads, partial(self._make, target, What.READ))
             self._fleet.now_and_then(plan.unpacks, partial(self._unpack, target))
 
+    def start_for(self, processor: Processor) -> None:
+        self._fleet.now_and_then(self._fleet.plan.processed, partial(self._make, processor, What.PROCESS))
+
     def _unpack(self, target: Target) -> None:
         if self._world.table.staging_spec().unpack:
             self._make(target, What.UNPACK)
@@ -100,7 +119,7 @@ class WindowFleet:
         for window in self._made:
             self.store.say(window, Word.RESUMED, by="a person")
 
-    def _make(self, target: Target, what: What) -> None:
+    def _make(self, target: Target | Processor, what: What) -> None:
         def work(job: Job) -> Iterator[object]:
             asked = self._asked(target)
             if asked is None:
@@ -111,6 +130,7 @@ class WindowFleet:
                 how=f"{asked}",
                 stream=named.stream if what is What.REPLACE else None,
                 target=named.name if what is What.REPLACE else "",
+                processor=named.name if what is What.PROCESS else "",
                 unpack=what is What.UNPACK,
                 from_stream=what is What.READ,
             )
@@ -118,9 +138,9 @@ class WindowFleet:
             self._begin(self._made[made.id])
             yield f"window {made.id} of {made.how}: {made.cost()}"
 
-        self._fleet.run("window", target, work, may_refuse=self._is_by_people)
+        self._fleet.run("window", target, work, may_refuse=self._is_by_people, job_of=_job_of(what))
 
-    def _asked(self, target: Target) -> Asked | None:
+    def _asked(self, target: Target | Processor) -> Asked | None:
         """What a person asks for who looks at the ledgers: some range, and what landed at the same time, by the same run, or near it."""
         rng = self._fleet.rng
         try:
@@ -192,10 +212,15 @@ class WindowFleet:
         return wait * (0.5 + self._fleet.rng.random()) if self._fleet.is_over else wait
 
     def _work_on(self, made: _Made) -> None:
-        window = made.window
+        window, target = made.window, made.target
+        if isinstance(target, Processor):
+            # With the code of this moment, and the window's table in the place of the processor's.
+            target = replace(target, watch=self.processed_of(window, target), accepts_difference=False)
 
         def work(job: Job) -> Iterator[object]:
-            duty = replace(job.wiring.windows.redoing(window, job.process.name), on_step=job.on_step)
+            accepts, made.accepts_difference = made.accepts_difference, False
+            duty = job.wiring.windows.redoing(window, job.process.name, accepts_difference=accepts)
+            duty = replace(duty, on_step=job.on_step)
             try:
                 for wave in duty.waves():
                     if wave.is_last:
@@ -205,6 +230,7 @@ class WindowFleet:
                 if self._is_by_people(error) or self._has_left(made, error):
                     made.given_up = str(error)
                 self._fleet.faults.happened["second_refused"] += "no row is lost or doubled" in str(error)
+                made.accepts_difference = SET_ELSEWHERE in str(error)
                 raise
             except Unknown as error:
                 # Cancelled, or made for a table into which nothing was parsed yet.
@@ -215,7 +241,7 @@ class WindowFleet:
             is_not_yet = _NOT_YET in str(error) or bool(is_denied)
             return is_not_yet or self._is_by_people(error) or self._has_left(made, error)
 
-        self._fleet.run("redo", made.target, work, may_refuse=may_refuse)
+        self._fleet.run("redo", target, work, may_refuse=may_refuse, job_of=_job_of(made.what))
 
     def _end(self, made: _Made, notes: tuple[str, ...], looked: int | None) -> None:
         made.is_done = True
@@ -246,5 +272,7 @@ class WindowFleet:
         for made in self._made.values():
             if made.is_done and made.what is What.REPLACE:
                 made.target.watch.replacements.require_replaced(made.window)
+            elif made.is_done and made.what is What.PROCESS:
+                self._processed[made.window.id].require_processed()
             elif made.is_done and made.what is not What.UNPACK:
                 self.copy_of(made.window.id).require_copied()

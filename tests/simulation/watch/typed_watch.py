@@ -380,6 +380,10 @@ class TypedWatch:
             for key, number, *_ in self._world.stage.rows[file.path]:
                 if takes(key) and key.stream in lives and not self.is_told(key, number):
                     raise self.broken(f"row {number} of {key} is in neither table", key)
+        self.require_settled()
+
+    def require_settled(self) -> None:
+        """Both tables have the rows of the account."""
         self.require_typed()
         self._compare(Counter(self.aside.values()), "at the end")
 
