@@ -24,10 +24,9 @@ from headrace.pipeline.processors.ports import ProcessorPorts
 from headrace.pipeline.proof.ports import ProofPorts
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles
-from headrace.pipeline.windows.ports import WindowPorts
 
 
-class Ports(WindowPorts, ProofPorts, Protocol):
+class Ports(ProofPorts, Protocol):
     """The ports of one application, each made when it is first needed. `headrace.pipeline.app.wiring` hands them to the duties."""
 
     @property
