@@ -18,9 +18,9 @@ from headrace.pipeline.settings.model import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headrace.pipeline.aws.leases.task_rows import TaskRows
     from headrace.pipeline.lake.staging.sessions import Sessions
     from headrace.pipeline.processors.application.claimed_rows import ClaimedRows
-    from headrace.pipeline.processors.application.row_checkpoints import TaskRows
     from headrace.pipeline.processors.application.row_table import RowTable
 
 
@@ -79,12 +79,12 @@ class ApplicationAdapters(AwsAdapters):
 
     def _task_rows(self) -> TaskRows:
         from headrace.pipeline.aws.clients.clients import kinesis_access
-        from headrace.pipeline.aws.leases.task_rows import task_rows
+        from headrace.pipeline.aws.leases.task_rows import TaskRows
 
         access = self.made.get(lambda: kinesis_access(self.settings.aws, "dynamodb"), "dynamodb access")
         who = self._reader(self.settings.aws.of("dynamodb"), access.region)
         # Not kept: it is pickled to Spark's executors, with the keys of this moment.
-        return partial(task_rows, replace(access, identity=who), self.settings.lease_table)
+        return TaskRows(replace(access, identity=who), self.settings.lease_table)
 
     # -- Spark -----------------------------------------------------------------------------------------------------
 

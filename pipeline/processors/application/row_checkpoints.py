@@ -20,15 +20,14 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.pipeline.core.leases import change
-from headrace.pipeline.core.leases.change import Applied, Change
+from headrace.pipeline.core.leases.change import Applied, Change, Refused
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.errors import HeadraceError, TablesMissing, Throttled
 from headrace.pipeline.kcl.checkpointer import CheckpointProgress, OutOfBounds, Write, plan_prepare
-from headrace.pipeline.ports.leases import LeaseStore
 from headrace.pipeline.processors.checkpoints import OUT_OF_RANGE, Checkpoints, requested_by
 
 LOST = "ShutdownException"
@@ -37,15 +36,19 @@ _TRIES = 3
 """Writes of one checkpoint, each by the row as the one before has found it."""
 
 
-TaskRows = Callable[[], LeaseStore]
-"""Makes the lease rows inside of a task on Spark. It can be pickled."""
+class OneRow(Protocol):
+    """The part of a `LeaseStore` that a task needs."""
+
+    def get(self, key: str) -> Lease | None: ...
+
+    def apply(self, change: Change) -> Applied | Refused: ...
 
 
 @dataclass(slots=True)
 class ClaimedRow:
     """The row of one shard, as a task writes it."""
 
-    rows: LeaseStore
+    rows: OneRow
     lease: Lease
     """As it was last read or written."""
     me: str

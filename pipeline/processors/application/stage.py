@@ -23,7 +23,7 @@ from headrace.pipeline.ports.staging import OnWaiting, Stage, StagingSpec
 from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work
 from headrace.pipeline.processors.application.claimed_rows import ClaimedRows
 from headrace.pipeline.processors.application.kept import IDLE
-from headrace.pipeline.processors.application.row_checkpoints import TaskRows
+from headrace.pipeline.processors.application.row_checkpoints import OneRow
 from headrace.pipeline.processors.application.task import ClaimedShard, Delivering, DeliverySpec
 from headrace.pipeline.processors.code import ProcessorCode
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
@@ -44,8 +44,8 @@ class DeliveryStage:
     """How many shards a task reads at once."""
     rows: ClaimedRows
     pages: Callable[[], Pages]
-    task_rows: Callable[[], TaskRows]
-    """What both give is pickled to the tasks, with the keys of their moment."""
+    task_rows: Callable[[], OneRow]
+    """Both are pickled to the tasks, with the keys of their moment."""
     keeps: bool = True
     """Whether processes stay from wave to wave, as long as the run keeps their shards."""
     _kept: set[ShardKey] = field(default_factory=set)
@@ -152,11 +152,11 @@ def _nothing_of(key: ShardKey) -> Batch:
     return Batch(key, None, TRIM, key.stream.created, timedelta(0))
 
 
-def _ending(shards: Sequence[ClaimedShard], rows: TaskRows, spec: DeliverySpec) -> Work:
+def _ending(shards: Sequence[ClaimedShard], rows: OneRow, spec: DeliverySpec) -> Work:
     def work(_number: int, _now: Now) -> bytes:
         from headrace.pipeline.processors.application.task import end_kept
 
-        return encode(end_kept(shards, rows(), spec))
+        return encode(end_kept(shards, rows, spec))
 
     return work
 
@@ -165,7 +165,7 @@ def _delivering(
     parts: Sequence[Sequence[ClaimedShard]],
     shares: Sequence[BatchLimits],
     pages: Pages,
-    rows: TaskRows,
+    rows: OneRow,
     spec: DeliverySpec,
     threads: int,
 ) -> Work:
@@ -177,7 +177,7 @@ def _delivering(
         done = deliver_batches(
             parts[number],
             pages,
-            rows(),
+            rows,
             spec,
             limits=shares[number],
             threads=threads,

@@ -107,7 +107,7 @@ class ApplicationPorts(ProcessPorts):
             threads=1,
             rows=self._claimed,
             pages=lambda: SimulatedPages(fleet),
-            task_rows=lambda: lambda: rows,
+            task_rows=lambda: rows,
             keeps=fleet.drawn.keeps,
             fleet=fleet,
             process=self._process,
