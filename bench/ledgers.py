@@ -84,15 +84,15 @@ def _append(lineage: IcebergLineage, rows: list[Row]) -> None:
 
 def _ledger(number: int) -> LedgerEntry:
     """A commit of five workers, each of which has written one file."""
-    at = _arrival(number)
+    arrival = _arrival(number)
     run = f"{uuid4()}"
-    files = [(f"arrival_ts_day={at:%Y-%m-%d}/{uuid4()}.parquet",) for _ in range(5)]
+    files = [(f"arrival_ts_day={arrival:%Y-%m-%d}/{uuid4()}.parquet",) for _ in range(5)]
     ranges = tuple(_range(shard, number, run, files[shard % 5]) for shard in range(_SHARDS))
-    return LedgerEntry(10**18 + number, 10 + number, at, LedgerPage(ranges), "worker-1")
+    return LedgerEntry(10**18 + number, 10 + number, arrival, LedgerPage(ranges), "worker-1")
 
 
 def _range(shard: int, number: int, run: str, files: tuple[str, ...]) -> Range:
-    after, upto = (_position(shard, each) for each in (number, number + 1))
+    after, upto = (_position(shard, ordinal) for ordinal in (number, number + 1))
     return Range(
         Kind.SKIPPED if number == shard == 7 else Kind.LANDED,
         _KEYS[shard],
@@ -118,7 +118,7 @@ def _position(shard: int, number: int) -> Position:
 
 
 def _count(entries: Iterable[LedgerEntry | Lost]) -> int:
-    return sum(len(each.page.ranges) for each in entries if isinstance(each, LedgerEntry))
+    return sum(len(entry.page.ranges) for entry in entries if isinstance(entry, LedgerEntry))
 
 
 def _all(lineage: IcebergLineage) -> int:
@@ -142,18 +142,18 @@ class _Counted(ProofTable):
 
     def count(self, files: Sequence[LiveFile], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
         return tuple(
-            FileCount(each.path, each.day, each.rows, each.rows, tuple(self._parts(each, spans)))
-            for each in files
+            FileCount(file.path, file.day, file.rows, file.rows, tuple(self._parts(file, spans)))
+            for file in files
         )
 
     def _parts(self, file: LiveFile, spans: Sequence[ShardSpans]) -> Iterator[Part]:
-        for shard, each in enumerate(spans):
-            for span, (end, wanted) in enumerate(zip(each.ends, each.claims, strict=True)):
-                if wanted == 1 and f"{_arrival(_number_in(end)).date()}" == file.day:
+        for shard, shard_spans in enumerate(spans):
+            for span, (end, claims) in enumerate(zip(shard_spans.ends, shard_spans.claims, strict=True)):
+                if claims == 1 and f"{_arrival(_number_in(end)).date()}" == file.day:
                     yield Part(shard, span, 40, end, end)
 
     def look_again(self, files: Sequence[LiveFile]) -> tuple[FileCount, ...]:
-        return tuple(FileCount(each.path, each.day, each.rows, each.rows) for each in files)
+        return tuple(FileCount(file.path, file.day, file.rows, file.rows) for file in files)
 
     def doubled(self, overlaps: Sequence[Overlap], _spans: Sequence[ShardSpans]) -> tuple[Doubled, ...]:
         assert not overlaps
@@ -162,7 +162,7 @@ class _Counted(ProofTable):
     def remembered(self) -> Proved | None:
         if not self._is_proved:
             return None
-        files = {each.path: (each.day, Digest()) for each in self._files}
+        files = {file.path: (file.day, Digest()) for file in self._files}
         return Proved(10**18 + self._commits - 1, 10 + self._commits - 1, files)
 
     def remember(self, proved: Proved) -> None: ...
@@ -251,10 +251,10 @@ def measure(folder: Path, reader: str) -> None:
     lineage = lineage_in(folder)
     _READERS["gaps"](lineage)  # what is imported and opened once doesn't count
     before, began = _resident(), time.process_time()
-    found = _READERS[reader](lineage)
+    ranges = _READERS[reader](lineage)
     cpu, peak = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
-        f"{reader:8} {found:10,} ranges, {cpu:7.2f} s of CPU, peak {peak:7,.0f} MiB, {peak - before:+7,.0f} MiB"
+        f"{reader:8} {ranges:10,} ranges, {cpu:7.2f} s of CPU, peak {peak:7,.0f} MiB, {peak - before:+7,.0f} MiB"
     )
 
 
@@ -273,20 +273,20 @@ def main() -> None:
     parser.add_argument("--readers", nargs="+", choices=_READERS, default=[*_READERS])
     parser.add_argument("--fill", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    ranges = 20_000 if asked.quick else asked.ranges
-    _EVERY[0] = asked.every
-    if asked.fill:
-        fill(lineage_in(asked.fill), ranges)
+    args = parser.parse_args()
+    ranges = 20_000 if args.quick else args.ranges
+    _EVERY[0] = args.every
+    if args.fill:
+        fill(lineage_in(args.fill), ranges)
         return
-    if asked.folder:
-        measure(asked.folder, *asked.readers)
+    if args.folder:
+        measure(args.folder, *args.readers)
         return
     with tempfile.TemporaryDirectory() as folder:
         # Each in a process of its own, so that its memory isn't counted for another.
-        again = [sys.executable, "-m", "bench.ledgers", "--ranges", f"{ranges}", "--every", f"{asked.every}"]
+        again = [sys.executable, "-m", "bench.ledgers", "--ranges", f"{ranges}", "--every", f"{args.every}"]
         subprocess.run([*again, "--fill", folder], check=True)
-        for reader in asked.readers:
+        for reader in args.readers:
             subprocess.run([*again, "--folder", folder, "--readers", reader], check=True)
 
 

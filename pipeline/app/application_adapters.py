@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.app.aws_adapters import AwsAdapters
+from headrace.pipeline.app.spark_adapters import SparkAdapters
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.ports.staging import Stage
@@ -16,20 +16,16 @@ from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from headrace.pipeline.aws.leases.task_rows import TaskRows
-    from headrace.pipeline.lake.staging.sessions import Sessions
     from headrace.pipeline.processors.application.claimed_rows import ClaimedRows
     from headrace.pipeline.processors.application.row_table import RowTable
 
 
-class ApplicationAdapters(AwsAdapters):
+class ApplicationAdapters(SparkAdapters):
     def __init__(self, settings: Settings, processor: ProcessorSettings, clock: Clock | None = None) -> None:
         """`settings`: those of the processor's application (`headrace.pipeline.settings.processor_application`)."""
         super().__init__(settings, clock)
         self._processor = processor
-        self._sessions: Sessions | None = None
         self._sources: dict[str, ShardSource] = {}
 
     def leases(self) -> ClaimedRows:
@@ -85,22 +81,3 @@ class ApplicationAdapters(AwsAdapters):
         who = self._reader(self.settings.aws.of("dynamodb"), access.region)
         # Not kept: it is pickled to Spark's executors, with the keys of this moment.
         return TaskRows(replace(access, identity=who), self.settings.lease_table)
-
-    # -- Spark -----------------------------------------------------------------------------------------------------
-
-    @property
-    def sessions(self) -> Sessions:
-        from headrace.pipeline.lake.staging.sessions import Sessions
-
-        if self._sessions is None:
-            self._sessions = Sessions(self.settings)
-        return self._sessions
-
-    def session(self, worker_id: str) -> SparkSession:
-        from headrace.pipeline.lake.spark.waiting import warn
-
-        return self.sessions.of(worker_id, warn)
-
-    def close(self) -> None:
-        if self._sessions is not None:
-            self._sessions.close()

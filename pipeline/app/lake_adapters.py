@@ -7,19 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.pipeline.app.aws_adapters import AwsAdapters
-from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.app.spark_adapters import SparkAdapters
 from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.staging import OnWaiting, Stage
 from headrace.pipeline.ports.tasks import Tasks
 from headrace.pipeline.settings.blocks.parse import ParseSettings
-from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.pipeline.lake.staging.sessions import Sessions
     from headrace.pipeline.lake.table.lake_table import IcebergTable
     from headrace.pipeline.lineage.table import IcebergLineage
     from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
@@ -27,11 +24,7 @@ if TYPE_CHECKING:
 _Table = TypeVar("_Table", bound="IcebergTable")
 
 
-class LakeAdapters(AwsAdapters):
-    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
-        super().__init__(settings, clock)
-        self._sessions: Sessions | None = None
-
+class LakeAdapters(SparkAdapters):
     def table(self, writer: str) -> IcebergTable:
         from headrace.pipeline.lake.table.lake_table import IcebergTable
 
@@ -125,15 +118,6 @@ class LakeAdapters(AwsAdapters):
     # -- Spark -----------------------------------------------------------------------------------------------------
 
     @property
-    def sessions(self) -> Sessions:
-        from headrace.pipeline.lake.staging.sessions import Sessions
-
-        # At the first use: sensors have these adapters, too, and must not import PySpark's client.
-        if self._sessions is None:
-            self._sessions = Sessions(self.settings)
-        return self._sessions
-
-    @property
     def first_session(self) -> Callable[[OnWaiting], SparkSession]:
         """The Spark of the first worker in the settings: for compaction, typed tables, windows and proofs."""
         return partial(self.sessions.of, self.settings.workers[0].id)
@@ -147,13 +131,3 @@ class LakeAdapters(AwsAdapters):
 
     def stage(self, worker_id: str) -> Stage:
         return self.sessions.stage(worker_id, self.pages)
-
-    def session(self, worker_id: str) -> SparkSession:
-        from headrace.pipeline.lake.spark.waiting import warn
-
-        return self.sessions.of(worker_id, warn)
-
-    def close(self) -> None:
-        """Close the Spark sessions. Tables hold nothing that outlives the process."""
-        if self._sessions is not None:
-            self._sessions.close()

@@ -22,10 +22,9 @@ from headrace.pipeline.ports.staging import Stage
 from headrace.pipeline.ports.usage import ProcessUsage
 from headrace.pipeline.proof.ports import ProofPorts
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles
-from headrace.pipeline.windows.ports import WindowPorts
 
 
-class Ports(WindowPorts, ProofPorts, Protocol):
+class Ports(ProofPorts, Protocol):
     """The ports of one application, each made when it is first needed. `headrace.pipeline.app.wiring` hands them to the duties."""
 
     @property

@@ -62,7 +62,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(settings: "Settings", client: "KinesisClient", args: argparse.Namespace) -> None:
-    consumers = _consumers(client)
+    from headrace.pipeline.aws.reading.consumers import KinesisConsumers
+
+    consumers = KinesisConsumers(client)
     by_stream = {stream: consumers.of(stream) for stream in _streams(settings, client, args.stream)}
     if args.json:
         lines = [
@@ -91,7 +93,9 @@ def _list(settings: "Settings", client: "KinesisClient", args: argparse.Namespac
 
 
 def _register(settings: "Settings", client: "KinesisClient", args: argparse.Namespace) -> None:
-    consumers = _consumers(client)
+    from headrace.pipeline.aws.reading.consumers import KinesisConsumers
+
+    consumers = KinesisConsumers(client)
     for stream in _streams(settings, client, args.stream):
         names = (args.name,) if args.name else _names_in(settings, stream) or (settings.application,)
         for name in names:
@@ -115,7 +119,9 @@ def _register_one(consumers: "KinesisConsumers", stream: "StreamId", name: str) 
 
 
 def _deregister(settings: "Settings", client: "KinesisClient", args: argparse.Namespace) -> None:
-    consumers = _consumers(client)
+    from headrace.pipeline.aws.reading.consumers import KinesisConsumers
+
+    consumers = KinesisConsumers(client)
     for stream in _streams(settings, client, args.stream):
         name = args.name or next(iter(_names_in(settings, stream)), settings.application)
         consumer = consumers.find(stream, name)
@@ -211,9 +217,3 @@ def _name_in(application: "Settings", stream: "StreamId") -> str | None:
     if entry is not None:
         return application.consumer_of(entry)
     return application.consumer_of(application.discovery) if application.discovery.is_asked_for else None
-
-
-def _consumers(client: "KinesisClient") -> "KinesisConsumers":
-    from headrace.pipeline.aws.reading.consumers import KinesisConsumers
-
-    return KinesisConsumers(client)

@@ -6,13 +6,14 @@ allows five reads a second to all its consumers together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.pipeline.aws.clients.clients import asking_aws
 from headrace.pipeline.console.family import label_of
+from headrace.pipeline.console.ports import Peeked
 from headrace.pipeline.console.values import Behind, StreamSeen
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.errors import HeadraceError
@@ -28,14 +29,13 @@ class KinesisPeek:
         """`most`: shards that one look asks for."""
         self._client = client
         self._most = most
-        self.trouble: str | None = None
+        self._trouble: str | None = None
+        """The last one of this look."""
         self._answers: dict[str, tuple[str, Behind | None]] = {}
         """Lease key -> the checkpoint that was asked about, and the answer. The oldest comes first."""
 
-    def look(
-        self, leases: Sequence[Lease], streams: Sequence[StreamSeen], now: datetime
-    ) -> Mapping[str, Behind]:
-        self.trouble = None
+    def look(self, leases: Sequence[Lease], streams: Sequence[StreamSeen], now: datetime) -> Peeked:
+        self._trouble = None
         arns = {stream.label: stream.arn for stream in streams if stream.arn is not None}
         rows = {
             lease.key: lease
@@ -50,12 +50,13 @@ class KinesisPeek:
             for key, answer in zip(turn, answers, strict=True):
                 self._answers.pop(key, None)
                 self._answers[key] = (rows[key].checkpoint.sequence, answer)
-        return {
-            key: behind
-            for key, (checkpoint, behind) in self._answers.items()
+        behind = {
+            key: newest
+            for key, (checkpoint, newest) in self._answers.items()
             # An answer about an earlier checkpoint says nothing of this one.
-            if behind is not None and rows[key].checkpoint.sequence == checkpoint
+            if newest is not None and rows[key].checkpoint.sequence == checkpoint
         }
+        return Peeked(behind, self._trouble)
 
     def _asked(self, lease: Lease, arn: str, now: datetime) -> Behind | None:
         try:
@@ -65,7 +66,7 @@ class KinesisPeek:
                 )["ShardIterator"]
                 answer: Any = self._client.get_records(ShardIterator=iterator, StreamARN=arn, Limit=1)
         except HeadraceError as error:
-            self.trouble = f"how far behind shards are couldn't be asked: {error}"
+            self._trouble = f"how far behind shards are couldn't be asked: {error}"
             return None
         if answer["Records"]:
             return Behind(answer["Records"][0]["ApproximateArrivalTimestamp"], now)

@@ -5,27 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
 from headrace.pipeline.console.values import Behind, StreamSeen
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.inspect.observation import TablesRead
 
 
-class LookedAtTables(Protocol):
+@dataclass(frozen=True, slots=True)
+class LookedAtTables:
     """The coordination tables of the application that the console shows."""
 
-    @property
-    def place(self) -> str:
-        """Region and endpoint, for people."""
-        ...
-
-    def read(self) -> TablesRead: ...
-
-    @property
-    def provisioned(self) -> int:
-        """Read units a second for which the table with the fewest is provisioned; 0 where DynamoDB bills each request."""
-        ...
+    place: str
+    """Region and endpoint, for people."""
+    read: Callable[[], TablesRead]
+    provisioned: Callable[[], int]
+    """Read units a second for which the table with the fewest is provisioned; 0 where DynamoDB bills each request."""
 
 
 LookedAtStreams = Callable[[Sequence[Lease]], tuple[StreamSeen, ...]]
@@ -33,19 +27,18 @@ LookedAtStreams = Callable[[Sequence[Lease]], tuple[StreamSeen, ...]]
 was known of it before."""
 
 
-class Peeking(Protocol):
-    """Asks Kinesis how far behind checkpoints are."""
+@dataclass(frozen=True, slots=True)
+class Peeked:
+    """How far behind checkpoints are, as Kinesis tells it."""
 
-    def look(
-        self, leases: Sequence[Lease], streams: Sequence[StreamSeen], now: datetime
-    ) -> Mapping[str, Behind]:
-        """Lease key -> the newest answer. Each call asks for some of the leases, in turns."""
-        ...
+    behind: Mapping[str, Behind] = field(default_factory=dict)
+    """Lease key -> the newest answer."""
+    trouble: str | None = None
+    """Why shards couldn't be asked for at this look; None where all could."""
 
-    @property
-    def trouble(self) -> str | None:
-        """Why shards couldn't be asked for at the last look; None where all could."""
-        ...
+
+Peek = Callable[[Sequence[Lease], Sequence[StreamSeen], datetime], Peeked]
+"""Asks Kinesis. Each call asks for some of the leases, in turns."""
 
 
 @dataclass(frozen=True, slots=True)

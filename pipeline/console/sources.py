@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.pipeline.aws.clients.clients import place_of_client
 from headrace.pipeline.console.family import kin_key, label_of
+from headrace.pipeline.console.ports import LookedAtTables
 from headrace.pipeline.console.values import StreamSeen
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.stream import epoch_of_serialized, name_of_serialized
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.inspect.observation import TablesRead
 from headrace.pipeline.inspect.read import TableNames, TableReader
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.reading import ShardSource
@@ -29,17 +29,9 @@ MOST_STREAMS: Final = 20
 """Streams that are listed: Kinesis allows an account few such requests."""
 
 
-class DynamoDbTables:
-    def __init__(self, client: DynamoDBClient, names: TableNames, clock: Clock) -> None:
-        self.place = place_of_client(client)
-        self._reader = TableReader(client, names, clock=clock)
-
-    def read(self) -> TablesRead:
-        return self._reader.read()
-
-    @property
-    def provisioned(self) -> int:
-        return self._reader.provisioned
+def dynamodb_tables(client: DynamoDBClient, names: TableNames, clock: Clock) -> LookedAtTables:
+    reader = TableReader(client, names, clock=clock)
+    return LookedAtTables(place_of_client(client), reader.read, lambda: reader.provisioned)
 
 
 class KinesisStreams:

@@ -20,7 +20,7 @@ from headrace.pipeline.console.family import KnownFamily
 from headrace.pipeline.console.pace import LookCost, next_look_after
 from headrace.pipeline.console.people import states_that_move
 from headrace.pipeline.console.picture import PictureFacts, picture_of
-from headrace.pipeline.console.ports import LookedAtStreams, LookedAtTables, Peeking
+from headrace.pipeline.console.ports import LookedAtStreams, LookedAtTables, Peek, Peeked
 from headrace.pipeline.console.stillness import Growth, RowStillness
 from headrace.pipeline.console.values import Event, LagKind, Picture
 from headrace.pipeline.core.leases.lease import Lease
@@ -69,7 +69,7 @@ class ConsoleWatch:
     clock: Clock
     spending: Callable[[], Callable[[], ProcessUsage]]
     """Begins to count what the console's clients ask, and gives the function that tells it."""
-    peeking: Peeking | None = None
+    peek: Peek | None = None
     every: timedelta = timedelta(seconds=10)
     cluster_by: re.Pattern[str] = field(default_factory=lambda: re.compile(BEFORE_THE_FIRST_DASH))
     cpu: Callable[[], float] = time.thread_time
@@ -119,7 +119,7 @@ class ConsoleWatch:
             units=used.read_units,
             scans=used.of("dynamodb"),
             kinesis=used.of("kinesis"),
-            provisioned=self.tables.provisioned,
+            provisioned=self.tables.provisioned(),
         )
         again = next_look_after(self.every, cost)
         self._due = began + again.total_seconds()
@@ -135,14 +135,14 @@ class ConsoleWatch:
             else observation_of(first[1], tables, watched=watched, cluster_by=self.cluster_by)
         )
         streams = self.streams(tables.leases)
-        behind = self.peeking.look(observation.open_ones, streams, tables.read_at) if self.peeking else {}
+        peeked = self.peek(observation.open_ones, streams, tables.read_at) if self.peek else Peeked()
         self._stillness.look(states_that_move(observation), now)
         seen = PictureFacts(
             observation=observation,
             place=self.tables.place,
             streams=streams,
-            behind=behind,
-            peek_trouble=self.peeking.trouble if self.peeking else None,
+            behind=peeked.behind,
+            peek_trouble=peeked.trouble,
             stillness=self._stillness,
             growth=self._growth,
             family=self._family,

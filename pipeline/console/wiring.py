@@ -16,7 +16,7 @@ from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.console.document import Documents
 from headrace.pipeline.console.peek import KinesisPeek
 from headrace.pipeline.console.server import Console
-from headrace.pipeline.console.sources import DynamoDbTables, KinesisStreams
+from headrace.pipeline.console.sources import KinesisStreams, dynamodb_tables
 from headrace.pipeline.console.watch import ConsoleWatch
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ def console_of(shown: ShownApplication) -> Console:
     tables = DynamoDbSource(lambda: dynamodb_streams_client(shown.aws, meter))
     source = SourcesByStream(KinesisSource(kinesis), {}, tables)
     watch = ConsoleWatch(
-        tables=DynamoDbTables(dynamodb_client(shown.aws, meter), shown.tables, clock),
+        tables=dynamodb_tables(dynamodb_client(shown.aws, meter), shown.tables, clock),
         streams=KinesisStreams(source, clock, shown.stream).of,
         clock=clock,
         spending=meter.spending,
-        peeking=KinesisPeek(kinesis, shown.peek) if shown.peek else None,
+        peek=KinesisPeek(kinesis, shown.peek).look if shown.peek else None,
         every=shown.every,
         cluster_by=re.compile(shown.cluster_by),
     )

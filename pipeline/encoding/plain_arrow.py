@@ -36,14 +36,14 @@ def same_text(text: str, count: int) -> Any:
     """A column with the same text in each row."""
     import pyarrow as pa
 
-    each = text.encode()
+    encoded = text.encode()
     offsets = (
-        np.arange(0, (count + 1) * len(each), len(each), dtype=np.int32)
-        if each
+        np.arange(0, (count + 1) * len(encoded), len(encoded), dtype=np.int32)
+        if encoded
         else np.zeros(count + 1, np.int32)
     )
     memory: Any = offsets
-    buffers = [None, pa.py_buffer(memory), pa.py_buffer(each * count)]
+    buffers = [None, pa.py_buffer(memory), pa.py_buffer(encoded * count)]
     return pa.Array.from_buffers(pa.string(), count, buffers)
 
 
@@ -53,22 +53,22 @@ def views(memory: bytes | bytearray, begin: np.ndarray[Any, Any], end: np.ndarra
     import pyarrow as pa
 
     lengths = end - begin
-    made: Any = np.zeros((len(lengths), _VIEW // 4), np.int32)
-    made[:, 0] = lengths
+    table: Any = np.zeros((len(lengths), _VIEW // 4), np.int32)
+    table[:, 0] = lengths
     is_long = lengths > _WITHIN
-    at = begin[is_long]
+    starts = begin[is_long]
     # Overlapping words, one at each byte: so the first four bytes of all items are taken in one step.
     words: Any = np.ndarray((max(0, len(memory) - 3),), np.int32, memory, strides=(1,))
-    made[is_long, 1] = words[at]
-    made[is_long, 3] = at
+    table[is_long, 1] = words[starts]
+    table[is_long, 3] = starts
     if memory and not is_long.all():
         short, size = begin[~is_long, np.newaxis], lengths[~is_long, np.newaxis]
         places, letters = np.arange(_WITHIN), np.frombuffer(memory, np.uint8)
         # What is beyond an item is made zero: Arrow compares short items with all their bytes.
         taken = letters[np.minimum(short + places, len(memory) - 1)] * (places < size)
-        made[~is_long, 1:] = np.ascontiguousarray(taken).view(np.int32)
+        table[~is_long, 1:] = np.ascontiguousarray(taken).view(np.int32)
     return pa.Array.from_buffers(
-        pa.binary_view(), len(made), [None, pa.py_buffer(made), pa.py_buffer(memory)]
+        pa.binary_view(), len(table), [None, pa.py_buffer(table), pa.py_buffer(memory)]
     )
 
 
@@ -80,8 +80,8 @@ def bytes_of(column: Any) -> int:
 def begin_with(column: Any, mark: bytes) -> Any:
     """Which items in a column of views begin with these four bytes."""
     view = _views_of(column)
-    found: Any = (view[:, 0] >= len(mark)) & (view[:, 1] == np.frombuffer(mark, np.int32)[0])
-    return found
+    begins: Any = (view[:, 0] >= len(mark)) & (view[:, 1] == np.frombuffer(mark, np.int32)[0])
+    return begins
 
 
 def _views_of(column: Any) -> Any:

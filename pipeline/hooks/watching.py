@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.duties.fleet.sensor_turn import LastTick, Turn
@@ -23,24 +23,9 @@ AT_THE_END = timedelta(seconds=5)
 """How long a run waits at its end for hooks that are still at work."""
 
 
-class Hooks(Protocol):
-    def worked(self, worker_id: str, last_tick: LastTick[WorkerMemory], turn: Turn) -> Turn:
-        """A worker's sensor has made a tick. Returns the turn, with what went wrong in hooks."""
-        ...
-
-    def led(self, turn: Turn, *, has_made_tables: bool) -> Turn:
-        """The leader's sensor has made a tick. Returns the turn, with what went wrong in hooks. `has_made_tables`: this
-        tick has made the lease table."""
-        ...
-
-    def running(
-        self, worker_id: str, on_wave: OnWave, tell: Callable[[str], object]
-    ) -> AbstractContextManager[OnWave]:
-        """Within the block, a run works for this worker, and calls what the block gets with the report of each wave."""
-        ...
-
-
 class NoHooks:
+    """The settings name no hooks."""
+
     def worked(self, worker_id: str, last_tick: LastTick[WorkerMemory], turn: Turn) -> Turn:
         return turn
 
@@ -63,6 +48,7 @@ class CalledHooks:
     _held: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def worked(self, worker_id: str, last_tick: LastTick[WorkerMemory], turn: Turn) -> Turn:
+        """A worker's sensor has made a tick. Returns the turn, with what went wrong in hooks."""
         # No state: the tick has failed, and saw neither the worker's row nor its leases.
         if turn.state is not None and last_tick.memory is not None:
             if turn.state is not self._states.get(worker_id):
@@ -76,12 +62,16 @@ class CalledHooks:
         return self._with_troubles(turn)
 
     def led(self, turn: Turn, *, has_made_tables: bool) -> Turn:
+        """The leader's sensor has made a tick. Returns the turn, with what went wrong in hooks. `has_made_tables`: this
+        tick has made the lease table."""
         if has_made_tables:
             self.calls.call("on_tables_created", lease_table=self.lease_table)
         return self._with_troubles(turn)
 
     @contextmanager
     def running(self, worker_id: str, on_wave: OnWave, tell: Callable[[str], object]) -> Iterator[OnWave]:
+        """Within the block, a run works for this worker, and calls what the block gets with the report of each wave."""
+
         def waved(report: WaveReport) -> None:
             on_wave(report)
             for end in report.ends:
@@ -106,6 +96,9 @@ class CalledHooks:
         if not troubles:
             return turn
         return replace(turn, sentence=f"{turn.sentence}; {troubles}", alarm=turn.alarm or troubles)
+
+
+Hooks = NoHooks | CalledHooks
 
 
 def hooks_of(settings: Settings, clock: Clock) -> Hooks:

@@ -18,29 +18,11 @@ def _by_count(fleet: FleetLoads) -> list[str]:
     return sorted(fleet.load, key=lambda worker: (fleet.count(worker), worker))
 
 
-def assign_free_by_count(fleet: FleetLoads) -> tuple[str, ...]:
-    """Gives the free leases to one worker until it has its target, then to the next; workers with fewer
-    leases come first.
-
-    This is KCL's way: the last worker may get none, and a worker that has its target already gets one more
-    lease. Returns the keys of the leases that no worker was given.
-    """
-    free = fleet.free_keys()
-    # Counted before the first lease is given: a worker that loses an expired lease in this run doesn't get
-    # another for it.
-    missing = {worker: max(1, _fair(fleet) - fleet.count(worker)) for worker in _by_count(fleet)}
-    for worker, count in missing.items():
-        for key in free[:count]:
-            fleet.give(key, worker)
-        del free[:count]
-    return tuple(free)
-
-
 def spread_free(fleet: FleetLoads) -> tuple[str, ...]:
     """Gives each free lease to the worker with the fewest leases, up to `max_leases` for a worker.
 
-    This isn't KCL's way, but the result is even at once: 10 leases on 4 workers are 3, 3, 2, 2, where
-    `assign_free_by_count` gives 3, 3, 3, 1. Returns the keys of the leases that no worker was given.
+    This isn't KCL's way, but the result is even at once: 10 leases on 4 workers are 3, 3, 2, 2, where KCL fills one worker
+    after the other and gives 3, 3, 3, 1. Returns the keys of the leases that no worker was given.
     """
     free = fleet.free_keys()
     # Of workers with equally many leases, the one that had fewer when the run began comes first.

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Protocol
 
 from headrace.pipeline.local.control import PREFIX, control
 from headrace.pipeline.local.errors import AwsError
@@ -21,29 +20,13 @@ from headrace.pipeline.local.faults import AROUND, Call, Fault, error_of_fault
 from headrace.pipeline.local.http_answer import HttpAnswer, error_answer, wire_answer
 from headrace.pipeline.local.http_reader import HttpRequest
 from headrace.pipeline.local.kinesis.kinesis import DEFAULT_REGION
-from headrace.pipeline.local.kinesis.subscribing import Subscription
+from headrace.pipeline.local.pushing import WayBack
 from headrace.pipeline.local.routing import KINESIS_TARGET, call_of, region_of, service_of
 from headrace.pipeline.local.site import Site
 from headrace.pipeline.local.wires import wire_of
 
 _log = logging.getLogger(__name__)
 _SUBSCRIBE = f"{KINESIS_TARGET}SubscribeToShard"
-
-
-class WayBack(Protocol):
-    """The way of one answer to the client that asked. The client may have gone meanwhile."""
-
-    def answer(self, answer: HttpAnswer) -> None:
-        """Send an answer."""
-        ...
-
-    def push(self, subscription: Subscription, request_id: str) -> None:
-        """Send the events of a subscription as they come."""
-        ...
-
-    def lose(self) -> None:
-        """Send nothing, so that the client can't know whether its request was carried out."""
-        ...
 
 
 def answer_request(site: Site, request: HttpRequest, back: WayBack) -> None:

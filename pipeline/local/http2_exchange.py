@@ -106,10 +106,6 @@ class Http2Exchange:
         self._push = Push(subscription, self, self._site.kinesis.faults)
         self._push.begin()
 
-    def lose(self) -> None:
-        """Reset the stream without an answer."""
-        self.abort()
-
     # -- the line of a subscription ------------------------------------------------------------------------------------
 
     @property
@@ -133,6 +129,9 @@ class Http2Exchange:
             self._frames.reset(self.stream_id)
             self._be_over()
             self._frames.write()
+
+    lose = abort
+    """Without an answer, nothing was sent before."""
 
     @property
     def _method(self) -> str:

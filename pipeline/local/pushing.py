@@ -1,6 +1,6 @@
 """Send the events of a subscription as they come, as fast as the reader takes them, with the faults of the plan.
 
-The form in which they travel is the line's: chunks of HTTP/1.1, or frames of HTTP/2.
+The form in which they travel is the connection's: chunks of HTTP/1.1, or frames of HTTP/2.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Protocol
 from headrace.pipeline.local import event_stream
 from headrace.pipeline.local.errors import AwsError
 from headrace.pipeline.local.faults import WITHIN, Fault, FaultPlan
+from headrace.pipeline.local.http_answer import HttpAnswer
 from headrace.pipeline.local.kinesis.subscribing import SendingTurn, Subscription, exception_message
 
 # Seconds between two looks for new records. Kinesis takes about 70 ms from the put to the event.
@@ -19,8 +20,20 @@ _EVERY = 0.02
 _AT_ONCE = 8
 
 
-class Line(Protocol):
-    """The way of an answer to its reader, over HTTP/1.1 or HTTP/2."""
+class WayBack(Protocol):
+    """The way of one answer to the client that asked, over HTTP/1.1 or HTTP/2. The client may have gone meanwhile."""
+
+    def answer(self, answer: HttpAnswer) -> None:
+        """Send an answer."""
+        ...
+
+    def push(self, subscription: Subscription, request_id: str) -> None:
+        """Send the events of a subscription as they come."""
+        ...
+
+    def lose(self) -> None:
+        """Send nothing, so that the client can't know whether its request was carried out."""
+        ...
 
     @property
     def is_full(self) -> bool:
@@ -43,17 +56,17 @@ class Line(Protocol):
 class Push:
     """The sending of one subscription."""
 
-    def __init__(self, subscription: Subscription, line: Line, faults: FaultPlan) -> None:
+    def __init__(self, subscription: Subscription, back: WayBack, faults: FaultPlan) -> None:
         """Send nothing yet."""
         self._subscription = subscription
-        self._line = line
+        self._back = back
         self._faults = faults
         self._is_silent = False
         self._next: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
         """Send the first message, and the others as they come."""
-        self._line.send(event_stream.initial_response())
+        self._back.send(event_stream.initial_response())
         self._go_on()
 
     def stop(self) -> None:
@@ -66,7 +79,7 @@ class Push:
     def _go_on(self) -> None:
         pause = _EVERY
         for _ in range(_AT_ONCE):
-            if self._line.is_full or self._is_silent:
+            if self._back.is_full or self._is_silent:
                 break
             turn = self._subscription.turn()
             if (turn.message or turn.is_last) and self._send(turn):
@@ -85,9 +98,9 @@ class Push:
         if fault is not None:
             return self._send_wrongly(turn, fault)
         if turn.message:
-            self._line.send(turn.message)
+            self._back.send(turn.message)
         if turn.is_last:
-            self._line.end()
+            self._back.end()
         return turn.is_last
 
     def _send_wrongly(self, turn: SendingTurn, fault: Fault) -> bool:
@@ -96,16 +109,16 @@ class Push:
                 self._is_silent = True
                 return False
             case "bad_crc":
-                self._line.send(turn.message[:-1] + bytes((turn.message[-1] ^ 1,)))
+                self._back.send(turn.message[:-1] + bytes((turn.message[-1] ^ 1,)))
             case "exception":
-                self._line.send(exception_message(AwsError(fault.code, fault.message)))
+                self._back.send(exception_message(AwsError(fault.code, fault.message)))
             case "cut":
-                self._line.send(turn.message[: len(turn.message) // 2])
-                self._line.abort()
+                self._back.send(turn.message[: len(turn.message) // 2])
+                self._back.abort()
                 return True
             case "end":
                 pass
             case kind:
                 raise AssertionError(kind)
-        self._line.end()
+        self._back.end()
         return True

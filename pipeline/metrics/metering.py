@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Protocol
 
 from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
 from headrace.pipeline.duties.fleet.sensor_turn import LastTick, Turn
@@ -53,34 +52,6 @@ class RunMeter:
 
     on_wave: OnWave
     on_step: OnStep
-
-
-class Meters(Protocol):
-    def leading(self, duty: LeaderDuty) -> AbstractContextManager[LeaderDuty]:
-        """Within the block, the leader's sensor makes one tick with the duty that the block gets."""
-        ...
-
-    def working(
-        self, worker_id: str, last_tick: LastTick[WorkerMemory]
-    ) -> AbstractContextManager[WorkerTick]:
-        """Within the block, the worker's sensor makes one tick."""
-        ...
-
-    def run(self, on_wave: OnWave, on_step: OnStep) -> RunMeter:
-        """What a run calls with its waves' reports and steps."""
-        ...
-
-    def running(self) -> AbstractContextManager[None]:
-        """Within the block, a run works for one worker."""
-        ...
-
-    def leases_of_run(self, leases: LeaseStore, worker_id: str) -> LeaseStore: ...
-
-    def workers_of_run(self, workers: WorkerStore) -> WorkerStore: ...
-
-    def parsed(self, target: str, wave: Wave) -> None:
-        """A wave of a typed table has ended."""
-        ...
 
 
 class NoMetering:
@@ -123,6 +94,7 @@ class Metering:
 
     @contextmanager
     def leading(self, duty: LeaderDuty) -> Iterator[LeaderDuty]:
+        """Within the block, the leader's sensor makes one tick with the duty that the block gets."""
         self.publishing.begin()
         gathering, began = self.publishing.gathering, self.clock.monotonic()
         writes = LeaderLeaseWatch(gathering)
@@ -152,6 +124,7 @@ class Metering:
 
     @contextmanager
     def working(self, worker_id: str, last_tick: LastTick[WorkerMemory]) -> Iterator[WorkerTick]:
+        """Within the block, the worker's sensor makes one tick."""
         self.publishing.begin()
         began, before = self.clock.monotonic(), last_tick.memory
         watch = WorkerLeaseWatch(
@@ -171,6 +144,7 @@ class Metering:
     # -- runs ------------------------------------------------------------------------------------------------------
 
     def run(self, on_wave: OnWave, on_step: OnStep) -> RunMeter:
+        """What a run calls with its waves' reports and steps."""
         watch = WaveWatch(self.publishing.gathering, self.clock.monotonic)
         self._watches.append(watch)
 
@@ -186,6 +160,7 @@ class Metering:
 
     @contextmanager
     def running(self) -> Iterator[None]:
+        """Within the block, a run works for one worker."""
         self.publishing.begin()
         try:
             yield
@@ -206,7 +181,11 @@ class Metering:
     # -- the rest --------------------------------------------------------------------------------------------------
 
     def parsed(self, target: str, wave: Wave) -> None:
+        """A wave of a typed table has ended."""
         self.publishing.begin()
         gathering = self.publishing.gathering
         gathering.add(own.ROWS_PARSED, wave.landed, target)
         gathering.add(own.ROWS_QUARANTINED, wave.aside, target)
+
+
+Meters = Metering | NoMetering

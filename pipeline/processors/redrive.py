@@ -10,7 +10,6 @@ refused where a wave or another redrive has left another state meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -29,8 +28,8 @@ from headrace.pipeline.typed.account import aside_name
 from headrace.pipeline.typed.done_wave import Does
 from headrace.pipeline.typed.ports import SourceLook
 from headrace.pipeline.typed.quarantine.redrive import TRIES, Redrives, Tried, streams_of
-from headrace.pipeline.typed.quarantine.redrive_plan import Groups, RedrivePlan, in_order
-from headrace.pipeline.typed.values import Piece, PlannedRange
+from headrace.pipeline.typed.quarantine.redrive_plan import RedrivePlan, in_order
+from headrace.pipeline.typed.values import PlannedRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +51,7 @@ class ProcessorRedriving(Redrives):
     def check(self) -> None:
         """Any settings will do: the code is looked for together with them."""
 
-    def worth_trying(self, pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-        return tuple(pieces)
-
-    def groups(self, pieces: Iterable[Piece]) -> Groups:
-        return in_order(pieces)
+    groups = staticmethod(in_order)
 
     def try_again(self, plan: RedrivePlan, look: SourceLook) -> Tried:
         # Loaded before the states are looked for: a wave that lands in between moves a position, and then this portion

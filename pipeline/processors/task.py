@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.lake.files.stage_files import CantWrite, TaskFiles
-from headrace.pipeline.lake.files.stage_place import StagePlace, file_system
 from headrace.pipeline.ports.staging import StagingSpec
 from headrace.pipeline.processors.columns import RowColumns
 from headrace.pipeline.processors.starting import folder_of, process_of
@@ -30,7 +29,7 @@ from headrace.pipeline.processors.values import (
 )
 from headrace.pipeline.settings.rules.schema import ROW_NUMBER
 from headrace.pipeline.typed.tasks.read import bounds_by_shard, parts_of, source_place
-from headrace.pipeline.typed.tasks.write import WriteSpec, own_columns
+from headrace.pipeline.typed.tasks.write import WriteSpec, own_columns, task_files
 from headrace.pipeline.typed.values import Bound, ReadUnit
 
 _RECORD = ("stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number", "arrival_ts")
@@ -71,8 +70,8 @@ def process_shards(
     `bounds`: of all shards of the wave, by which the rows of each row group were counted.
     """
     writing = _Writing(
-        _files(spec.target.table, spec.target.schema, now, fresh),
-        _files(spec.target.aside, spec.target.aside_schema, now, fresh),
+        task_files(spec.target.table, spec.target.schema, now, fresh),
+        task_files(spec.target.aside, spec.target.aside_schema, now, fresh),
         RowColumns(column for column in own_columns(spec.target.schema) if column.name != ROW_NUMBER),
         spec.target.version,
     )
@@ -157,13 +156,6 @@ def _delivered(records: pa.Table) -> list[Delivered]:
 
 
 # --- the files ------------------------------------------------------------------------------------------------------
-
-
-def _files(
-    spec: StagingSpec, schema: pa.Schema, now: Callable[[], datetime], fresh: Callable[[], str]
-) -> TaskFiles:
-    files, root = file_system(spec)
-    return TaskFiles(spec, now=now, fresh=fresh, place=StagePlace(files, root, spec, schema))
 
 
 @dataclass(slots=True)

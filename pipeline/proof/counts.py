@@ -49,12 +49,12 @@ def compared_counts(plan: CountPlan, counts: Sequence[FileCount], doubled: Itera
     return Compared(
         ranges=len(plan.clusters),
         numbers=tuple((cluster_place(cluster, plan), statement) for cluster, statement in wrong),
-        rows=tuple(doubled_rows(doubled)),
+        rows=tuple(doubled_as_wrong(doubled)),
         derived=plan.derived,
     )
 
 
-def doubled_rows(doubled: Iterable[Doubled]) -> Iterator[Wrong]:
+def doubled_as_wrong(doubled: Iterable[Doubled]) -> Iterator[Wrong]:
     """What is told of rows that are there more than once."""
     for double in doubled:
         yield from map(Wrong, double.rows)

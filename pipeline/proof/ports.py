@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Protocol
 
+from headrace.pipeline.windows.ports import WindowPorts
+
 if TYPE_CHECKING:
     from headrace.pipeline.core.ledger.live_files import LiveFile, LiveFiles
-    from headrace.pipeline.ports.base import Clock
     from headrace.pipeline.ports.landing import TableState
     from headrace.pipeline.ports.lineage import LineageTable
-    from headrace.pipeline.ports.reading import ShardSource
     from headrace.pipeline.proof.accepted import Accepted, Strangers
     from headrace.pipeline.proof.latest.facts import LatestFacts
     from headrace.pipeline.proof.other_side import ConsumerRows
@@ -139,25 +139,8 @@ class TargetPorts:
     the landed records where these tell the rows."""
 
 
-class ProofPorts(Protocol):
+class ProofPorts(WindowPorts, Protocol):
     """The ports of an application that proofs and comparisons need, each made when it is first needed."""
-
-    @property
-    def clock(self) -> Clock: ...
-
-    def source(self, user: str) -> ShardSource:
-        """The port to Kinesis.
-
-        `user`: the duty that asks. Each user has a source of its own, with its own shard iterators.
-        """
-        ...
-
-    def lineage(self, writer: str) -> LineageTable:
-        """The lineage table of the lake table.
-
-        `writer`: the name of the duty or run that records, for the lineage table's history.
-        """
-        ...
 
     def proof(self) -> ProofTable: ...
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -22,9 +22,7 @@ from headrace.pipeline.source.options import RangeOptions, ReadFrom
 from headrace.pipeline.source.partitions import of_files, of_shards, read_partition
 
 if TYPE_CHECKING:
-    from headrace.pipeline.ports.pages import Pages
-    from headrace.pipeline.source.lake_range import LakeRange
-    from headrace.pipeline.source.stream_range import StreamRange
+    from headrace.pipeline.source.application import SourceApplication
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -39,20 +37,9 @@ _OLDEST = ""
 """The beginning of a range without `from`: the oldest record that there is."""
 
 
-class Ranges(Protocol):
-    """Gives the ranges of a streaming query to the process that plans it
-    (`headrace.pipeline.source.application.SourceApplication`)."""
-
-    def stream_range(self, options: RangeOptions) -> StreamRange: ...
-
-    def lake_range(self, options: RangeOptions) -> LakeRange: ...
-
-    def pages(self) -> Pages: ...
-
-
 class TimeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, ranges: Callable[[], Ranges], options: RangeOptions) -> None:
-        self._ranges = ranges
+    def __init__(self, application: Callable[[], SourceApplication], options: RangeOptions) -> None:
+        self._application = application
         self._options = options
         self._target: dict[str, Any] | None = None
         """How far a query with the trigger AvailableNow reads."""
@@ -76,20 +63,20 @@ class TimeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         since, until = _through(start), _through(end)
         if until is None or (since is not None and since >= until):
             return []
-        ranges, options = self._ranges(), self._options
+        application, options = self._application(), self._options
         if options.place is ReadFrom.LAKE:
-            return of_files(ranges.lake_range(options).parts(since, until))
-        stream = ranges.stream_range(options)
+            return of_files(application.lake_range(options).parts(since, until))
+        stream = application.stream_range(options)
         facts = stream.facts()
         _check_life(facts, start, end)
-        return of_shards(stream.parts(since, until, facts), ranges.pages())
+        return of_shards(stream.parts(since, until, facts), application.pages())
 
     def _newest(self) -> dict[str, Any]:
-        ranges, options = self._ranges(), self._options
+        application, options = self._application(), self._options
         if options.place is ReadFrom.LAKE:
-            newest, life = ranges.lake_range(options).through(), {}
+            newest, life = application.lake_range(options).through(), {}
         else:
-            facts = ranges.stream_range(options).facts()
+            facts = application.stream_range(options).facts()
             # Records that have just arrived may still come to light: the next batch has them.
             newest, life = facts.asked - APPROXIMATE, _life_of(facts)
         newest = newest if options.until is None else min(newest, options.until)
@@ -101,7 +88,7 @@ class TimeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _life(self) -> dict[str, Any]:
         if self._options.place is ReadFrom.LAKE:
             return {}
-        return _life_of(self._ranges().stream_range(self._options).facts())
+        return _life_of(self._application().stream_range(self._options).facts())
 
     # --- reading: called in tasks -------------------------------------------------------------------------------
 
@@ -109,10 +96,10 @@ class TimeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __reduce__(self) -> Any:
         # Tasks plan nothing, and the application's settings may have the password of a catalog.
-        return type(self), (_no_ranges, self._options)
+        return type(self), (_no_application, self._options)
 
 
-def _no_ranges() -> Ranges:
+def _no_application() -> SourceApplication:
     raise AssertionError("a task of Spark plans nothing")
 
 

@@ -6,12 +6,12 @@ that read it. `later` lets time pass as living workers do; a test changes what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from headrace.pipeline.console.document import Documents
-from headrace.pipeline.console.ports import Lake
+from headrace.pipeline.console.ports import Lake, LookedAtTables, Peeked
 from headrace.pipeline.console.server import Console
 from headrace.pipeline.console.values import Behind, StreamSeen
 from headrace.pipeline.console.watch import ConsoleWatch
@@ -57,9 +57,12 @@ class SceneShard:
         )
 
 
+PLACE = "eu-west-1 at https://dynamodb.eu-west-1.amazonaws.com"
+
+
 @dataclass(slots=True)
 class Scene:
-    """What a console sees. It is its own port of tables, of streams and of Kinesis's lags."""
+    """What a console sees: the tables, the streams and Kinesis's lags."""
 
     shards: list[SceneShard]
     tables: TablesRead
@@ -77,7 +80,6 @@ class Scene:
         )
     )
     provisioned: int = 0
-    place: str = "eu-west-1 at https://dynamodb.eu-west-1.amazonaws.com"
 
     # -- the ports -------------------------------------------------------------------------------------------------
 
@@ -92,10 +94,8 @@ class Scene:
     def of(self, leases: Sequence[Lease]) -> tuple[StreamSeen, ...]:
         return (self.stream,)
 
-    def look(
-        self, leases: Sequence[Lease], streams: Sequence[StreamSeen], now: datetime
-    ) -> Mapping[str, Behind]:
-        return {key: Behind(since, now) for key, since in self.unread.items()}
+    def peek(self, leases: Sequence[Lease], streams: Sequence[StreamSeen], now: datetime) -> Peeked:
+        return Peeked({key: Behind(since, now) for key, since in self.unread.items()}, self.trouble)
 
     # -- changes ---------------------------------------------------------------------------------------------------
 
@@ -133,11 +133,11 @@ class Scene:
         self, *, peeking: bool = True, lake: Lake | None = None, dagster: str | None = None
     ) -> Console:
         watch = ConsoleWatch(
-            tables=self,
+            tables=LookedAtTables(PLACE, self.read, lambda: self.provisioned),
             streams=self.of,
             clock=self.clock,
             spending=self.spending,
-            peeking=self if peeking else None,
+            peek=self.peek if peeking else None,
             cpu=lambda: 0.0,
         )
         return Console.of(watch, Documents("orders-app", dagster, lake is not None), lake)

@@ -12,6 +12,7 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
 from headrace.pipeline.core.shards.shard import HashRange
 from headrace.pipeline.kcl import writes
+from tests.vectors.rules import row_writes
 
 Row = dict[str, Any]
 
@@ -382,21 +383,21 @@ CASES = {
         allowed_by=({"checkpoint": FURTHER_CHECKPOINT},),
     ),
     "KCL's renewal": Case(
-        writes.renew(IDLE, throughput_kbps=12.5),
+        row_writes.renew(IDLE, throughput_kbps=12.5),
         IDLE,
         {"counter": 6, "throughput_kbps": 12.5},
         refused_by=({"counter": 6}, IN_HANDOVER),
         allowed_by=({"owner": "other"}, {"checkpoint": FURTHER_CHECKPOINT}),
     ),
     "KCL's renewal in a known handover": Case(
-        writes.renew(replace(IDLE, **IN_HANDOVER)),
+        row_writes.renew(replace(IDLE, **IN_HANDOVER)),
         replace(IDLE, **IN_HANDOVER),
         {"counter": 6},
         refused_by=({"counter": 6},),
         allowed_by=({"checkpoint_owner": None}, {"owner": "third"}),
     ),
     "KCL's checkpoint": Case(
-        writes.kcl_checkpoint(PENDING, FURTHER_CHECKPOINT),
+        row_writes.kcl_checkpoint(PENDING, FURTHER_CHECKPOINT),
         PENDING,
         {
             "counter": 6,
@@ -409,28 +410,28 @@ CASES = {
         allowed_by=(IN_HANDOVER, {"run_claim": "run/2"}),
     ),
     "KCL's prepare": Case(
-        writes.kcl_prepare(IDLE, FURTHER_CHECKPOINT, state=b"x"),
+        row_writes.kcl_prepare(IDLE, FURTHER_CHECKPOINT, state=b"x"),
         IDLE,
         {"counter": 6, "pending": FURTHER_CHECKPOINT, "pending_state": b"x"},
         refused_by=({"counter": 6},),
         allowed_by=(IN_HANDOVER, {"owner_switches": 9}),
     ),
     "KCL's assign": Case(
-        writes.kcl_assign(IDLE, "you", "more to read"),
+        row_writes.kcl_assign(IDLE, "you", "more to read"),
         IDLE,
         {"counter": 6, "owner": "you", "owner_switches": 3},
         refused_by=({"owner": None}, {"owner": "other"}, {"checkpoint_owner": "other"}),
         allowed_by=({"counter": 77}, {"checkpoint": FURTHER_CHECKPOINT}),
     ),
     "KCL's evict": Case(
-        writes.evict(IDLE, "too much to do"),
+        row_writes.evict(IDLE, "too much to do"),
         IDLE,
         {"counter": 6, "owner": None},
         refused_by=({"owner": None}, {"owner": "other"}, {"checkpoint_owner": "other"}),
         allowed_by=({"counter": 77},),
     ),
     "KCL's evict in a handover": Case(
-        writes.evict(replace(IDLE, **IN_HANDOVER), "too much to do"),
+        row_writes.evict(replace(IDLE, **IN_HANDOVER), "too much to do"),
         replace(IDLE, **IN_HANDOVER),
         {"counter": 6, "checkpoint_owner": None},
         refused_by=({"owner": "other"}, {"checkpoint_owner": None}),

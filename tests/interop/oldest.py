@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
-from tests.interop.commands import adopt_live, empty_lake, headrace, settings_file
+from tests.interop.beside import there_and_back
+from tests.interop.commands import adopt_live, empty_lake
 from tests.interop.overlaps import Cause
 from tests.interop.scene import A_BATCH, A_WAVE, APP, REBALANCE, START, Stage, scene
 
@@ -20,49 +20,18 @@ def kcl_1_alone(stage: Stage) -> int:
             play.fleet.start("k1", LAST)
             play.fleet.start("k2", BEFORE)
             play.await_readers(START, "k1", "k2")
-            play.traffic.split("shardId-000000000000")
-            play.await_reshard()
-            play.traffic.merge(*play.traffic.open_shards()[-2:])
-            play.await_reshard()
-            play.await_readers(REBALANCE)
+            play.split_and_merge()
             play.kill("k1", "k2")
         play.finish()
-        tables = play.rows.tables()
-        play.check(set(tables) == {APP}, "one table")
-        play.check(all("checkpoint" in row for row in tables[APP]), "nothing but leases in it")
+        play.check(set(play.rows.tables()) == {APP}, "one table")
+        play.check_only_leases()
         play.keep_rows(LAST)
         return play.fails
 
 
 def kcl_1_adopted(stage: Stage) -> int:
     """A stopped 1.15 application is observed, adopted, read by Headrace, given back, and read on by 1.14."""
-    with scene("1.x adopted", 4, stage) as play:
-        lake = empty_lake(play)
-        config = str(settings_file(play, lake))
-        with play.traffic.flowing():
-            play.fleet.start("k1", LAST)
-            play.await_readers(START, "k1")
-            play.traffic.split(play.shards_of("k1")[0])
-            play.await_reshard()
-            play.await_readers(REBALANCE, "k1")
-            play.fleet.workers["k1"].stop()
-            seen = json.loads(headrace("status", "--table", APP, "--json", play=play))
-            play.check(seen["leases"]["rows"] == len(play.rows.tables()[APP]), "status knows every lease")
-            play.check(not seen["odd_rows"], f"status understands every row; {seen['layout']['sentence']}")
-            play.say(headrace("adopt", "--config", config, "--watch", "10s", "--yes", play=play))
-            play.fleet.start_ours("h1", lake.home, alone="yes")
-            play.await_readers(START, "h1")
-            play.traffic.merge(*play.traffic.open_shards()[:2])
-            play.await_reshard()
-            play.await_readers(REBALANCE, "h1")
-            play.fleet.workers["h1"].stop()
-            play.say(headrace("give-back", "--config", config, "--yes", play=play))
-            play.fleet.start("k2", BEFORE)
-            play.await_readers(START + REBALANCE, "k2")
-        play.finish(lake)
-        doubled = play.verdict(lake).kcl_doubled
-        play.check(doubled == 0, "nothing was read twice by KCL on the way there and back")
-        return play.fails
+    return there_and_back(stage, "1.x adopted", first=LAST, then=BEFORE)
 
 
 def kcl_1_joined(stage: Stage) -> int:
@@ -79,9 +48,7 @@ def kcl_1_joined(stage: Stage) -> int:
             play.fleet.start("k2", LAST)
             play.await_readers(START + REBALANCE, "k2", "h1")
         play.finish(lake, both={Cause.KCL_CUT_OFF: 2 * A_BATCH, Cause.OURS_CUT_OFF: A_WAVE})
-        play.check(
-            all("checkpoint" in row for row in play.rows.tables()[APP]), "nothing but leases in KCL's table"
-        )
+        play.check_only_leases()
         return play.fails
 
 

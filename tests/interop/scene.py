@@ -84,6 +84,18 @@ class Scene:
     def verdict(self, lake: Lake | None = None) -> Verdict:
         return judge(set(self.traffic.put.values()), self.fleet.events(), lake.records() if lake else ())
 
+    def split_and_merge(self) -> None:
+        """Split the first shard, merge the last two, and wait until all that came of it are read."""
+        self.traffic.split("shardId-000000000000")
+        self.await_reshard()
+        self.traffic.merge(*self.traffic.open_shards()[-2:])
+        self.await_reshard()
+        self.await_readers(REBALANCE)
+
+    def check_only_leases(self) -> None:
+        rows = self.rows.tables()[APP]
+        self.check(all("checkpoint" in row for row in rows), "nothing but leases in KCL's table")
+
     def await_reshard(self) -> None:
         """Wait until the stream is ACTIVE again, because Kinesis allows one reshard at a time."""
         kinesis = self.traffic.kinesis

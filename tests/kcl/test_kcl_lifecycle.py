@@ -8,10 +8,10 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
 from headrace.pipeline.core.shards.shard import Child, HashRange
 from headrace.pipeline.errors import Unknown, WrongShape
-from headrace.pipeline.kcl.iterator import IteratorStart, plan_start
 from headrace.pipeline.kcl.lease_availability import is_available, is_blocked
-from headrace.pipeline.kcl.writes import begin_handover, kcl_assign
 from tests.vectors.rules.assignment import may_hand_over
+from tests.vectors.rules.iterator import IteratorStart, plan_start
+from tests.vectors.rules.row_writes import begin_handover, kcl_assign
 from tests.vectors.rules.shard_end import (
     Reason,
     ShardEnding,

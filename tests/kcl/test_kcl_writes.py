@@ -10,12 +10,13 @@ from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.core.shards.shard import HashRange
 from headrace.pipeline.kcl import writes
 from tests.memory.leases import MemoryLeaseStore
+from tests.vectors.rules import row_writes
 
 MINE = Lease("shardId-0", 5, owner="me")
 IN_HANDOVER = replace(MINE, owner="next", checkpoint_owner="me")
 
 
-@pytest.mark.parametrize("plan", [writes.kcl_checkpoint, writes.kcl_prepare])
+@pytest.mark.parametrize("plan", [row_writes.kcl_checkpoint, row_writes.kcl_prepare])
 def test_what_the_holder_knows_of_the_shard_is_written_with_each_checkpoint(plan):
     poor = Lease("123456789012:orders:7:s", 5, owner="me", owner_switches=2)
     known = replace(
@@ -45,7 +46,7 @@ def test_switches_of_the_owner_are_counted_as_kcl_does(
     owner: str | None, checkpoint_owner: str | None, to: str, *, switched: bool
 ):
     read = Lease("k", owner=owner, checkpoint_owner=checkpoint_owner)
-    for write in (writes.kcl_assign(read, to, "test"), writes.take(read, to)):
+    for write in (row_writes.kcl_assign(read, to, "test"), writes.take(read, to)):
         store = MemoryLeaseStore()
         store.apply(create(read, "given"))
         answer = store.apply(write)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count as counting
 from itertools import pairwise
@@ -19,6 +19,7 @@ from headrace.pipeline.core.ledger.batch import (
 )
 from headrace.pipeline.core.ledger.belonging import why_outside, why_too_early
 from headrace.pipeline.core.shards.position import Position, Start
+from headrace.pipeline.core.shards.shard import Child
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import DataLoss, HeadraceError, Unknown, WrongStream
 from headrace.pipeline.ports.base import Clock
@@ -26,6 +27,18 @@ from headrace.pipeline.ports.reading import StreamFacts
 from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
 from tests.memory.aggregates import LandedRow, WholeRow, row_of
 from tests.memory.source import MemoryRecord, MemorySource
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What Kinesis answers about one shard."""
+
+    source: MemorySource
+    now: datetime
+    gap: Gap | None
+    records: tuple[MemoryRecord, ...]
+    inside: bool
+    """Whether the position stays inside of a record, where nothing is read."""
 
 
 class MemoryStage:
@@ -76,15 +89,9 @@ class MemoryStage:
         )
 
     def _read(self, batch: Batch, most: int, *, unpack: bool) -> tuple[Staged, tuple[LandedRow, ...]]:
-        before = batch.after or Position()
-        nothing = Staged(batch.key, batch.after, before)
+        nothing = Staged(batch.key, batch.after, batch.after or Position())
         try:
-            self.fault(batch.key)
-            source = self.answers(batch.key)
-            now = self._proved(batch.key, source).asked
-            gap = self._gap(batch, now)
-            found = source.records(batch.key, _begin(batch, before))
-            _check(batch, found)
+            answer = self._answer(batch)
         except Unknown:
             gone = DataLoss(
                 f"{batch.key} is gone from Kinesis before its end was read: a person decides by `headrace skip`"
@@ -92,56 +99,50 @@ class MemoryStage:
             return replace(nothing, error=str(gone), data_loss=True), ()
         except HeadraceError as error:
             return replace(nothing, error=str(error), data_loss=isinstance(error, DataLoss)), ()
-        inside = before.inside
-        if before.reads_again and found and found[0].sequence == before.sequence:
-            inside = False
-            if before.sub >= found[0].users - 1:
-                found = found[1:]
-        wanted, until = _up_to(found, batch.until), batch.until
-        taken = wanted[: max(1, most)]
+        records = _up_to(answer.records, batch.until)
+        taken = records[: max(1, most)]
         # A reading that ends at a position is a window's, which has a table of its own.
-        if not unpack and until is None and taken and taken[0].sequence == before.sequence:
+        if not unpack and batch.until is None and taken and taken[0].sequence == nothing.upto.sequence:
             why = f"{batch.key} stands inside an aggregate, and the table keeps aggregates whole"
             return replace(nothing, error=why), ()
-        rows = tuple(row for r in taken for row in _rows(batch, r, unpack=unpack))
-        more = len(taken) < len(wanted)
-        behind = max(now - taken[-1].arrival, timedelta(milliseconds=1)) if more else timedelta(0)
+        return self._staged(batch, answer, taken, more=len(taken) < len(records), unpack=unpack)
+
+    def _answer(self, batch: Batch) -> _Answer:
+        """What Kinesis has of the shard after the batch's position. Raises as the reader of a task does."""
+        before = batch.after or Position()
+        self.fault(batch.key)
+        source = self.answers(batch.key)
+        now = self._proved(batch.key, source).asked
+        gap = self._gap(batch, now)
+        records = source.records(batch.key, _begin(batch, before))
+        _check(batch, records)
+        inside = before.inside
+        if before.reads_again and records and records[0].sequence == before.sequence:
+            inside = False
+            if before.sub >= records[0].users - 1:
+                records = records[1:]
+        return _Answer(source, now, gap, records, inside)
+
+    def _staged(
+        self, batch: Batch, answer: _Answer, taken: Sequence[MemoryRecord], *, more: bool, unpack: bool
+    ) -> tuple[Staged, tuple[LandedRow, ...]]:
+        rows = tuple(row for record in taken for row in _rows(batch, record, unpack=unpack))
+        behind = max(answer.now - taken[-1].arrival, timedelta(milliseconds=1)) if more else timedelta(0)
         tells_end = not more and (not taken or self.tells_end(batch.key))
-        children = source.children(batch.key) if tells_end else None
-        last = taken[-1] if taken else None
-        upto = Position(
-            last.sequence if last else before.sequence,
-            (last.users - 1) * unpack if last else before.sub,
-            ended=children is not None,
-            children=tuple(c.shard_id for c in children or ()),
-            arrival=last.arrival if last else before.arrival,
-            seen=_seen(
-                batch,
-                taken,
-                now,
-                is_over=children is not None,
-                more=more,
-                unlisted=source.lacks_listing(batch.key),
-            ),
-            start=before.start,
-            inside=inside and last is None,
-            skipped_until=None if last else before.skipped_until,
-        )
-        if until is not None and not until.ended and len(taken) == len(wanted):
-            upto = until
-        size = sum(len(r.data) for r in taken)
+        children = answer.source.children(batch.key) if tells_end else None
+        upto = _upto(batch, answer, taken, children, more=more, unpack=unpack)
         first, latest = (taken[0].arrival, taken[-1].arrival) if taken else (None, None)
         staged = Staged(
             batch.key,
             batch.after,
             upto,
             len(rows),
-            size,
+            sum(len(record.data) for record in taken),
             first,
             latest,
             behind,
             pages=1,
-            gap=gap,
+            gap=answer.gap,
             records=len(taken),
             children=children or (),
             unpacked=unpack,
@@ -167,6 +168,34 @@ class MemoryStage:
                 f"records of {batch.key} may have left the stream before they were read: a person decides by `headrace skip`"
             )
         return Gap(batch.witness, now - batch.retention)
+
+
+def _upto(
+    batch: Batch,
+    answer: _Answer,
+    taken: Sequence[MemoryRecord],
+    children: tuple[Child, ...] | None,
+    *,
+    more: bool,
+    unpack: bool,
+) -> Position:
+    """The position after these records. `children`: None where the shard's end isn't told yet."""
+    before, until = batch.after or Position(), batch.until
+    if until is not None and not until.ended and not more:
+        return until
+    last = taken[-1] if taken else None
+    is_over, unlisted = children is not None, answer.source.lacks_listing(batch.key)
+    return Position(
+        last.sequence if last else before.sequence,
+        (last.users - 1) * unpack if last else before.sub,
+        ended=is_over,
+        children=tuple(child.shard_id for child in children or ()),
+        arrival=last.arrival if last else before.arrival,
+        seen=_seen(batch, taken, answer.now, is_over=is_over, more=more, unlisted=unlisted),
+        start=before.start,
+        inside=answer.inside and last is None,
+        skipped_until=None if last else before.skipped_until,
+    )
 
 
 def _seen(

@@ -17,6 +17,7 @@ from headrace.pipeline.core.landing.repair_plan import KnownState, LastRow, Pick
 from headrace.pipeline.core.landing.valid_through import Through
 from headrace.pipeline.core.ledger.batch import StagedFile, TakenFile
 from headrace.pipeline.core.ledger.ledger import LedgerPage
+from headrace.pipeline.core.ledger.recording import OnMain
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.errors import ChainBroken, CommitUnknown, Transient, Unknown
@@ -53,9 +54,7 @@ class LostOnTheWay(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    id: int
-    parent: int | None
+class Snapshot(OnMain):
     positions: Positions
     page: LedgerPage
     files: tuple[StagedFile, ...]
@@ -72,13 +71,9 @@ class Snapshot:
     """The application that committed."""
 
     @property
-    def snapshot(self) -> int:
-        return self.id
-
-    @property
-    def sequence(self) -> int:
-        """Ids grow with each commit, as sequence numbers do on Iceberg."""
-        return self.id
+    def id(self) -> int:
+        """Ids grow with each commit, as sequence numbers do on Iceberg: the sequence number is the id."""
+        return self.snapshot
 
 
 class MemoryTable(LakeTable):
@@ -298,9 +293,11 @@ class MemoryTable(LakeTable):
         return reached, tuple(reversed(picked)), is_whole
 
     def _snapshot(self, parent: int | None, landing: Landing) -> Snapshot:
+        number = next(self._ids)
         return Snapshot(
-            next(self._ids),
+            number,
             parent,
+            number,
             landing.positions,
             landing.page,
             landing.files,
@@ -379,9 +376,11 @@ class MemoryTable(LakeTable):
         replaced: frozenset[str] = frozenset(),
     ) -> int:
         with self._lock:
+            number = next(self._ids)
             made = Snapshot(
-                next(self._ids),
+                number,
                 self.head,
+                number,
                 Positions(),
                 LedgerPage(),
                 files,

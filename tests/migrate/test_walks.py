@@ -20,7 +20,6 @@ from headrace.pipeline.duties.fleet.worker_report import WorkerMemory
 from headrace.pipeline.duties.fleet.worker_tick import WorkerDuty
 from headrace.pipeline.errors import BadSetting, HeadraceError, Transient
 from headrace.pipeline.kcl.migration import ACTS_AS_2X, ClientVersion
-from headrace.pipeline.kcl.writes import evict
 from headrace.pipeline.migrate.migrating import Migrating
 from headrace.pipeline.migrate.steps import Action, Goal, Request
 from headrace.pipeline.settings.choices import Heartbeat, Mode
@@ -28,6 +27,7 @@ from headrace.pipeline.settings.model import WorkerSettings
 from tests.duties.world import World
 from tests.memory.leases import MemoryLeaseStore
 from tests.memory.migration import MemoryMigrationTables
+from tests.vectors.rules.row_writes import evict
 
 WORKERS = ("w1", "w2", "w3")
 KCL_LOOKS = timedelta(seconds=90)

@@ -38,8 +38,6 @@ UNUSED = {
     "headrace.pipeline.source.register.register_spark_source": "for users: docs/use/spark-source.md",
 }
 """Names that no part of the product uses, each with the reason why it stays."""
-KCL_UNUSED = ("checkpointer.plan_prepare", "iterator", "lease_count.assign_free_by_count", "writes")
-"""Rules of KCL that no tick uses. The docstring of `headrace.pipeline.kcl` says why each is kept."""
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -111,17 +109,7 @@ def test_the_product_uses_every_name_that_it_defines() -> None:
         if module.startswith("headrace.pipeline.cli.")
         for name in COMMANDS
     }
-    kcl = {
-        name
-        for name in found
-        if any(f"{name}.".startswith(f"headrace.pipeline.kcl.{kept}.") for kept in KCL_UNUSED)
-    }
-    assert found - kcl == set(UNUSED)
-
-
-def test_each_rule_of_kcl_that_no_tick_uses_is_kept_for_a_documented_reason() -> None:
-    reasons = ast.get_docstring(MODULES["headrace.pipeline.kcl.__init__"]) or ""
-    assert [kept for kept in KCL_UNUSED if f"    {kept} " not in reasons] == []
+    assert found == set(UNUSED)
 
 
 def test_a_definition_that_only_its_own_body_reads_counts_as_unused() -> None:

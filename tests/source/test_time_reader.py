@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from headrace.pipeline.aws.reading.kinesis import KinesisSource
 from headrace.pipeline.errors import WrongStream
 from headrace.pipeline.ports.pages import Pages
+from headrace.pipeline.source.application import SourceApplication
 from headrace.pipeline.source.lake_range import LakeRange
 from headrace.pipeline.source.options import RangeOptions, ReadFrom
 from headrace.pipeline.source.stream_range import StreamRange
@@ -36,7 +37,8 @@ class OfWorld:
 
 
 def a_reader(world: World, **options: Any) -> TimeReader:
-    return TimeReader(lambda: OfWorld(world), RangeOptions(place=ReadFrom.KINESIS, **options))
+    application = cast("SourceApplication", OfWorld(world))
+    return TimeReader(lambda: application, RangeOptions(place=ReadFrom.KINESIS, **options))
 
 
 def numbers_of(reader: TimeReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:

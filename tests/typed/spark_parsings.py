@@ -21,6 +21,36 @@ SCHEMA = (
 )
 
 
+EVENT: dict[str, Any] = {
+    "id": 1,
+    "n": -2,
+    "name": "Zoë",
+    "raw": "AAE=",
+    "day": "2026-01-31",
+    "at": "2026-01-31T12:00:00.123456Z",
+    "local": "2026-01-31T12:00:00",
+    "amount": 12.5,
+    "is_new": True,
+}
+"""An event with a value of each type that a key may have."""
+_OTHERS: dict[str, Any] = {
+    "id": 2,
+    "n": 0,
+    "name": "",
+    "raw": "AQ==",
+    "day": "2026-02-01",
+    "at": "2026-01-31T12:00:00.123457Z",
+    "local": "2026-01-31T12:00:01",
+    "amount": 12.51,
+    "is_new": False,
+}
+
+
+def near_events() -> list[dict[str, Any]]:
+    """Events that differ from `EVENT` in one column each."""
+    return [{**EVENT, column: value} for column, value in _OTHERS.items()]
+
+
 def parsing(bed: Bed, spark: "SparkSession", **settings: Any) -> Parsing:
     bed.settings = replace(ParseSettings(name="orders", table="lake.orders", schema=SCHEMA), **settings)
     before = bed.parsing(limits=WaveLimits(1_000_000, 2**30))

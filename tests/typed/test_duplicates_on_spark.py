@@ -16,7 +16,7 @@ from tests.lake.samples import NOON
 from tests.typed.formats import test_decode_avro as avro
 from tests.typed.formats import test_decode_protobuf as protobuf
 from tests.typed.parsings import A, B, Bed, good
-from tests.typed.spark_parsings import parsing
+from tests.typed.spark_parsings import EVENT, near_events, parsing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,30 +34,9 @@ def test_the_same_event_stays_once_by_keys_of_every_type(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(parse, "_ROWS_A_TASK", 4)  # several tasks mark and write
-    event = {
-        "id": 1,
-        "n": -2,
-        "name": "Zoë",
-        "raw": "AAE=",
-        "day": "2026-01-31",
-        "at": "2026-01-31T12:00:00.123456Z",
-        "local": "2026-01-31T12:00:00",
-        "amount": 12.5,
-        "is_new": True,
-    }
-    others = {
-        "id": 2,
-        "n": 0,
-        "name": "",
-        "raw": "AQ==",
-        "day": "2026-02-01",
-        "at": "2026-01-31T12:00:00.123457Z",
-    }
-    others |= {"local": "2026-01-31T12:00:01", "amount": 12.51, "is_new": False}
-    near = [{**event, column: value} for column, value in others.items()]
-    without = [{**event, column: None} for column in event]
-    payloads = [json.dumps(each).encode() for each in [event, *near, *without]]
-    own = {"schema": KEYS, "unique": UniqueSettings(by=", ".join(event), within=timedelta(hours=1))}
+    without = [{**EVENT, column: None} for column in EVENT]
+    payloads = [json.dumps(each).encode() for each in [EVENT, *near_events(), *without]]
+    own = {"schema": KEYS, "unique": UniqueSettings(by=", ".join(EVENT), within=timedelta(hours=1))}
     bed = Bed(tmp_path)
     bed.land(A, dict(enumerate([*payloads, payloads[0], b"bad"], start=10)))
     wave = parsing(bed, spark, **own).wave()

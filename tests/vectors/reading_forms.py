@@ -6,9 +6,9 @@ from typing import Any
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.core.shards.shard import HashRange
 from headrace.pipeline.errors import WrongShape
-from headrace.pipeline.kcl import cpu, deaggregate, iterator
+from headrace.pipeline.kcl import cpu, deaggregate
 from headrace.pipeline.kcl.scan_segments import scan_segments
-from tests.vectors.rules import pace
+from tests.vectors.rules import iterator, pace
 
 _MS = timedelta(milliseconds=1)
 

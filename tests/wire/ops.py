@@ -22,6 +22,7 @@ from headrace.pipeline.kcl import writes
 from headrace.pipeline.kcl.migration import ClientVersion
 from tests.kcl_client_version import KclClientVersion
 from tests.memory.clock import MemoryClock
+from tests.vectors.rules import row_writes
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -84,20 +85,20 @@ def _renew(args: Args) -> Change:
     known = "somebody" if args.get("knows_checkpoint_owner") else None
     read = Lease(args["lease_key"], args["seen_counter"], checkpoint_owner=known)
     kbps = args.get("throughput_kbps")
-    return writes.renew(read, throughput_kbps=None if kbps is None else float(kbps))
+    return row_writes.renew(read, throughput_kbps=None if kbps is None else float(kbps))
 
 
 def _write_checkpoint(args: Args) -> Change:
     if args.get("pending") is not None:
         return _prepare(args)
-    return writes.kcl_checkpoint(_seen(args, **_of_shard(args)), _checkpoint_of(args))
+    return row_writes.kcl_checkpoint(_seen(args, **_of_shard(args)), _checkpoint_of(args))
 
 
 def _prepare(args: Args) -> Change:
     name, sub = ("pending", "pending_sub") if "pending" in args else ("checkpoint", "sub")
     state = args.get("pending_state", args.get("state"))
     text = state["B64"] if isinstance(state, dict) else state
-    return writes.kcl_prepare(
+    return row_writes.kcl_prepare(
         _seen(args, **_of_shard(args)),
         _checkpoint_of(args, name, sub),
         state=None if text is None else base64.b64decode(text),
@@ -204,11 +205,13 @@ OPERATIONS: dict[str, Operation] = {
     "renew": _lease(_renew),
     "checkpoint": _lease(_write_checkpoint),
     "prepare_checkpoint": _lease(_prepare),
-    "assign": _lease(lambda args: writes.kcl_assign(_seen(args), args["new_owner"], "wire")),
-    "initiate_handover": _lease(lambda args: writes.begin_handover(_seen(args), args["new_owner"], "wire")),
-    "evict": _lease(lambda args: writes.evict(_seen(args), "wire")),
+    "assign": _lease(lambda args: row_writes.kcl_assign(_seen(args), args["new_owner"], "wire")),
+    "initiate_handover": _lease(
+        lambda args: row_writes.begin_handover(_seen(args), args["new_owner"], "wire")
+    ),
+    "evict": _lease(lambda args: row_writes.evict(_seen(args), "wire")),
     "set_child_shards": _lease(
-        lambda args: writes.kcl_note_children(_seen(args), frozenset(args["children"]))
+        lambda args: row_writes.kcl_note_children(_seen(args), frozenset(args["children"]))
     ),
     "set_hash_range": _lease(_note_hash_range),
     "delete_lease": _delete,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from headrace.pipeline.core.shards.shard import NumberRange, Shard
+from headrace.pipeline.aws.reading.stream_source import numbers_told
+from headrace.pipeline.core.shards.shard import Shard
 
 _MOST_SHARDS = 100
 """In one answer, by DynamoDB's API."""
@@ -67,14 +68,6 @@ def _shard(shard: Mapping[str, Any], *, has_child: bool, is_over: bool) -> Shard
         shard["ShardId"],
         (parent,) if parent else (),
         closed=is_closed,
-        numbers=_numbers(numbers),
+        numbers=numbers_told(numbers),
         is_last=is_closed and not has_child and is_over,
     )
-
-
-def _numbers(numbers: Mapping[str, str]) -> NumberRange | None:
-    first, last = numbers.get("StartingSequenceNumber", ""), numbers.get("EndingSequenceNumber", "")
-    if not (first.isascii() and first.isdigit()):
-        return None
-    is_known = last.isascii() and last.isdigit() and int(last) >= int(first)
-    return NumberRange(int(first), int(last) if is_known else None)

@@ -15,9 +15,9 @@ from headrace.pipeline.aws.reading.finding import Finder
 from headrace.pipeline.aws.reading.pages_check import Absurd, check_range
 from headrace.pipeline.aws.reading.pages_client import request_id_of
 from headrace.pipeline.aws.reading.quick_peek import QuickPeek
-from headrace.pipeline.aws.reading.stream_source import AT_ONCE, MISSING, StreamSource
+from headrace.pipeline.aws.reading.stream_source import AT_ONCE, MISSING, StreamSource, numbers_told
 from headrace.pipeline.core.shards.position import Start
-from headrace.pipeline.core.shards.shard import NumberRange, Shard
+from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId, arn_of_serialized, is_stream_arn
 from headrace.pipeline.errors import BadAnswer, Unknown, Unreachable
 from headrace.pipeline.ports.reading import StreamFacts
@@ -187,15 +187,5 @@ def _shard(shard: Any) -> Shard:
         tuple(parent for parent in parents if parent),
         check_range(shard["ShardId"], hashes["StartingHashKey"], hashes["EndingHashKey"]),
         closed="EndingSequenceNumber" in shard["SequenceNumberRange"],
-        numbers=_numbers(shard["SequenceNumberRange"]),
+        numbers=numbers_told(shard["SequenceNumberRange"]),
     )
-
-
-def _numbers(number_range: Any) -> NumberRange | None:
-    """Replacements of Kinesis give a text that is no number, or an end before the start: such a bound counts
-    as unknown."""
-    first, last = number_range.get("StartingSequenceNumber", ""), number_range.get("EndingSequenceNumber", "")
-    if not (first.isascii() and first.isdigit()):
-        return None
-    is_known = last.isascii() and last.isdigit() and int(last) >= int(first)
-    return NumberRange(int(first), int(last) if is_known else None)

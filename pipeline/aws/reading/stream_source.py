@@ -17,6 +17,7 @@ from botocore.exceptions import ClientError
 from headrace.pipeline.aws.clients.clients import asking_aws, place_of_client
 from headrace.pipeline.aws.reading.pages_client import date_of
 from headrace.pipeline.core.shards.position import Start
+from headrace.pipeline.core.shards.shard import NumberRange
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import HeadraceError, Unreachable, WrongShape
 from headrace.pipeline.ports.reading import StreamFacts
@@ -144,3 +145,13 @@ class StreamSource(ABC):
         moment = date.astimezone(UTC)
         self._newest_date = (moment, time.monotonic())
         return moment
+
+
+def numbers_told(number_range: Mapping[str, str]) -> NumberRange | None:
+    """The sequence numbers of a shard. Replacements of Kinesis give a text that is no number, or an end before the start: such a bound counts
+    as unknown."""
+    first, last = number_range.get("StartingSequenceNumber", ""), number_range.get("EndingSequenceNumber", "")
+    if not (first.isascii() and first.isdigit()):
+        return None
+    is_known = last.isascii() and last.isdigit() and int(last) >= int(first)
+    return NumberRange(int(first), int(last) if is_known else None)

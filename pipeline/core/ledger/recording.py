@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from headrace.pipeline.errors import ChainBroken
 
@@ -29,17 +29,13 @@ class Recorded:
     """The parts of the lake table's history whose ledger is missing."""
 
 
-class OnMain(Protocol):
+@dataclass(frozen=True, slots=True)
+class OnMain:
     """A snapshot of the lake table's main branch."""
 
-    @property
-    def snapshot(self) -> int: ...
-
-    @property
-    def parent(self) -> int | None: ...
-
-    @property
-    def sequence(self) -> int: ...
+    snapshot: int
+    parent: int | None
+    sequence: int
 
 
 S = TypeVar("S", bound=OnMain)

@@ -111,9 +111,6 @@ class Family:
         # which one parent isn't.
         return len(children) < 2 and all(self.parents[child] == {shard_id} for child in children)
 
-    def counts_as_end(self, shard_id: str, positions: Positions) -> bool:
-        return counts_as_end(ShardKey(self.stream, shard_id), positions, self.passed(positions))
-
 
 def counts_as_end(key: ShardKey, positions: Positions, passed: Mapping[str, str]) -> bool:
     """Whether the shard has ended in the table, or has no position while a descendant has one. `passed`: from

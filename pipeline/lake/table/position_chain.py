@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from headrace.pipeline.core.ledger.recording import OnMain
 from headrace.pipeline.errors import ChainBroken
 from headrace.pipeline.lake.table.remedy import OF_THE_LAKE_TABLE, Remedy
 
@@ -30,12 +31,9 @@ _FIRST = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class Link(OnMain):
     """One snapshot, as one metadata file describes it."""
 
-    snapshot: int
-    parent: int | None
-    sequence: int
     at: int = 0
     """The snapshot's time: milliseconds since 1970."""
     summary: Mapping[str, str] = field(default_factory=dict)

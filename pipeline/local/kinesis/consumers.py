@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from headrace.pipeline.local.errors import AwsError, in_use, invalid_argument, over_limit, resource_not_found
+from headrace.pipeline.local.errors import in_use, invalid_argument, over_limit, resource_not_found
 from headrace.pipeline.local.fields import (
     Request,
     maybe_instant,
@@ -18,9 +18,10 @@ from headrace.pipeline.local.fields import (
     tags_field,
     text_field,
 )
+from headrace.pipeline.local.kinesis.pages_of_names import continued
 from headrace.pipeline.local.kinesis.region import Region
 from headrace.pipeline.local.kinesis.stream import LocalConsumer, State, Stream
-from headrace.pipeline.local.sealed import NotSealedError, seal, unseal
+from headrace.pipeline.local.sealed import seal
 
 CONSUMER_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 # AWS's quotas for a stream. Its on-demand advantage mode allows 50 consumers, which isn't
@@ -28,7 +29,6 @@ CONSUMER_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _MOST = 20
 _MOST_CREATING = 5
 _A_PAGE = 100
-_TOKEN_SECONDS = 300
 
 
 def register_consumer(region: Region, request: Request) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def list_consumers(region: Region, request: Request) -> dict[str, Any]:
     token, created = maybe_text(request, "NextToken"), maybe_instant(request, "StreamCreationTimestamp")
     if token is not None and created is not None:
         raise invalid_argument("NextToken and StreamCreationTimestamp cannot be provided together.")
-    after = "" if token is None else _continued(token, now)
+    after = "" if token is None else continued("consumers", token, now)
     consumers = stream.settled_consumers(now)
     rest = sorted(name for name in consumers if name > after)
     answer: dict[str, Any] = {"Consumers": [_described(consumers[name]) for name in rest[:page]]}
@@ -126,15 +126,3 @@ def _described(consumer: LocalConsumer) -> dict[str, Any]:
         "ConsumerStatus": str(consumer.state),
         "ConsumerCreationTimestamp": round(consumer.created_at, 3),
     }
-
-
-def _continued(token: str, now: float) -> str:
-    try:
-        last, created = unseal("consumers", token)
-    except NotSealedError as error:
-        raise invalid_argument("Invalid NextToken.") from error
-    if now - float(created) > _TOKEN_SECONDS:
-        raise AwsError(
-            "ExpiredNextTokenException", f"NextToken expired: it is older than {_TOKEN_SECONDS} seconds."
-        )
-    return last

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.pipeline.local.errors import AwsError, invalid_argument
+from headrace.pipeline.local.errors import invalid_argument
 from headrace.pipeline.local.fields import SHARD_ID, STREAM_NAME, Request, maybe_number, maybe_text
+from headrace.pipeline.local.kinesis.pages_of_names import continued
 from headrace.pipeline.local.kinesis.region import Region
 from headrace.pipeline.local.kinesis.stream import ON_DEMAND, Stream
-from headrace.pipeline.local.sealed import NotSealedError, seal, unseal
+from headrace.pipeline.local.sealed import seal
 
 _SHARDS_A_PAGE = 100
 _STREAMS_A_PAGE = 100
 _TAGS_A_PAGE = 50
-_TOKEN_SECONDS = 300
 
 
 def describe_stream(region: Region, request: Request) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def list_streams(region: Region, request: Request) -> dict[str, Any]:
     if token is not None:
         if after:
             raise invalid_argument("NextToken and ExclusiveStartStreamName cannot be provided together.")
-        after = _continued(token, now)
+        after = continued("streams", token, now)
     rest = [name for name in region.names(now) if name > after]
     streams = [stream for name in rest[:page] if (stream := region.find(name, now)) is not None]
     answer: dict[str, Any] = {
@@ -118,15 +118,3 @@ def _common(stream: Stream) -> dict[str, Any]:
             {"EncryptionType": "KMS", "KeyId": stream.key_id} if stream.key_id else {"EncryptionType": "NONE"}
         ),
     }
-
-
-def _continued(token: str, now: float) -> str:
-    try:
-        last, created = unseal("streams", token)
-    except NotSealedError as error:
-        raise invalid_argument("Invalid NextToken.") from error
-    if now - float(created) > _TOKEN_SECONDS:
-        raise AwsError(
-            "ExpiredNextTokenException", f"NextToken expired: it is older than {_TOKEN_SECONDS} seconds."
-        )
-    return last

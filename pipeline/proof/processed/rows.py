@@ -18,7 +18,7 @@ from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.ledger.story import Step, Story
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.proof.counts import doubled_rows
+from headrace.pipeline.proof.counts import doubled_as_wrong
 from headrace.pipeline.proof.evidence import Compared, RedrivenRows
 from headrace.pipeline.proof.made.evidence import MadeEvidence, accounting_of
 from headrace.pipeline.proof.rounds import cluster_place
@@ -43,7 +43,7 @@ def compared_rows(
     return Compared(
         ranges=len(plan.clusters),
         numbers=tuple((cluster_place(cluster, plan), statement) for cluster, statement in numbers),
-        rows=tuple(doubled_rows(doubled)),
+        rows=tuple(doubled_as_wrong(doubled)),
         redriven=redriven,
     )
 
@@ -59,12 +59,12 @@ def given_rows(story: Story) -> Mapping[_Place, int]:
         for step in steps:
             account = accounting_of(step)
             if last is None or account is None or account.rows:
-                last = place_of(step)
+                last = _place_of(step)
             given[last] = given.get(last, 0) + step.range.rows
     return given
 
 
-def place_of(step: Step) -> _Place:
+def _place_of(step: Step) -> _Place:
     return step.range.key, step.snapshot, str(step.range.upto.token)
 
 
@@ -91,7 +91,7 @@ def _wrong_numbers(
         )
         aside = sum(asides)
         accounts = [account for account in map(accounting_of, cluster.steps) if account is not None]
-        stated = sum(given.get(place_of(step), 0) for step in cluster.steps)
+        stated = sum(given.get(_place_of(step), 0) for step in cluster.steps)
         stated_aside = sum(account.quarantined for account in accounts)
         key = cluster.steps[0].range.key
         since = min(step.sequence for step in cluster.steps)

@@ -30,7 +30,7 @@ def bounded(schema: Any) -> Any:
 
 def _renamed(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_renamed(each) for each in schema]
+        return [_renamed(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
     own = {
@@ -53,7 +53,7 @@ def _reader_of(read: Any) -> Any:
             raise CantDecode(
                 f"a decimal of the payload doesn't fit its type: it has more than {precision} digits"
             )
-        found: Decimal = read(content, writer, reader)
-        return found
+        number: Decimal = read(content, writer, reader)
+        return number
 
     return read_bounded

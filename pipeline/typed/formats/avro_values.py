@@ -43,7 +43,7 @@ class AvroValues:
     def limit(self, most: int) -> ValueLimit:
         bound = self._bound(self.schema, ())
         # A record within itself begins anew behind a union or a list, which takes a byte.
-        again = max((self._bound(each, ()).values for each in self._recursive), default=0)
+        again = max((self._bound(schema, ()).values for schema in self._recursive), default=0)
         return ValueLimit(most, bound.a_byte + again, self.count)
 
     def count(self, content: bytes, most: int) -> int:
@@ -59,7 +59,7 @@ class AvroValues:
 
     @cached_property
     def _recursive(self) -> list[Any]:
-        return [each for each in self.named.values() if contains_itself(each, self.named)]
+        return [schema for schema in self.named.values() if contains_itself(schema, self.named)]
 
     def more_of(self, record: Mapping[str, Any]) -> int:
         """The most values that the reader's schema adds to a record of the writer's: defaults of fields that the writer
@@ -70,10 +70,11 @@ class AvroValues:
     def _more(self) -> Mapping[str, int]:
         return {
             name: max(
-                (_added(each, other) for other in self.reader.values() if _is_same(each, other)), default=0
+                (_added(record, other) for other in self.reader.values() if _is_same(record, other)),
+                default=0,
             )
-            for name, each in self.named.items()
-            if each["type"] in _RECORDS
+            for name, record in self.named.items()
+            if record["type"] in _RECORDS
         }
 
     def _bound(self, schema: Any, above: tuple[str, ...]) -> _Bound:
@@ -84,9 +85,11 @@ class AvroValues:
                 # once, in `limit`.
                 return _Bound(0, 0, 0) if schema in above else self._bound(self.named[schema], above)
             case list():
-                each = [self._bound(one, above) for one in schema]
-                least = 1 + min(one.least for one in each)
-                return _Bound(max(one.values for one in each), max(one.a_byte for one in each), least)
+                branches = [self._bound(branch, above) for branch in schema]
+                least = 1 + min(bound.least for bound in branches)
+                return _Bound(
+                    max(bound.values for bound in branches), max(bound.a_byte for bound in branches), least
+                )
             case {"type": kind, "fields": fields} if kind in _RECORDS:
                 return self._of_record(schema, fields, (*above, schema["name"]))
             case {"type": "array", "items": items}:
@@ -101,9 +104,11 @@ class AvroValues:
                 return _Bound(1, 0, _LEAST.get(kind_of(schema), 1))
 
     def _of_record(self, schema: Mapping[str, Any], fields: Sequence[Any], above: tuple[str, ...]) -> _Bound:
-        each = [self._bound(one["type"], above) for one in fields]
-        values = 1 + self.more_of(schema) + sum(one.values for one in each)
-        return _Bound(values, max((one.a_byte for one in each), default=0), sum(one.least for one in each))
+        bounds = [self._bound(column["type"], above) for column in fields]
+        values = 1 + self.more_of(schema) + sum(bound.values for bound in bounds)
+        return _Bound(
+            values, max((bound.a_byte for bound in bounds), default=0), sum(bound.least for bound in bounds)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,23 +130,23 @@ def _is_same(writer: Mapping[str, Any], reader: Mapping[str, Any]) -> bool:
     """Whether the reader's record may take a record of the writer's: fastavro compares names without their
     namespaces."""
     plain = writer["name"].rpartition(".")[2]
-    aliases = {each.rpartition(".")[2] for each in reader.get("aliases", ())}
+    aliases = {alias.rpartition(".")[2] for alias in reader.get("aliases", ())}
     return reader["type"] in _RECORDS and plain in {reader["name"].rpartition(".")[2], *aliases}
 
 
 def _added(writer: Mapping[str, Any], reader: Mapping[str, Any]) -> int:
-    known = {each["name"] for each in writer["fields"]}
+    written = {column["name"] for column in writer["fields"]}
     return sum(
-        _size(each.get("default"))
-        for each in reader["fields"]
-        if not known & {each["name"], *each.get("aliases", ())}
+        _size(column.get("default"))
+        for column in reader["fields"]
+        if not written & {column["name"], *column.get("aliases", ())}
     )
 
 
 def _size(value: Any) -> int:
     match value:
         case dict():
-            return 1 + sum(1 + _size(each) for each in value.values())
+            return 1 + sum(1 + _size(item) for item in value.values())
         case list():
             return 1 + sum(map(_size, value))
         case _:
@@ -158,9 +163,9 @@ def contains_itself(schema: Any, named: Mapping[str, Any], above: tuple[str, ...
         case str() if schema in named:
             return schema in above or contains_itself(named[schema], named, above)
         case list():
-            return any(contains_itself(each, named, above) for each in schema)
+            return any(contains_itself(branch, named, above) for branch in schema)
         case {"type": "record", "name": name, "fields": fields}:
-            return any(contains_itself(each["type"], named, (*above, name)) for each in fields)
+            return any(contains_itself(column["type"], named, (*above, name)) for column in fields)
         case {"items": inner} | {"values": inner} | {"type": dict() | list() as inner}:
             return contains_itself(inner, named, above)
         case _:
@@ -187,8 +192,8 @@ class _Walk:
                 self.value(schema[number])
             case {"type": kind, "fields": fields} if kind in _RECORDS:
                 self.left.take(1 + self.of.more_of(schema))
-                for each in fields:
-                    self.value(each["type"])
+                for column in fields:
+                    self.value(column["type"])
             case {"type": "array", "items": items}:
                 self.left.take(1)
                 self._many(items, has_keys=False)

@@ -48,7 +48,7 @@ class ProtobufDecoder:
 
     def columns(self) -> list[tuple[str, Any]]:
         try:
-            return [(each.name, _spark_type(each, ())) for each in self._descriptor().fields]
+            return [(column.name, _spark_type(column, ())) for column in self._descriptor().fields]
         except (LookupError, TypeError, ValueError) as error:
             raise self._bad(error) from error
         except Exception as error:
@@ -83,8 +83,8 @@ class ProtobufDecoder:
         share = limit_of(descriptor, {_TIMESTAMP, *_WRAPPED}, self.most_values).share
 
         def decode(payload: bytes) -> tuple[dict[str, Any], float]:
-            its = share(payload)
-            return row(parse(payload)), its
+            portion = share(payload)
+            return row(parse(payload)), portion
 
         if not self.is_confluent:
             return decode
@@ -126,7 +126,7 @@ class ProtobufDecoder:
 def _indexes(descriptor: Descriptor) -> set[tuple[int, ...]]:
     """The places of a message in its file, from the outermost message to it. Some serializers count the messages that
     Protobuf makes for maps, and others don't."""
-    return {tuple(_places(descriptor, counts_maps=each)) for each in (True, False)}
+    return {tuple(_places(descriptor, counts_maps=counts_maps)) for counts_maps in (True, False)}
 
 
 def _places(descriptor: Descriptor, *, counts_maps: bool) -> Iterator[int]:
@@ -134,8 +134,8 @@ def _places(descriptor: Descriptor, *, counts_maps: bool) -> Iterator[int]:
     if outer is not None:
         yield from _places(outer, counts_maps=counts_maps)
     beside = descriptor.file.message_types_by_name.values() if outer is None else outer.nested_types
-    counted = [each for each in beside if counts_maps or not each.GetOptions().map_entry]
-    yield [each.full_name for each in counted].index(descriptor.full_name)
+    counted = [inner for inner in beside if counts_maps or not inner.GetOptions().map_entry]
+    yield [inner.full_name for inner in counted].index(descriptor.full_name)
 
 
 def _spark_type(field: FieldDescriptor, above: tuple[str, ...]) -> Any:
@@ -166,7 +166,7 @@ def _single_type(field: FieldDescriptor, above: tuple[str, ...]) -> Any:
     if not message.fields:
         raise ValueError(f"the message {message.full_name} has no fields")
     inner = (*above, message.full_name)
-    fields = [{"name": each.name, "type": _spark_type(each, inner)} for each in message.fields]
+    fields = [{"name": column.name, "type": _spark_type(column, inner)} for column in message.fields]
     return {"type": "struct", "fields": fields}
 
 
@@ -192,7 +192,7 @@ _Take = Callable[[Any], Any]
 
 
 def _struct_of(descriptor: Descriptor) -> Callable[[Message], dict[str, Any]]:
-    fields = [(each.name, _needs_asking(each), _take_of(each)) for each in descriptor.fields]
+    fields = [(column.name, _needs_asking(column), _take_of(column)) for column in descriptor.fields]
 
     def struct(message: Message) -> dict[str, Any]:
         return {
@@ -228,7 +228,7 @@ def _same(value: Any) -> Any:
 
 def _single(field: FieldDescriptor) -> _Take | None:
     if field.enum_type is not None:
-        names = {each.number: each.name for each in field.enum_type.values}
+        names = {value.number: value.name for value in field.enum_type.values}
         # An open enum may hold a number that the descriptors don't know yet, and the record is
         # valid all the same.
         return lambda number: names.get(number) or str(number)
@@ -241,8 +241,8 @@ def _single(field: FieldDescriptor) -> _Take | None:
     return _struct_of(field.message_type)
 
 
-def _time(at: Any) -> datetime:
+def _time(timestamp: Any) -> datetime:
     # The library doesn't check this, and more nanoseconds would move the time by seconds.
-    if not 0 <= at.nanos < 10**9:
-        raise CantDecode(f"a timestamp has {at.nanos} nanoseconds")
-    return _EPOCH + timedelta(seconds=at.seconds, microseconds=at.nanos // 1000)
+    if not 0 <= timestamp.nanos < 10**9:
+        raise CantDecode(f"a timestamp has {timestamp.nanos} nanoseconds")
+    return _EPOCH + timedelta(seconds=timestamp.seconds, microseconds=timestamp.nanos // 1000)

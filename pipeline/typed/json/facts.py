@@ -40,37 +40,37 @@ within lists."""
 def facts_of(payload: Mapping[str, Any], columns: Struct, limits: Limits) -> frozenset[Fact]:
     """What this payload has and the columns lack. Nothing is told of a payload that would alone bring more fields than are
     allowed: it is no example of the others."""
-    found = {OBJECT}
+    facts = {OBJECT}
     # Most payloads bring nothing new, and the judge walks over most values without making a path
     # for them.
     if Judge(columns, limits, is_whole=True).why_not(payload) is None:
-        return frozenset(found)
-    _put_facts(payload, columns, (), found, _FACTS_A_FIELD * limits.columns)
-    fields = {path for path, _ in found if path and path[-1] is not None}
+        return frozenset(facts)
+    _put_facts(payload, columns, (), facts, _FACTS_A_FIELD * limits.columns)
+    fields = {path for path, _ in facts if path and path[-1] is not None}
     # One payload with thousands of names must not use up the columns that the others need. It goes
     # to quarantine by itself.
-    return frozenset() if len(fields) > limits.columns else frozenset(found)
+    return frozenset() if len(fields) > limits.columns else frozenset(facts)
 
 
-def _put_facts(value: Any, kind: Kind | None, path: Path, found: set[Fact], most: int) -> None:
-    """Put facts into `found`, and stop where there are too many."""
-    if len(path) > DEPTH or len(found) > most or (kind is None and not has_value(value)):
+def _put_facts(value: Any, kind: Kind | None, path: Path, facts: set[Fact], most: int) -> None:
+    """Put what is missing into `facts`, and stop where there are too many."""
+    if len(path) > DEPTH or len(facts) > most or (kind is None and not has_value(value)):
         return
     if isinstance(value, dict) and (kind is None or isinstance(kind, Struct)):
         if kind is None:
-            found.add((path, "object"))
+            facts.add((path, "object"))
         inner: Mapping[str, Kind] = {} if kind is None else kind.fields
-        for name, each in value.items():
-            _put_facts(each, inner.get(name), (*path, name), found, most)
+        for name, inner_value in value.items():
+            _put_facts(inner_value, inner.get(name), (*path, name), facts, most)
     elif isinstance(value, list) and (kind is None or isinstance(kind, Items)):
         if kind is None:
-            found.add((path, "array"))
-        for each in value:
-            _put_facts(each, None if kind is None else kind.of, (*path, None), found, most)
+            facts.add((path, "array"))
+        for item in value:
+            _put_facts(item, None if kind is None else kind.of, (*path, None), facts, most)
     elif kind is None:
-        found.add((path, _scalar(value)))
+        facts.add((path, _scalar(value)))
     elif _is_too_large(value, kind):
-        found.add((path, TOO_LARGE))
+        facts.add((path, TOO_LARGE))
 
 
 def _scalar(value: Any) -> str:
@@ -105,7 +105,7 @@ def counted_facts(of_payloads: Iterable[frozenset[Fact]]) -> Counter[Fact]:
 
 def _most(counts: Counter[Fact]) -> Counter[Fact]:
     return Counter(
-        dict(sorted(counts.items(), key=lambda each: (-each[1], *order_of(each[0])))[:_MOST_FACTS])
+        dict(sorted(counts.items(), key=lambda entry: (-entry[1], *order_of(entry[0])))[:_MOST_FACTS])
     )
 
 

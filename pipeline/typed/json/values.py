@@ -41,8 +41,8 @@ class JsonValues:
         if are_surely_more(payload, self.most):
             return True
         try:
-            found = msgspec.json.decode(payload)
-            _take(found, {"type": "struct", "fields": _fields(self.columns)}, ValuesLeft(self.most))
+            payload_value = msgspec.json.decode(payload)
+            _take(payload_value, {"type": "struct", "fields": _fields(self.columns)}, ValuesLeft(self.most))
         except (msgspec.DecodeError, RecursionError, TooManyValues):
             # What can't be counted exactly, such as a number of very many digits, counts by the estimate.
             return True
@@ -79,7 +79,7 @@ def _within(kind: Any) -> int:
         return 0
     match kind["type"]:
         case "struct":
-            return _widest({each["name"]: each["type"] for each in kind["fields"]})
+            return _widest({column["name"]: column["type"] for column in kind["fields"]})
         case "array":
             return _within(kind["elementType"])
         case "map":
@@ -88,24 +88,24 @@ def _within(kind: Any) -> int:
             return 0
 
 
-def _take(value: Any, kind: Any, left: ValuesLeft) -> None:
+def _take(value: Any, kind: Any, values_left: ValuesLeft) -> None:
     """Count what becomes of a value. `kind`: the type of its column."""
-    left.take(1)
+    values_left.take(1)
     if isinstance(kind, str):
         return
     match kind["type"], value:
         case "struct", dict():
-            left.take(len(kind["fields"]))
-            for each in kind["fields"]:
-                if not isinstance(each["type"], str) and each["name"] in value:
-                    _take(value[each["name"]], each["type"], left)
+            values_left.take(len(kind["fields"]))
+            for column in kind["fields"]:
+                if not isinstance(column["type"], str) and column["name"] in value:
+                    _take(value[column["name"]], column["type"], values_left)
         case "array", list():
-            for each in value:
-                _take(each, kind["elementType"], left)
+            for item in value:
+                _take(item, kind["elementType"], values_left)
         case "map", dict():
-            for each in value.values():
-                left.take(1)
-                _take(each, kind["valueType"], left)
+            for item in value.values():
+                values_left.take(1)
+                _take(item, kind["valueType"], values_left)
         case _:
             # The payload doesn't fit.
             pass

@@ -102,8 +102,9 @@ class Redrives(ABC):
     def check(self) -> None:
         """Raises an error where nothing can be tried again with these settings."""
 
-    @abstractmethod
-    def worth_trying(self, pieces: Iterable[Piece]) -> tuple[Piece, ...]: ...
+    def worth_trying(self, pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+        """Those of the pieces whose rows may fare better than before."""
+        return tuple(pieces)
 
     @abstractmethod
     def groups(self, pieces: Iterable[Piece]) -> Groups:
@@ -179,11 +180,8 @@ class Redriving(Redrives):
     def check(self) -> None:
         check_decided_once(self.settings, "a redrive")
 
-    def worth_trying(self, pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-        return worth_parsing(pieces)
-
-    def groups(self, pieces: Iterable[Piece]) -> Groups:
-        return one_by_one(pieces)
+    worth_trying = staticmethod(worth_parsing)
+    groups = staticmethod(one_by_one)
 
     def try_again(self, plan: RedrivePlan, look: SourceLook) -> Tried:
         comparison = self.deduplicating.plan(plan.wave) if self.deduplicating else None

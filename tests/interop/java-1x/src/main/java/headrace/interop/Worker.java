@@ -13,9 +13,7 @@ import com.amazonaws.services.kinesis.clientlibrary.types.ProcessRecordsInput;
 import com.amazonaws.services.kinesis.clientlibrary.types.ShutdownInput;
 import com.amazonaws.services.kinesis.metrics.impl.NullMetricsFactory;
 import com.amazonaws.services.kinesis.model.Record;
-import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
-import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
@@ -24,14 +22,8 @@ import java.util.concurrent.TimeUnit;
  * app, stream, worker, endpoint, position (TRIM_HORIZON or LATEST) and lease.failoverTimeMillis.
  */
 public final class Worker {
-    private static final PrintStream OUT = System.out;
-
     public static void main(String[] arguments) throws Exception {
-        Map<String, String> given = new LinkedHashMap<>();
-        for (String argument : arguments) {
-            int at = argument.indexOf('=');
-            given.put(argument.substring(0, at), argument.substring(at + 1));
-        }
+        Map<String, String> given = Events.named(arguments);
         String name = given.get("worker");
         KinesisClientLibConfiguration config = new KinesisClientLibConfiguration(
                         given.get("app"),
@@ -52,43 +44,19 @@ public final class Worker {
                         .metricsFactory(new NullMetricsFactory())
                         .build();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(worker, name)));
-        Thread watch = new Thread(Worker::endWithInput);
-        watch.setDaemon(true);
-        watch.start();
-        tell("started", name, "-");
+        Events.endWithInput();
+        Events.tell("started", name, "-");
         worker.run();
-        tell("ended", name, "-");
-    }
-
-    static synchronized void tell(String event, String worker, String shard, Object... more) {
-        StringBuilder line = new StringBuilder();
-        line.append(System.currentTimeMillis()).append('\t').append(event);
-        line.append('\t').append(worker).append('\t').append(shard);
-        for (Object item : more) {
-            line.append('\t').append(item);
-        }
-        OUT.println(line);
-        OUT.flush();
+        Events.tell("ended", name, "-");
     }
 
     private static void stop(com.amazonaws.services.kinesis.clientlibrary.lib.worker.Worker worker, String name) {
-        tell("stopping", name, "-");
+        Events.tell("stopping", name, "-");
         try {
-            tell("stopped", name, "-", worker.startGracefulShutdown().get(20, TimeUnit.SECONDS));
+            Events.tell("stopped", name, "-", worker.startGracefulShutdown().get(20, TimeUnit.SECONDS));
         } catch (Exception failure) {
-            tell("stopped", name, "-", failure);
+            Events.tell("stopped", name, "-", failure);
         }
-    }
-
-    private static void endWithInput() {
-        try {
-            while (System.in.read() >= 0) {
-                continue;
-            }
-        } catch (java.io.IOException gone) {
-            // Nothing to do: the stream is closed.
-        }
-        Runtime.getRuntime().halt(0);
     }
 
     /** Prints an event for every record, then checkpoints the batch. */
@@ -103,7 +71,7 @@ public final class Worker {
         @Override
         public void initialize(InitializationInput input) {
             shard = input.getShardId();
-            tell("initialize", worker, shard, input.getExtendedSequenceNumber().getSequenceNumber());
+            Events.tell("initialize", worker, shard, input.getExtendedSequenceNumber().getSequenceNumber());
         }
 
         @Override
@@ -113,7 +81,7 @@ public final class Worker {
             }
             for (Record record : input.getRecords()) {
                 String data = StandardCharsets.UTF_8.decode(record.getData()).toString();
-                tell("record", worker, shard, record.getSequenceNumber(), 0, data);
+                Events.tell("record", worker, shard, record.getSequenceNumber(), 0, data);
             }
             checkpoint("checkpoint", input.getCheckpointer());
         }
@@ -123,7 +91,7 @@ public final class Worker {
             if (input.getShutdownReason() == ShutdownReason.TERMINATE) {
                 checkpoint("shardEnded", input.getCheckpointer());
             } else {
-                tell("leaseLost", worker, shard);
+                Events.tell("leaseLost", worker, shard);
             }
         }
 
@@ -135,9 +103,9 @@ public final class Worker {
         private void checkpoint(String event, IRecordProcessorCheckpointer checkpointer) {
             try {
                 checkpointer.checkpoint();
-                tell(event, worker, shard);
+                Events.tell(event, worker, shard);
             } catch (Exception refused) {
-                tell(event, worker, shard, refused.getClass().getSimpleName());
+                Events.tell(event, worker, shard, refused.getClass().getSimpleName());
             }
         }
     }

@@ -38,9 +38,7 @@ import software.amazon.kinesis.retrieval.RetrievalConfig;
 public final class AdapterWorker {
     public static void main(String[] given) {
         String worker = given[2];
-        Thread watch = new Thread(AdapterWorker::endWithInput);
-        watch.setDaemon(true);
-        watch.start();
+        Events.endWithInput();
         scheduler(given[0], given[1], worker, URI.create(given[3])).run();
     }
 
@@ -91,28 +89,6 @@ public final class AdapterWorker {
                 adapter);
     }
 
-    static synchronized void tell(String event, String worker, String shard, Object... more) {
-        StringBuilder line = new StringBuilder();
-        line.append(System.currentTimeMillis()).append('\t').append(event);
-        line.append('\t').append(worker).append('\t').append(shard);
-        for (Object item : more) {
-            line.append('\t').append(item);
-        }
-        System.out.println(line);
-        System.out.flush();
-    }
-
-    private static void endWithInput() {
-        try {
-            while (System.in.read() >= 0) {
-                continue;
-            }
-        } catch (java.io.IOException gone) {
-            // Nothing to do: the stream is closed.
-        }
-        Runtime.getRuntime().halt(0);
-    }
-
     /** Prints sequence number and kind of every change, then checkpoints the batch. */
     private static final class Printing implements DynamoDBStreamsShardRecordProcessor {
         private final String worker;
@@ -125,13 +101,13 @@ public final class AdapterWorker {
         @Override
         public void initialize(InitializationInput input) {
             shard = input.shardId();
-            tell("initialize", worker, shard);
+            Events.tell("initialize", worker, shard);
         }
 
         @Override
         public void processRecords(DynamoDBStreamsProcessRecordsInput input) {
             for (DynamoDBStreamsClientRecord record : input.records()) {
-                tell("record", worker, shard, record.sequenceNumber(), "0", record.getRecord().eventName());
+                Events.tell("record", worker, shard, record.sequenceNumber(), "0", record.getRecord().eventName());
             }
             if (!input.records().isEmpty()) {
                 checkpoint("checkpoint", input.checkpointer());
@@ -140,7 +116,7 @@ public final class AdapterWorker {
 
         @Override
         public void leaseLost(LeaseLostInput input) {
-            tell("leaseLost", worker, shard);
+            Events.tell("leaseLost", worker, shard);
         }
 
         @Override
@@ -156,9 +132,9 @@ public final class AdapterWorker {
         private void checkpoint(String event, RecordProcessorCheckpointer checkpointer) {
             try {
                 checkpointer.checkpoint();
-                tell(event, worker, shard);
+                Events.tell(event, worker, shard);
             } catch (Exception refused) {
-                tell(event, worker, shard, refused.getClass().getSimpleName());
+                Events.tell(event, worker, shard, refused.getClass().getSimpleName());
             }
         }
     }

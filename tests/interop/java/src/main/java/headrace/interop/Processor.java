@@ -34,7 +34,7 @@ final class Processor implements ShardRecordProcessor {
     @Override
     public void initialize(InitializationInput input) {
         shard = input.shardId();
-        Worker.tell("initialize", worker, shard, input.extendedSequenceNumber().sequenceNumber());
+        Events.tell("initialize", worker, shard, input.extendedSequenceNumber().sequenceNumber());
     }
 
     @Override
@@ -45,7 +45,7 @@ final class Processor implements ShardRecordProcessor {
         List<KinesisClientRecord> records = input.records();
         for (int at = 0; at < records.size(); at++) {
             KinesisClientRecord record = records.get(at);
-            Worker.tell(
+            Events.tell(
                     "record",
                     worker,
                     shard,
@@ -74,16 +74,16 @@ final class Processor implements ShardRecordProcessor {
         stopped = true;
         try {
             checkpointer.checkpoint(record.sequenceNumber(), record.subSequenceNumber());
-            Worker.tell("checkpoint", worker, shard);
-            Worker.tell("inside", worker, shard, record.sequenceNumber(), record.subSequenceNumber());
+            Events.tell("checkpoint", worker, shard);
+            Events.tell("inside", worker, shard, record.sequenceNumber(), record.subSequenceNumber());
         } catch (Exception refused) {
-            Worker.tell("checkpoint", worker, shard, refused.getClass().getSimpleName());
+            Events.tell("checkpoint", worker, shard, refused.getClass().getSimpleName());
         }
     }
 
     @Override
     public void leaseLost(LeaseLostInput input) {
-        Worker.tell("leaseLost", worker, shard);
+        Events.tell("leaseLost", worker, shard);
     }
 
     @Override
@@ -102,9 +102,9 @@ final class Processor implements ShardRecordProcessor {
     private void checkpoint(String event, RecordProcessorCheckpointer checkpointer) {
         try {
             checkpointer.checkpoint();
-            Worker.tell(event, worker, shard);
+            Events.tell(event, worker, shard);
         } catch (Exception refused) {
-            Worker.tell(event, worker, shard, refused.getClass().getSimpleName());
+            Events.tell(event, worker, shard, refused.getClass().getSimpleName());
         }
     }
 }

@@ -1,11 +1,9 @@
 package headrace.interop;
 
-import java.io.PrintStream;
 import java.lang.reflect.Method;
 import java.net.URI;
 import java.time.Instant;
 import java.util.Date;
-import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import software.amazon.awssdk.auth.credentials.AwsBasicCredentials;
@@ -43,34 +41,15 @@ import software.amazon.kinesis.retrieval.polling.PollingConfig;
  * The worker ends when its standard input is closed, so that it can't go on after the process that started it.
  */
 public final class Worker {
-    private static final PrintStream OUT = System.out;
-
     public static void main(String[] arguments) throws Exception {
-        Map<String, String> given = new LinkedHashMap<>();
-        for (String argument : arguments) {
-            int at = argument.indexOf('=');
-            given.put(argument.substring(0, at), argument.substring(at + 1));
-        }
+        Map<String, String> given = Events.named(arguments);
         String worker = given.get("worker");
         Scheduler scheduler = scheduler(given, worker);
         Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(scheduler, worker)));
-        Thread watch = new Thread(Worker::endWithInput);
-        watch.setDaemon(true);
-        watch.start();
-        tell("started", worker, "-");
+        Events.endWithInput();
+        Events.tell("started", worker, "-");
         scheduler.run();
-        tell("ended", worker, "-");
-    }
-
-    static synchronized void tell(String event, String worker, String shard, Object... more) {
-        StringBuilder line = new StringBuilder();
-        line.append(System.currentTimeMillis()).append('\t').append(event);
-        line.append('\t').append(worker).append('\t').append(shard);
-        for (Object item : more) {
-            line.append('\t').append(item);
-        }
-        OUT.println(line);
-        OUT.flush();
+        Events.tell("ended", worker, "-");
     }
 
     private static Scheduler scheduler(Map<String, String> given, String worker) throws Exception {
@@ -170,22 +149,11 @@ public final class Worker {
     }
 
     private static void stop(Scheduler scheduler, String worker) {
-        tell("stopping", worker, "-");
+        Events.tell("stopping", worker, "-");
         try {
-            tell("stopped", worker, "-", scheduler.startGracefulShutdown().get(20, TimeUnit.SECONDS));
+            Events.tell("stopped", worker, "-", scheduler.startGracefulShutdown().get(20, TimeUnit.SECONDS));
         } catch (Exception failure) {
-            tell("stopped", worker, "-", failure);
+            Events.tell("stopped", worker, "-", failure);
         }
-    }
-
-    private static void endWithInput() {
-        try {
-            while (System.in.read() >= 0) {
-                continue;
-            }
-        } catch (java.io.IOException gone) {
-            // Nothing to do: the stream is closed.
-        }
-        Runtime.getRuntime().halt(0);
     }
 }
