@@ -75,11 +75,10 @@ class KeepingSqlCatalog(SqlCatalog):
         super()._init_catalog()
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        of_table = self._in_database(identifier)
         with self.engine.connect() as connection:
-            row: Any = connection.execute(self._row, of_table).first()
+            row: Any = connection.execute(self._row, self._in_database(identifier)).first()
         if row is None:
-            raise NoSuchTableError(f"Table does not exist: {of_table['of_namespace']}.{of_table['of_table']}")
+            raise NoSuchTableError(f"the catalog has no table {identifier}")
         return self._convert_orm_to_iceberg(row)
 
     def _in_database(self, identifier: str | Identifier) -> dict[str, str]:
@@ -136,12 +135,11 @@ class KeepingSqlCatalog(SqlCatalog):
         return _answer(self._keep(location, changed), location)
 
     def _swap(self, name: Identifier, old: str, new: str) -> None:
-        of_table = self._in_database(name)
+        swap = {**self._in_database(name), "old": old, "new": new}
         with self.engine.begin() as connection:
-            if connection.execute(_SWAP, {**of_table, "old": old, "new": new}).rowcount < 1:
-                raise CommitFailedException(
-                    f"another process has updated the table {of_table['of_namespace']}.{of_table['of_table']}"
-                )
+            if connection.execute(_SWAP, swap).rowcount < 1:
+                table = ".".join(name)
+                raise CommitFailedException(f"another process has updated the table {table}")
 
     def _keep(self, location: str, metadata: TableMetadata) -> TableMetadata:
         # A new dictionary each time: another thread may read the old one at this moment.
