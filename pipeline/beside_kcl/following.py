@@ -55,4 +55,5 @@ def followed(settings: Settings, tables: Tables, clock: Clock) -> Followed:
 
 
 def as_followed(settings: Settings, mode: Mode) -> Settings:
-    return replace(settings, kcl=replace(settings.kcl, mode=mode))
+    # Each tick asks, and only while a fleet migrates the mode is another one.
+    return settings if settings.kcl.mode is mode else replace(settings, kcl=replace(settings.kcl, mode=mode))

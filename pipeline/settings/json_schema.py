@@ -5,11 +5,11 @@ The schema has names, forms and descriptions. Values are left to the reader of s
 
 from dataclasses import MISSING, Field, is_dataclass
 from enum import StrEnum
-from typing import Any, get_type_hints
+from typing import Any
 
 from headrace.pipeline.settings.component_file import SETTINGS_FILE
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.values import bare, element, is_mapping, settings_of
+from headrace.pipeline.settings.values import element, hints_of, is_mapping, settings_of
 
 _SINGLE: dict[str, Any] = {"not": {"type": ["array", "object"]}}
 """A single value. It has no type: YAML takes a time such as 2026-01-31T00:00:00Z for no text."""
@@ -36,12 +36,12 @@ def attributes_schema() -> dict[str, Any]:
 
 
 def _section(kind: type[Any]) -> dict[str, Any]:
-    hints = get_type_hints(kind)
+    hints = hints_of(kind)
     specs = settings_of(kind)
     required = [spec.name for spec in specs if spec.default is MISSING and spec.default_factory is MISSING]
     return {
         "type": ["object", "null"],
-        "properties": {spec.name: _value(bare(hints[spec.name]), spec) for spec in specs},
+        "properties": {spec.name: _value(hints[spec.name], spec) for spec in specs},
         "additionalProperties": False,
         **({"required": required} if required else {}),
     }

@@ -7,7 +7,7 @@ A setting that is added to the dataclasses needs no line here. A value that can'
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
-from typing import Any, get_type_hints
+from typing import Any
 
 import yaml
 
@@ -26,7 +26,14 @@ from headrace.pipeline.settings.nodes import (
 from headrace.pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
 from headrace.pipeline.settings.quoting import clipped
 from headrace.pipeline.settings.secrets import holds_secret, names_secret
-from headrace.pipeline.settings.values import allowed, bare, element, is_mapping, read_value, settings_of
+from headrace.pipeline.settings.values import (
+    allowed,
+    element,
+    hints_of,
+    is_mapping,
+    read_value,
+    settings_of,
+)
 
 _UNSET: Any = object()
 _PAIRS = "`name: value` pairs"
@@ -68,13 +75,11 @@ class Reader:
         for name, entry in entries.items():
             if name not in specs:
                 self._unknown(name, *entry, key=key, specs=specs)
-        hints, values = get_type_hints(kind), {}
+        hints, values = hints_of(kind), {}
         for name, spec in specs.items():
             source, child = entries.get(name, (ValueSource(), None))
             path = f"{key}.{name}" if key else name
-            value = self._value(
-                bare(hints[name]), child, path, source=source, unit=spec.metadata.get("unit", "")
-            )
+            value = self._value(hints[name], child, path, source=source, unit=spec.metadata.get("unit", ""))
             if value is not _UNSET:
                 values[name] = value
             elif base is None and _is_required(spec):
@@ -260,7 +265,7 @@ def _default_entries(key: str) -> tuple[Any, ...]:
     kind: Any = Settings
     *blocks, name = key.split(".")
     for block in blocks:
-        kind = bare(get_type_hints(kind)[block])
+        kind = hints_of(kind)[block]
     spec = next(spec for spec in fields(kind) if spec.name == name)
     return () if spec.default_factory is MISSING else tuple(spec.default_factory())
 

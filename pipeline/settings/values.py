@@ -49,17 +49,35 @@ def is_mapping(hint: Any) -> bool:
 
 
 def settings_of(section: Any) -> tuple[Field[Any], ...]:
-    """The fields that are settings. A section may have others, which tell where it is written."""
-    return tuple(spec for spec in fields(section) if spec.metadata.get("is_setting", True))
+    """The fields of a section's class that are settings. A section may have others, which tell where it is written."""
+    return _shape_of(section).settings
+
+
+def hints_of(section: Any) -> Mapping[str, Any]:
+    """The types of the fields of a section's class, without `| None`."""
+    return _shape_of(section).hints
+
+
+class _Shape(NamedTuple):
+    settings: tuple[Field[Any], ...]
+    hints: Mapping[str, Any]
+
+
+@cache
+def _shape_of(section: Any) -> _Shape:
+    """Kept for each class, because finding out the types takes longer than reading the section's values."""
+    settings = tuple(spec for spec in fields(section) if spec.metadata.get("is_setting", True))
+    hints = {name: bare(hint) for name, hint in typing.get_type_hints(section).items()}
+    return _Shape(settings, types.MappingProxyType(hints))
 
 
 @cache
 def knobs(section: type[Any], prefix: str = "", *, index: str = "0") -> tuple[Knob, ...]:
     """Every single setting below a section."""
-    hints = typing.get_type_hints(section)
+    hints = hints_of(section)
     listed: list[Knob] = []
     for spec in settings_of(section):
-        hint, key = bare(hints[spec.name]), f"{prefix}{spec.name}"
+        hint, key = hints[spec.name], f"{prefix}{spec.name}"
         inner = element(hint)
         if inner is not None and is_dataclass(inner):
             listed.extend(knobs(inner, f"{key}.{index}.", index=index))  # type: ignore[arg-type]  # a class
@@ -79,7 +97,7 @@ def leaves(value: Any, key: str = "", *, unit: str = "") -> Iterator[tuple[str, 
     if is_dataclass(value):
         inner = (
             (spec.name, getattr(value, spec.name), spec.metadata.get("unit", ""))
-            for spec in settings_of(value)
+            for spec in settings_of(type(value))
         )
     elif isinstance(value, tuple):
         inner = ((str(n), entry, "") for n, entry in enumerate(value))

@@ -13,7 +13,7 @@ from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Manifest
 from headrace.pipeline.core.shards.position import TRIM
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import BadSetting, HeadraceError
-from headrace.pipeline.lake.spark.session import DISCOVERY, stop_local_server
+from headrace.pipeline.lake.spark.session import DISCOVERY
 from headrace.pipeline.lake.staging.sessions import Sessions
 from headrace.pipeline.ports.pages import RecordPage
 from headrace.pipeline.ports.staging import OnWaiting, Stage, StagingSpec
@@ -73,23 +73,18 @@ def on_spark(sessions: Sessions, folder: Path, patch: pytest.MonkeyPatch) -> Ope
         def pages(self, batch: Batch) -> Iterator[RecordPage]:
             yield from pages
 
+    def forbid() -> None:
+        """No server is found, and none can be started."""
+        patch.setenv(DISCOVERY, str(folder / "connect.json"))
+        patch.setenv("JAVA_HOME", "/nowhere")
+
     return Opened(
         sessions.stage("w1", Pages),
         a_batch(),
         a_spec(folder),
-        forbid=lambda: patch.setenv("JAVA_HOME", "/nowhere"),
+        forbid=forbid,
         allow=patch.undo,
     )
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(DISCOVERY, str(tmp_path_factory.mktemp("spark") / "connect.json"))
-        try:
-            yield
-        finally:
-            stop_local_server()
 
 
 @pytest.fixture(params=["memory", "spark"])
@@ -97,7 +92,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
     if request.param == "memory":
         yield in_memory()
         return
-    request.getfixturevalue("server")
+    request.getfixturevalue("joined_spark")
     sessions = Sessions(Settings(application="app", workers=(WorkerSettings(id="w1"),)))
     with pytest.MonkeyPatch.context() as patch:
         yield on_spark(sessions, tmp_path / "data", patch)

@@ -3,20 +3,25 @@
 import json
 import os
 import re
+import shlex
 import shutil
-import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from urllib.request import Request, urlopen
 
 import pytest
 
-from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.app.wiring import wire
+from headrace.pipeline.cli import main
+from headrace.pipeline.settings.file import read_settings
 from tests.docs.pages import ROOT
 from tests.docs.walk import Walk, agrees, steps_of
-from tests.examples.example import alive_until, owners
 from tests.ports import free_port
 
 PAGE = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
@@ -48,7 +53,10 @@ def test_each_step_of_the_tutorial_prints_what_the_page_shows(tmp_path: Path):
 
 @dataclass
 class WithoutDagster(Walk):
-    """A reader with a process that ticks in the place of `headrace dev`, and with `headrace consume` in the place of its runs."""
+    """A reader with the leader's turns in the place of `headrace dev`, and with `headrace consume` in the place of its runs.
+
+    Headrace works in the test's own process, because a process for each command would import everything anew.
+    """
 
     def start(self, words: str, shown: str) -> None:
         if not words.startswith("headrace dev"):
@@ -57,27 +65,33 @@ class WithoutDagster(Walk):
         home = Path(self.variables["DAGSTER_HOME"])
         home.mkdir()
         shutil.copy(ROOT / "dagster.yaml", home)
-        variables = self.variables | {
-            "PYTHONPATH": str(ROOT),
-            "HEADRACE_CONFIG": str(self.folder / "headrace.yaml"),
-        }
-        command = [sys.executable, "-m", "tests.examples.sensors"]
-        address = self.variables["AWS_ENDPOINT_URL"]
+        with self.here():
+            for _ in range(3):
+                wire(read_settings(self.folder / "headrace.yaml", {}).settings).leader_turn(None)
 
-        def leases() -> int:
-            return owners(LocalAws(address, "eu-west-1"), "shop")["shop-1"]
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """The test's own process has the folder and the variables of the reader's terminal."""
+        with patch.dict(os.environ, self.variables, clear=True), chdir(self.folder):
+            yield
 
-        with subprocess.Popen(command, cwd=self.folder, env=variables, stdin=subprocess.PIPE) as ticking:
-            try:
-                alive_until(lambda: leases() == 2, "a lease for each shard", ticking)
-            finally:
-                ticking.kill()
+    def run(self, commands: str, *, must_succeed: bool = True) -> str:
+        words = shlex.split(commands)
+        if words[0] != "headrace" or "\n" in commands.strip():
+            return super().run(commands, must_succeed=must_succeed)
+        printed, complained = StringIO(), StringIO()
+        with self.here(), redirect_stdout(printed), redirect_stderr(complained):
+            code = main(words[1:])
+        said = printed.getvalue() + complained.getvalue()
+        assert code == 0 or not must_succeed, f"{commands}\n{said}"
+        return said
 
     def repeat(self, commands: str, shown: str) -> None:
         self.run("headrace consume --shard shardId-000000000000 shardId-000000000001")
         super().repeat(commands, shown)
 
 
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 @pytest.mark.usefixtures("joined_spark")
 def test_each_command_of_the_tutorial_but_dagsters_prints_what_the_page_shows(tmp_path: Path):
     with reader(tmp_path, WithoutDagster) as walk:

@@ -68,6 +68,7 @@ def test_after_a_killed_run_that_dagster_calls_started_its_shards_are_read_after
     assert app.worker().run_beats == {}, "the beats of runs that are over are removed"
 
 
+@pytest.mark.slow  # tests/simulation/interleavings shows it of D3, and each batch of seeds freezes runs
 def test_a_run_that_was_frozen_for_longer_than_the_lease_duration_doubles_no_record(shared_app: App):
     app = shared_app
     app.produce(20)

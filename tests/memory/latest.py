@@ -52,10 +52,8 @@ class MemoryLatest(LatestRows):
             (self._key_row(row, part, n) for part in parts for n, row in enumerate(self.rows.of(part.path))),
             key=lambda row: (row["key"], row["epoch"], row["sort_key"], not row["fresh"]),
         )
-        batches = [
-            pa.RecordBatch.from_pylist(rows[n : n + _AT_ONCE], KEY_ROWS)
-            for n in range(0, len(rows), _AT_ONCE)
-        ]
+        whole = pa.RecordBatch.from_pylist(rows, KEY_ROWS)
+        batches = [whole.slice(n, _AT_ONCE) for n in range(0, len(rows), _AT_ONCE)]
         return decision_of(pa.Table.from_batches(leaving(batches), LEAVING), parts)
 
     def _key_row(self, row: TypedRow, part: KeyPart, number: int) -> dict[str, Any]:

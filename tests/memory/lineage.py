@@ -31,6 +31,8 @@ class MemoryLineage(LineageTable):
         self._lake = lake
         self._rows: tuple[Row, ...] = ()
         self._recorded = Recorded()
+        self._told: tuple[tuple[Row, ...], tuple[LedgerEntry | Lost, ...]] = (), ()
+        """The rows of the latest look, and what they tell."""
         self._lock = Lock()
 
     def recorded(self) -> Recorded:
@@ -58,8 +60,14 @@ class MemoryLineage(LineageTable):
 
     def entries(self, asked: RangeFilter = ALL_RANGES) -> Iterator[LedgerEntry | Lost]:
         tail = self._tail(self._recorded, self._rows)
-        every = chain(ledgers_in(_kept(self._rows, tail)), _additions(tail))
+        every = chain(self._told_by(_kept(self._rows, tail)), _additions(tail))
         return (found for each in every if (found := asked.of(each)) is not None)
+
+    def _told_by(self, rows: tuple[Row, ...]) -> tuple[LedgerEntry | Lost, ...]:
+        told = self._told
+        if told[0] is not rows:
+            told = self._told = rows, tuple(ledgers_in(rows))
+        return told[1]
 
     def drop(self) -> None:
         """Lose the table, as if a person had dropped it."""
@@ -84,7 +92,9 @@ class MemoryLineage(LineageTable):
 
 
 def _kept(rows: tuple[Row, ...], tail: Tail[Snapshot]) -> tuple[Row, ...]:
-    return tuple(row for row in rows if tail.cut is None or row["snapshot_sequence"] <= tail.cut)
+    if tail.cut is None:
+        return rows
+    return tuple(row for row in rows if row["snapshot_sequence"] <= tail.cut)
 
 
 def _additions(tail: Tail[Snapshot]) -> Iterator[LedgerEntry | Lost]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.pipeline import errors
+from tests.syntax import tree_of
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("assets", "kclpy", "pipeline", "resources", "sensors")
@@ -41,8 +42,7 @@ def as_text(collected: dict[str, list[str]]) -> str:
 
 
 def _of_module(path: Path) -> Iterator[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    yield from sentences_in(tree, None)
+    yield from sentences_in(tree_of(path), None)
 
 
 def sentences_in(node: ast.AST, kind: str | None) -> Iterator[str]:

@@ -10,6 +10,7 @@ import pytest
 from headrace.pipeline.cli.views.settings_doc import knob_tables
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.values import knobs
+from tests.syntax import tree_of
 
 ROOT = Path(__file__).parents[2]
 KNOBS = [key for key, *_ in knobs(Settings, index="N")]
@@ -48,7 +49,7 @@ def test_there_are_no_more_settings_than_were_decided() -> None:
 def _reads() -> frozenset[tuple[str, str]]:
     """Each attribute that shipped code outside of pipeline/settings reads, with the expression before its dot."""
     files = (file for room in SHIPPED for file in (ROOT / room).rglob("*.py"))
-    trees = (ast.parse(file.read_text(encoding="utf-8")) for file in files if file.parent.name != "settings")
+    trees = (tree_of(file) for file in files if file.parent.name != "settings")
     return frozenset(read for tree in trees for read in _reads_in(tree))
 
 

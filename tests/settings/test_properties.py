@@ -113,7 +113,7 @@ def plain(value: Any, unit: str = "") -> Any:
     if is_dataclass(value):
         return {
             spec.name: plain(getattr(value, spec.name), spec.metadata.get("unit", ""))
-            for spec in settings_of(value)
+            for spec in settings_of(type(value))
         }
     if isinstance(value, tuple):
         return [plain(entry) for entry in value]

@@ -16,6 +16,7 @@ from tests.docs.pages import ROOT, named
 from tests.eventually import eventually
 from tests.ports import free_port
 from tests.setup.installed import PROJECT_PACKAGES, Environment, build, write_project
+from tests.spark import SparkServer
 
 PAGE = (ROOT / "docs" / "start" / "in-your-project.md").read_text(encoding="utf-8")
 _LOAD = """
@@ -147,29 +148,22 @@ def test_dagster_finds_the_definitions_as_the_page_says(environment: Environment
 
 @pytest.mark.parametrize("environment", ["wheel"], indirect=True)
 def test_an_installed_headrace_lands_records_through_spark_and_proves_them(
-    environment: Environment, aws: LocalAws, tmp_path: Path
+    environment: Environment, aws: LocalAws, spark_server: SparkServer, tmp_path: Path
 ):
+    """The workers of the server have no Headrace but the one that is shipped to them."""
     settings = a_stream(aws, environment, f"installed-{environment.root.parent.name}")
     variables = {
         **aws.environment,
         "HEADRACE_CONFIG": str(settings),
-        DISCOVERY: str(tmp_path / "spark" / "connect.json"),
+        DISCOVERY: str(spark_server.discovery),
     }
-    (tmp_path / "spark").mkdir()
     leads = (
         "from headrace.pipeline.settings.file import read_settings; from headrace.pipeline.app.wiring import wire\n"
         f"for _ in range(3): wire(read_settings({str(settings)!r}, {{}}).settings).leader_turn(None)"
     )
-    try:
-        led = environment.python("-c", leads, **variables)
-        landed = environment.command("headrace", "consume", "--shard", "shardId-000000000000", **variables)
-        proof = environment.command("headrace", "prove", **variables)
-    finally:
-        environment.python(
-            "-c",
-            "from headrace.pipeline.lake.spark.session import stop_local_server; stop_local_server()",
-            **variables,
-        )
+    led = environment.python("-c", leads, **variables)
+    landed = environment.command("headrace", "consume", "--shard", "shardId-000000000000", **variables)
+    proof = environment.command("headrace", "prove", **variables)
 
     assert led.returncode == 0, led.stderr
     assert landed.returncode == 0, landed.stdout + landed.stderr

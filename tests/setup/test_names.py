@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from tests.docs.pages import ROOT
+from tests.syntax import tree_of
 
 PACKAGES = ("pipeline", "assets", "kclpy", "resources", "sensors")
 LAYERS = ("core", "duties", "beside_kcl", "kcl", "aws", "lake")
 MODULES = {
-    ".".join(("headrace", *path.relative_to(folder).with_suffix("").parts)): ast.parse(
-        path.read_text(encoding="utf-8")
-    )
+    ".".join(("headrace", *path.relative_to(folder).with_suffix("").parts)): tree_of(path)
     for folder, paths in (
         (ROOT, [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]),
         (ROOT / "headrace", sorted((ROOT / "headrace").glob("*.py"))),

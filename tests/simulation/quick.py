@@ -45,18 +45,24 @@ def _replace(one: Any, /, **changes: Any) -> Any:
 
 def _how_to_replace(made: type, changed: frozenset[str]) -> Callable[[Any, dict[str, Any]], Any]:
     """Compile a function that replaces these fields, as `dataclass` compiles an `__init__`."""
-    names = [field.name for field in dataclasses.fields(made) if field.init]
-    if unknown := changed.difference(names):
+    filled = [field for field in dataclasses.fields(made) if field.init]
+    if unknown := changed.difference(field.name for field in filled):
         raise TypeError(f"{made.__name__} has no {', '.join(sorted(unknown))}")
-    given = (f"{name}=changes['{name}']" if name in changed else f"{name}=one.{name}" for name in names)
+    # By place, because Python looks up names at each call. Fields that have only a name come last.
+    values = [
+        (f"{field.name}=" if field.kw_only else "")
+        + (f"changes['{field.name}']" if field.name in changed else f"one.{field.name}")
+        for field in sorted(filled, key=lambda field: bool(field.kw_only))
+    ]
     how: Callable[[Any, dict[str, Any]], Any] = eval(
-        f"lambda one, changes: made({', '.join(given)})", {"made": made}
+        f"lambda one, changes: made({', '.join(values)})", {"made": made}
     )
     return how
 
 
 def exclude_imports_from_gc() -> None:
-    """Exclude everything that is imported by now from garbage collection."""
+    """Exclude everything that is imported by now from garbage collection, and collect seldom: a seed makes few objects that refer to each
+    other in a circle, but for its world, which is garbage once the seed is over."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(500_000, 20, 100)

@@ -5,12 +5,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields
 from itertools import groupby
-from typing import Any, get_type_hints
+from typing import Any
 
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.changes import CHANGES, Takes
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.values import allowed, bare, element, knobs, show
+from headrace.pipeline.settings.values import allowed, element, hints_of, knobs, show
 
 _CHANGED = """\
 What a change does to an application that has landed records already. Sensors read the settings when the code server starts or is
@@ -101,6 +101,6 @@ def _doc_of(section: str) -> str:
     for name in section.split("."):
         if name != "N":
             doc = next(spec for spec in fields(kind) if spec.name == name).metadata["doc"]
-            hint = bare(get_type_hints(kind)[name])
+            hint = hints_of(kind)[name]
             kind = element(hint) or hint
     return doc

@@ -30,6 +30,8 @@ from headrace.pipeline.duties.policy.leader_watch import LeaderWatchMemory
 from headrace.pipeline.duties.policy.memory import as_json
 from headrace.pipeline.duties.streams.streams import StreamsMemory
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
 
 def write_leader(memory: LeaderMemory, failures: int) -> str:
     # The keys stay when names in the code change: after an upgrade the new code reads a cursor of the old one.
@@ -165,7 +167,7 @@ def _read_leader_watch(row: list[Any] | None) -> LeaderWatchMemory:
 
 def _as_text(values: Mapping[str, Any]) -> str:
     # Without empty values and zeros, which are the defaults of reading: most ticks then have a short cursor.
-    return json.dumps({key: value for key, value in values.items() if value}, separators=(",", ":"))
+    return _ENCODER.encode({key: value for key, value in values.items() if value})
 
 
 def _values_in(text: str | None) -> dict[str, Any]:

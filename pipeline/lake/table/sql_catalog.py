@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
@@ -28,8 +28,8 @@ from pyiceberg.table.update import (
     _TableMetadataUpdateContext,
     _update_table_metadata_log,
 )
-from sqlalchemy import CursorResult, Engine, NullPool, create_engine, event, update
-from sqlalchemy.orm import Session
+from pyiceberg.typedef import Identifier
+from sqlalchemy import Engine, NullPool, bindparam, create_engine, event, select, update
 
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.lake.table.metadata_files import read_metadata
@@ -40,16 +40,53 @@ _KEPT = 4
 """Metadata files whose content is kept in memory: those of two tables, before and after a commit."""
 
 
+_ROWS: Any = IcebergTables.__table__
+_OF_A_TABLE = (
+    _ROWS.c.catalog_name == bindparam("of_catalog"),
+    _ROWS.c.table_namespace == bindparam("of_namespace"),
+    _ROWS.c.table_name == bindparam("of_table"),
+)
+_ROW = select(
+    _ROWS.c.table_namespace,
+    _ROWS.c.table_name,
+    _ROWS.c.metadata_location,
+    _ROWS.c.previous_metadata_location,
+).where(*_OF_A_TABLE)
+_SWAP = (
+    update(_ROWS)
+    .where(*_OF_A_TABLE, _ROWS.c.metadata_location == bindparam("old"))
+    .values(metadata_location=bindparam("new"), previous_metadata_location=bindparam("old"))
+)
+"""Statements are built once, and ask for columns: what SQLAlchemy makes for an object anew each time costs more than SQLite's answer."""
+
+
 class KeepingSqlCatalog(SqlCatalog):
     def __init__(self, name: str, **properties: str) -> None:
         self._kept: dict[str, TableMetadata] = {}
         super().__init__(name, **properties)
+        # In databases with views, pyiceberg looks for rows of tables only.
+        rule = self._iceberg_type_filter()
+        self._row = _ROW if rule is None else _ROW.where(rule)
 
     def _init_catalog(self) -> None:
         # Before the first connection, so that the catalog's own tables are made by a patient one.
         if self.engine.dialect.name == "sqlite":
             self.engine = sqlite_engine(str(self.engine.url))
         super()._init_catalog()
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        with self.engine.connect() as connection:
+            row: Any = connection.execute(self._row, self._in_database(identifier)).first()
+        if row is None:
+            raise NoSuchTableError(f"the catalog has no table {identifier}")
+        return self._convert_orm_to_iceberg(row)
+
+    def _in_database(self, identifier: str | Identifier) -> dict[str, str]:
+        return {
+            "of_catalog": self.name,
+            "of_namespace": Catalog.namespace_to_string(Catalog.namespace_from(identifier)),
+            "of_table": Catalog.table_name_from(identifier),
+        }
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
         location = orm_table.metadata_location
@@ -97,25 +134,12 @@ class KeepingSqlCatalog(SqlCatalog):
         # Kept after the swap only: metadata of a refused commit is no table's.
         return _answer(self._keep(location, changed), location)
 
-    def _swap(self, name: Any, old: str, new: str) -> None:
-        namespace, table = (
-            Catalog.namespace_to_string(Catalog.namespace_from(name)),
-            Catalog.table_name_from(name),
-        )
-        swap = (
-            update(IcebergTables)
-            .where(
-                IcebergTables.catalog_name == self.name,
-                IcebergTables.table_namespace == namespace,
-                IcebergTables.table_name == table,
-                IcebergTables.metadata_location == old,
-            )
-            .values(metadata_location=new, previous_metadata_location=old)
-        )
-        with Session(self.engine) as session:
-            if cast("CursorResult[Any]", session.execute(swap)).rowcount < 1:
-                raise CommitFailedException(f"another process has updated the table {namespace}.{table}")
-            session.commit()
+    def _swap(self, name: Identifier, old: str, new: str) -> None:
+        swap = {**self._in_database(name), "old": old, "new": new}
+        with self.engine.begin() as connection:
+            if connection.execute(_SWAP, swap).rowcount < 1:
+                table = ".".join(name)
+                raise CommitFailedException(f"another process has updated the table {table}")
 
     def _keep(self, location: str, metadata: TableMetadata) -> TableMetadata:
         # A new dictionary each time: another thread may read the old one at this moment.

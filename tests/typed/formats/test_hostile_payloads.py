@@ -50,11 +50,17 @@ def filled(piece: bytes, *, begin: bytes = b"", end: bytes = b"", size: int = SI
 def costs_itself_only(rows: Callable[[bytes], list[str | None]], hostile: bytes, harmless: bytes) -> None:
     """`rows`: parses a payload between two good ones, and returns the reason of each of the three; None of one that became a row."""
     assert abs(len(hostile) - len(harmless)) < SIZE / 10
-    first, _, last = rows(hostile)
+    reasons: list[list[str | None]] = []
+    assert peak_of(lambda: reasons.append(rows(hostile))) < MEMORY
+    ((first, _, last),) = reasons
     assert (first, last) == (None, None)
-    assert rows(harmless) == [None] * 3
+    _judge_harmless(rows, harmless)
     assert costs_less(lambda: rows(hostile), TIMES, lambda: rows(harmless))
-    assert peak_of(lambda: rows(hostile)) < MEMORY
+
+
+@cache
+def _judge_harmless(rows: Callable[[bytes], list[str | None]], harmless: bytes) -> None:
+    assert rows(harmless) == [None] * 3
 
 
 # --- Avro -------------------------------------------------------------------------------------------------------
