@@ -9,7 +9,7 @@ from random import Random
 
 from headrace.pipeline.settings.choices import Heartbeat, InitialPosition, Mode, OnDataLoss
 from tests.simulation.application.plan import ApplicationPlan
-from tests.simulation.kinds import with_kinds
+from tests.simulation.kinds.drawn import with_kinds
 from tests.simulation.troubles.call_faults import Mix
 
 CALM = Mix()
