@@ -1,7 +1,7 @@
 """`python -m tests.simulation.measure`: plant each bug of `blind_bugs`, and print the first of the plain seeds that finds it.
 
-Of a bug that survives, the histories are compared with those of the same seeds without it. Where none differs, no seed draws the
-histories in which the bug shows; where many differ, nothing judges what it does.
+A run without any bug comes first. It tells in which seeds which bugs matter at all (`bugs/probing.py`), and each bug is planted in these
+seeds only. A bug that survives although it matters in many seeds lacks a judge; one that matters in none lacks a history.
 """
 
 from __future__ import annotations
@@ -10,68 +10,35 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
 from tests.simulation.bugs.blind_bugs import BLIND_BUGS
 from tests.simulation.bugs.planted import ROOT, plant
+from tests.simulation.bugs.probing import probe
 from tests.simulation.quick import exclude_imports_from_gc, unfreeze_dataclasses
 
-_NOTHING = "nothing"
-"""In the place of a bug's name: the seeds as they are."""
+_PROBES = "probes"
+"""In the place of a bug's name: the seeds as they are, with probes."""
+_AT_ONCE = 10
+"""Seeds that a process with probes is given."""
+
+_Line = tuple[int, str | None, Mapping[str, int]]
+"""Seed, the broken invariant, and how often each bug would have made a difference."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What some seeds show."""
-
-    digests: Mapping[int, str]
-    """Of the histories of the seeds that passed."""
+class Measured:
+    matters: int
+    """In how many of the seeds the bug makes a difference."""
     broken: str | None
     """The message of the first seed that failed; None if none did."""
 
-
-def seen(bug: str, *, seeds: int, first: int) -> Seen:
-    """The seeds with this bug, up to the first one that fails."""
-    asked = ["--seeds", str(seeds), "--from", str(first), "--child", bug]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.simulation.measure", *asked],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise AssertionError(f"{bug}: {done.stderr}")
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    passed = {seed: digest for seed, digest, broken in lines if broken is None}
-    broken = next((f"seed {seed}: {broken}" for seed, _, broken in lines if broken is not None), None)
-    return Seen(passed, broken)
-
-
-def _lines(bug: str, seeds: range) -> Iterator[tuple[int, str, str | None]]:
-    """Seed, digest and broken invariant of each seed, up to the first one that fails."""
-    unfreeze_dataclasses()
-    if bug != _NOTHING:
-        plant(BLIND_BUGS[bug])
-    from tests.simulation.run import run_seed  # imported only once the bug is planted
-
-    exclude_imports_from_gc()
-    for seed in seeds:
-        done = run_seed(seed)
-        broken = None if done.violation is None else str(done.violation).partition("\n")[0]
-        yield seed, done.digest, broken
-        if broken is not None and bug != _NOTHING:
-            return
-
-
-def _said(with_bug: Seen, plain: Seen) -> str:
-    if with_bug.broken is not None:
-        return with_bug.broken
-    differ = sum(plain.digests.get(seed) != digest for seed, digest in with_bug.digests.items())
-    return f"survived; {differ} of {len(with_bug.digests)} histories differ"
+    def __str__(self) -> str:
+        where = f"matters in {self.matters:2}"
+        return f"{where}  {'survived' if self.broken is None else self.broken}"
 
 
 def main() -> int:
@@ -79,25 +46,74 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--only-where", action="store_true", help="plant nothing: tell only where bugs matter"
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument(
         "names", nargs="*", help="names of planted bugs; all of blind_bugs.py if none is given"
     )
     asked = parser.parse_args()
     if asked.child is not None:
-        for line in _lines(asked.child, range(asked.first, asked.first + asked.seeds)):
+        for line in _lines(asked.child, map(int, asked.names)):
             print(json.dumps(line), flush=True)
         return 0
     names = asked.names or list(BLIND_BUGS)
-    look = partial(seen, seeds=asked.seeds, first=asked.first)
-    plain = look(_NOTHING)
-    found = 0
+    seeds = range(asked.first, asked.first + asked.seeds)
     with ThreadPoolExecutor(asked.jobs) as pool:
-        for name, with_bug in zip(names, pool.map(look, names), strict=True):
-            print(f"{name:36} {_said(with_bug, plain)}", flush=True)
-            found += with_bug.broken is not None
+        parts = [seeds[at : at + _AT_ONCE] for at in range(0, len(seeds), _AT_ONCE)]
+        plain = [line for part in pool.map(partial(_run, _PROBES), parts) for line in part]
+        for seed, broken, _ in plain:
+            if broken is not None:
+                print(f"seed {seed} fails without a bug: {broken}")
+        look = partial(_measured, plain=plain, is_planted=not asked.only_where)
+        found = 0
+        for name, measured in zip(names, pool.map(look, names), strict=True):
+            print(f"{name:36} {measured}", flush=True)
+            found += measured.broken is not None
     print(f"{found} of {len(names)} found by {asked.seeds} seeds")
     return 0
+
+
+def _measured(bug: str, *, plain: Iterable[_Line], is_planted: bool) -> Measured:
+    where = [seed for seed, broken, differed in plain if broken is None and bug in differed]
+    lines = _run(bug, where) if is_planted and where else []
+    first = next((f"seed {seed}: {broken}" for seed, broken, _ in lines if broken is not None), None)
+    return Measured(len(where), first)
+
+
+def _run(bug: str, seeds: Iterable[int]) -> list[_Line]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulation.measure", "--child", bug, *map(str, seeds)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise AssertionError(f"{bug}: {done.stderr}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _lines(bug: str, seeds: Iterable[int]) -> Iterator[_Line]:
+    """With a bug: up to the first seed that fails."""
+    unfreeze_dataclasses()
+    probes = None
+    if bug == _PROBES:
+        probes = probe(BLIND_BUGS.values())
+    else:
+        plant(BLIND_BUGS[bug])
+    from tests.simulation.run import run_seed  # imported only once the bug is planted
+
+    exclude_imports_from_gc()
+    for seed in seeds:
+        if probes is not None:
+            probes.differed.clear()
+        done = run_seed(seed)
+        broken = None if done.violation is None else str(done.violation).partition("\n")[0]
+        yield seed, broken, {} if probes is None else probes.differed
+        if broken is not None and probes is None:
+            return
 
 
 if __name__ == "__main__":
