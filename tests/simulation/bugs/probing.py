@@ -78,6 +78,11 @@ class _Place:
     other: ast.expr | None
     """The expression as the bug would have it; None where whole statements change."""
 
+    def is_at(self, item: ast.expr | ast.stmt) -> bool:
+        # A probe that was put there before is of no line.
+        of = getattr(item, "lineno", None), getattr(item, "col_offset", None)
+        return isinstance(item, self.kind) and of == (self.line, self.column)
+
 
 def _way_to_difference(old: ast.AST, new: ast.AST) -> _Place:
     """The smallest expression in which the trees differ, or else the statement."""
@@ -142,20 +147,24 @@ def _put_probe(tree: ast.Module, bug: str, place: _Place) -> None:
         for name, value in ast.iter_fields(parent):
             items = value if isinstance(value, list) else [value]
             for number, item in enumerate(items):
-                at = getattr(item, "lineno", None), getattr(item, "col_offset", None)
-                if not isinstance(item, place.kind) or at != (place.line, place.column):
-                    continue
-                if place.other is None and isinstance(item, ast.FunctionDef):
-                    item.body.insert(0, ast.Expr(_call(bug, ast.Constant(None), None)))
-                elif place.other is None:
-                    note: ast.AST = ast.Expr(_call(bug, ast.Constant(None), None))
-                    items.insert(number, note)
-                elif isinstance(value, list):
-                    items[number] = _call(bug, item, place.other)
-                else:
-                    setattr(parent, name, _call(bug, item, place.other))
-                return
+                if isinstance(item, ast.expr | ast.stmt) and place.is_at(item):
+                    _put_at(item, items, number, bug, place.other)
+                    if not isinstance(value, list):
+                        setattr(parent, name, items[0])
+                    return
     raise AssertionError(f"no place for the probe of {bug}")
+
+
+def _put_at(
+    item: ast.expr | ast.stmt, items: list[Any], number: int, bug: str, other: ast.expr | None
+) -> None:
+    note = ast.Expr(_call(bug, ast.Constant(None), None))
+    if isinstance(item, ast.expr):
+        items[number] = _call(bug, item, other)
+    elif isinstance(item, ast.FunctionDef):
+        item.body.insert(0, note)
+    else:
+        items.insert(number, note)
 
 
 def _call(bug: str, value: ast.expr, other: ast.expr | None) -> ast.Call:
