@@ -376,7 +376,7 @@ def parsed(rng: Random) -> TypedPlan:
     return TypedPlan(
         targets=rng.choice((1, 1, 2)),
         every=rng.uniform(6.0, 40.0),
-        rows=rng.choice((5, 20, 1_000_000)),
+        rows=rng.choice((1, 3, 20, 1_000_000)),
         begins=rng.choice((0.0, 0.0, rng.uniform(60.0, 400.0))),
         deploys=rng.choice((0.0, rng.uniform(20.0, 120.0), rng.uniform(20.0, 120.0))),
         redrives=rng.choice((0.0, rng.uniform(10.0, 120.0), rng.uniform(10.0, 120.0))),

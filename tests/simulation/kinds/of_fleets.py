@@ -39,9 +39,11 @@ def _with_foreign(plan: Plan, rng: Random) -> Plan:
     plan = troubled(plan, rng, steal=(30.0, 80.0))
     # What a KCL worker has processed isn't in the lake table: nothing but the rows tells how far it came.
     troubles = {name: mean for name, mean in plan.troubles.items() if name not in _UNDOING}
-    if rng.random() < 0.4:
-        troubles["roll_back"] = rng.uniform(60.0, 200.0)
-    return replace(plan, foreign=True, troubles=troubles)
+    if rng.random() < 0.6:
+        # Ends of shards that KCL's workers have read are undone.
+        troubles["roll_back"] = rng.uniform(60.0, 150.0)
+        troubles["split"] = rng.uniform(25.0, 70.0)
+    return replace(plan, foreign=True, troubles=troubles, aggregates=rng.random() < 0.4)
 
 
 def _may_have_foreign(plan: Plan) -> bool:

@@ -187,13 +187,6 @@ TABLE_KINDS: Final = (
     ),
     Kind("upkeep.retention", lambda p: bool(p.midnight), _dropped_days, _keeps_its_history, 0.25),
     Kind(
-        "a person who rolls forward",
-        lambda p: "roll_forward" in p.troubles,
-        lambda p, rng: replace(p, troubles={**p.troubles, "roll_forward": rng.uniform(80.0, 250.0)}),
-        lambda p: not (p.adopted or p.midnight or p.quiet or p.foreign or "expire" in p.troubles),
-        0.11,
-    ),
-    Kind(
         "a recording that ends before the head",
         lambda p: p.short_recordings,
         lambda p, rng: replace(p, short_recordings=True),
