@@ -225,6 +225,7 @@ def a_plan(seed: int, fitted: Callable[[Plan], Plan] | None = None) -> Plan:
         wave_records=rng.choice((1_000_000, 1_000_000, 10)),
         mix=replace(CALM, **mix),
         troubles=troubles,
+        fault_seconds=400.0,
     )
     plan = widened(plan, Random(f"wide {seed}"))
     plan = replace(plan, odd_rows=Random(f"odd {seed}").random() < 0.1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refused
+from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.errors import TablesMissing, Unreachable
+from headrace.pipeline.ports.leases import NO_ROWS
 from tests.memory.leases import one_by_one
 from tests.simulation.scheduler import Killed, Process
 from tests.simulation.troubles.call_faults import ASK_KINESIS, READ, READS, WRITE, CallKind
@@ -105,16 +107,29 @@ class Leases(Port):
 
     def scan(self) -> Any:
         self._calls.process.scans = found = self._calls.call(READ, "leases.scan", self._server.scan)
+        self._note_read(found.leases)
         return found
+
+    def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Any:
+        """Rows that are known aren't read: the index of owners shows only that they are there."""
+        found = self._calls.call(READ, "leases.held_by", self._server.held_by, worker_id, known)
+        self._note_read(row for row in found.leases if row.key not in known)
+        return found
+
+    def _note_read(self, rows: Iterable[Lease]) -> None:
+        process, now = self._calls.process, self._calls.world.sim.now
+        process.read_of_row.update((row.key, now) for row in rows)
 
     def get(self, key: str) -> Any:
         found = self._calls.call(READ, "leases.get", self._server.get, key)
         self._calls.world.kept.note_read(self._calls.process, () if found is None else (found,))
+        self._note_read(() if found is None else (found,))
         return found
 
     def get_many(self, keys: Sequence[str]) -> Any:
         found = self._calls.call(READ, "leases.get_many", self._server.get_many, keys)
         self._calls.world.kept.note_read(self._calls.process, found.leases)
+        self._note_read(found.leases)
         return found
 
     def apply(self, change: Change) -> Applied | Refused:

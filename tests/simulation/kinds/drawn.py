@@ -18,7 +18,7 @@ from tests.simulation.kinds.of_tables import TABLE_KINDS
 if TYPE_CHECKING:
     from tests.simulation.plan import Plan
 
-KINDS: Final[tuple[Kind, ...]] = (*LEASE_KINDS, *TABLE_KINDS, *PEOPLE_KINDS, *STREAM_KINDS)
+KINDS: Final[tuple[Kind, ...]] = (*LEASE_KINDS, *PEOPLE_KINDS, *TABLE_KINDS, *STREAM_KINDS)
 """In the order in which they are drawn: a kind is drawn only where those before it leave room."""
 
 

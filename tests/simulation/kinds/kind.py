@@ -26,7 +26,7 @@ class Kind:
 def troubled(plan: Plan, rng: Random, **spans: tuple[float, float]) -> Plan:
     """The plan with these troubles, and with less time: they come often."""
     troubles = {name: rng.uniform(*span) for name, span in spans.items()}
-    return replace(plan, troubles={**plan.troubles, **troubles}, fault_seconds=min(plan.fault_seconds, 400.0))
+    return replace(plan, troubles={**plan.troubles, **troubles}, fault_seconds=min(plan.fault_seconds, 300.0))
 
 
 def with_typed(plan: Plan, rng: Random) -> Plan:

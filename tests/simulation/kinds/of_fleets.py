@@ -7,13 +7,33 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from headrace.pipeline.settings.choices import Heartbeat, InitialPosition, Mode
-from tests.simulation.kinds.kind import Kind, is_small, may_be_parsed, often, troubled
+from tests.simulation.kinds.kind import Kind, may_be_parsed, often, troubled
 
 if TYPE_CHECKING:
     from tests.simulation.plan import Plan
 
 
 _UNDOING = frozenset({"roll_back", "roll_forward", "expire", "wipe_rows", "drop_tables", "drop_row"})
+
+
+def _denied(plan: Plan, rng: Random) -> Plan:
+    """Kinesis denies for longer than its retention that shards exist, and its lists leave them out for a while."""
+    from tests.simulation.plan import TypedPlan
+
+    plan = troubled(plan, rng, deny=(8.0, 25.0), split=(40.0, 100.0))
+    return replace(
+        plan,
+        typed=TypedPlan(),
+        wave_takes=0.0,
+        hosts_off=0.0,
+        retention=rng.uniform(60.0, 90.0),
+        mix=replace(plan.mix, late_listing=rng.uniform(0.3, 0.6)),
+        settle_seconds=max(plan.settle_seconds, 1000.0),
+    )
+
+
+def _may_be_denied(plan: Plan) -> bool:
+    return plan.mode is Mode.OWN and plan.streams == 1 and not plan.adopted and not plan.quiet
 
 
 def _unadopted(plan: Plan, rng: Random) -> Plan:
@@ -82,7 +102,13 @@ def _of_a_table(plan: Plan, rng: Random) -> Plan:
 
 def _may_be_a_table(plan: Plan) -> bool:
     is_plain = plan.mode is Mode.OWN and plan.streams == 1 and not plan.adopted and not plan.foreign
-    return is_plain and not plan.keeps and may_be_parsed(plan) and not often(plan, "merge", 60.0)
+    return (
+        is_plain
+        and not plan.keeps
+        and may_be_parsed(plan)
+        and not plan.troubles.keys() & {"skip"}
+        and not often(plan, "merge", 60.0)
+    )
 
 
 def _beaten(plan: Plan, rng: Random) -> Plan:
@@ -108,11 +134,17 @@ def _beaten(plan: Plan, rng: Random) -> Plan:
 
 
 def _many_shards(plan: Plan, rng: Random) -> Plan:
+    """Alone in the lake table: each of so many shards costs time."""
+    from tests.simulation.plan import TypedPlan
+
     troubles = {
         name: mean for name, mean in plan.troubles.items() if name not in {"wipe_rows", "drop_tables"}
     }
     return replace(
         plan,
+        typed=TypedPlan(),
+        wave_takes=0.0,
+        keeps=0.0,
         shards=rng.randint(101, 120),
         puts_every=0.5,
         troubles=troubles,
@@ -120,6 +152,11 @@ def _many_shards(plan: Plan, rng: Random) -> Plan:
         hosts=2,
         workers_each=1,
     )
+
+
+def _may_be_many(plan: Plan) -> bool:
+    is_plain = plan.mode is Mode.OWN and plan.streams == 1 and not plan.adopted and not plan.quiet
+    return is_plain and not plan.hosts_off and not plan.midnight and may_be_parsed(plan)
 
 
 def _by_fan_out(plan: Plan, rng: Random) -> Plan:
@@ -159,18 +196,25 @@ def _may_have_application(plan: Plan) -> bool:
 
 LEASE_KINDS: Final = (
     Kind(
+        "shards that Kinesis denies for longer than its retention",
+        lambda p: often(p, "deny", 25.0) and p.retention <= 90.0 and p.mix.late_listing >= 0.3,
+        _denied,
+        _may_be_denied,
+        0.12,
+    ),
+    Kind(
         "KCL workers whose checkpoints are allowed",
         lambda p: p.foreign and often(p, "steal", 100.0),
         _with_foreign,
         _may_have_foreign,
-        0.2,
+        0.28,
     ),
     Kind(
         "rows of KCL's that nobody has adopted yet",
         lambda p: p.adopted and p.unadopted >= 20.0,
         _unadopted,
         _is_alone,
-        0.16,
+        0.22,
     ),
     Kind(
         "waves longer than the lease duration beside handovers",
@@ -183,6 +227,7 @@ LEASE_KINDS: Final = (
         lambda p: p.mix.late_listing >= 0.1 and often(p, "merge", 60.0) and p.shards >= 4,
         _late_merges,
         lambda p: p.streams == 1,
+        0.14,
     ),
     Kind(
         "named shards beside recreated streams",
@@ -198,7 +243,7 @@ STREAM_KINDS: Final = (
         lambda p: p.of_a_table and often(p, "split", 150.0),
         _of_a_table,
         _may_be_a_table,
-        0.2,
+        0.38,
     ),
     Kind(
         "beats between slow ticks",
@@ -207,7 +252,7 @@ STREAM_KINDS: Final = (
         _may_have_foreign,
         0.35,
     ),
-    Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, is_small, 0.9),
+    Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _may_be_many, 0.26),
     Kind(
         "enhanced fan-out",
         lambda p: p.fan_out and often(p, "take_over", 60.0),
@@ -220,7 +265,7 @@ STREAM_KINDS: Final = (
         lambda p: p.application.is_on and often(p, "split", 100.0),
         _with_application,
         _may_have_application,
-        0.2,
+        0.23,
     ),
 )
 """Drawn after the kinds of tables, which some of them leave no room for."""

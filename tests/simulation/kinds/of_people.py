@@ -1,4 +1,4 @@
-"""Kinds of what people and other engines do to the lake table and its stream, and of what Kinesis contradicts itself about."""
+"""Kinds of what people and other engines do to the lake table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from headrace.pipeline.settings.choices import Mode
-from tests.simulation.kinds.kind import Kind, is_small, may_be_parsed, often, troubled, with_typed
+from tests.simulation.kinds.kind import Kind, may_be_parsed, often, troubled, with_typed
 
 if TYPE_CHECKING:
     from tests.simulation.plan import Plan
@@ -24,7 +24,7 @@ def _given_up(plan: Plan, rng: Random) -> Plan:
 
 def _may_give_up(plan: Plan) -> bool:
     is_plain = plan.mode is Mode.OWN and not plan.adopted and not plan.foreign and not plan.quiet
-    return is_plain and may_be_parsed(plan) and not plan.of_a_table
+    return is_plain and may_be_parsed(plan)
 
 
 def _apart_beside_rollbacks(plan: Plan, rng: Random) -> Plan:
@@ -58,22 +58,6 @@ def _may_be_expired(plan: Plan) -> bool:
     return plan.streams == 1 and not (plan.adopted or plan.midnight or plan.quiet or plan.foreign)
 
 
-def _denied(plan: Plan, rng: Random) -> Plan:
-    """Kinesis denies for longer than its retention that shards exist, and its lists leave them out for a while."""
-    plan = troubled(plan, rng, deny=(8.0, 25.0), split=(40.0, 100.0))
-    return replace(
-        plan,
-        retention=rng.uniform(60.0, 90.0),
-        mix=replace(plan.mix, late_listing=rng.uniform(0.3, 0.6)),
-        settle_seconds=max(plan.settle_seconds, 1000.0),
-    )
-
-
-def _may_be_denied(plan: Plan) -> bool:
-    others = plan.typed.latest or plan.typed.processor or plan.midnight or plan.foreign
-    return is_small(plan) and not others
-
-
 def _deleted_rows(plan: Plan, rng: Random) -> Plan:
     """Another engine deletes rows by delete files, of files that a compaction would take."""
     plan = troubled(plan, rng, delete_rows=(8.0, 30.0), upkeep=(15.0, 40.0))
@@ -86,14 +70,14 @@ PEOPLE_KINDS: Final = (
         lambda p: "roll_forward" in p.troubles,
         lambda p, rng: replace(p, troubles={**p.troubles, "roll_forward": rng.uniform(80.0, 250.0)}),
         lambda p: not (p.adopted or p.midnight or p.quiet or p.foreign or "expire" in p.troubles),
-        0.13,
+        0.15,
     ),
     Kind(
         "aggregates that are taken apart beside rollbacks",
         lambda p: bool(p.typed.unpacks) and often(p, "roll_back", 150.0),
         _apart_beside_rollbacks,
         _may_be_taken_apart,
-        0.22,
+        0.27,
     ),
     Kind(
         "another engine that expires snapshots",
@@ -103,13 +87,6 @@ PEOPLE_KINDS: Final = (
         0.14,
     ),
     Kind("a person who gives up records", lambda p: often(p, "skip", 50.0), _given_up, _may_give_up, 0.18),
-    Kind(
-        "shards that Kinesis denies for longer than its retention",
-        lambda p: often(p, "deny", 25.0) and p.retention <= 90.0 and p.mix.late_listing >= 0.3,
-        _denied,
-        _may_be_denied,
-        0.3,
-    ),
     Kind(
         "rows that another engine deletes beside compactions",
         lambda p: often(p, "delete_rows", 30.0) and often(p, "upkeep", 40.0),
