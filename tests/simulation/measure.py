@@ -65,8 +65,8 @@ def main() -> int:
         plain = [line for part in pool.map(partial(_run, _PROBES), parts) for line in part]
         for seed, broken, _ in plain:
             if broken is not None:
-                print(f"seed {seed} fails without a bug: {broken}")
-        look = partial(_measured, plain=plain, is_planted=not asked.only_where)
+                print(f"seed {seed} fails without a bug: {broken}", flush=True)
+        look = partial(_measured, plain=plain, most=0 if asked.only_where else asked.most)
         found = 0
         for name, measured in zip(names, pool.map(look, names), strict=True):
             print(f"{name:36} {measured}", flush=True)
@@ -75,11 +75,12 @@ def main() -> int:
     return 0
 
 
-def _measured(bug: str, *, plain: Iterable[_Line], is_planted: bool) -> Measured:
-    where = [seed for seed, broken, differed in plain if broken is None and bug in differed]
-    lines = _run(bug, where) if is_planted and where else []
-    first = next((f"seed {seed}: {broken}" for seed, broken, _ in lines if broken is not None), None)
-    return Measured(len(where), first)
+def _measured(bug: str, *, plain: Iterable[_Line], most: int | None) -> Measured:
+    where = {seed: differed[bug] for seed, broken, differed in plain if broken is None and bug in differed}
+    first = sorted(where, key=lambda seed: (-where[seed], seed))[:most]
+    lines = _run(bug, first) if first else []
+    broken = next((f"seed {seed}: {broken}" for seed, broken, _ in lines if broken is not None), None)
+    return Measured(len(where), broken)
 
 
 def _run(bug: str, seeds: Iterable[int]) -> list[_Line]:

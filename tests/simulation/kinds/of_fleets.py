@@ -243,7 +243,7 @@ STREAM_KINDS: Final = (
         lambda p: p.of_a_table and often(p, "split", 150.0),
         _of_a_table,
         _may_be_a_table,
-        0.38,
+        0.42,
     ),
     Kind(
         "beats between slow ticks",

@@ -77,7 +77,7 @@ PEOPLE_KINDS: Final = (
         lambda p: bool(p.typed.unpacks) and often(p, "roll_back", 150.0),
         _apart_beside_rollbacks,
         _may_be_taken_apart,
-        0.27,
+        0.34,
     ),
     Kind(
         "another engine that expires snapshots",

@@ -162,7 +162,7 @@ TABLE_KINDS: Final = (
         ),
         _made_a_day_late,
         lambda p: is_small(p) and p.retention > 3600.0,
-        0.36,
+        0.42,
     ),
     Kind(
         "windows with a hundred rows",

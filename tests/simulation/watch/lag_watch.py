@@ -1,4 +1,4 @@
-"""The judge of what is told of a shard's lag: a shard that can't be read, or hasn't been read up to now, is told to be at least as far behind
+"""The judge of what is told of a shard's lag (I49): a shard that can't be read, or hasn't been read up to now, is told to be at least as far behind
 as its oldest unread record has waited."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LagWatch:
         if waiting is not None and self._world.clock.now() - waiting > lag + _ROUNDED:
             why = "" if row.failure is None else f" and its last wave failed ({row.failure.why})"
             raise Violation(
-                "lag",
+                "I49",
                 f"{row.key} is told to be {lag} behind, but a record of {waiting} is unread{why}",
                 row.key,
             )
