@@ -49,6 +49,9 @@ def main() -> int:
     parser.add_argument(
         "--only-where", action="store_true", help="plant nothing: tell only where bugs matter"
     )
+    parser.add_argument(
+        "--most", type=int, help="plant each bug in so many seeds at most, where it matters most"
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument(
         "names", nargs="*", help="names of planted bugs; all of blind_bugs.py if none is given"

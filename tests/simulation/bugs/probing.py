@@ -56,12 +56,12 @@ def probe(bugs: Iterable[Plant]) -> Probes:
     sources: dict[str, str] = {}
     for module, patches in by_module.items():
         source = path_of(module).read_text(encoding="utf-8")
-        sources[module] = _with_probes(source, patches)
+        sources[module] = with_probes(source, patches)
     sys.meta_path.insert(0, only(sources))
     return probes
 
 
-def _with_probes(source: str, patches: Iterable[tuple[str, Patch]]) -> str:
+def with_probes(source: str, patches: Iterable[tuple[str, Patch]]) -> str:
     tree = ast.parse(source)
     for bug, patch in patches:
         # The place is found in trees without probes, and then looked up in the tree that gets them.
