@@ -88,6 +88,9 @@ def _with_processor(plan: Plan, rng: Random) -> Plan:
         typed = replace(
             typed, rows=rng.choice((5, 20, 1_000_000)), cut=rng.choice((0.0, rng.uniform(0.02, 0.2)))
         )
+    if on_error == "quarantine" and not plan.typed.targets:
+        # Several redrives come between two waves.
+        typed = replace(typed, redrives=rng.uniform(3.0, 15.0))
     if rng.random() < 0.6:
         # Processors see the ends of shards.
         plan = troubled(plan, rng, split=(30.0, 80.0))
