@@ -62,4 +62,5 @@ class LagWatch:
             or not world.truth.lives(shard.key.stream)
         ):
             return None
-        return next(iter(shard.arrivals[shard.read :]), None)
+        first = world.truth.first(shard, world.table.origins.get(shard.key.stream))
+        return next(iter(shard.arrivals[max(first, shard.read) :]), None)
