@@ -15,6 +15,7 @@ from tests.simulation.ports import ServiceCalls
 from tests.simulation.process_ports import ProcessPorts
 from tests.simulation.runs import RunAtWork
 from tests.simulation.scheduler import Process
+from tests.simulation.watch.rest_watch import judge_rest
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -166,6 +167,8 @@ class Deployment:
         except HeadraceError as error:
             self.world.note(process.name, f"worker tick of {name} failed: {error}")
             return
+        tick = max(self.settings.times.worker_tick.total_seconds(), self.world.pace)
+        judge_rest(self.world, process, name, began=began, tick=tick)
         for run_id in turn.dead_runs:
             self.world.note(name, f"{run_id} is reported failed: it stopped beating")
             self.instance.end(run_id)

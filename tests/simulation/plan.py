@@ -9,7 +9,7 @@ from random import Random
 
 from headrace.pipeline.settings.choices import Heartbeat, InitialPosition, Mode, OnDataLoss
 from tests.simulation.application.plan import ApplicationPlan
-from tests.simulation.kinds import with_kinds
+from tests.simulation.kinds.drawn import with_kinds
 from tests.simulation.troubles.call_faults import Mix
 
 CALM = Mix()
@@ -227,6 +227,7 @@ def a_plan(seed: int, fitted: Callable[[Plan], Plan] | None = None) -> Plan:
         wave_records=rng.choice((1_000_000, 1_000_000, 10)),
         mix=replace(CALM, **mix),
         troubles=troubles,
+        fault_seconds=400.0,
     )
     plan = widened(plan, Random(f"wide {seed}"))
     plan = replace(plan, odd_rows=Random(f"odd {seed}").random() < 0.1)
@@ -378,7 +379,7 @@ def parsed(rng: Random) -> TypedPlan:
     return TypedPlan(
         targets=rng.choice((1, 1, 2)),
         every=rng.uniform(6.0, 40.0),
-        rows=rng.choice((5, 20, 1_000_000)),
+        rows=rng.choice((1, 3, 20, 1_000_000)),
         begins=rng.choice((0.0, 0.0, rng.uniform(60.0, 400.0))),
         deploys=rng.choice((0.0, rng.uniform(20.0, 120.0), rng.uniform(20.0, 120.0))),
         redrives=rng.choice((0.0, rng.uniform(10.0, 120.0), rng.uniform(10.0, 120.0))),

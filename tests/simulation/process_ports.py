@@ -17,20 +17,8 @@ from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.typed.ports import ParsePorts
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles
 from headrace.pipeline.windows.ports import ReplayPorts, UnpackPorts, WindowStore
-from tests.simulation.ports import (
-    Consumers,
-    Leases,
-    Lineage,
-    Live,
-    Lock,
-    Rewriting,
-    ServiceCalls,
-    Source,
-    Stage,
-    Table,
-    Tables,
-    Workers,
-)
+from tests.simulation.lake_ports import Lineage, Live, Rewriting, Stage, Table
+from tests.simulation.ports import Consumers, Leases, Lock, ServiceCalls, Source, Tables, Workers
 from tests.simulation.scheduler import Process
 
 if TYPE_CHECKING:

@@ -30,6 +30,7 @@ class Process:
         "looked_at_workers",
         "name",
         "on_death",
+        "read_of_row",
         "read_of_worker",
         "scans",
         "tasks",
@@ -52,6 +53,8 @@ class Process:
         self.looked_at_workers = 0.0
         self.read_of_worker: dict[str, float] = {}
         """By worker: when the process last read this worker's row alone."""
+        self.read_of_row: dict[str, float] = {}
+        """By key: when the process last read this lease row."""
         self.on_death: Callable[[], None] | None = None
         self.scans: Any = None
         """The latest listing of the lease rows that the process has read."""

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.simulation.kinds import KINDS, kinds_of, with_kinds
+from tests.simulation.kinds.drawn import KINDS, kinds_of, with_kinds
 from tests.simulation.plan import Plan, a_plan
 
 _DRAWN = 1_000

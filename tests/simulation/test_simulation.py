@@ -17,7 +17,7 @@ from tests.simulation.corpus_plans import CORPUS, read_plan, write_plan
 from tests.simulation.plan import a_plan
 from tests.simulation.run import run_plan, run_seed
 
-SEEDS, FEW, AT_ONCE = 48, 32, 8
+SEEDS, FEW, AT_ONCE = 48, 24, 8
 
 
 @pytest.mark.parametrize(

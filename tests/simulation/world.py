@@ -48,6 +48,7 @@ from tests.simulation.troubles.losses import Losses
 from tests.simulation.troubles.people import People
 from tests.simulation.watch.file_watch import WatchedFiles
 from tests.simulation.watch.kept_watch import KeptWatch
+from tests.simulation.watch.lag_watch import LagWatch
 from tests.simulation.watch.lease_watch import ODD, WatchedLeases
 from tests.simulation.watch.lineage_watch import WatchedLineage
 from tests.simulation.watch.table_watch import WatchedTable
@@ -395,6 +396,7 @@ class World:
             AllHostsOff(self).start()
         self.typed.start()
         BeatenFleet(self).start()
+        LagWatch(self).start()
         if self.application is not None:
             self.application.start()
         self.sim.after(1.0, self.produce)

@@ -176,7 +176,7 @@ class Attempt:
         (I40)."""
         self.let_go()
         self.claims.note_progress()
-        if self.claims.held:
+        if self.kept.has_claims:
             return None
         try:
             return act()

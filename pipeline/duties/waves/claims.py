@@ -201,8 +201,8 @@ class Claims:
                 self._to_ask.discard(worker)
 
     def unwant_all(self) -> None:
-        """Remove this run from all rows that it waits for, when it ends. Another run may also take a row that can't be
-        written now: once this run's beat has stood still."""
+        """Remove this run from all rows that it waits for: when it ends, or while its Spark starts. A row that can't be written
+        now is tried again at the next call; another run may take it once this run's beat has stood still."""
         for key in sorted(self._waited_for):
             with suppress(HeadraceError):
                 row = self.leases.get(key)
@@ -211,7 +211,7 @@ class Claims:
                     # One write on condition of the claim that was read: a run that waits since then
                     # keeps its place.
                     self.leases.apply(change.unwant(row, self.claim))
-        self._waited_for.clear()
+                self._waited_for.discard(key)
 
     def write(self, log: WaveLog, key: ShardKey, proposed: Change) -> bool:
         """One write on a claimed row. Whether it was written."""

@@ -29,6 +29,7 @@ from headrace.pipeline.core.ledger.batch import Staged
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.duties.policy.policy import MayKeep
 from headrace.pipeline.duties.waves.claims import Claims
+from headrace.pipeline.duties.waves.left_claims import LeftClaims
 from headrace.pipeline.duties.waves.report import Problem, WaveLog
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.model import TimeSettings
@@ -58,8 +59,17 @@ class KeptClaims:
     """Whether the present wave keeps claims. Decided before each wave."""
     _late: dict[ShardKey, Late] = field(default_factory=dict)
     _lost_to: set[str] = field(default_factory=set)
+    _left: LeftClaims = field(init=False)
     _looked_at: float = float("-inf")
     """When the kept rows were last read, by the monotonic clock."""
+
+    def __post_init__(self) -> None:
+        self._left = LeftClaims(self.claims.leases, self.claims.claim)
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether a row may have this run's claim, also one that another worker has taken since."""
+        return bool(self.claims.held) or bool(self._left)
 
     @property
     def lost_to(self) -> frozenset[str]:
@@ -92,9 +102,7 @@ class KeptClaims:
     def must_look(self) -> bool:
         """Whether a pause is to look at the kept rows now."""
         since = self.claims.clock.monotonic() - self._looked_at
-        return bool(self.claims.held) and (
-            self.claims.is_asked or since >= self.times.worker_tick.total_seconds()
-        )
+        return self.has_claims and (self.claims.is_asked or since >= self.times.worker_tick.total_seconds())
 
     def look(self, log: WaveLog) -> None:
         """Read the kept rows. Release those that another run waits for, that are handed over, or whose release has failed, and
@@ -102,8 +110,11 @@ class KeptClaims:
         self.claims.note_progress()
         # The time before the reading counts, so that a slow read doesn't put the next look off.
         self._looked_at = self.claims.clock.monotonic()
-        if not self.claims.held:
-            return
+        if self.claims.held:
+            self._look_at_held(log)
+        self._left.release(self.claims.keys)
+
+    def _look_at_held(self, log: WaveLog) -> None:
         current = self.claims.read_again()
         to_release: list[ShardKey] = []
         for key, before in tuple(self.claims.held.items()):
@@ -128,6 +139,7 @@ class KeptClaims:
     def let_go(self, log: WaveLog) -> None:
         """Release all rows."""
         self._release(log, tuple(self.claims.held))
+        self._left.release(self.claims.keys)
 
     def _is_mine(self, row: Lease, before: Lease) -> bool:
         mine = (self.claims.me, self.claims.claim, before.stream_epoch)
@@ -135,12 +147,12 @@ class KeptClaims:
 
     def _forget(self, key: ShardKey, row: Lease | None) -> None:
         """Forget a row that another process has taken. A worker that isn't Headrace's takes a row without removing the
-        claim."""
+        claim, which the end of the look removes."""
         lost = self.claims.held.pop(key)
         self._late.pop(key, None)
         self._note_holder(row)
         if row is not None and row.run_claim == self.claims.claim and row.stream_epoch == lost.stream_epoch:
-            self.claims.leases.apply_all([change.release(row, self.claims.claim)])
+            self._left.add(row)
 
     def _note_holder(self, row: Lease | None) -> None:
         holder = None if row is None else row.holder
@@ -285,7 +297,10 @@ class KeptClaims:
                         log.problems.append(Problem(write.key, self.claims.why_lost(found), fatal=False))
                     self._drop(key)
                 case error:
-                    log.problems.append(_unreleased(self.claims.held[key], error))
+                    row = self.claims.held[key]
+                    log.problems.append(_unreleased(row, error))
+                    if row.holder != self.claims.me:
+                        self._forget(key, row)  # so that no wave of this run reads the shard
         return tuple(refused), free
 
     def _freed(self, key: ShardKey, endings: _Told) -> Change:

@@ -187,7 +187,7 @@ class Run:
         self._shape = report.shape or self._shape
         self._waves_since += 1
         # An expiry needs all rows released, so that no shard waits for a slow catalog.
-        if not self.attempt.claims.held or self._waves_since >= _WAVES_APART:
+        if not self.attempt.kept.has_claims or self._waves_since >= _WAVES_APART:
             self._expire_what_is_due()
         # Whoever looks at a new table sees the first records within a wave. Later ledgers wait for
         # the end of the run or for an expiry, because each recording is a commit of its own to the

@@ -185,6 +185,18 @@ def test_all_other_wanted_by_are_removed_though_one_row_is_claimed_one_is_delete
     assert [place.row(key).wanted_by for key in ("s2", "s3", "s4")] == [MINE, None, None]
 
 
+def test_a_wanted_by_whose_removal_failed_is_removed_by_the_next_call() -> None:
+    """A run that waits for Spark goes on beating: other runs would leave the shard to it, though it waits no more."""
+    place = Place(a_row(run_claim="other/1"))
+    assert place.claims.want("s1")
+    place.rows.trouble["s1"] = Unreachable("no answer")
+    place.claims.unwant_all()
+    assert place.row().wanted_by == MINE
+    place.rows.trouble.clear()
+    place.claims.unwant_all()
+    assert place.row().wanted_by is None
+
+
 # --- writing -----------------------------------------------------------------------------------------------------
 
 

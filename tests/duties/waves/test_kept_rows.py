@@ -383,6 +383,51 @@ def test_a_look_forgets_a_row_that_was_taken_and_removes_the_claim_that_was_left
     assert place.kept.rows() == {}
 
 
+@pytest.mark.parametrize("lets_go", [False, True])
+def test_a_claim_that_was_left_in_a_taken_row_is_removed_by_the_next_look_where_its_release_failed(
+    *, lets_go: bool
+) -> None:
+    """Upkeep waits meanwhile: the shard can be read by nobody once its lease comes back to a worker of Headrace."""
+    place = kept()
+    changed(place, owner="kcl")
+    place.rows.trouble["s1"] = Throttled("later")
+    (place.kept.let_go if lets_go else place.kept.look)(place.log)
+    assert place.kept.has_claims
+    del place.rows.trouble["s1"]
+    place.kept.look(place.log)
+    assert place.row().run_claim is None
+    assert not place.kept.has_claims
+
+
+def test_a_taken_row_whose_second_release_failed_is_no_longer_read_by_the_run() -> None:
+    place = kept()
+    changed(place, owner="kcl")
+    first = place.rows.apply
+
+    def fails_once_found(change: Change) -> Applied | Refused:
+        if change.kind is ChangeKind.RELEASE:
+            raise Throttled("later")
+        return first(change)
+
+    place.rows.apply = fails_once_found  # type: ignore[method-assign]
+    place.kept.release_others(place.log, ())
+    assert (place.claims.keys, place.kept.has_claims) == ((), True)
+
+
+def test_a_shard_that_came_back_to_the_run_keeps_its_new_claim() -> None:
+    place = kept()
+    changed(place, owner="kcl")
+    place.rows.trouble["s1"] = Throttled("later")
+    place.kept.look(place.log)
+    del place.rows.trouble["s1"]
+    changed(place, owner="w1")
+    place.take()
+    place.kept.keeps = True
+    place.kept.look(place.log)
+    assert (place.claims.keys, place.row().run_claim) == (("s1",), MINE)
+    assert place.kept.lost_to == {"kcl"}
+
+
 def test_a_look_forgets_a_row_that_was_deleted() -> None:
     place = kept()
     place.rows.wipe()

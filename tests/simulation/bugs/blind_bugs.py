@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.simulation.bugs.blind_decision_bugs import BLIND_DECISION_BUGS
 from tests.simulation.bugs.blind_room_bugs import BLIND_ROOM_BUGS
 from tests.simulation.bugs.planted import Patch, Plant
 
@@ -254,16 +255,20 @@ _TIME_BUGS: Final = (
     ),
 )
 
-BLIND_BUGS: Final = {
-    bug.name: bug
-    for bug in (
-        *_DUE_BUGS,
-        *_ORDER_BUGS,
-        *_BEGIN_BUGS,
-        *_ORIGIN_BUGS,
-        *_GAPS_BUGS,
-        *_WRITES_BUGS,
-        *_ROWS_BUGS,
-        *_TIME_BUGS,
-    )
-} | BLIND_ROOM_BUGS
+BLIND_BUGS: Final = (
+    {
+        bug.name: bug
+        for bug in (
+            *_DUE_BUGS,
+            *_ORDER_BUGS,
+            *_BEGIN_BUGS,
+            *_ORIGIN_BUGS,
+            *_GAPS_BUGS,
+            *_WRITES_BUGS,
+            *_ROWS_BUGS,
+            *_TIME_BUGS,
+        )
+    }
+    | BLIND_ROOM_BUGS
+    | BLIND_DECISION_BUGS
+)

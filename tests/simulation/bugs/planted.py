@@ -99,7 +99,12 @@ def plant(bug: Plant) -> None:
             raise AssertionError(f"{patch.module} is imported already")
         source = sources.get(patch.module) or path_of(patch.module).read_text(encoding="utf-8")
         sources[patch.module] = patched(patch, source)
-    sys.meta_path.insert(0, _Finder(sources))
+    sys.meta_path.insert(0, only(sources))
+
+
+def only(sources: dict[str, str]) -> MetaPathFinder:
+    """Finds the modules with these names before Python does, with these sources."""
+    return _Finder(sources)
 
 
 class _Finder(MetaPathFinder):

@@ -15,11 +15,13 @@ from headrace.pipeline.core.ledger.arrivals import Window as Arrivals
 from headrace.pipeline.core.ledger.ledger import LedgerEntry, Range
 from headrace.pipeline.errors import HeadraceError, Transient, Unknown, WrongShape
 from headrace.pipeline.typed.check_wave import SET_ELSEWHERE
+from headrace.pipeline.windows.backfill import HoursOfPartition
 from headrace.pipeline.windows.make import Asked, Numbers, OfRun, OfSnapshot
 from headrace.pipeline.windows.window import ReplayWindow, Word
 from tests.memory.windows import MemoryWindows
 from tests.simulation.made.processor_fleet import Processor, ProcessorJob
 from tests.simulation.made.typed_job import Job
+from tests.simulation.watch.backfill_watch import judge_complete
 from tests.simulation.watch.copy_watch import CopyWatch
 from tests.simulation.watch.window_processor_watch import WindowProcessorWatch
 
@@ -102,7 +104,7 @@ class WindowFleet:
     def start(self, target: Target) -> None:
         plan = self._fleet.plan
         self._fleet.now_and_then(plan.windows, partial(self._make, target, What.REPLACE))
-        self._fleet.now_and_then(plan.copies, partial(self._make, target, What.COPY))
+        self._fleet.now_and_then(plan.copies, partial(self._copy, target))
         if target is self._fleet.targets[0]:
             self._fleet.now_and_then(plan.reads, partial(self._make, target, What.READ))
             self._fleet.now_and_then(plan.unpacks, partial(self._unpack, target))
@@ -118,6 +120,39 @@ class WindowFleet:
         """Windows that were cancelled are resumed, so that all are done in the end."""
         for window in self._made:
             self.store.say(window, Word.RESUMED, by="a person")
+
+    def _copy(self, target: Target) -> None:
+        if self._fleet.rng.random() < 0.5:
+            self._make(target, What.COPY)
+        else:
+            self._backfill(target)
+
+    def _backfill(self, target: Target) -> None:
+        """A run of a backfill, whose partitions are shorter than hours. The last ones may not be over yet."""
+        rng, now = self._fleet.rng, self._world.clock.now()
+        length = timedelta(seconds=rng.uniform(20.0, 120.0))
+        first = now - length * rng.uniform(2.0, 6.0)
+        spans = [
+            HoursOfPartition(
+                f"part {number}", f"{number}", first + length * number, first + length * (number + 1)
+            )
+            for number in range(4)
+        ]
+
+        def work(job: Job) -> Iterator[object]:
+            try:
+                chosen = job.wiring.windows.backfilling("a person").choose(spans, target=None, ports=None)
+            except Unknown as error:
+                yield f"backfill: {error}"
+                return
+            self._fleet.faults.happened["backfilled"] += 1
+            judge_complete(self._world, chosen.done)
+            if chosen.window is not None and chosen.window.id not in self._made:
+                self._made[chosen.window.id] = _Made(chosen.window, target, What.COPY)
+                self._begin(self._made[chosen.window.id])
+            yield f"backfill: {chosen.sentence}"
+
+        self._fleet.run("backfill", target, work, may_refuse=self._is_by_people)
 
     def _make(self, target: Target | Processor, what: What) -> None:
         def work(job: Job) -> Iterator[object]:

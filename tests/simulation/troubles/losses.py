@@ -180,6 +180,9 @@ class Losses:
         own = _proof(shard, at)
         if own is not None:
             return own
+        # An END without a record tells what was known when its wave was planned, and says no more for what has landed since: the shard
+        # is closed, and an ancestor that went unread had nothing to lose that could have been read then.
+        at = min(at, shard.end_planned)
         stream = shard.key.stream
         parents = [self.world.truth.shards[ShardKey(stream, name)] for name in shard.parents]
         placed = [self._proven_until(parent, at) for parent in parents if parent.token is not None]

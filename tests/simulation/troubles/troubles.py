@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
+from headrace.pipeline.errors import ChainBroken
 from tests.simulation.hosts import Deployment
 from tests.simulation.machine import Host
 from tests.simulation.scheduler import Process
@@ -261,6 +263,17 @@ class Troubles:
 
     def compact(self) -> None:
         self.world.table.compact()
+
+    def delete_rows(self) -> None:
+        """Another engine deletes rows of a data file by a delete file."""
+        world = self.world
+        with suppress(ChainBroken):
+            files = sorted(file.path for file in world.table.files_at(world.table.head))
+            if files:
+                path = world.rng.choice(files)
+                name = f"{path}.{world.sim.now:.0f}.deletes"
+                world.live.deletes[path] = world.live.deletes.get(path, frozenset()) | {name}
+                self._note(f"another engine deletes rows of {path}")
 
     def upkeep(self) -> None:
         """The upkeep job of a deployment, of which several may be at work at once."""

@@ -5,11 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.core.shards.position import Position
-from headrace.pipeline.core.shards.sort_texts import past
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.typed.check_wave import SET_ELSEWHERE
-from tests.memory.parse import TypedRow
 from tests.simulation.watch.truth import Violation
 
 if TYPE_CHECKING:
@@ -29,7 +26,7 @@ def accept_passed(world: World, watch: TypedWatch, error: WrongShape, looked: in
         (key, number)
         for key, position in watch.table.load().positions.shards.items()
         for number, row in watch.rows_at(looked, key).items()
-        if not watch.is_told(key, number) and _has_passed(watch, position, row)
+        if not watch.is_told(key, number) and watch.has_passed(position, row)
     }
     # An aggregate that was whole when it was parsed may have landed as its records since.
     if not passed and not world.plan.keeps:
@@ -37,7 +34,3 @@ def accept_passed(world: World, watch: TypedWatch, error: WrongShape, looked: in
     watch.given_up |= passed
     happened["passed_over"] += 1
     return True
-
-
-def _has_passed(watch: TypedWatch, position: Position, row: TypedRow) -> bool:
-    return position.ended or watch.landed_rows.sort_key(row) <= past(position)

@@ -18,6 +18,10 @@ def judge_rewrite(world: World, table: WatchedTable, made: Snapshot, by: str) ->
     live = {file.path for file in table.files_at(made.parent)}
     if gone := made.replaced - live:
         raise Violation("I35", f"{by} replaces {min(gone)}, which isn't in snapshot {made.parent}")
+    if held := made.replaced & world.live.deletes.keys():
+        raise Violation(
+            "I35", f"{by} replaces {min(held)}, of which another engine has deleted rows: they come back"
+        )
     before = sorted(row for path in made.replaced for row in rows[path])
     after = [row for file in made.files for row in rows[file.path]]
     if before != sorted(after):

@@ -237,6 +237,7 @@ class WatchedTable(MemoryTable):
         self.landed += len(rows)
         if each.upto.ended:
             stop, shard.named = len(shard.sequences), each.upto.children
+            shard.end_planned = self.made.get(made.id, (None, float("inf")))[1]
         shard.token, shard.read = upto, max(stop, shard.read)
         self._world.note(by, f"{about} landed to {upto} (+{len(rows)}), {each.kind}")
 

@@ -8,9 +8,10 @@ from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.core.landing.valid_through import overall
 from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.shards.position import Positions
-from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from tests.memory.aggregates import numbers_of
 from tests.memory.table import Snapshot
 from tests.simulation.watch.truth import ShardTruth, Violation
@@ -95,14 +96,22 @@ def judge_dropped_ends(world: World, made: Snapshot) -> None:
 def judge_through(world: World, made: Snapshot) -> None:
     """No record that arrived before the time which the commit states is still to be read. Other rules judge whether those
     that Kinesis has trimmed before they were read are recorded as lost."""
-    kept = world.clock.now() - world.losses.retention
     for stream, until in made.through.items():
-        origin = world.table.origins.get(stream)
-        for shard in (each for each in world.truth.shards.values() if each.key.stream == stream):
-            unread = [at for at in shard.arrivals[shard.read :] if at >= (origin or kept) and at >= kept]
-            if unread and min(unread) < until:
-                raise Violation(
-                    "valid-through",
-                    f"snapshot {made.id} states {until}, and a record of {shard.key} from {min(unread)} is unread",
-                    shard.key.shard_id,
-                )
+        _judge_stated(world, made, stream, until)
+    together = overall(made.through, made.positions)
+    if together is not None and len(made.positions.origins) > 1:
+        for stream in filter(world.truth.lives, made.positions.origins):
+            _judge_stated(world, made, stream, together)
+
+
+def _judge_stated(world: World, made: Snapshot, stream: StreamId, until: datetime) -> None:
+    kept = world.clock.now() - world.losses.retention
+    origin = world.table.origins.get(stream)
+    for shard in (each for each in world.truth.shards.values() if each.key.stream == stream):
+        unread = [at for at in shard.arrivals[shard.read :] if at >= (origin or kept) and at >= kept]
+        if unread and min(unread) < until:
+            raise Violation(
+                "valid-through",
+                f"snapshot {made.id} states {until}, and a record of {shard.key} from {min(unread)} is unread",
+                shard.key.shard_id,
+            )

@@ -62,6 +62,8 @@ class ShardTruth:
     """The furthest position that the shard had before a person rolled the table back."""
     named: tuple[str, ...] = ()
     """The children that the END in the table names. Where the shard left the stream unread, some children may be missing."""
+    end_planned: float = float("inf")
+    """When the run that landed the END had loaded the table. What has landed since, that run couldn't heed."""
     begins: int | None = None
     """For an adopted shard: how many of `sequences` KCL has read."""
 

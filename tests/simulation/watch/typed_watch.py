@@ -341,6 +341,12 @@ class TypedWatch:
         decided = (key, number) in self.done or (key, number) in self.aside or first in self.whole
         return decided or (key, number) in self.given_up
 
+    def has_passed(self, position: Position, row: TypedRow) -> bool:
+        """Whether no wave looks for the row, because it lies at or before the position. Such a row is there only where a person has set the lake
+        table elsewhere."""
+        is_behind = position.ended or self.landed_rows.sort_key(row) <= past(position)
+        return is_behind and bool(self._world.call_faults.happened["rolled_back"])
+
     def rows_at(self, snapshot: int | None, key: ShardKey) -> dict[int, TypedRow]:
         """The rows of a shard that the lake table has at a snapshot."""
         return {
