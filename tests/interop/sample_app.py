@@ -109,7 +109,7 @@ def _kind(process: Path) -> str:
     command = (process / "cmdline").read_bytes()
     if b"sample_kclpy_app" in command:
         return "the sample's"
-    return "keepers" if b"application.keeper" in command else "the host"
+    return "keepers" if b"application.nursery" in command else "the host"
 
 
 def _parts(values: Mapping[str, float], digits: int) -> str:
@@ -133,6 +133,9 @@ def measure(system: Measured, command: list[str], environment: dict[str, str], s
             time.sleep(0.5)
             if time.monotonic() - began > _START:
                 raise TimeoutError(f"{system.name} reads {len(system.seen())} records after {_START} s")
+        print(
+            f"{system.name}: all {shards} shards are read after {time.monotonic() - began:.0f} s", flush=True
+        )
         start, cpu, since = time.monotonic() - began, system.cpu(), time.monotonic()
         lags: list[float] = []
         known = set(system.seen())
