@@ -138,7 +138,7 @@ class Shop:
         identities = [
             (change["eventName"], change["userIdentity"]) for change in changes if "userIdentity" in change
         ]
-        dynamodb = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+        dynamodb = {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}
         assert all(identity == ("REMOVE", dynamodb) for identity in identities), identities[0]
         return len(identities)
 
