@@ -13,7 +13,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TextIO
 
 from headrace.kclpy import dispatch, messages
@@ -113,13 +112,16 @@ class Checkpointer:
         return answer
 
 
-@dataclass(frozen=True, slots=True)
 class PreparedCheckpointer:
     """The second step of a prepared checkpoint."""
 
-    checkpointer: Checkpointer
-    sequence_number: str | None
-    sub_sequence_number: int | None
+    # A plain class: the module `dataclasses` takes more than a megabyte, and each shard has such a process.
+    def __init__(
+        self, checkpointer: Checkpointer, sequence_number: str | None, sub_sequence_number: int | None
+    ) -> None:
+        self.checkpointer = checkpointer
+        self.sequence_number = sequence_number
+        self.sub_sequence_number = sub_sequence_number
 
     def checkpoint(self) -> None:
         """Raises CheckpointError."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.pipeline.console.sequence import arrived
 from headrace.pipeline.console.values import Behind, LagKind, ShardLag
-from headrace.pipeline.core.leases.lag import is_read_by_others, lag_of
+from headrace.pipeline.core.leases.lag import A_READER, Reader, is_read_by_others, lag_of
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.inspect.findings import in_words
 
@@ -26,13 +26,12 @@ def shown_lag(
     behind: Behind | None,
     now: datetime,
     *,
-    is_read: bool = True,
-    back_since: datetime | None = None,
+    reader: Reader | None = A_READER,
 ) -> ShardLag:
     """How far behind a shard is, with a sentence that says how that is known.
 
-    `is_read`: whether a worker that may be alive reads the shard. Nobody else notices a record that comes after the
-    last wave. `back_since`: since when that worker has ticked, if it began only just now.
+    `reader`: the worker that reads the shard, if one may be alive. Nobody else notices a record that comes after the last
+    wave.
     """
     if lease.has_ended:
         return ShardLag(LagKind.MEASURED, _NONE, "the shard was read to its end")
@@ -41,7 +40,7 @@ def shown_lag(
     if lease.behind_ms is not None and not is_read_by_others(lease):
         # Headrace's own word goes before the checkpoint's time: a checkpoint may be old although
         # nothing newer is there.
-        return _told_by_headrace(lease, timedelta(milliseconds=lease.behind_ms), now, is_read, back_since)
+        return _told_by_headrace(lease, timedelta(milliseconds=lease.behind_ms), now, reader)
     return _by_the_checkpoint(lease, now)
 
 
@@ -68,26 +67,28 @@ def _told_by_kinesis(behind: Behind, now: datetime) -> ShardLag:
     )
 
 
-def _told_by_headrace(
-    lease: Lease,
-    behind: timedelta,
-    now: datetime,
-    is_read: bool,  # noqa: FBT001
-    back_since: datetime | None,
-) -> ShardLag:
+def _told_by_headrace(lease: Lease, behind: timedelta, now: datetime, reader: Reader | None) -> ShardLag:
     when = (
         ""
         if lease.looked_at is None
         else f", which had read up to {in_words(max(now - lease.looked_at, _NONE))} ago,"
     )
     left = "at its newest record" if not behind else f"{in_words(behind)} behind its newest record"
-    lag = lag_of(lease, now, is_read=is_read, back_since=back_since)
+    lag = lag_of(lease, now, reader=reader)
+    if lag is None and reader is not None and not reader.is_ours and lease.looked_at is not None:
+        return ShardLag(
+            LagKind.AT_MOST,
+            max(now - lease.looked_at, _NONE),
+            f"the last wave{when} left the shard {left}; a worker of KCL reads it since, and tells no more before its next "
+            "checkpoint",
+            lease.looked_at,
+        )
     if lag is None:
         return ShardLag(
             sentence=f"the last wave{when} left the shard {left}; its worker is back only just now, or has only just got the "
             "lease, and may not have looked into it yet"
         )
-    since = "" if is_read else "; no worker that lives reads it since"
+    since = "" if reader is not None else "; no worker that lives reads it since"
     kind = LagKind.AT_MOST if lag else LagKind.MEASURED
     return ShardLag(kind, lag, f"the last wave{when} left the shard {left}{since}")
 

@@ -116,8 +116,7 @@ def _shard(
         lease,
         seen.behind.get(lease.key),
         seen.now,
-        is_read=lease.holder in readers,
-        back_since=readers.get(lease.holder or ""),
+        reader=readers.get(lease.holder or ""),
     )
     # The records of a shard that Kinesis no longer lists are gone: its state says so.
     risk = (

@@ -180,7 +180,7 @@ def a_scene(open_shards: int = 4, workers: int = 2, *, now: datetime = NOW) -> S
             typed_leases=True,
         ),
         leases=tuple(leases),
-        workers=tuple(Worker(name, now) for name in names),
+        workers=tuple(Worker(name, now, instance="here") for name in names),
         lock=lock,
     )
     listed = tuple(shard.listed() for shard in shards)

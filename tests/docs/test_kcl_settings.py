@@ -1,4 +1,5 @@
-"""The table of KCL's settings in docs/reference/kcl-settings.md agrees with the names of KCL in pipeline/settings/model.py."""
+"""The table of KCL's settings in docs/reference/kcl-settings.md agrees with the names of KCL in pipeline/settings/model.py,
+and has each property of KCL 3.5.1, its MultiLangDaemon and KCL 1.x."""
 
 import re
 from pathlib import Path
@@ -46,6 +47,13 @@ def test_each_setting_with_a_name_of_kcl_is_in_the_row_of_that_name(key: str) ->
     names = {name for row in rows for name in _WORD.findall(row[0])}
     said = re.sub(r"\(.*?\)", "", NAMED[key])
     assert {name.strip() for name in said.split("/")} <= names
+
+
+@pytest.mark.parametrize(
+    "name", (Path(__file__).parent / "kcl_3_5_1_properties.txt").read_text(encoding="utf-8").split()
+)
+def test_each_property_of_kcl_and_its_daemon_is_in_the_table(name: str) -> None:
+    assert name in {word for row in ROWS for word in _WORD.findall(row[0])}
 
 
 def _parents(cell: str) -> set[str]:

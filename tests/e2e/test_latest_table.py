@@ -1,5 +1,5 @@
-"""A table of the latest rows of AWS's DynamoDB Local: random changes, deletes and roll-overs, real Spark tasks, processes
-that die by SIGKILL in mid wave, and a rollback. The table is then what a scan finds."""
+"""A table of the latest rows of AWS's DynamoDB Local: 10,000 items, random changes, deletes, items whose time to live is over, and
+roll-overs, real Spark tasks, processes that die by SIGKILL in mid wave, and a rollback. The table is then what a scan finds."""
 
 import signal
 import subprocess
@@ -28,7 +28,7 @@ parse:
     schema: "eventName STRING, NewImage STRUCT<id: STRING, value: DECIMAL(38, 0)>"
 """
 )
-ITEMS = 3_000
+ITEMS = 10_000
 
 
 class LatestShop(Shop):
@@ -72,9 +72,11 @@ def shop(dynamodb_local: str, tmp_path: Path) -> LatestShop:
 def test_the_latest_rows_are_what_a_scan_of_the_table_finds(
     shop: LatestShop, capfd: pytest.CaptureFixture[str]
 ):
+    shop.fill()
     shop.change(4_000)
     shop.land()
     shop.parse()
+    assert len(shop.items()) > 8_000
     assert shop.items() == shop.items_by_scan()
     snapshots = [table.load().snapshot for table in shop.tables()]
 
@@ -107,3 +109,4 @@ def test_the_latest_rows_are_what_a_scan_of_the_table_finds(
         shop.land()
         shop.parse()
     assert shop.items() == shop.items_by_scan()
+    assert shop.deletes_by_ttl() > 500

@@ -1,11 +1,12 @@
-"""A table of AWS's DynamoDB Local lands through its stream: random changes, deletes and roll-overs, real Spark tasks, a run that dies
-by SIGKILL. The newest row of each key is then what a scan of the table finds."""
+"""A table of AWS's DynamoDB Local lands through its stream: random changes, deletes, items whose time to live is over, and roll-overs,
+real Spark tasks, a run that dies by SIGKILL. The newest row of each key is then what a scan of the table finds."""
 
 import json
 import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,9 @@ class Shop:
             BillingMode="PAY_PER_REQUEST",
             StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
         )
+        self.client.update_time_to_live(
+            TableName=TABLE, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires"}
+        )
         arn = self.client.describe_table(TableName=TABLE)["Table"]["LatestStreamArn"]
         file = folder / "headrace.yaml"
         file.write_text(yaml.format(arn=arn, endpoint=endpoint))
@@ -75,7 +79,23 @@ class Shop:
                     ExpressionAttributeValues={":v": {"N": str(self._value)}, ":one": {"N": "1"}},
                 )
             else:
-                self.client.put_item(TableName=TABLE, Item={**key, "value": {"N": str(self._value)}})
+                item = {**key, "value": {"N": str(self._value)}}
+                if chance < 0.6:
+                    item["expires"] = {"N": str(int(time.time()) - 1)}
+                self.client.put_item(TableName=TABLE, Item=item)
+
+    def fill(self) -> None:
+        """Put each item that the table may have."""
+        keys = [f"item {number}" for number in range(self._items)]
+        for start in range(0, len(keys), 25):
+            puts = [
+                {"PutRequest": {"Item": {"id": {"S": key}, "value": {"N": "0"}}}}
+                for key in keys[start : start + 25]
+            ]
+            self.client.batch_write_item(RequestItems={TABLE: puts})
+
+    def no_item_has_expired(self) -> bool:
+        return not any("expires" in item for item in self.scanned().values())
 
     def roll_over(self) -> None:
         self.client.put_item(TableName="[TEST_CONTROL]", Item={"ACTION": {"S": "ROLLOVER"}})
@@ -89,6 +109,7 @@ class Shop:
         return [row.key for row in self._wiring.leases().scan().leases if not row.has_ended]
 
     def land(self) -> None:
+        eventually(self.no_item_has_expired, "DynamoDB has deleted the items whose time to live is over")
         for _ in range(3):
             assert main(["consume", "--shard", *self.tick()]) == 0
 
@@ -107,10 +128,23 @@ class Shop:
     def _files(self) -> set[Path]:
         return set((self.folder / "lake").rglob("*.parquet"))
 
+    def _rows(self) -> list[dict[str, Any]]:
+        columns = ["partition_key", "sequence_number", "data"]
+        return read.rows(the_table(self.folder / "lake"), columns).to_pylist()
+
+    def deletes_by_ttl(self) -> int:
+        """Of the changes in the lake table, the deletes that DynamoDB made by itself."""
+        changes = [json.loads(row["data"]) for row in self._rows()]
+        identities = [
+            (change["eventName"], change["userIdentity"]) for change in changes if "userIdentity" in change
+        ]
+        dynamodb = {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}
+        assert all(identity == ("REMOVE", dynamodb) for identity in identities), identities[0]
+        return len(identities)
+
     def newest(self) -> dict[str, Any]:
         """The image of each key after its newest change in the lake table."""
-        columns = ["partition_key", "sequence_number", "data"]
-        rows = read.rows(the_table(self.folder / "lake"), columns).to_pylist()
+        rows = self._rows()
         assert len({row["sequence_number"] for row in rows}) == len(rows), "a change landed twice"
         rows.sort(key=lambda row: int(row["sequence_number"]))
         images = {row["partition_key"]: json.loads(row["data"])["dynamodb"].get("NewImage") for row in rows}
@@ -137,5 +171,6 @@ def test_the_newest_rows_are_what_a_scan_of_the_table_finds(shop: Shop, capfd: p
         shop.land()
 
     assert shop.newest() == shop.scanned()
+    assert shop.deletes_by_ttl() > 20
     capfd.readouterr()
     assert main(["prove"]) == 0, capfd.readouterr()

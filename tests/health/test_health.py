@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -132,7 +133,7 @@ def test_a_shard_that_fails_or_is_too_far_behind_is_named() -> None:
     quiet = a_row(2, looked_at=now - timedelta(hours=3), behind_ms=0)
 
     def said(*rows: Lease) -> dict[str, HealthCheck]:
-        reader = Worker("w1", last_update=now, beat=1)
+        reader = Worker("w1", last_update=now, beat=1, instance="here")
         look = TablesRead(read_at=now, tables=TABLES, leases=rows, workers=(reader,))
         shards = progress_of(observation_of(look, cluster_by=re.compile("")))
         return {check.name: check for check in check_shards(shards, most=TEN_MINUTES)}
@@ -148,19 +149,24 @@ def test_a_shard_that_fails_or_is_too_far_behind_is_named() -> None:
 def test_a_shard_that_nobody_has_read_is_no_shard_without_lag_and_one_of_kcl_is_not_judged() -> None:
     now = MemoryClock().now()
 
-    def said(*rows: Lease, worker: Worker) -> HealthCheck:
-        look = TablesRead(read_at=now, tables=TABLES, leases=rows, workers=(worker,))
+    def said(*rows: Lease, workers: tuple[Worker, ...]) -> HealthCheck:
+        look = TablesRead(read_at=now, tables=TABLES, leases=rows, workers=workers)
         shards = progress_of(observation_of(look, cluster_by=re.compile("")))
         return {check.name: check for check in check_shards(shards, most=TEN_MINUTES)}["lag"]
 
     quiet, unread = a_row(0, looked_at=now, behind_ms=0), a_row(1)
     ours = Worker("w1", last_update=now, beat=1, instance="here")
-    assert said(quiet, unread, worker=ours) == HealthCheck(
+    assert said(quiet, unread, workers=(ours,)) == HealthCheck(
         "lag", HealthCode.UNKNOWN, "nobody has looked into 1 open shard yet (shardId-000000000001)"
     )
-    kcls = Worker("w1", last_update=now)
-    assert said(quiet, unread, worker=kcls) == HealthCheck(
+    kcls = Worker("kcl", last_update=now)
+    assert said(quiet, replace(unread, owner="kcl"), workers=(ours, kcls)) == HealthCheck(
         "lag", HealthCode.WELL, "the lag is 0s at most; KCL's workers don't tell the lag of 1 shard"
+    )
+    taken_at_its_tip = replace(quiet, owner="kcl")
+    assert said(taken_at_its_tip, unread, workers=(ours, kcls)).health is HealthCode.UNKNOWN
+    assert said(taken_at_its_tip, workers=(kcls,)) == HealthCheck(
+        "lag", HealthCode.WELL, "KCL's workers don't tell the lag of 1 shard"
     )
 
 

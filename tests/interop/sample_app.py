@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ _KCLPY = "3.2.0"
 _FOLDER = Path(__file__).parents[2] / "artifacts" / "interop" / "kclpy"
 _MARK, _COMMAND = "HEADRACE_SAMPLE", "HEADRACE_SAMPLE_COMMAND"
 _SEEN = re.compile(r"Sequence Number: (\d+), ")
-_WINDOW, _START = 40.0, 240.0
+_WINDOW, _START = 40.0, 600.0
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -86,14 +87,33 @@ class Measured:
             except OSError:
                 continue
 
-    def cpu(self) -> float:
-        fields = [(place / "stat").read_text().rpartition(")")[2].split() for place in self.processes()]
-        return sum(int(each[11]) + int(each[12]) for each in fields) / _TICK
+    def cpu(self) -> Counter[str]:
+        """Seconds of CPU by kind of process."""
+        seconds: Counter[str] = Counter()
+        for place in self.processes():
+            fields = (place / "stat").read_text().rpartition(")")[2].split()
+            seconds[_kind(place)] += (int(fields[11]) + int(fields[12])) / _TICK  # type: ignore[assignment]
+        return seconds
 
-    def memory(self) -> float:
-        """MiB, each shared page divided among its users."""
-        lines = (line for p in self.processes() for line in (p / "smaps_rollup").read_text().splitlines())
-        return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+    def memory(self) -> Counter[str]:
+        """MiB by kind of process, each shared page divided among its users."""
+        sizes: Counter[str] = Counter()
+        for place in self.processes():
+            for line in (place / "smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    sizes[_kind(place)] += int(line.split()[1]) / 1024  # type: ignore[assignment]
+        return sizes
+
+
+def _kind(process: Path) -> str:
+    command = (process / "cmdline").read_bytes()
+    if b"sample_kclpy_app" in command:
+        return "the sample's"
+    return "keepers" if b"application.nursery" in command else "the host"
+
+
+def _parts(values: Mapping[str, float], digits: int) -> str:
+    return ", ".join(f"{kind} {value:.{digits}f}" for kind, value in sorted(values.items()))
 
 
 def measure(system: Measured, command: list[str], environment: dict[str, str], shards: int) -> None:
@@ -113,6 +133,9 @@ def measure(system: Measured, command: list[str], environment: dict[str, str], s
             time.sleep(0.5)
             if time.monotonic() - began > _START:
                 raise TimeoutError(f"{system.name} reads {len(system.seen())} records after {_START} s")
+        print(
+            f"{system.name}: all {shards} shards are read after {time.monotonic() - began:.0f} s", flush=True
+        )
         start, cpu, since = time.monotonic() - began, system.cpu(), time.monotonic()
         lags: list[float] = []
         known = set(system.seen())
@@ -123,7 +146,8 @@ def measure(system: Measured, command: list[str], environment: dict[str, str], s
                 now, new = time.monotonic(), set(system.seen()) - known
                 known |= new
                 lags += [now - system.put[number] for number in new if number in system.put]
-        spent, took, memory = system.cpu() - cpu, time.monotonic() - since, system.memory()
+        spent, took, memory = system.cpu(), time.monotonic() - since, system.memory()
+        spent.subtract(cpu)
         for _ in range(60):
             if not set(system.put) - set(system.seen()):
                 break
@@ -132,8 +156,9 @@ def measure(system: Measured, command: list[str], environment: dict[str, str], s
         count = len(list(system.processes()))
         print(
             f"{system.name}, {shards} shards: {len(system.put)} records put, {len(set(system.put) - set(counts))} missing, "
-            f"{sum(n - 1 for n in counts.values())} given twice; start {start:.0f} s; CPU {spent / took:.3f} cores; "
-            f"{memory:.0f} MiB in {count} processes; latency {lags[len(lags) // 2]:.2f} s median, "
+            f"{sum(n - 1 for n in counts.values())} given twice; start {start:.0f} s; CPU {spent.total() / took:.3f} cores "
+            f"({_parts({kind: seconds / took for kind, seconds in spent.items()}, 3)}); {memory.total():.0f} MiB "
+            f"({_parts(memory, 0)}) in {count} processes; latency {lags[len(lags) // 2]:.2f} s median, "
             f"{lags[len(lags) * 95 // 100]:.2f} s 95 %",
             flush=True,
         )

@@ -9,6 +9,7 @@ from tests.interop.beside import BESIDE
 from tests.interop.default_failover import DEFAULT_FAILOVER
 from tests.interop.deployed import DEPLOYED
 from tests.interop.fan_out import FAN_OUT
+from tests.interop.in_node import IN_NODE
 from tests.interop.migrations import MIGRATIONS
 from tests.interop.of_table import OF_TABLE
 from tests.interop.oldest import OLDEST
@@ -86,4 +87,5 @@ SCENARIOS: dict[str, Callable[[Stage], int]] = {
     **FAN_OUT,
     **OF_TABLE,
     **PROCESSORS,
+    **IN_NODE,
 }

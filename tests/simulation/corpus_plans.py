@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.pipeline.settings.choices import Heartbeat, InitialPosition, Mode
-from tests.simulation.application.plan import ApplicationPlan
+from tests.simulation.application.plan import read_application
 from tests.simulation.plan import Plan, TypedPlan
 from tests.simulation.troubles.call_faults import Mix
 
@@ -32,7 +32,7 @@ def read_plan(text: str) -> Plan:
         "heartbeat": Heartbeat(said["heartbeat"]),
         "mode": Mode(said.get("mode", Mode.OWN)),
         "typed": TypedPlan(**said.get("typed", {})),
-        "application": ApplicationPlan(**said.get("application", {})),
+        "application": read_application(said.get("application", {})),
     }
     return Plan(**(said | named))
 

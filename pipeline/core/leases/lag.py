@@ -14,9 +14,20 @@ _NOTHING: Final = timedelta(0)
 LOOKED_WITHIN: Final = timedelta(minutes=1)
 """The time in which a living worker has looked into each of its shards: it probes the idle ones each 15 s."""
 
-Readers = Mapping[str, datetime | None]
-"""By worker that may be alive: since when it has ticked without a pause, if that is less than `LOOKED_WITHIN`; else
-None."""
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A worker that may be alive."""
+
+    back_since: datetime | None = None
+    """Since when it has ticked without a pause, if that is less than `LOOKED_WITHIN`; else None."""
+    is_ours: bool = True
+    """Whether it is a worker of Headrace. KCL's workers tell in no row that they have looked into a shard."""
+
+
+A_READER: Final = Reader()
+Readers = Mapping[str, Reader]
+"""The workers that may be alive, by their id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +60,8 @@ def longest(lags: Iterable[timedelta | None]) -> LongestLag:
 
 def readers_among(alive: Iterable[str], rows: Iterable[Worker]) -> Readers:
     """`alive`: the workers that may be alive; `rows`: the workers' rows."""
-    back_since = {row.worker_id: _back_since(row) for row in rows}
-    return {name: back_since.get(name) for name in alive}
+    known = {row.worker_id: Reader(_back_since(row), row.is_ours) for row in rows}
+    return {name: known.get(name, Reader(is_ours=False)) for name in alive}
 
 
 def _back_since(row: Worker) -> datetime | None:
@@ -68,16 +79,15 @@ def lag_of(
     row: Lease,
     now: datetime,
     *,
-    is_read: bool = True,
-    back_since: datetime | None = None,
+    reader: Reader | None = A_READER,
     waiting_since: datetime | None = None,
 ) -> timedelta | None:
     """How long ago the shard's oldest unread record may have arrived, at most; None where the row doesn't tell.
 
-    `is_read`: whether a worker that may be alive reads the shard. Such a worker looks for new records in a shard that was at its
-    tip, so that the shard isn't behind; nobody looks into one without such a worker. `back_since`: since when that worker has
-    ticked, if it began only just now, so that it may not have looked into the shard yet. `waiting_since`: since when a shard
-    that was at its tip has been seen to have unread records all the same. They may have come long after the last look.
+    `reader`: the worker that reads the shard, if one may be alive. A worker of Headrace looks for new records in a shard that was at
+    its tip, so that the shard isn't behind; nobody looks into one without a reader, and KCL's workers tell nobody before they
+    checkpoint. `waiting_since`: since when a shard that was at its tip has been seen to have unread records all the same.
+    They may have come long after the last look.
     """
     if row.has_ended:
         return _NOTHING
@@ -88,17 +98,17 @@ def lag_of(
         return None
     # A worker that lives looks for records in a shard that was at its tip. Without this an idle
     # shard would seem to fall behind by the age of its last look.
-    if is_read and not row.behind_ms and row.failure is None:
+    if reader is not None and not row.behind_ms and row.failure is None:
         if waiting_since is not None:
             return max(_NOTHING, now - waiting_since)
-        return None if _may_be_unseen(row, row.looked_at, now, back_since) else _NOTHING
+        return None if _may_be_unseen(row, row.looked_at, now, reader) else _NOTHING
     return max(_NOTHING, now - row.looked_at)
 
 
-def _may_be_unseen(row: Lease, looked_at: datetime, now: datetime, back_since: datetime | None) -> bool:
-    """Whether nobody may have looked into the shard since it was without a living worker: its worker is back only just now, or
-    has only just got the lease."""
-    if back_since is not None and looked_at < back_since:
+def _may_be_unseen(row: Lease, looked_at: datetime, now: datetime, reader: Reader) -> bool:
+    """Whether there may be records that nobody of Headrace has looked for: the shard's worker is one of KCL, is back only just
+    now, or has only just got the lease."""
+    if not reader.is_ours or (reader.back_since is not None and looked_at < reader.back_since):
         return True
     assigned = row.assigned_at
     return assigned is not None and looked_at < assigned and now - assigned < LOOKED_WITHIN
@@ -125,8 +135,7 @@ def open_lags(
         else lag_of(
             row,
             now,
-            is_read=row.holder in readers,
-            back_since=readers.get(row.holder or ""),
+            reader=readers.get(row.holder or ""),
             waiting_since=(waiting_since or {}).get(key),
         )
         for key, row in open_rows.items()

@@ -6,8 +6,6 @@
 A task that dies without a word, as Spark ends that of a cancelled run, leaves an instance of which nobody knows what it has
 got. It has its grace and ends; no checkpoint is taken any more. So ends one that no task comes back to, and one whose place
 another one has taken.
-
-    python -m headrace.pipeline.processors.application.keeper SOCKET IDLE GRACE    the ChildSpec comes by standard input
 """
 
 from __future__ import annotations
@@ -15,14 +13,13 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from headrace.pipeline.lake.staging.stage_codec import decode
+from headrace.pipeline.processors.application.places import bound, is_own, number_of
 from headrace.pipeline.processors.checkpoints import Checkpoints
 from headrace.pipeline.processors.child import ChildFailed, ProcessorChild
 from headrace.pipeline.processors.dialogue import CallFailed, Dialogue
@@ -115,37 +112,23 @@ def _write(lines: Any, answer: Mapping[str, Any]) -> None:
     lines.flush()
 
 
-def main(place: Path, *, idle: float, grace: float) -> None:
-    spec = decode(sys.stdin.buffer.read(), ChildSpec)
-    door = socket.socket(socket.AF_UNIX)
-    # A keeper that was killed leaves its name behind, which would keep this one from binding.
-    place.unlink(missing_ok=True)
-    door.bind(str(place))
-    door.listen()
-    # The task waits for this process, and comes in once it has ended; what stays is nobody's child.
+def keep_at(place: Path, spec: ChildSpec, *, idle: float, grace: float) -> None:
+    """Become the keeper of a new process, which tasks meet at this place. The process that calls this ends at once, and the
+    keeper is nobody's child."""
+    door = bound(place)
+    number = number_of(place)
+    # Who waits for this process comes in once it has ended.
     if os.fork():
         os._exit(0)
-    own = place.stat().st_ino
-
-    def has_place() -> bool:
-        try:
-            return place.stat().st_ino == own
-        except FileNotFoundError:
-            return False
-
     try:
         with folder_of(spec) as folder:
             child = start_child(spec, folder)
             try:
-                Keeper(child, idle=idle, grace=grace).serve(door, can_be_met=has_place)
+                Keeper(child, idle=idle, grace=grace).serve(door, can_be_met=lambda: is_own(place, number))
             finally:
                 child.kill()
     finally:
         door.close()
         # Another keeper may have taken the place.
-        if has_place():
+        if is_own(place, number):
             place.unlink(missing_ok=True)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), idle=float(sys.argv[2]), grace=float(sys.argv[3]))

@@ -7,17 +7,16 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from hashlib import sha256
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Any
 
-from headrace.pipeline.errors import Unreachable
-from headrace.pipeline.lake.staging.stage_codec import encode
+from headrace.pipeline.processors.application.nursery import ForkRequest
+from headrace.pipeline.processors.application.places import log_of, meeting_place
 from headrace.pipeline.processors.child import ChildFailed
 from headrace.pipeline.processors.values import ChildSpec
 
@@ -25,6 +24,9 @@ IDLE = 300.0
 """Seconds after which a kept process ends to which no task comes back."""
 _MORE = 10.0
 """Seconds that a keeper's answer may take longer than the process's."""
+_NURSERY_IDLE = 30.0
+"""Seconds after which a nursery ends from which no keeper is wanted: they are wanted together, when a run claims its shards."""
+_NURSERY = "headrace.pipeline.processors.application.nursery"
 
 
 @dataclass(slots=True)
@@ -88,21 +90,6 @@ class KeptLines:
         return answer
 
 
-def meeting_place(*names: str) -> Path:
-    """Where the keeper of these names is met, in a folder that is this user's alone."""
-    folder = Path(tempfile.gettempdir(), f"headrace-kept-{os.getuid()}")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    # The folder for temporary files is everybody's. Whoever made this one first could read the
-    # records that pass through its socket.
-    facts = folder.lstat()
-    if facts.st_uid != os.getuid() or facts.st_mode & 0o077:
-        raise Unreachable(
-            f"the folder {folder} belongs to somebody else, or others may write into it, so that no process of a processor "
-            "was started; remove it"
-        )
-    return folder / sha256("\n".join(names).encode()).hexdigest()[:32]
-
-
 @contextmanager
 def met(place: Path, *, grace: float) -> Iterator[KeptLines | None]:
     """The process that is kept at this place; None where there is none."""
@@ -118,15 +105,58 @@ def met(place: Path, *, grace: float) -> Iterator[KeptLines | None]:
 def begun(place: Path, spec: ChildSpec, *, grace: float, idle: float = IDLE) -> Iterator[KeptLines]:
     """A new process, whose keeper is met at this place from now on. One that was there before ends once its visitor has
     left."""
-    module = "headrace.pipeline.processors.application.keeper"
-    # A file, and not the task's stderr: whoever reads that one to its end would wait for the keeper, which outlives the task.
-    with log_of(place).open("wb") as log:
+    log = log_of(place)
+    log.write_bytes(b"")
+    asked = ForkRequest.of_this_process(place, log, spec, idle=idle, grace=grace)
+    lines = _connected(place) if _is_forked(asked) else None
+    if lines is None:
+        raise ChildFailed(f"its keeper couldn't be started on this host{_last_words(log)}")
+    with _visiting(lines, grace=grace):
+        yield lines
+
+
+def _is_forked(asked: ForkRequest) -> bool:
+    """Whether the nursery of this host has forked the keeper."""
+    nursery = nursery_place()
+    # The nursery that is met first may be ending for want of work.
+    for _ in range(2):
+        with socket.socket(socket.AF_UNIX) as client, suppress(OSError, ValueError):
+            client.settimeout(_MORE)
+            _open_nursery(nursery, client)
+            client.sendall(asked.line())
+            with client.makefile("rb") as lines:
+                return not json.loads(lines.readline())["failed"]
+    return False
+
+
+def nursery_place() -> Path:
+    """Where the nursery is met that has this process's Python and code."""
+    # Other code at the same paths couldn't be talked with. That of a zip has a path of its own for each session.
+    code = str(Path(__file__).stat().st_mtime_ns) if Path(__file__).exists() else ""
+    return meeting_place("nursery", sys.executable, *sys.path, code)
+
+
+def _open_nursery(place: Path, client: socket.socket) -> None:
+    # Two shards of a wave may need it at once.
+    with place.with_suffix(".lock").open("wb") as lock:
+        flock(lock, LOCK_EX)
+        try:
+            client.connect(str(place))
+        except OSError:
+            _start_nursery(place)
+            client.connect(str(place))
+
+
+def _start_nursery(place: Path) -> None:
+    # A file, and not the task's stderr: whoever reads that one to its end would wait for the nursery, which outlives the task.
+    log = log_of(place)
+    with log.open("wb") as errors:
         try:
             started = subprocess.run(  # noqa: S603 - this very Python
-                (sys.executable, "-m", module, str(place), str(idle), str(grace)),
-                input=encode(spec),
+                (sys.executable, "-m", _NURSERY, str(place), str(_NURSERY_IDLE)),
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=log,
+                stderr=errors,
                 env={
                     **os.environ,
                     "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -138,20 +168,12 @@ def begun(place: Path, spec: ChildSpec, *, grace: float, idle: float = IDLE) -> 
             )
         except OSError as error:
             raise ChildFailed(f"its keeper couldn't be started on this host: {error}") from error
-    lines = _connected(place) if started.returncode == 0 else None
-    if lines is None:
-        raise ChildFailed(f"its keeper couldn't be started on this host{_last_words(place)}")
-    with _visiting(lines, grace=grace):
-        yield lines
+    if started.returncode:
+        raise ChildFailed(f"its keeper couldn't be started on this host{_last_words(log)}")
 
 
-def log_of(place: Path) -> Path:
-    """The file to which the newest keeper of this place, and its process, write their stderr."""
-    return place.with_suffix(".log")
-
-
-def _last_words(place: Path) -> str:
-    lines = log_of(place).read_text(errors="replace").split("\n")
+def _last_words(log: Path) -> str:
+    lines = log.read_text(errors="replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return f"; its last words: {last}" if last else ""
 

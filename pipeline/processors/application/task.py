@@ -28,7 +28,8 @@ from headrace.pipeline.lake.staging.stage_read import Box, ShardReading
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.pages import Pages, RecordPage
 from headrace.pipeline.processors.application.delivery import Delivery
-from headrace.pipeline.processors.application.kept import begun, meeting_place, met
+from headrace.pipeline.processors.application.kept import begun, met
+from headrace.pipeline.processors.application.places import meeting_place
 from headrace.pipeline.processors.application.row_checkpoints import ClaimedRow, OneRow
 from headrace.pipeline.processors.starting import folder_of, process_of
 from headrace.pipeline.processors.stopping import check_stop, noting_signals

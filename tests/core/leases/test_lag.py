@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.pipeline.core.leases.failure import Failure
-from headrace.pipeline.core.leases.lag import lag_of, longest, open_lags, readers_among
+from headrace.pipeline.core.leases.lag import Reader, lag_of, longest, open_lags, readers_among
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
@@ -26,7 +26,7 @@ def test_a_shard_that_fails_lags_since_its_last_look_also_where_that_look_was_at
 
 def test_a_shard_at_its_tip_lags_only_without_a_living_worker() -> None:
     assert lag_of(AT_TIP, NOW) == timedelta(0)
-    assert lag_of(AT_TIP, NOW, is_read=False) == HOUR
+    assert lag_of(AT_TIP, NOW, reader=None) == HOUR
 
 
 @pytest.mark.parametrize(
@@ -41,17 +41,19 @@ def test_after_an_outage_the_lag_isnt_known_until_the_worker_has_looked_or_has_t
     ticked_for: timedelta, looked_at: datetime, lag: timedelta | None
 ) -> None:
     # The worker's host is an hour ahead: only its own times are compared with each other.
-    worker = Worker("w1", ticked_at=NOW + HOUR, ticking_since=NOW + HOUR - ticked_for)
+    worker = Worker("w1", instance="here", ticked_at=NOW + HOUR, ticking_since=NOW + HOUR - ticked_for)
     here = replace(worker, ticked_at=NOW, ticking_since=NOW - ticked_for)
     row = replace(AT_TIP, owner="w1", looked_at=looked_at)
     assert open_lags([row], NOW, readers=readers_among(["w1"], [here])) == {row.key: lag}
     assert readers_among(["w1"], [worker]).keys() == {"w1"}
-    assert (readers_among(["w1"], [worker])["w1"] is None) == (readers_among(["w1"], [here])["w1"] is None)
+    assert (readers_among(["w1"], [worker])["w1"].back_since is None) == (
+        readers_among(["w1"], [here])["w1"].back_since is None
+    )
 
 
 def test_a_record_that_is_seen_to_wait_counts_also_where_the_worker_is_back_only_just_now() -> None:
     seen = NOW - timedelta(seconds=9)
-    assert lag_of(AT_TIP, NOW, back_since=NOW, waiting_since=seen) == timedelta(seconds=9)
+    assert lag_of(AT_TIP, NOW, reader=Reader(back_since=NOW), waiting_since=seen) == timedelta(seconds=9)
 
 
 def test_the_lag_isnt_known_while_the_next_worker_may_not_have_looked_yet() -> None:
@@ -61,9 +63,22 @@ def test_the_lag_isnt_known_while_the_next_worker_may_not_have_looked_yet() -> N
     assert lag_of(replace(given, assigned_at=NOW - timedelta(minutes=1)), NOW) == timedelta(0)
 
 
-def test_a_worker_whose_row_has_no_ticks_counts_as_one_that_has_looked() -> None:
-    row = replace(AT_TIP, owner="kcl")
-    assert open_lags([row], NOW, readers=readers_among(["kcl"], [Worker("kcl")])) == {row.key: timedelta(0)}
+@pytest.mark.parametrize("rows", [[Worker("kcl", NOW, stats={"C": (5.0,)})], []])
+def test_nobody_knows_the_lag_of_a_shard_that_a_worker_of_kcl_has_taken_at_its_tip(
+    rows: list[Worker],
+) -> None:
+    # It may have read records that it hasn't checkpointed, and its rows don't say when it looked.
+    row = replace(AT_TIP, owner="kcl", landed=Checkpoint("49"), checkpoint=Checkpoint("49"))
+    assert open_lags([row], NOW, readers=readers_among(["kcl"], rows)) == {row.key: None}
+    seen = {row.key: NOW - timedelta(seconds=9)}
+    lags = open_lags([row], NOW, readers=readers_among(["kcl"], rows), waiting_since=seen)
+    assert lags == {row.key: timedelta(seconds=9)}
+
+
+def test_a_worker_whose_row_has_no_time_of_its_ticks_counts_as_one_that_has_looked() -> None:
+    row = replace(AT_TIP, owner="w1")
+    worker = Worker("w1", instance="here")
+    assert open_lags([row], NOW, readers=readers_among(["w1"], [worker])) == {row.key: timedelta(0)}
 
 
 def test_a_record_that_came_after_the_last_look_counts_since_it_was_seen() -> None:
@@ -78,7 +93,7 @@ def test_a_shard_that_was_never_read_lags_since_a_worker_had_its_lease(
 
 
 def test_a_shard_that_was_read_to_its_end_has_no_lag() -> None:
-    assert lag_of(replace(AT_TIP, checkpoint=SHARD_END, behind_ms=5), NOW, is_read=False) == timedelta(0)
+    assert lag_of(replace(AT_TIP, checkpoint=SHARD_END, behind_ms=5), NOW, reader=None) == timedelta(0)
 
 
 def test_where_a_worker_of_kcl_has_read_on_the_last_look_tells_no_lag() -> None:

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from headrace.pipeline.core.leases.lag import Readers, open_lags, readers_among
+from headrace.pipeline.core.leases.lag import Reader, Readers, open_lags, readers_among
 from headrace.pipeline.core.leases.worker import Worker
 from tests.duties.world import TICK, World
 
@@ -61,10 +61,10 @@ def test_a_minute_after_the_outage_the_lag_of_idle_shards_is_known_again() -> No
     for _ in range(11):
         world.clock.advance(TICK)
         world.work()
-    assert (_readers(world), _lags(world)) == ({"w1": back}, {None})
+    assert (_readers(world), _lags(world)) == ({"w1": Reader(back)}, {None})
     world.clock.advance(TICK)
     world.work()
-    assert (_readers(world), _lags(world)) == ({"w1": None}, {timedelta(0)})
+    assert (_readers(world), _lags(world)) == ({"w1": Reader()}, {timedelta(0)})
 
 
 def test_slow_ticks_are_no_outage() -> None:

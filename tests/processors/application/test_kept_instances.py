@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.ports.tasks import Job, Work
-from headrace.pipeline.processors.application.kept import begun, met
+from headrace.pipeline.processors.application.kept import begun, met, nursery_place
 from headrace.pipeline.processors.values import ChildSpec
 from headrace.pipeline.settings.choices import OnProcessorError
 from tests.eventually import eventually
@@ -245,6 +246,39 @@ def test_a_kept_process_that_no_task_can_meet_any_more_ends_at_once(tmp_path: Pa
     assert Path(f"/proc/{second}").exists()
     with met(place, grace=0) as lines:
         assert lines is not None
+
+
+def test_each_process_has_the_environment_of_the_task_that_began_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    words = tmp_path / "words"
+    words.touch()
+    spec = ChildSpec(command=("sh", "-c", f"echo $WORD >>{words}; exec cat"))
+    for count, word in enumerate(("first", "second"), start=1):
+        monkeypatch.setenv("WORD", word)
+        with begun(tmp_path / word, spec, grace=0, idle=60):
+            eventually(lambda: len(words.read_text().split()) == count, "the process has begun")  # noqa: B023
+    assert words.read_text().split() == ["first", "second"]
+
+
+def test_keepers_begin_although_their_nursery_was_killed(tmp_path: Path):
+    spec = ChildSpec(command=("cat",))
+    for name in ("first", "second"):
+        with begun(tmp_path / name, spec, grace=0, idle=60):
+            # The keeper, too: it was forked from it, and has its command line.
+            for process in processes_of_the_nursery():
+                os.kill(process, signal.SIGKILL)
+    assert not processes_of_the_nursery()
+
+
+def processes_of_the_nursery() -> list[int]:
+    place, processes = str(nursery_place()).encode(), []
+    for folder in Path("/proc").iterdir():
+        # Other processes of this machine may end while they are looked at.
+        with suppress(OSError):
+            if folder.name.isdigit() and place in (folder / "cmdline").read_bytes():
+                processes.append(int(folder.name))
+    return processes
 
 
 def test_instances_that_couldnt_be_told_to_end_are_told_of_once(

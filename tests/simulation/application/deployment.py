@@ -100,7 +100,7 @@ class ApplicationPorts(ProcessPorts):
         spark: Any = None
         return SimulatedStage(
             settings=fleet.processor,
-            multi=False,
+            multi=fleet.plan.streams > 1,
             worker=worker_id,
             spark=spark,
             tasks=TasksInTurn(fleet, self._process),

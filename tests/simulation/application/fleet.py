@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -125,6 +125,7 @@ class ApplicationFleet:
             records=self.drawn.call_records,
             on_error=OnProcessorError.RETRY if self.drawn.retries else OnProcessorError.HALT,
             failover=timedelta(seconds=20) if self.drawn.is_joined else None,
+            leases=self.drawn.leases,
         )
 
     def settings(self, workers: tuple[str, ...]) -> Settings:
@@ -132,14 +133,19 @@ class ApplicationFleet:
         streams = tuple(
             replace(
                 stream,
-                initial_position=InitialPosition.TRIM_HORIZON,
-                timestamp=None,
+                initial_position=self.drawn.position,
+                timestamp=self.since if self.drawn.position is InitialPosition.AT_TIMESTAMP else None,
                 on_data_loss=OnDataLoss.STOP,
                 retrieval=Retrieval.POLLING,
             )
             for stream in own.streams
         )
         return replace(own, streams=streams)
+
+    @property
+    def since(self) -> datetime:
+        """With AT_TIMESTAMP: when the first record arrived that the processor is to get, by Kinesis's clock."""
+        return (self.world.start_of_time + timedelta(seconds=self.drawn.since)).replace(microsecond=0)
 
     # -- what happens ------------------------------------------------------------------------------------------------
 
@@ -150,7 +156,9 @@ class ApplicationFleet:
             for number, host in enumerate(hosts)
         ]
         for deployment in self.deployments:
-            self.sim.after(self.rng.uniform(1.0, 20.0), partial(self._keep_up, deployment))
+            self.sim.after(
+                self.drawn.begins + self.rng.uniform(1.0, 20.0), partial(self._keep_up, deployment)
+            )
         self.call_faults.are_on = True
         self._now_and_then(_STALE if self.plan.mix.stale else 0.0, self.leases.keep_stale_copy)
         self._now_and_then(self.drawn.kills, self._kill_a_run)

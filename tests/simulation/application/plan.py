@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
+from typing import Any
+
+from headrace.pipeline.settings.choices import InitialPosition, Mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,19 @@ class ApplicationPlan:
     """Between two kills of a run."""
     steals: float = 0.0
     """Between two leases that a worker of KCL takes."""
+    leases: Mode = Mode.OWN
+    position: InitialPosition = InitialPosition.TRIM_HORIZON
+    since: float = 0.0
+    """With AT_TIMESTAMP: the second of the plan at which reading begins."""
+    begins: float = 0.0
+    """The second at which the deployments are started."""
+
+
+def read_application(said: Mapping[str, Any]) -> ApplicationPlan:
+    """A plan as JSON has it."""
+    leases, position = said.get("leases", Mode.OWN), said.get("position", InitialPosition.TRIM_HORIZON)
+    named = {"leases": Mode(leases), "position": InitialPosition(position)}
+    return ApplicationPlan(**{**said, **named})
 
 
 def an_application(rng: Random) -> ApplicationPlan:
@@ -43,4 +60,8 @@ def an_application(rng: Random) -> ApplicationPlan:
         is_joined=rng.random() < 0.3,
         kills=rng.choice((0.0, rng.uniform(30.0, 120.0))),
         steals=rng.choice((0.0, rng.uniform(30.0, 100.0))),
+        leases=Mode.KCL_2 if rng.random() < 0.2 else Mode.OWN,
+        position=rng.choice((InitialPosition.TRIM_HORIZON, InitialPosition.TRIM_HORIZON, *InitialPosition)),
+        since=rng.uniform(10.0, 60.0),
+        begins=rng.choice((0.0, rng.uniform(20.0, 90.0))),
     )

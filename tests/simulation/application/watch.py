@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.core.leases.change import Applied, Change, Refused
 from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.shards.checkpoint import LATEST, SHARD_END, Checkpoint
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.ports.leases import Listing
+from headrace.pipeline.settings.choices import InitialPosition
 from tests.memory.leases import MemoryLeaseStore
 from tests.simulation.scheduler import Process
 from tests.simulation.watch.truth import ShardTruth, Violation
@@ -55,6 +57,8 @@ class ShardAccount:
     live: dict[str, ProcessorInstance] = field(default_factory=dict)
     """By claim: the process at work."""
     has_ended: bool = False
+    begins: int | None = None
+    """How many of the shard's records lie before the first one that is to be read; None before that is known."""
 
 
 class ApplicationRows(MemoryLeaseStore):
@@ -86,6 +90,8 @@ class ApplicationRows(MemoryLeaseStore):
         before = self._rows.get(change.key)
         done = self.apply(change)
         after = self._rows.get(change.key)
+        if before is None and after is not None:
+            self._fleet.watch.note_row()
         if before is not after and after is not None and before is not None:
             self._fleet.watch.note_write(before, after, change, process, (worker, claim))
         return done
@@ -95,9 +101,41 @@ class ApplicationWatch:
     def __init__(self, fleet: ApplicationFleet) -> None:
         self._fleet = fleet
         self.accounts: dict[ShardKey, ShardAccount] = {}
+        self._first_row_at: datetime | None = None
 
     def account(self, shard: ShardTruth) -> ShardAccount:
         return self.accounts.setdefault(shard.key, ShardAccount())
+
+    # -- where reading begins ----------------------------------------------------------------------------------------
+
+    def note_row(self) -> None:
+        """A row is made."""
+        if self._first_row_at is None:
+            self._first_row_at = self._fleet.clock.now()
+
+    def _is_before_the_start(self, key: ShardKey) -> bool:
+        """Whether nobody has to read the shard: it was closed before the moment at which reading begins, and has no row."""
+        position, shard = self._fleet.drawn.position, self._fleet.truth.shards[key]
+        if shard.closed is None or self._fleet.key_of(key) in self._fleet.leases.rows:
+            return False
+        match position:
+            case InitialPosition.TRIM_HORIZON:
+                return False
+            case InitialPosition.AT_TIMESTAMP:
+                return shard.closed <= self._fleet.since
+            case InitialPosition.LATEST:
+                return self._first_row_at is not None and shard.closed <= self._first_row_at
+
+    def _start(self, shard: ShardTruth, row: Lease) -> int:
+        """How many records lie before the first one that is to be read, of a shard without a checkpoint."""
+        moment = row.looked_at if row.checkpoint == LATEST else None
+        if self._fleet.drawn.position is InitialPosition.AT_TIMESTAMP:
+            moment = self._fleet.since
+        first = 0 if moment is None else bisect_left(shard.arrivals, moment)
+        account = self.account(shard)
+        account.begins = first if account.begins is None else min(first, account.begins)
+        self._fleet.call_faults.happened["began_inside"] += first > 0
+        return first
 
     # -- the rows ----------------------------------------------------------------------------------------------------
 
@@ -157,7 +195,7 @@ class ApplicationWatch:
     def note_foreign(self, key: ShardKey, number: int) -> None:
         """A worker of KCL processes the records from the row's checkpoint up to this one."""
         shard, row = self._fleet.truth.shards[key], self._fleet.leases.rows[self._fleet.key_of(key)]
-        first, end = self._passed(shard, row.checkpoint), bisect_right(shard.sequences, number)
+        first, end = self._passed(shard, row), bisect_right(shard.sequences, number)
         self.account(shard).given.update(shard.sequences[first:end])
 
     # -- the processor's processes -----------------------------------------------------------------------------------
@@ -175,10 +213,11 @@ class ApplicationWatch:
             self._fail(shard, f"a process begins at {since}, and the row was claimed at {claimed_at}")
         for parent in shard.parents:
             key = ShardKey(shard.key.stream, parent)
-            if not self.accounts.get(key, ShardAccount()).has_ended:
+            if not (self.accounts.get(key, ShardAccount()).has_ended or self._is_before_the_start(key)):
                 self._fail(shard, f"a process begins before its parent {parent} has ended")
         self._judge_pending(instance, pending)
-        instance.has_begun, instance.passed = True, self._passed(shard, since)
+        row = self._fleet.leases.rows[instance.lease_key]
+        instance.has_begun, instance.passed = True, self._passed(shard, replace(row, checkpoint=since))
         instance.own.add(since)
         account.live[instance.claim] = instance
         self._fleet.call_faults.happened["application_instance"] += 1
@@ -256,25 +295,31 @@ class ApplicationWatch:
     def left_of(self, shard: ShardTruth) -> str:
         """What the processor hasn't done of the shard; empty where nothing is left."""
         account, row = self.account(shard), self._fleet.leases.rows.get(self._fleet.key_of(shard.key))
-        missing = [number for number in shard.sequences if number not in account.given]
+        if self._is_before_the_start(shard.key):
+            return ""
+        if row is not None and not (row.checkpoint.is_digits or row.checkpoint.is_end):
+            self._start(shard, row)
+        missing = [number for number in shard.sequences[account.begins or 0 :] if number not in account.given]
         if missing:
             return f"{len(missing)} records were given to no process, the first is {missing[0]}"
         if shard.closed is not None:
             return "" if account.has_ended else "it is closed, and the processor hasn't checkpointed its end"
         if row is None:
             return "it is open and has no row"
-        passed = self._passed(shard, row.checkpoint)
+        passed = self._passed(shard, row)
         return (
             ""
             if passed == len(shard.sequences)
             else f"its checkpoint is at {passed} of {len(shard.sequences)}"
         )
 
-    def _passed(self, shard: ShardTruth, checkpoint: Checkpoint) -> int:
+    def _passed(self, shard: ShardTruth, row: Lease) -> int:
+        """How many records lie before the row's checkpoint."""
+        checkpoint = row.checkpoint
         if checkpoint.is_end:
             return len(shard.sequences)
         if not checkpoint.is_digits:
-            return 0
+            return self._start(shard, row)
         return bisect_right(shard.sequences, int(checkpoint.sequence) + checkpoint.sub)
 
     def _fail(self, shard: ShardTruth, why: str) -> None:

@@ -191,7 +191,7 @@ def _with_application(plan: Plan, rng: Random) -> Plan:
 
 
 def _may_have_application(plan: Plan) -> bool:
-    is_plain = plan.streams == 1 and not (plan.of_a_table or plan.quiet or plan.keeps)
+    is_plain = not (plan.of_a_table or plan.quiet or plan.keeps or plan.added or plan.removed)
     return is_plain and plan.shards <= 10 and plan.retention > 3600.0
 
 

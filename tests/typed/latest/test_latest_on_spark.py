@@ -91,7 +91,7 @@ def test_changes_of_a_dynamodb_table_leave_the_items_that_it_has(spark: "SparkSe
     bed.land(B, {4: change("INSERT", "c", "3")})
     latest(bed, spark, **own).wave()
     bed.land(A, {}, ended=[child.shard_id])
-    by_ttl = {"userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"}}
+    by_ttl = {"userIdentity": {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}}
     bed.land(
         child,
         {

@@ -1,0 +1,52 @@
+"""The places at which tasks meet the processes that outlive them: names of sockets in a folder that is this user's alone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+
+from headrace.pipeline.errors import Unreachable
+
+
+def meeting_place(*names: str) -> Path:
+    """Where the process of these names is met."""
+    folder = Path(tempfile.gettempdir(), f"headrace-kept-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    # The folder for temporary files is everybody's. Whoever made this one first could read the
+    # records that pass through its socket.
+    facts = folder.lstat()
+    if facts.st_uid != os.getuid() or facts.st_mode & 0o077:
+        raise Unreachable(
+            f"the folder {folder} belongs to somebody else, or others may write into it, so that no process of a processor "
+            "was started; remove it"
+        )
+    return folder / sha256("\n".join(names).encode()).hexdigest()[:32]
+
+
+def log_of(place: Path) -> Path:
+    """The file to which the newest process of this place writes its stderr."""
+    return place.with_suffix(".log")
+
+
+def bound(place: Path) -> socket.socket:
+    """The door at this place. A process that was killed leaves its name behind, which would keep this one from binding."""
+    door = socket.socket(socket.AF_UNIX)
+    place.unlink(missing_ok=True)
+    door.bind(str(place))
+    door.listen(128)
+    return door
+
+
+def number_of(place: Path) -> int:
+    """The number of the name, by which a process tells its own from that of another one in its place."""
+    return place.stat().st_ino
+
+
+def is_own(place: Path, number: int) -> bool:
+    try:
+        return number_of(place) == number
+    except FileNotFoundError:
+        return False
