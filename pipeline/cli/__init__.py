@@ -122,7 +122,10 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="headrace",
         description="Land Amazon Kinesis streams in Iceberg tables, every record exactly once.",
-        epilog=f"The documents that messages name, such as docs/use/proof.md, are in {DOCUMENTS.parent}",
+        epilog="New here: docs/start.md leads through local, dev, lineage, parse, redrive and prove. When something is wrong: "
+        "doctor, status.\nComing from KCL: console, status --table, import, adopt, shadow. Each command tells more with "
+        "--help.\n"
+        f"The documents that messages name, such as docs/use/proof.md, are in {DOCUMENTS.parent}",
         formatter_class=argparse.RawDescriptionHelpFormatter,  # so that the path stays in one piece
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.pipeline.core.words.words import span_in_words
 from headrace.pipeline.doctor.case import LiveCase
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
 from headrace.pipeline.errors import HeadraceError, Unreachable
@@ -31,7 +32,9 @@ def aws_answers(live: LiveCase) -> Iterator[Diagnosis]:
             yield Diagnosis(_STREAMS, Health.ILL, str(error), "Check the stream's name, region and account")
         else:
             yield Diagnosis(
-                _STREAMS, Health.WELL, f"{stream.name} is there; it keeps records for {facts.retention}"
+                _STREAMS,
+                Health.WELL,
+                f"{stream.name} is there; it keeps records for {span_in_words(facts.retention)}",
             )
     aws, here = source.aws_now(), live.ports.clock.now()
     if aws is None:

@@ -173,7 +173,7 @@ def test_records_that_are_dropped_before_their_time_are_a_loss_too(life: TableLi
 
     (problem,) = life.wave_after_sync()
 
-    assert "before 1 day, 0:00:00 had passed" in problem
+    assert "before 24 h had passed" in problem
     assert life.landed_values() == [0, 1, 2]
 
 
