@@ -67,6 +67,7 @@ def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
     workspace = services.prepare_dagster_home(home)
     _say(_sentence(loaded, home))
     _start_workers(loaded.settings)
+    _tell_of_missing_streams(loaded.settings)
     try:
         # Around Dagster, so that the Spark server outlives the runs that use it.
         with spark_of_its_own(home, config):
@@ -142,6 +143,22 @@ def _start_workers(settings: "Settings") -> None:
         return
     if again:
         _say(f"{', '.join(again)}: stopped by an earlier command, now allowed to work again")
+
+
+def _tell_of_missing_streams(settings: "Settings") -> None:
+    """A name that is mistyped is told before Dagster starts, whose log has much else to tell."""
+    from headrace.pipeline.app.aws_adapters import AwsAdapters
+    from headrace.pipeline.errors import HeadraceError, Unknown
+
+    source = AwsAdapters(settings).source("dev")
+    try:
+        for stream in settings.streams:
+            try:
+                source.describe(stream.name)
+            except Unknown as error:
+                _say(f"{error}. Dagster is started all the same: reading begins once the stream is there")
+    except HeadraceError as error:
+        _say(f"can't read whether the streams are there: {error}")
 
 
 def _stop_workers(settings: "Settings", home: Path) -> None:
