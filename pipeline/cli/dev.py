@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.settings.model import Settings
 
 _LOOK_EVERY = 0.5
+_TELL_EVERY = 20.0
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -93,8 +94,11 @@ def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int)
 
     is_up = False
     try:
-        for _ in services.wait_for_ui(dagster, port):
-            continue
+        told = 0.0
+        for passed in services.wait_for_ui(dagster, port):
+            if passed - told >= _TELL_EVERY:
+                _say(f"still waiting for Dagster's UI, for {passed:.0f} s so far")
+                told = passed
         # Before the line is printed: whoever reads the line may press Ctrl-C at once.
         is_up = True
         _say(f"Dagster's UI at http://{services.HOST}:{port} - press Ctrl-C to stop")
