@@ -149,7 +149,9 @@ def test_a_worker_without_leases_is_told_that_nothing_was_read_and_who_gives_lea
 ):
     settings = (app.folder / "headrace.yaml").read_text(encoding="utf-8")
     other = app.folder / "other.yaml"
-    other.write_text(f"{settings}workers: [{{id: w9}}]\ntimes: {{idle: 1s}}\nwave: {{every: 1s}}\n", encoding="utf-8")
+    other.write_text(
+        f"{settings}workers: [{{id: w9}}]\ntimes: {{idle: 1s}}\nwave: {{every: 1s}}\n", encoding="utf-8"
+    )
     assert main(["consume", "--config", str(other), "--worker", "w9"]) == 0
     assert "w9: it owns no lease of an open shard, so nothing was read" in capsys.readouterr().out
     assert app.landed() == {}
