@@ -188,7 +188,9 @@ def _parts(look: CheckLook, found: tuple[Verdict, ...], hours: list[Event]) -> I
     failing = [verdict for verdict in found if not verdict.holds]
     if failing:
         first = max(failing, key=lambda verdict: verdict.is_grave)
-        yield f"watch: {len(failing)} of {len(found)} checks fail ({first.check}: {first.sentence})"
+        # The check comes first: of a cursor, Dagster's list of ticks shows the first twenty letters.
+        yield f"watch: {first.check} fails: {first.sentence}"
+        yield f"{len(found) - len(failing)} of {len(found)} checks hold"
     else:
         yield f"watch: all {len(found)} checks hold"
     yield told_lag(longest_lag(look))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.pipeline.core.words.words import span_in_words
+from headrace.pipeline.core.words.words import time_in_words
 from headrace.pipeline.doctor.case import LiveCase
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
 from headrace.pipeline.errors import HeadraceError, Unreachable
@@ -34,7 +34,7 @@ def aws_answers(live: LiveCase) -> Iterator[Diagnosis]:
             yield Diagnosis(
                 _STREAMS,
                 Health.WELL,
-                f"{stream.name} is there; it keeps records for {span_in_words(facts.retention)}",
+                f"{stream.name} is there; it keeps records for {time_in_words(facts.retention.total_seconds())}",
             )
     aws, here = source.aws_now(), live.ports.clock.now()
     if aws is None:

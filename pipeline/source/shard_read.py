@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.ledger.arrivals import APPROXIMATE
 from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Staged
-from headrace.pipeline.core.words.words import span_in_words
+from headrace.pipeline.core.words.words import time_in_words
 from headrace.pipeline.errors import DataLoss, Transient, Unknown
 from headrace.pipeline.lake.files.allocators import keep_memory
 from headrace.pipeline.lake.files.binary_views import filtered, without_views
@@ -94,7 +94,7 @@ def _check(part: ShardPart, staged: Staged) -> None:
     if staged.data_loss:
         raise DataLoss(
             f"records of {part.batch.key} may have left the stream before this data frame has read them: the stream keeps "
-            f"records for {span_in_words(part.batch.retention)}. Nothing was changed. Choose a later `from`, or set the option "
+            f"records for {time_in_words(part.batch.retention.total_seconds())}. Nothing was changed. Choose a later `from`, or set the option "
             "on_data_loss to continue and read the option view=losses too, which names what is missing"
         )
     raise Transient(

@@ -15,7 +15,7 @@ from headrace.pipeline.core.order.cover import is_whole
 from headrace.pipeline.core.shards.position import TRIM, Position, Start
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey
-from headrace.pipeline.core.words.words import no_such_shard, span_in_words
+from headrace.pipeline.core.words.words import no_such_shard, time_in_words
 from headrace.pipeline.errors import BadSetting, DataLoss, Transient, Unknown
 from headrace.pipeline.ports.reading import ShardSource, StreamFacts
 from headrace.pipeline.settings.choices import OnDataLoss
@@ -197,6 +197,6 @@ def _loss(
 def _loss_sentence(facts: StreamFacts, since: datetime, oldest: datetime) -> str:
     return (
         f"records of {facts.stream} that arrived between {since.isoformat()} and {oldest.isoformat()} may have left the "
-        f"stream, which keeps records for {span_in_words(facts.retention)}. Nothing was read. Choose a later `from`, read them from the "
+        f"stream, which keeps records for {time_in_words(facts.retention.total_seconds())}. Nothing was read. Choose a later `from`, read them from the "
         "lake table, or set the option `on_data_loss` to `continue`: the view `losses` then names what is missing"
     )

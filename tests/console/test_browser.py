@@ -1,5 +1,6 @@
 """The console's page in a real browser: what a person sees, clicks and hears."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,25 @@ def test_a_mistake_of_the_console_and_its_end_are_told_apart(browser: Browser):
     page.locator("#trouble", has_text="Its command may have ended").wait_for()
     assert page.locator("#list tbody tr").count() == 4, "the last look stays"
     page.close()
+
+
+class ALakeAsKinesisNumbersIt(ALake):
+    """The lake table with sequence numbers of the length that Kinesis gives."""
+
+    def of(self, lease: Lease) -> LandedOfShard:
+        return replace(super().of(lease), position="49680617171784852144516231952763299816174591357176774674")
+
+
+def test_a_shards_page_shows_long_numbers_whole(browser: Browser):
+    with opened(browser, a_scene(4).console(lake=ALakeAsKinesisNumbersIt().of)) as page:
+        page.locator("#list button.link", has_text=KEY).click()
+        page.wait_for_selector("#shard-body table")
+        assert (
+            page.evaluate(
+                "(() => { const b = document.getElementById('shard-body'); return b.scrollWidth - b.clientWidth; })()"
+            )
+            <= 0
+        )
 
 
 def test_names_with_markup_are_shown_as_they_are(browser: Browser):

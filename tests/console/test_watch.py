@@ -53,7 +53,7 @@ def test_many_pages_cost_as_much_as_one_and_no_page_costs_nothing():
     [
         (LookCost(0.0), 10.0),
         (LookCost(0.2), 10.0),
-        (LookCost(0.8), 20.0),
+        (LookCost(0.7), 20.0),
         (LookCost(0.1, units=300), 10.0),
         (LookCost(0.1, units=300, provisioned=100), 30.0),
     ],

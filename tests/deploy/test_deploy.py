@@ -17,6 +17,7 @@ from headrace.pipeline.errors import Throttled
 from headrace.pipeline.iam.places import ApplicationArns, account_of
 from headrace.pipeline.iam.policy import role_policy
 from headrace.pipeline.iam.roles import Role
+from headrace.pipeline.local.__main__ import _REGION
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.blocks.aws import AwsSettings
 from headrace.pipeline.settings.choices import Create
@@ -114,6 +115,13 @@ def test_both_settings_files_are_accepted_and_only_one_lets_headrace_make_tables
     assert {len(each.workers) for each in found.values()} == {2}
 
 
+def test_the_stand_in_of_compose_has_the_streams_of_the_region_of_its_settings():
+    """The stand-in keeps regions apart, as AWS does, and prints the region in which it makes what nobody names a region for."""
+    local = read_settings(str(DEPLOY / "local.yaml"), {}).settings
+    assert local.aws.region == _REGION
+    assert f"'kinesis', '{_REGION}', endpoint_url='{local.aws.endpoint}'" in PAGE
+
+
 def test_dagsters_instance_is_the_tested_one_on_postgres():
     deployed = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())
     assert deployed.pop("storage") == {"postgres": {"postgres_url": {"env": "DAGSTER_POSTGRES_URL"}}}
@@ -156,6 +164,16 @@ def test_compose_has_its_services_and_nothing_listens_beyond_this_host():
     assert all("${POSTGRES_PASSWORD:?" in line for line in passwords)
 
 
+def test_each_service_of_compose_that_asks_aws_has_the_settings_and_the_keys_of_the_environment():
+    """Only the daemon and the web server ask nothing of AWS: the code location does it for them."""
+    for name in ("code", "beat", "tables"):
+        service = COMPOSE["services"][name]
+        assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"} < set(
+            service["environment"]
+        ), name
+        assert any(each.endswith(":/etc/headrace/headrace.yaml:ro") for each in service["volumes"]), name
+
+
 @pytest.mark.parametrize("service", ["beat", "tables", "aws"])
 def test_the_commands_of_headrace_in_compose_parse(service: str):
     program, *words = COMPOSE["services"][service]["command"]
@@ -170,6 +188,10 @@ def test_the_process_that_beats_has_the_image_and_the_settings_of_the_code_locat
     assert beat["image"] == f"{deployment['image']['repository']}:{deployment['image']['tag']}"
     assert beat["env"] == [each for each in deployment["env"] if each["name"] == "HEADRACE_CONFIG"]
     assert (beat["volumeMounts"], pod["volumes"]) == (deployment["volumeMounts"], deployment["volumes"])
+    assert (pod["securityContext"], beat["securityContext"]) == (
+        deployment["podSecurityContext"],
+        deployment["securityContext"],
+    )
     program, *words = beat["command"]
     assert (program, words[0] in COMMANDS) == ("headrace", True)
     _parser(words[0]).parse_args(words)
@@ -193,9 +215,26 @@ def test_the_image_has_the_versions_of_the_lock():
     patch = locked("dagster").rpartition(".")[2]
     assert f"dagster-postgres=={locked('dagster-aws').rpartition('.')[0]}.{patch}" in DOCKERFILE
     assert f"version {locked('dagster')}" in (DEPLOY / "helm" / "values.yaml").read_text()
-    assert "openjdk-17-jre-headless" in DOCKERFILE
     assert re.search(r"^FROM python:3\.1[1-4]\.", DOCKERFILE, re.MULTILINE)
     assert "USER 10001" in DOCKERFILE
+
+
+def test_javas_home_is_the_folder_that_the_installed_package_makes():
+    """Debian's openjdk-17-jre-headless makes no /usr/lib/jvm/default-java: Spark would find no Java in the image."""
+    installed = re.findall(r"apt-get install [^\n]*", DOCKERFILE)
+    assert "JAVA_HOME=/usr/lib/jvm/default-java" in DOCKERFILE
+    assert any("default-jre-headless" in line.split() for line in installed)
+    assert "slim-bookworm" in DOCKERFILE, "the default Java of bookworm is 17"
+
+
+def test_the_service_account_with_the_role_is_where_the_chart_takes_it_from():
+    """The chart takes a deployment's own account only with a name, and other versions of it not at all: no pod would have the role."""
+    account = HELM["dagster-user-deployments"]["serviceAccount"]
+    pod = yaml.safe_load((DEPLOY / "helm" / "beat.yaml").read_text())["spec"]["template"]["spec"]
+    assert account["create"] is True
+    assert list(account["annotations"]) == ["eks.amazonaws.com/role-arn"]
+    assert pod["serviceAccountName"] == account["name"]
+    assert all("serviceAccount" not in each for each in HELM["dagster-user-deployments"]["deployments"])
 
 
 def test_the_page_says_of_each_file_what_wasnt_run():

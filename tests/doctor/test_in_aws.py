@@ -69,6 +69,7 @@ def test_an_application_without_trouble_is_well_and_stays_as_it_was(work: RolesA
     before = [rows(work, table) for table in tables]
     diagnoses = found(work, roles=tuple(Role))
     assert ill(diagnoses) == []
+    assert "orders is there; it keeps records for 24 h" in {each.sentence for each in diagnoses}
     assert {each.check for each in diagnoses} >= {
         "streams", "clock", "rights", "coordination tables", "workers and leader", "leases and shards", "lake table", "upkeep",
     }  # fmt: skip

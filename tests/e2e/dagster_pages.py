@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import dagster as dg
 from playwright.sync_api import Browser, Page
@@ -32,6 +32,7 @@ from tests.ports import free_port
 DOCS = Path(__file__).parents[2] / "docs"
 NAME = "shop"
 GROUPS = ("shop_upkeep", "shop_typed", "shop_landing", "shop_coordination", "kinesis")
+WIDTH, HEIGHT = 1280, 820
 PATIENCE = 240.0
 """Seconds: Dagster's processes start one after the other, on a machine that may be busy."""
 _TYPED = {"name": "sold", "table": "lake.sold", "schema": "id BIGINT, item STRING"}
@@ -76,6 +77,25 @@ class DagsterPages:
         self.page.get_by_role("link").filter(has_text=f"{NAME}_{name}").first.click()
         self.page.get_by_text("Frequency", exact=True).wait_for()
 
+    def backfill_all(self, *key: str) -> None:
+        """Start a backfill of all partitions of an asset, as a person does by three clicks."""
+        self.asset(*key, tab="Overview")
+        self.page.get_by_role("button", name="Materialize").first.click()
+        launch = self.page.get_by_role("button", name="Launch backfill")
+        launch.wait_for()
+        self.page.get_by_role("button", name="All", exact=True).last.click()
+        launch.click()
+        launch.wait_for(state="hidden")
+
+    def backfills(self) -> list[str]:
+        """The statuses of all backfills, the newest first."""
+        query = "{partitionBackfillsOrError {... on PartitionBackfills {results {status}}}}"
+        body = json.dumps({"query": query}).encode()
+        request = Request(f"{self.address}/graphql", body, {"Content-Type": "application/json"})
+        with urlopen(request, timeout=60) as answer:
+            found = json.load(answer)["data"]["partitionBackfillsOrError"]["results"]
+        return [backfill["status"] for backfill in found]
+
     def launchpad(self, job: str) -> None:
         self._from_the_side("Jobs")
         self.page.get_by_role("link").filter(has_text=f"{NAME}_{job}").first.click()
@@ -90,7 +110,7 @@ class DagsterPages:
 
 @contextmanager
 def opened(browser: Browser, address: str) -> Iterator[DagsterPages]:
-    page = browser.new_page(viewport={"width": 1280, "height": 820}, color_scheme="light")
+    page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
     page.set_default_timeout(PATIENCE * 1000)
     try:
         yield DagsterPages(page, address)
@@ -165,17 +185,22 @@ def dagster_of_its_own(folder: Path) -> Iterator[str]:
         yield stack.enter_context(served(app))
 
 
-def take(pages: DagsterPages, name: str) -> None:
+def take(pages: DagsterPages, name: str, height: int = HEIGHT) -> None:
     # Charts and images come a moment after the text.
     pages.page.wait_for_load_state("networkidle")
     file = DOCS / "pictures" / name
-    pages.page.screenshot(path=file)
+    pages.page.screenshot(path=file, clip={"x": 0, "y": 0, "width": WIDTH, "height": height})
     print(f"written: {file} ({file.stat().st_size / 1000:.0f} kB)")
 
 
 def picture_all(pages: DagsterPages) -> None:
     pages.graph()
     take(pages, "dagster-graph.png")
+    pages.asset(NAME, "records", tab="Partitions")
+    pages.page.get_by_text("shardId-000000000003", exact=True).first.click()
+    pages.page.get_by_text("lag (seconds)", exact=True).first.wait_for()
+    # Below are the table's files, in a folder of this host.
+    take(pages, "dagster-partitions.png", height=760)
     pages.asset(NAME, "records", tab="Checks")
     pages.page.get_by_text("no_gaps").first.click()
     take(pages, "dagster-checks.png")

@@ -3,10 +3,7 @@ stopped and started again."""
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
 import dagster as dg
@@ -16,6 +13,7 @@ from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.resources.runs import worker_tag
 from tests.e2e.app import App, keys
 from tests.e2e.conftest import MakeApp
+from tests.e2e.dagster_postgres import installed_or_skip
 from tests.engines.servers import Postgres, postgres
 from tests.eventually import eventually
 
@@ -29,23 +27,7 @@ PATIENCE = 280.0
 @pytest.fixture
 def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder with Dagster's storage on Postgres, in the version of this Dagster. Headrace itself doesn't need it."""
-    folder = tmp_path / "storage"
-    packages = (f"dagster-postgres=={version('dagster-aws')}", "psycopg2-binary")
-    install = (
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--target",
-        str(folder),
-        *packages,
-    )
-    done = subprocess.run(install, capture_output=True, text=True, check=False)
-    if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        pytest.skip(f"dagster-postgres can't be installed: {errors[-1] if errors else 'pip failed'}")
+    folder = installed_or_skip(tmp_path / "storage")
     monkeypatch.syspath_prepend(str(folder))
     return folder
 

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, expect
 from headrace.pipeline.local.endpoint import LocalAws
 from tests.console.browser import browser
 from tests.e2e.dagster_pages import NAME, PATIENCE, DagsterPages, an_app, fill, opened, served
+from tests.eventually import eventually
 
 __all__ = ["browser"]
 
@@ -96,3 +97,10 @@ def test_the_launchpad_of_a_replay_has_its_config_and_no_error(pages: DagsterPag
     pages.launchpad("replay")
     expect(pages.page.get_by_text("No errors").first).to_be_visible()
     expect(pages.page.get_by_text("from_stream").first).to_be_visible()
+
+
+def test_a_backfill_of_all_shards_is_started_by_clicks_and_succeeds(pages: DagsterPages):
+    pages.backfill_all(NAME, "records")
+    eventually(
+        lambda: pages.backfills()[:1] == ["COMPLETED_SUCCESS"], "the backfill has succeeded", within=PATIENCE
+    )

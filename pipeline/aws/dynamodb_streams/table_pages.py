@@ -30,7 +30,7 @@ from headrace.pipeline.aws.reading.pages_decode import PageAnswer, since_moment
 from headrace.pipeline.aws.reading.quick_records import EXPIRED
 from headrace.pipeline.core.ledger.batch import WITHIN_THE_SECOND, Batch
 from headrace.pipeline.core.shards.shard import Child
-from headrace.pipeline.core.words.words import span_in_words
+from headrace.pipeline.core.words.words import time_in_words
 from headrace.pipeline.errors import BadAnswer, DataLoss, HeadraceError, Transient, Unreachable
 from headrace.pipeline.ports.pages import RecordPage
 
@@ -215,7 +215,7 @@ class _Reading:
         if arrival is not None and (answered is None or arrival > forgotten(answered, self._batch.retention)):
             raise DataLoss(
                 f"{self._key}: DynamoDB has dropped the record at the position, which arrived at {arrival.isoformat()}, before "
-                f"{span_in_words(self._batch.retention)} had passed, so that records after it may be lost. The position doesn't move. Record "
+                f"{time_in_words(self._batch.retention.total_seconds())} had passed, so that records after it may be lost. The position doesn't move. Record "
                 f"the gap with `headrace skip --shard {self._key.shard_id}` or set on_data_loss: continue"
             ) from error
         self._from_oldest = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Final
 
@@ -84,7 +84,3 @@ def time_in_words(seconds: float) -> str:
     if minutes < 48 * 60:
         return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
     return counted(round(minutes / 1440), "day")
-
-
-def span_in_words(span: timedelta) -> str:
-    return time_in_words(span.total_seconds())

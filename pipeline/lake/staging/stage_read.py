@@ -21,7 +21,7 @@ from headrace.pipeline.core.landing.pace import MOST_BYTES, MOST_RECORDS
 from headrace.pipeline.core.ledger.batch import WITHIN_THE_SECOND, Batch, BatchLimits, Gap, Staged
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import ShardKey
-from headrace.pipeline.core.words.words import span_in_words
+from headrace.pipeline.core.words.words import time_in_words
 from headrace.pipeline.errors import DataLoss, HeadraceError
 from headrace.pipeline.lake.files.stage_files import CantWrite
 from headrace.pipeline.lake.staging.aggregates import taken_apart
@@ -290,8 +290,8 @@ class ShardReading:
     def _loss_sentence(self, page: RecordPage) -> str:
         gap = page.answered - self._witness
         return (
-            f"{self.batch.key}: records may have left the stream unread. The stream keeps records for {span_in_words(self.batch.retention)}, "
-            f"but only those before {self._witness.isoformat()} were read, which is {span_in_words(gap)} ago. The position doesn't move. "
+            f"{self.batch.key}: records may have left the stream unread. The stream keeps records for {time_in_words(self.batch.retention.total_seconds())}, "
+            f"but only those before {self._witness.isoformat()} were read, which is {gap} ago. The position doesn't move. "
             f"Record the gap with `headrace skip --shard {self.batch.key.shard_id}` or set on_data_loss: continue"
         )
 
