@@ -1,5 +1,4 @@
-"""The leader's sensor: election, shard sync, assignment, and what this deployment's Dagster keeps: partitions
-old runs and
+"""The leader's sensor: election, shard sync, assignment, and what this deployment's Dagster keeps: partitions, old runs and
 old ticks.
 
 The sensors use the wiring directly instead of Dagster's resources, because Dagster would make each resource
@@ -16,7 +15,7 @@ from headrace.pipeline.app.wiring import Wiring
 from headrace.resources.instance import KeptInstance
 from headrace.sensors.housekeeping import Housekeeping
 from headrace.sensors.interval import interval
-from headrace.sensors.results import result, state_of_cursor
+from headrace.sensors.results import failing_by_sentence, result, state_of_cursor
 
 
 def build_leader(
@@ -35,7 +34,7 @@ def build_leader(
     )
     def leader(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         code_server = kept_instance.of(context)
-        turn = wiring.leader_turn(state_of_cursor(context.cursor))
+        turn = failing_by_sentence(lambda: wiring.leader_turn(state_of_cursor(context.cursor)))
         done = ", ".join(housekeeping.of(context, code_server.instance))
         if done:
             turn = replace(turn, sentence=f"{turn.sentence}, {done}")

@@ -1,7 +1,7 @@
 """The answer that Dagster expects of a sensor's tick, made from the turn that a duty returns."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import dagster as dg
@@ -9,6 +9,7 @@ import dagster as dg
 from headrace.assets.names import partitions_name
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.duties.fleet.sensor_turn import Turn
+from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.instance import KnownInstance
 
@@ -16,6 +17,16 @@ _BAR = " | "
 _MOST_SAID: Final = 160
 """Characters of a sentence that a cursor keeps: Dagster copies the cursor into the row of each tick."""
 _RUN_ID: Final = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+
+
+def failing_by_sentence(turn: Callable[[], Turn]) -> Turn:
+    """The turn. A tick that fails for a known reason fails by its sentence alone: Dagster prints the whole stack and that
+    of each cause, twice for each tick, so that a mistyped name of a stream would fill the terminal with pages every five
+    seconds."""
+    try:
+        return turn()
+    except HeadraceError as error:
+        raise error.with_traceback(None) from None
 
 
 def state_of_cursor(cursor: str | None) -> str | None:

@@ -14,7 +14,7 @@ from headrace.pipeline.settings.model import Settings
 from headrace.resources.instance import KeptInstance
 from headrace.resources.runs import LATER_TAG, DagsterRuns, worker_tag
 from headrace.sensors.interval import interval
-from headrace.sensors.results import result, state_of_cursor
+from headrace.sensors.results import failing_by_sentence, result, state_of_cursor
 
 
 def build_worker(
@@ -31,11 +31,13 @@ def build_worker(
     def worker(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         code_server = kept_instance.of(context)
         instance = code_server.instance
-        turn = wiring.worker_turn(
-            worker_id,
-            state_of_cursor(context.cursor),
-            instance=code_server.id,
-            runs=DagsterRuns(instance, wiring.settings.application),
+        turn = failing_by_sentence(
+            lambda: wiring.worker_turn(
+                worker_id,
+                state_of_cursor(context.cursor),
+                instance=code_server.id,
+                runs=DagsterRuns(instance, wiring.settings.application),
+            )
         )
         # Before the next run is asked for: a run that Dagster takes for STARTED holds the worker's
         # place in the queue (`tag_concurrency_limits`).

@@ -30,12 +30,12 @@ COMMANDS = {
     "beat": "beat for the workers' leases between their ticks, beside KCL's workers",
     "config": "print each setting and the place that it comes from",
     "console": "serve a web page that shows this or any KCL application as it is now",
-    "consume": "read shards up to their newest record, without Dagster",
+    "consume": "read shards up to their newest record, without a run of Dagster's",
     "consumer": "list, register or deregister the consumers of enhanced fan-out",
     "cost": "sum up what the runs of a day have used, and what that costs",
     "demo": "land a stream on this machine through two reshards, and check every record",
     "dev": "run Dagster on this machine with your settings",
-    "doctor": "check the settings, Java and the local Spark server, and say what to do",
+    "doctor": "check the settings, this host and the application in AWS, and say what to do",
     "give-back": "hand the leases to KCL's workers, at the positions of the lake table",
     "health": "tell whether the application is well, for scripts and probes",
     "iam": "print the AWS policy that a part of Headrace needs, and no more than that",
@@ -122,7 +122,10 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="headrace",
         description="Land Amazon Kinesis streams in Iceberg tables, every record exactly once.",
-        epilog=f"The documents that messages name, such as docs/use/proof.md, are in {DOCUMENTS.parent}",
+        epilog="New here: docs/start.md leads through local, dev, lineage, parse, redrive and prove. When something is wrong: "
+        "doctor, status.\nComing from KCL: console, status --table, import, adopt, shadow. Each command tells more with "
+        "--help.\n"
+        f"The documents that messages name, such as docs/use/proof.md, are in {DOCUMENTS.parent}",
         formatter_class=argparse.RawDescriptionHelpFormatter,  # so that the path stays in one piece
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")

@@ -12,7 +12,7 @@ from headrace.pipeline.cli.beside.told_dagster import tell_dagster
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.core.shards.partition import partition_of
-from headrace.pipeline.core.words.words import records_in
+from headrace.pipeline.core.words.words import counted, records_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "consume",
-        description="Read shards up to their newest record, without Dagster. Where a run is reading a shard, "
-        "the command waits for the end of that run's wave.",
+        description="Read shards up to their newest record, without a run of Dagster's. Where a run is reading a shard, "
+        "the command waits for the end of that run's wave. The leases have to be there: the leader, which is a sensor of "
+        "Dagster's, makes them and gives them to workers.",
     )
     add_config(parser)
     parser.add_argument(
@@ -74,6 +75,9 @@ def _consume(args: argparse.Namespace, shards: "Sequence[str]", job: "PipesJob")
         # Before anything is read: a mistyped name is told at once.
         keys = wiring.readers().meant(shards)
         ending = _read(wiring, args.worker, keys, output)
+        if args.worker is not None and not (keys or output.last or ending.failed):
+            owned = wiring.leases().held_by(args.worker).leases
+            output.print_nothing(args.worker, sum(not lease.has_ended for lease in owned))
     finally:
         wiring.ports.close()
         # Also after an error: what has landed until then is there.
@@ -154,6 +158,15 @@ class _Output:
             records, rows = self.counts.get(landed.lease_key, (0, 0))
             self.counts[landed.lease_key] = records + landed.staged.records, rows + landed.staged.rows
             self.last[landed.lease_key] = landed
+
+    def print_nothing(self, worker_id: str, open_leases: int) -> None:
+        if open_leases:
+            tell(f"{worker_id}: none of its {counted(open_leases, 'open shard')} had a new record")
+        else:
+            tell(
+                f"{worker_id}: it owns no lease of an open shard, so nothing was read; `headrace status` shows who reads "
+                "what, and the leader's sensor in Dagster gives leases to workers"
+            )
 
     def print_outcome(self, keys: tuple[str, ...], failed: dict[str, str]) -> None:
         for key in keys or sorted(self.last.keys() | failed.keys()):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.settings.model import Settings
 
 _LOOK_EVERY = 0.5
+_TELL_EVERY = 20.0
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -67,6 +68,7 @@ def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
     workspace = services.prepare_dagster_home(home)
     _say(_sentence(loaded, home))
     _start_workers(loaded.settings)
+    _tell_of_missing_streams(loaded.settings)
     try:
         # Around Dagster, so that the Spark server outlives the runs that use it.
         with spark_of_its_own(home, config):
@@ -92,8 +94,11 @@ def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int)
 
     is_up = False
     try:
-        for _ in services.wait_for_ui(dagster, port):
-            continue
+        told = 0.0
+        for passed in services.wait_for_ui(dagster, port):
+            if passed - told >= _TELL_EVERY:
+                _say(f"still waiting for Dagster's UI, for {passed:.0f} s so far")
+                told = passed
         # Before the line is printed: whoever reads the line may press Ctrl-C at once.
         is_up = True
         _say(f"Dagster's UI at http://{services.HOST}:{port} - press Ctrl-C to stop")
@@ -142,6 +147,22 @@ def _start_workers(settings: "Settings") -> None:
         return
     if again:
         _say(f"{', '.join(again)}: stopped by an earlier command, now allowed to work again")
+
+
+def _tell_of_missing_streams(settings: "Settings") -> None:
+    """A name that is mistyped is told before Dagster starts, whose log has much else to tell."""
+    from headrace.pipeline.app.aws_adapters import AwsAdapters
+    from headrace.pipeline.errors import HeadraceError, Unknown
+
+    source = AwsAdapters(settings).source("dev")
+    try:
+        for stream in settings.streams:
+            try:
+                source.describe(stream.name)
+            except Unknown as error:
+                _say(f"{error}. Dagster is started all the same: reading begins once the stream is there")
+    except HeadraceError as error:
+        _say(f"can't read whether the streams are there: {error}")
 
 
 def _stop_workers(settings: "Settings", home: Path) -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.telling import tell, tell_aside
-from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.errors import BadSetting, Mistake, WrongSettings
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.multilang.translate import Translation
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -35,7 +36,12 @@ def run(args: argparse.Namespace) -> int:
     translation = translated(_text_of(Path(args.properties)), file=args.properties)
     text = yaml_of(translation.settings)
     # Values that Headrace refuses are told before a file is written.
-    parse_settings(text, {}, name=f"the settings from {args.properties}")
+    try:
+        parse_settings(text, {}, name=args.properties)
+    except WrongSettings as error:
+        raise WrongSettings(
+            [_in_the_file(mistake, translation, args.properties) for mistake in error.mistakes]
+        ) from error
     if args.output is None:
         tell(*text.splitlines())
     else:
@@ -43,6 +49,15 @@ def run(args: argparse.Namespace) -> int:
         tell_aside(f"{args.output} was written; `headrace config` shows each setting")
     tell_aside(*map(str, translation.notes))
     return 0
+
+
+def _in_the_file(mistake: Mistake, translation: "Translation", file: str) -> Mistake:
+    """The same mistake, at the line of the daemon's file: the settings' own lines are of no file."""
+    why = mistake.sentence.removeprefix(f"{mistake.place}: ")
+    source = translation.sources.get(mistake.key)
+    place = f"{file}:{source.line}" if source else file
+    name = f"{source.name} became a setting that is refused: " if source else "as a setting, "
+    return Mistake(place, mistake.key, f"{place}: {name}{why}. Nothing was written")
 
 
 def _text_of(file: Path) -> str:

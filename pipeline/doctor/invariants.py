@@ -65,7 +65,7 @@ def what_status_finds(live: LiveCase) -> Iterator[Diagnosis]:
             "one look can't tell a worker or leader that lives from one that has died",
             "`headrace doctor --for 30s` watches them",
         )
-    elif not any(finding.needs_person for finding in findings):
+    elif not findings:
         yield Diagnosis(_WORK, Health.WELL, "the leader and the workers were seen to beat")
 
 

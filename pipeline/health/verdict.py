@@ -48,8 +48,20 @@ class HealthVerdict:
             HealthCode.ILL: "is not well",
             HealthCode.UNKNOWN: "can't be judged",
         }
-        why = "; ".join(troubles or (check.sentence for check in self.checks))
+        why = "; ".join(_advice_once(troubles) or (check.sentence for check in self.checks))
         return f"{self.application} {words[self.health]}: {why}"
+
+
+def _advice_once(troubles: Sequence[str]) -> list[str]:
+    """The sentences, where what several of them say after their first full stop is said with the first of them only:
+    tables that are missing together have one reason."""
+    told: set[str] = set()
+    sentences = []
+    for trouble in troubles:
+        what, _, advice = trouble.partition(". ")
+        sentences.append(what if advice in told else trouble)
+        told.add(advice)
+    return sentences
 
 
 @dataclass(frozen=True, slots=True)

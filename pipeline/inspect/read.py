@@ -116,8 +116,8 @@ class TableReader:
         if leases is None:
             raise TablesMissing(
                 f"there is no table {self._names.lease_table} in {place_of_client(self._client)}. "
-                "Nothing was written; name the lease table (in KCL it has the application's name), "
-                "and check region and account"
+                "Nothing was written. A new application of Headrace has its tables from the leader's first tick on; "
+                "of another one, name the lease table (in KCL it has the application's name), and check region and account"
             )
         workers = self._read_beside(self._names.worker_table, worker_item.KEY)
         state = self._read_beside(self._names.state_table, lock_item.KEY)

@@ -30,6 +30,7 @@ _NEEDED = ("executableName", "applicationName")
 _POSITIONS = ("TRIM_HORIZON", "LATEST")
 _PHASE_1 = "CLIENT_VERSION_CONFIG_COMPATIBLE_WITH_2X"
 _PROFILE = "profilecredentialsprovider"
+_ARN_OF_A_STREAM = re.compile(r"arn:[\w-]+:kinesis:(?P<region>[\w-]+):\d*:stream/(?P<name>.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class Translation:
     settings: dict[str, str] = field(default_factory=dict)
     """Dotted name of a setting -> its value, as in a settings file."""
     notes: list[ImportNote] = field(default_factory=list)
+    sources: dict[str, Property] = field(default_factory=dict)
+    """Dotted name of a setting -> where its value comes from."""
 
 
 def translated(text: str, *, file: str) -> Translation:
@@ -151,6 +154,7 @@ def _why_not_set(known: DaemonName, value: str) -> str:
 def _take(entry: Property, known: DaemonName, result: Translation) -> None:
     if known.setting:
         result.settings[known.setting] = _written(entry.value, known.form)
+        result.sources[known.setting] = entry
         if known.why:
             result.notes.append(
                 ImportNote(entry.name, entry.line, f"it became `{known.setting}`; {known.why}")
@@ -195,12 +199,23 @@ def _take_credentials(entry: Property, result: Translation) -> None:
 
 
 def _take_stream(counts: Mapping[str, Property], result: Translation) -> None:
-    if arn := counts.get("streamArn"):
-        result.settings["streams.0.name"] = arn.value
-        if counts.get("streamName"):
-            result.notes.append(
-                ImportNote("streamName", counts["streamName"].line, "streamArn is there too, and wins")
-            )
+    arn = counts.get("streamArn")
+    if arn is None:
+        return
+    if counts.get("streamName"):
+        result.notes.append(
+            ImportNote("streamName", counts["streamName"].line, "streamArn is there too, and wins")
+        )
+    result.settings["streams.0.name"], result.sources["streams.0.name"] = arn.value, arn
+    region = result.settings.get("aws.region")
+    elsewhere = _ARN_OF_A_STREAM.fullmatch(arn.value)
+    if elsewhere and region and elsewhere["region"] != region:
+        result.settings["streams.0.name"] = elsewhere["name"]
+        sentence = (
+            f"its region {elsewhere['region']} doesn't count, because KCL's daemon reads the stream of this name in "
+            f"{region}, as regionName says; correct `aws.region` if you mean the other one"
+        )
+        result.notes.append(ImportNote("streamArn", arn.line, sentence))
 
 
 def _take_position(counts: Mapping[str, Property], result: Translation, file: str) -> None:

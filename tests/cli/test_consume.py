@@ -144,6 +144,19 @@ def test_wrong_arguments_are_refused_before_a_record_is_read(
     assert all(row.run_claim is None for row in app.leases.scan().leases)
 
 
+def test_a_worker_without_leases_is_told_that_nothing_was_read_and_who_gives_leases(
+    app: App, capsys: pytest.CaptureFixture[str]
+):
+    settings = (app.folder / "headrace.yaml").read_text(encoding="utf-8")
+    other = app.folder / "other.yaml"
+    other.write_text(
+        f"{settings}workers: [{{id: w9}}]\ntimes: {{idle: 1s}}\nwave: {{every: 1s}}\n", encoding="utf-8"
+    )
+    assert main(["consume", "--config", str(other), "--worker", "w9"]) == 0
+    assert "w9: it owns no lease of an open shard, so nothing was read" in capsys.readouterr().out
+    assert app.landed() == {}
+
+
 def test_shards_land_from_the_shell_and_a_failing_one_delays_no_other(app: App, joined_spark: None):
     first = app.shell("--shard", UNOWNED)
     assert first.returncode == 0, first.stderr

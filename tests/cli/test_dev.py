@@ -17,6 +17,8 @@ from dagster import DagsterEvent, DagsterInstance, DagsterRun, DagsterRunStatus
 from headrace.pipeline.cli import main
 from headrace.pipeline.cli.beside import services
 from headrace.pipeline.cli.beside.holding import LOCK
+from headrace.pipeline.cli.beside.own_spark import warmed
+from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.local.endpoint import LocalAws
 from tests.ports import free_port
 
@@ -259,3 +261,16 @@ def status(instance: DagsterInstance, run: DagsterRun) -> DagsterRunStatus:
     found = instance.get_run_by_id(run.run_id)
     assert found is not None
     return found.status
+
+
+def test_a_spark_that_needs_a_person_first_is_no_reason_for_a_supervisor_to_start_it_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    settings = tmp_path / "headrace.yaml"
+    settings.write_text("application: shop\nstreams: [{name: orders}]\n", encoding="utf-8")
+    environment = {**os.environ, "HEADRACE_CONFIG": str(settings), "JAVA_HOME": "/nowhere"}
+    environment.pop("SPARK_LOCAL_CONNECT_DISCOVERY", None)
+    environment["DAGSTER_HOME"] = str(tmp_path / "dagster")
+    with pytest.raises(BadSetting, match="Dagster wasn't started"):
+        warmed(environment)
+    assert "Spark needs Java 17 or newer, and JAVA_HOME is /nowhere" in capfd.readouterr().err

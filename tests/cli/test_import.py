@@ -56,5 +56,7 @@ def test_a_value_that_headrace_refuses_is_told_before_a_file_is_written(
     properties.write_text(f"{PROPERTIES}tableName = a b\n")
     output = properties.with_name("headrace.yaml")
     assert main(["import", str(properties), "-o", str(output)]) == 2
-    assert "coordination.lease_table" in capsys.readouterr().err
+    line = len(PROPERTIES.splitlines()) + 1
+    assert f"{properties}:{line}: tableName became" in (told := capsys.readouterr().err)
+    assert "coordination.lease_table" in told
     assert not output.exists()

@@ -262,6 +262,15 @@ def test_headrace_dev_starts_without_tables(
     assert capsys.readouterr() == ("", "")
 
 
+def test_headrace_dev_names_a_stream_that_is_not_there_before_dagster_starts(
+    app: App, capsys: pytest.CaptureFixture[str]
+):
+    dev._tell_of_missing_streams(app.settings)
+    said = capsys.readouterr().out
+    assert "there is no stream s in " in said
+    assert "reading begins once the stream is there" in said
+
+
 def test_a_second_ctrl_c_skips_the_wait_and_is_no_error(app: App, monkeypatch: pytest.MonkeyPatch):
     app.leases.apply(change.create(Lease("shardId-0", owner="w1"), "a test"))
 

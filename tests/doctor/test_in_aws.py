@@ -126,6 +126,14 @@ def test_a_leader_whose_lock_stands_still_is_told_once_it_was_watched(
     assert "Start the leader's sensor" in dead.advice
 
 
+def test_nobody_was_seen_to_beat_where_nobody_leads(work: RolesAtWork, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(work.clock, "pause", lambda _: None)
+    work.aws.client("dynamodb").delete_item(TableName="shop-CoordinatorState", Key={"key": {"S": "Leader"}})
+    told = [each for each in found(work, watch=timedelta(seconds=1)) if each.check == "workers and leader"]
+    assert any(each.sentence.startswith("nobody-leads") for each in told)
+    assert [each.sentence for each in told if each.health is Health.WELL] == []
+
+
 def test_a_missing_table_and_a_missing_stream_are_told_and_the_other_checks_go_on(work: RolesAtWork):
     work.aws.client("dynamodb").delete_table(TableName="shop-CoordinatorState")
     work.aws.client("kinesis").delete_stream(StreamName="orders")

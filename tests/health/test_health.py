@@ -172,3 +172,15 @@ def test_a_shard_that_nobody_has_read_is_no_shard_without_lag_and_one_of_kcl_is_
 
 def test_a_lock_of_the_same_version_under_another_owner_counts_as_a_beat() -> None:
     assert LockRow("w1", "v", BEAT) != LockRow("w2", "v", BEAT)
+
+
+def test_what_several_troubles_have_in_common_is_said_once() -> None:
+    checks = [
+        HealthCheck(name, HealthCode.UNKNOWN, f"the table {name} doesn't exist. Start the leader")
+        for name in ("a", "b")
+    ]
+    said = str(HealthVerdict("shop", (*checks, HealthCheck("c", HealthCode.ILL, "nobody leads"))))
+    assert (
+        said
+        == "shop is not well: the table a doesn't exist. Start the leader; the table b doesn't exist; nobody leads"
+    )

@@ -1,6 +1,7 @@
 """The ledger as a data frame, and `headrace lineage` on top of it."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +12,7 @@ from headrace.pipeline.cli import main
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.lineage.frame import COLUMNS, lineage_frame
 from headrace.pipeline.lineage.table import IcebergLineage
 from tests.lake.samples import a_key, a_landing, a_range, with_origin
@@ -62,6 +64,21 @@ def test_the_command_prints_the_lineage_of_one_shard(settings: Path, capsys: pyt
     said = capsys.readouterr().out
     assert said.splitlines()[-2] == "2 records in 2 ranges of 1 shard"
     assert a_key(1).shard_id not in said
+
+
+def test_shards_of_two_lives_of_a_stream_are_told_apart(
+    settings: Path, lake: IcebergLake, capsys: pytest.CaptureFixture[str]
+):
+    stream = a_key(0).stream
+    again = ShardKey(replace(stream, epoch=stream.epoch + 1), a_key(0).shard_id)
+    landing = a_landing(lake.iceberg.staging_spec(), again, after=None, numbers=[9])
+    [(_, origin)] = with_origin(landing).origins
+    lake.iceberg.commit(replace(landing, origins=((again.stream, origin),)))
+    assert main(["lineage", "--config", str(settings), "--shard", a_key(0).shard_id]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert "stream_epoch" in said[0]
+    assert [str(stream.epoch + 1) in line for line in said[1:4]] == [False, False, True]
+    assert any(line.endswith(" in 3 ranges of 2 shards") for line in said)
 
 
 def test_the_command_writes_csv_that_pandas_reads_back(

@@ -181,3 +181,15 @@ def test_a_script_runs_without_amazon_kclpy_and_another_program_as_it_is() -> No
     assert translate().settings["processors.0.command"] == "python -m headrace.kclpy my_app.py"
     other = translate("executableName = node my-app.js --fast").settings
     assert (other["processors.0.command"], other["processors.0.name"]) == ("node my-app.js --fast", "node")
+
+
+@pytest.mark.parametrize(
+    ("region", "name"),
+    [("us-east-1", "words"), ("eu-west-1", "arn:aws:kinesis:eu-west-1:123456789012:stream/words")],
+)
+def test_the_region_of_an_arn_gives_way_to_that_of_the_file_as_in_the_daemon(region: str, name: str) -> None:
+    text = f"{LEAST}streamArn = {A_VALUE['streamArn']}\nregionName = {region}\n"
+    result = translated(text, file="kcl.properties")
+    assert (result.settings["streams.0.name"], result.settings["aws.region"]) == (name, region)
+    told = any("eu-west-1 doesn't count" in note.sentence for note in result.notes)
+    assert told is (region != "eu-west-1")

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.assets.names import partitions_name
 from headrace.pipeline.core.leases.election import LockRow
-from headrace.pipeline.errors import Throttled
+from headrace.pipeline.errors import Throttled, Unknown
 from headrace.pipeline.settings.model import TimeSettings
 from tests.dagster.fixtures import MakeInstance, MakeWorld
 from tests.dagster.world import DagsterWorld, key, keys
@@ -124,6 +124,20 @@ def test_a_leader_with_an_unexpected_error_releases_the_lock_at_once(
     with pytest.raises(ZeroDivisionError):
         world.tick("leader")
     assert world.world.lock.read() is None
+
+
+def test_a_tick_that_fails_for_a_known_reason_prints_its_sentence_and_no_stack_of_the_engine(
+    make_world: MakeWorld,
+):
+    world = make_world()
+    missing = Unknown("there is no stream orders")
+    missing.__cause__ = KeyError("as AWS says it")
+    world.world.source.fails = missing
+    with pytest.raises(Unknown) as failed:
+        world.tick("leader")
+    assert failed.value.__cause__ is None
+    assert failed.value.__suppress_context__
+    assert [str(entry.path) for entry in failed.traceback if "pipeline" in str(entry.path)] == []
 
 
 def test_a_leader_that_fails_at_every_second_tick_still_notices_a_dead_worker(make_world: MakeWorld):

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from headrace.pipeline.cli import DONE, STOPPED
 from headrace.pipeline.cli.beside.services import Group, undisturbed
-from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.errors import BadSetting, Unreachable
 from headrace.pipeline.lake.spark.server.joining import stop_unused
 from headrace.pipeline.lake.spark.server.process import ADDRESS
 from headrace.pipeline.lake.spark.server.users import use
@@ -60,5 +61,7 @@ def warmed(env: Mapping[str, str]) -> None:
         # Also after a Ctrl-C: the child is in a group that the terminal doesn't reach.
         starter.stop()
         raise
-    if code != 0:
-        raise Unreachable("the local Spark server didn't start, for the reason above; Dagster wasn't started")
+    if code != DONE:
+        sentence = "the local Spark server didn't start, for the reason above; Dagster wasn't started"
+        # Without Java, say, another start by a supervisor would fail in the same way.
+        raise BadSetting(sentence) if code == STOPPED else Unreachable(sentence)

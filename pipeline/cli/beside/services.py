@@ -31,7 +31,7 @@ _CLEAN_STOP = 60.0
 _AFTER_SIGNAL = 5.0
 _LOOK_EVERY = 0.1
 # Seconds. An idle machine needs ten.
-_UI_STARTS_WITHIN = 120.0
+_UI_STARTS_WITHIN = 300.0
 
 _WORKSPACE = """\
 # Written by headrace at each start.
@@ -79,7 +79,10 @@ class Group:
         return self._process.poll()
 
     def wait(self) -> int:
-        return self._process.wait()
+        code = self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        return code
 
     def stop(self) -> None:
         """Interrupt the group and give it time; then terminate and at last kill the processes that are left."""
@@ -255,7 +258,10 @@ def wait_for_ui(dagster: Group, port: int) -> Iterator[float]:
         if dagster.code is not None:
             raise HeadraceError(f"Dagster ended with code {dagster.code} before its UI was up{log}")
         if passed > _UI_STARTS_WITHIN:
-            raise Unreachable(f"Dagster's UI didn't answer on port {port} for {passed:.0f} s{log}")
+            raise Unreachable(
+                f"Dagster's UI didn't answer on port {port} for {passed:.0f} s, so Dagster was stopped; no record is lost. "
+                f"Start it again, on a machine with less other work{log}"
+            )
         yield passed
         time.sleep(1)
 

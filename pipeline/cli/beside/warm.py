@@ -7,7 +7,7 @@ does nothing.
 import logging
 import os
 
-from headrace.pipeline.cli.telling import tell_aside
+from headrace.pipeline.cli import tell_errors
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.lake.spark.session import is_local, spark_session
 from headrace.pipeline.lake.spark.spark_job import run_tasks
@@ -28,8 +28,7 @@ def main() -> int:
         run_tasks(session, 1, _nothing())
         session.stop()
     except HeadraceError as error:
-        tell_aside(f"headrace: {error}")
-        return 1
+        return tell_errors(error)
     return 0
 
 

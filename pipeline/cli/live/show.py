@@ -235,7 +235,10 @@ class Show:
             except ProcessDied as died:
                 return str(died)
             if patience.is_out(now, latest):
-                return f"no record was put or landed for {self._patience:.0f} s"
+                return (
+                    f"no record was put or landed for {self._patience:.0f} s, so the demo gives up; on a slow machine it "
+                    f"needs more patience (--patience {4 * self._patience:.0f})"
+                )
         raise AssertionError("unreachable")
 
     def _looks(self, producers: Producers, reshards: Reshards) -> Iterator[tuple[float, DemoProgress]]:

@@ -69,14 +69,23 @@ def _tell(args: argparse.Namespace, frame: pd.DataFrame, left_out: int) -> None:
     columns, width = (_SHORT, 64) if args.target is None else (_OF_TARGET, 120)
     # pandas would else cut the table to the width of a terminal, and leave rows out in the middle.
     with pd.option_context("display.width", None, "display.max_rows", None, "display.max_colwidth", width):
-        tell(*frame[columns].to_string(index=False).split("\n"))
+        tell(*frame[_with_lives(columns, frame)].to_string(index=False).split("\n"))
     rows = int(frame["rows"].sum())
     # How many Kinesis records the rows of a window, or those of a typed table, were made of isn't counted.
     is_lake = args.window is None and args.target is None
     total = records_in(int(frame["records"].sum()), rows) if is_lake else counted(rows, "row")
-    shards = counted(len(frame[["stream", "shard"]].drop_duplicates()), "shard")
+    shards = counted(len(frame[["stream", "stream_epoch", "shard"]].drop_duplicates()), "shard")
     older = f"; {counted(left_out, 'older range')} left out by --limit" if left_out else ""
     tell(f"{total} in {counted(len(frame), 'range')} of {shards}{older}")
+
+
+def _with_lives(columns: list[str], frame: pd.DataFrame) -> list[str]:
+    """With the lives of streams, where one was deleted and created again: its shards then have the same names."""
+    if bool((frame.groupby("stream")["stream_epoch"].nunique() == 1).all()):
+        return columns
+    return [
+        part for column in columns for part in ((column, "stream_epoch") if column == "stream" else (column,))
+    ]
 
 
 # --- the ledgers --------------------------------------------------------------------------------------------

@@ -271,7 +271,7 @@ def environment_of_jvm(java_home: str | None) -> dict[str, str]:
     if not (Path(home, "bin", "java").exists() if home else shutil.which("java")):
         problem = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
         raise BadSetting(
-            f"Spark needs Java 17 or 21, and {problem}; install one (apt install openjdk-17-jre-headless, "
+            f"Spark needs Java 17 or newer, and {problem}; install one (apt install openjdk-17-jre-headless, "
             "brew install openjdk@17) or set JAVA_HOME"
         )
     return {
