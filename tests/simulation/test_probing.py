@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ def names(rows):
 
 
 @pytest.fixture
-def probes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Probes]:
+def probes(monkeypatch: pytest.MonkeyPatch) -> Probes:
     made = Probes()
     monkeypatch.setattr(builtins, "__probe__", made.compare, raising=False)
     return made
