@@ -190,7 +190,13 @@ class ApplicationWatch:
             self._fail(shard, f"{by} writes {upto}, for which no process of {sender[1]} has asked")
         if upto.is_end:
             account.has_ended = True
-            missing = [name for name in shard.children if not self._is_known(shard, name)]
+            missing = [
+                name
+                for name in shard.children
+                if not (
+                    self._is_known(shard, name) or self._is_before_the_start(ShardKey(shard.key.stream, name))
+                )
+            ]
             if missing:
                 self._fail(shard, f"it has ended, and there are no rows of its children {missing}")
 
