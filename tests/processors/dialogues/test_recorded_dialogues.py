@@ -1,6 +1,6 @@
 """A program in any language gets from Headrace the lines that KCL's own daemon gives, compared with a recording of the real one.
 
-Two differences are on purpose, and docs/use/processors-protocol.md names them: characters outside of ASCII are escapes, and mode `landed`
+Two differences are on purpose, and docs/reference/processor-protocol.md names them: characters outside of ASCII are escapes, and mode `landed`
 doesn't know how far behind the newest record it is.
 """
 
@@ -73,7 +73,7 @@ def lines_of_program(folder: Path) -> list[str]:
 
 def a_key(recorded: RecordedDialogue) -> ShardKey:
     (begin,) = recorded.messages("initialize")
-    return ShardKey(StreamId("arn:aws:kinesis:us-east-1:0:stream/words", _CREATED), begin["shardId"])
+    return ShardKey(StreamId("arn:aws:kinesis:us-east-1:0:stream/words", 1), begin["shardId"])
 
 
 def place_before(recorded: RecordedDialogue) -> Checkpoint:
