@@ -54,9 +54,7 @@ class Checkpoints:
 
     def answer(self, message: Mapping[str, Any], *, action: str) -> Mapping[str, Any]:
         """The answer to a checkpoint while this action is under way."""
-        # Refused by KCL's own name of the error, which the user's code may already know how to
-        # handle.
-        return answer_to(message, _NOT_NOW if action in _WITHOUT_CHECKPOINTER else self.take(message))
+        return _answer(message, _NOT_NOW if action in _WITHOUT_CHECKPOINTER else self.take(message))
 
     def take(self, message: Mapping[str, Any]) -> str | None:
         """The error; None where the checkpoint is taken."""
@@ -83,9 +81,14 @@ class Checkpoints:
         return None
 
 
-def answer_to(message: Mapping[str, Any], error: str | None) -> Mapping[str, Any]:
-    """The answer to a checkpoint, with the types of KCL's daemon, whichever the program has written. `error`: KCL's name of
-    the error; None where there is none."""
+def refusal(message: Mapping[str, Any], *, action: str) -> Mapping[str, Any]:
+    """The answer to a checkpoint of which nothing would be kept."""
+    return _answer(message, _NOT_NOW if action in _WITHOUT_CHECKPOINTER else "ShutdownException")
+
+
+def _answer(message: Mapping[str, Any], error: str | None) -> Mapping[str, Any]:
+    """`error`: KCL's own name of the error, which the user's code may already know how to handle; None where there is none."""
+    # The types are those of KCL's daemon, whichever the program has written.
     number = message.get("sequenceNumber")
     return {
         "action": "checkpoint",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol
 
-from headrace.pipeline.processors.checkpoints import Checkpoints, answer_to
+from headrace.pipeline.processors.checkpoints import Checkpoints, refusal
 from headrace.pipeline.processors.child import ChildFailed
 from headrace.pipeline.processors.values import Delivered
 
@@ -86,7 +86,7 @@ class Dialogue:
                     # Nothing of this wave will be committed. A checkpoint that is answered as taken
                     # would let the processor forget records that come again.
                     elif message["action"] == "checkpoint":
-                        self.child.say(answer_to(message, "ShutdownException"))
+                        self.child.say(refusal(message, action=action))
         except ChildFailed as failed:
             raise CallFailed(f"at the stop {failed}", "\n".join(self.child.errors)) from failed
 

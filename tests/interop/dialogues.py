@@ -30,7 +30,7 @@ _LOWER_HALF, _MIDDLE = "0", str(2**127)
 
 def _together(*words: bytes) -> bytes:
     """An aggregate with these words."""
-    keys = ("key".encode(), _ODD_KEY.encode())
+    keys = (b"key", _ODD_KEY.encode())
     return sealed(message(*(entry(place % 2, word) for place, word in enumerate(words)), keys=keys))
 
 
@@ -155,7 +155,10 @@ def dialogue_of_daemon(stage: Stage) -> int:
     try:
         class_path = class_path_of_daemon(KCL)
     except NotAtHand as reason:
-        print(f"dialogue: was skipped: {reason}. {CLASS_PATH} can name a daemon that was built by hand", flush=True)
+        print(
+            f"dialogue: was skipped: {reason}. {CLASS_PATH} can name a daemon that was built by hand",
+            flush=True,
+        )
         return 0
     folder = stage.folder / "dialogue"
     shutil.rmtree(folder, ignore_errors=True)

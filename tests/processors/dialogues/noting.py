@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,33 +28,19 @@ def checkpoint(number: Any = None, sub: Any = None) -> Message:
     return {"action": "checkpoint", "sequenceNumber": number, "subSequenceNumber": sub}
 
 
-def asked_for(record: Message, folder: Path) -> Message | None:
-    """The checkpoint that follows a record."""
-    number, sub = record["sequenceNumber"], record["subSequenceNumber"]
-    match base64.b64decode(record["data"]):
-        case b"no number" | b"wait" as word:
-            if word == b"wait":
-                (folder / WAITING).touch()
-                while not (folder / GO_ON).exists():
-                    time.sleep(0.02)
-            return checkpoint()
-        case b"number":
-            return checkpoint(number)
-        case b"both numbers":
-            return checkpoint(number, sub)
-        case b"numbers of other types":
-            return checkpoint(int(number), str(sub))
-        case b"no members":
-            return {"action": "checkpoint"}
-        case b"too early":
-            return checkpoint("1")
-        case b"too late":
-            return checkpoint(str(2 * int(number)))
-        case b"no such user record":
-            return checkpoint(number, 1000)
-        case b"no digits":
-            return checkpoint("abc")
-    return None
+_CHECKPOINTS: Mapping[bytes, Callable[[str, int], Message]] = {
+    b"no number": lambda number, sub: checkpoint(),
+    b"wait": lambda number, sub: checkpoint(),
+    b"no members": lambda number, sub: {"action": "checkpoint"},
+    b"number": lambda number, sub: checkpoint(number),
+    b"both numbers": checkpoint,
+    b"numbers of other types": lambda number, sub: checkpoint(int(number), str(sub)),
+    b"too early": lambda number, sub: checkpoint("1"),
+    b"too late": lambda number, sub: checkpoint(str(2 * int(number))),
+    b"no such user record": lambda number, sub: checkpoint(number, 1000),
+    b"no digits": lambda number, sub: checkpoint("abc"),
+}
+"""The data of a record -> the checkpoint that follows it, by the record's numbers."""
 
 
 class Noting:
@@ -62,6 +48,8 @@ class Noting:
         self.folder = folder
         self.given = given
         self.told = told
+        self.last = checkpoint()
+        """The last checkpoint with a number that was taken."""
         # Sorted by name, the files have the order in which the processes began.
         self.file = (folder / f"{time.time_ns()}-{os.getpid()}.lines").open("wb")
 
@@ -71,19 +59,31 @@ class Noting:
             if action == "initialize":
                 self.say(_FREE_TEXT)
             # In `initialize` and `leaseLost` the host has to refuse it.
-            if action in {"initialize", "leaseLost", "shutdownRequested"}:
+            if action in {"initialize", "leaseLost"}:
                 self.ask(checkpoint())
+            if action == "shutdownRequested":
+                self.ask(self.last)
             if action == "shardEnded":
                 self.ask(checkpoint("1"))
                 self.ask(checkpoint())
             for record in message.get("records", ()):
-                if asked := asked_for(record, self.folder):
-                    self.ask(asked)
+                self.work(record)
             self.say(json.dumps({"action": "status", "responseFor": action}))
+
+    def work(self, record: Message) -> None:
+        data = base64.b64decode(record["data"])
+        if data == b"wait":
+            (self.folder / WAITING).touch()
+            while not (self.folder / GO_ON).exists():
+                time.sleep(0.02)
+        if data in _CHECKPOINTS:
+            self.ask(_CHECKPOINTS[data](record["sequenceNumber"], record["subSequenceNumber"]))
 
     def ask(self, message: Message) -> None:
         self.say(json.dumps(message))
-        self.hear()
+        answer = self.hear()
+        if answer and answer["sequenceNumber"] and answer["error"] is None:
+            self.last = checkpoint(answer["sequenceNumber"], answer["subSequenceNumber"])
 
     def hear(self) -> Message | None:
         line = self.given.readline()

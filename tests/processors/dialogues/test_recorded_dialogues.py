@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from headrace.kclpy.kcl import KCLProcess
-from headrace.pipeline.core.ledger.batch import Batch
 from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.batch import Batch
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.core.shards.position import TRIM, Position
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
@@ -119,7 +119,6 @@ def test_an_application_gives_a_program_the_lines_of_kcls_daemon(recorded: Recor
     assert lines_of_program(tmp_path) == expected(recorded)
 
 
-@pytest.mark.slow
 def test_a_process_that_is_kept_from_wave_to_wave_gets_the_same_lines(tmp_path: Path):
     spec = program(tmp_path)
 
