@@ -169,12 +169,9 @@ def test_the_recording_has_each_action_and_each_kind_of_answer():
     assert actions == {"initialize", "processRecords", "shutdownRequested", "leaseLost", "shardEnded"}
     errors = {error for dialogue in RECORDED for error in dialogue.errors}
     assert errors == {None, "InvalidStateException", "IllegalArgumentException", "ShutdownException"}
-    records = [
-        record
-        for dialogue in RECORDED
-        for call in dialogue.messages("processRecords")
-        for record in records_of(call)
-    ]
+    calls = [call for dialogue in RECORDED for call in dialogue.messages("processRecords")]
+    assert {call["millisBehindLatest"] > 0 for call in calls} == {True, False}
+    records = [record for call in calls for record in records_of(call)]
     assert bytes(range(256)) in {record.data for record in records}
     assert any(record.sub for record in records)
     assert any("\u2028" in record.partition_key for record in records)
