@@ -17,11 +17,11 @@ from dataclasses import replace
 from headrace.pipeline.core.leases.change import Change, create
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.order.parents import Family, counts_as_end, parents_first
-from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON, Checkpoint
 from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, lease_key
-from headrace.pipeline.core.sharing.sync_plan import a_lease, plan_retire, rows_of_stream
+from headrace.pipeline.core.sharing.sync_plan import a_lease, in_turn, plan_retire, rows_of_stream
 from headrace.pipeline.kcl.missing_leases import (
     Listed,
     inconsistent,
@@ -52,11 +52,12 @@ def plan_sync_kcl(
     retired = plan_retire(family.stream, every)
     gone = {change.key for change in retired}
     rows = [row for row in every if row.key not in gone]
+    is_begun = sentinel != LATEST or bool(rows_of_stream(family.stream, rows))
     listing = _in_order(in_scope, family)
     odd = inconsistent(listed.shard for listed in listing)
     # As in KCL, one inconsistent shard stops the whole sync of the stream. The next listing may be consistent.
     if odd and not pass_over_inconsistent:
-        return retired
+        return in_turn(retired, [], is_begun=is_begun)
     of_stream = rows_of_stream(family.stream, rows)
     if rows:
         missing = plan_missing_leases(
@@ -72,7 +73,7 @@ def plan_sync_kcl(
         changes.append(
             create(lease, "the lake table has yet to read the shard, and KCL's shard sync won't make its row")
         )
-    return [*retired, *changes]
+    return in_turn(retired, changes, is_begun=is_begun)
 
 
 def _missed_by_kcl(

@@ -15,7 +15,7 @@ from headrace.pipeline.core.order.parents import (
     counts_as_end,
     parents_first,
 )
-from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.checkpoint import LATEST, TRIM_HORIZON, Checkpoint
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId, lease_key
@@ -107,7 +107,7 @@ def plan_shard_sync(
     listed = {s.shard_id: s for s in in_scope}
     shards = listed | _unlisted(family, listed, positions)
     passed = family.passed(positions)
-    changes = list(retired)
+    changes: list[Change] = []
     for shard_id in parents_first(shards, family.parents):
         if lease_key(ShardKey(stream, shard_id), multi=multi) in rows:
             continue
@@ -115,7 +115,24 @@ def plan_shard_sync(
         if why is not None:
             lease = a_lease(stream, shards[shard_id], multi=multi, positions=positions, sentinel=sentinel)
             changes.append(create(lease, why))
-    return changes
+    return in_turn(retired, changes, is_begun=sentinel != LATEST or bool(rows))
+
+
+def in_turn(retired: list[Change], made: list[Change], *, is_begun: bool) -> list[Change]:
+    """Both kinds of changes, in the order in which they are written. `is_begun`: there is a row of the present life, or none is
+    needed.
+
+    At LATEST, a row of an earlier life may be all that tells that the stream was read before, so that its present life is
+    read from its beginning. So at any time there is a row of either life, except for the moment between two writes where the
+    only row is replaced by one with its key.
+    """
+    if is_begun:
+        return [*retired, *made]
+    if not made:
+        return retired[1:]
+    first = made[0]
+    replaced = [change for change in retired if change.key == first.key]
+    return [*replaced, first, *(change for change in retired if change.key != first.key), *made[1:]]
 
 
 def plan_retire(stream: StreamId, leases: Iterable[Lease]) -> list[Change]:

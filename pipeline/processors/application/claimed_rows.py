@@ -8,7 +8,8 @@ The engine writes a row on condition of the checkpoint that it knows. A task has
 right here. Whether the claim still is this run's stays DynamoDB's to decide.
 
 A row at LATEST gets the moment that its shard is read from when it is made, or with its first claim. Kept until a wave has
-worked, that moment would move on with each wave that fails, past the records of the meantime.
+worked, that moment would move on with each wave that fails, past the records of the meantime. A row that follows rows that
+were there before is made at TRIM_HORIZON (`headrace.pipeline.processors.application.beginnings`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import LATEST
 from headrace.pipeline.errors import HeadraceError, Unreachable
 from headrace.pipeline.ports.leases import NO_ROWS, LeaseStore, Listing
+from headrace.pipeline.processors.application.beginnings import begun_at_latest
 
 _PREPARED = frozenset({"pending", "pending_state"})
 
@@ -39,6 +41,8 @@ class ClaimedRows:
     that rest, because nothing comes after its record."""
     _at_latest: set[str] = field(default_factory=set)
     """Lease keys of rows at LATEST that don't tell from which moment on."""
+    _scanned: tuple[Lease, ...] | None = None
+    """All rows as the last scan has shown them."""
 
     @property
     def at_once(self) -> int:
@@ -52,7 +56,9 @@ class ClaimedRows:
         return self._listed(self.store.get_many(keys))
 
     def scan(self) -> Listing:
-        return self._listed(self.store.scan())
+        listing = self.store.scan()
+        self._scanned = listing.leases
+        return self._listed(listing)
 
     def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
         return self._listed(self.store.held_by(worker_id, known))
@@ -142,9 +148,11 @@ class ClaimedRows:
 
     def _made_at_latest(self, change: Change) -> Change:
         row, now = change.create, self.kinesis_now()
-        if row is None or row.checkpoint != LATEST or row.looked_at is not None or now is None:
+        if row is None or row.checkpoint != LATEST or row.looked_at is not None:
             return change
-        return replace(change, create=replace(row, looked_at=in_milliseconds(now)))
+        rows = self.store.scan().leases if self._scanned is None else self._scanned
+        moment = None if now is None else in_milliseconds(now)
+        return replace(change, create=begun_at_latest(row, rows, moment))
 
     def _claimed_at_latest(self, change: Change) -> Change:
         now = self.kinesis_now()

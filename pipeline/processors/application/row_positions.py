@@ -64,7 +64,7 @@ def unknown_arrivals(rows: Mapping[ShardKey, Lease], arrivals: Arrivals) -> dict
 
 
 def origin_of(settings: StreamSettings, rows: Iterable[Lease], now: datetime) -> Origin:
-    """Where the reading of shards without a checkpoint begins."""
+    """Where the reading of shards without a checkpoint begins. `rows`: those of all lives of the stream."""
     # Decided anew each time: what has left the stream before its shard was first read doesn't count as lost.
     match settings.initial_position:
         case InitialPosition.TRIM_HORIZON:
@@ -72,6 +72,7 @@ def origin_of(settings: StreamSettings, rows: Iterable[Lease], now: datetime) ->
         case InitialPosition.AT_TIMESTAMP:
             return Origin(Start(settings.timestamp), now)
         case InitialPosition.LATEST:
-            # Only the first shards begin at the newest record: a row that is made later is that of a child.
+            # Only the first shards begin at the newest record: a row that is made later is that of a child, or of a
+            # later life, which is read from its beginning.
             is_first = not any(True for _ in rows)
             return Origin(Start(now.replace(microsecond=0)) if is_first else TRIM, now)

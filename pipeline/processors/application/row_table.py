@@ -65,9 +65,11 @@ class RowTable:
         origins: dict[StreamId, Origin] = {}
         shards: dict[ShardKey, Position] = {}
         for stream, settings in self._streams(rows.values()).items():
-            of_stream = [row for row in rows_of_stream(stream, rows.values()) if is_of_this_life(stream, row)]
+            of_stream = rows_of_stream(stream, rows.values())
             origins[stream] = origin_of(settings, of_stream, self.clock.now())
-            shards |= self._positions({ShardKey(stream, row.shard_id): row for row in of_stream})
+            shards |= self._positions(
+                {ShardKey(stream, row.shard_id): row for row in of_stream if is_of_this_life(stream, row)}
+            )
         self._state = TableState(Positions(origins, shards, by_rows=True), None, origin_allowed=True)
         return self._state
 

@@ -12,7 +12,7 @@ from headrace.pipeline.core.leases.change import Applied, Change, Refused
 from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import LATEST, SHARD_END, Checkpoint
-from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.ports.leases import Listing
 from headrace.pipeline.settings.choices import InitialPosition
 from tests.memory.leases import MemoryLeaseStore
@@ -91,7 +91,7 @@ class ApplicationRows(MemoryLeaseStore):
         done = self.apply(change)
         after = self._rows.get(change.key)
         if before is None and after is not None:
-            self._fleet.watch.note_row()
+            self._fleet.watch.note_row(after)
         if before is not after and after is not None and before is not None:
             self._fleet.watch.note_write(before, after, change, process, (worker, claim))
         return done
@@ -101,36 +101,45 @@ class ApplicationWatch:
     def __init__(self, fleet: ApplicationFleet) -> None:
         self._fleet = fleet
         self.accounts: dict[ShardKey, ShardAccount] = {}
-        self._first_row_at: datetime | None = None
+        self._begun: dict[str, tuple[StreamId, datetime]] = {}
+        """By stream name: the life of the stream of which the first row was made, and when."""
 
     def account(self, shard: ShardTruth) -> ShardAccount:
         return self.accounts.setdefault(shard.key, ShardAccount())
 
     # -- where reading begins ----------------------------------------------------------------------------------------
 
-    def note_row(self) -> None:
+    def note_row(self, row: Lease) -> None:
         """A row is made."""
-        if self._first_row_at is None:
-            self._first_row_at = self._fleet.clock.now()
+        stream = self._fleet.truth.stream_of(row)
+        if stream is not None:
+            self._begun.setdefault(stream.name, (stream, self._fleet.clock.now()))
+
+    def _begins_at(self, stream: StreamId) -> datetime | None:
+        """The moment from which the stream is read; None where that is its beginning."""
+        match self._fleet.drawn.position:
+            case InitialPosition.TRIM_HORIZON:
+                return None
+            case InitialPosition.AT_TIMESTAMP:
+                return self._fleet.since
+            case InitialPosition.LATEST:
+                # A later life of the stream is read from its beginning.
+                life, moment = self._begun.get(stream.name, (stream, None))
+                return moment if life == stream else None
 
     def _is_before_the_start(self, key: ShardKey) -> bool:
         """Whether nobody has to read the shard: it was closed before the moment at which reading begins, and has no row."""
-        position, shard = self._fleet.drawn.position, self._fleet.truth.shards[key]
-        if shard.closed is None or self._fleet.key_of(key) in self._fleet.leases.rows:
+        shard, moment = self._fleet.truth.shards[key], self._begins_at(key.stream)
+        if shard.closed is None or moment is None or self._fleet.key_of(key) in self._fleet.leases.rows:
             return False
-        match position:
-            case InitialPosition.TRIM_HORIZON:
-                return False
-            case InitialPosition.AT_TIMESTAMP:
-                return shard.closed <= self._fleet.since
-            case InitialPosition.LATEST:
-                return self._first_row_at is not None and shard.closed <= self._first_row_at
+        return shard.closed <= moment
 
     def _start(self, shard: ShardTruth, row: Lease) -> int:
         """How many records lie before the first one that is to be read, of a shard without a checkpoint."""
-        moment = row.looked_at if row.checkpoint == LATEST else None
-        if self._fleet.drawn.position is InitialPosition.AT_TIMESTAMP:
-            moment = self._fleet.since
+        moment = self._begins_at(shard.key.stream)
+        if moment is not None and self._fleet.drawn.position is InitialPosition.LATEST:
+            # Each of the first shards is read from when its own row was made. A shard that was opened later is a child.
+            moment = row.looked_at if row.checkpoint == LATEST and shard.opened <= moment else None
         first = 0 if moment is None else bisect_left(shard.arrivals, moment)
         account = self.account(shard)
         account.begins = first if account.begins is None else min(first, account.begins)
@@ -177,13 +186,25 @@ class ApplicationWatch:
             )
         if upto < before.checkpoint:
             self._fail(shard, f"{by} moves the checkpoint back from {before.checkpoint} to {upto}")
-        if sender[1] not in account.requested.get(upto, ()):
+        if sender[1] not in account.requested.get(upto, ()) and not (upto.is_end and self._is_empty(shard)):
             self._fail(shard, f"{by} writes {upto}, for which no process of {sender[1]} has asked")
         if upto.is_end:
             account.has_ended = True
-            missing = [name for name in shard.children if not self._is_known(shard, name)]
+            missing = [
+                name
+                for name in shard.children
+                if not (
+                    self._is_known(shard, name) or self._is_before_the_start(ShardKey(shard.key.stream, name))
+                )
+            ]
             if missing:
                 self._fail(shard, f"it has ended, and there are no rows of its children {missing}")
+
+    def _is_empty(self, shard: ShardTruth) -> bool:
+        """Whether the shard was closed before the timestamp at which reading begins. A row that was made of it before ends without a
+        process where one of its descendants is read already."""
+        is_timed = self._fleet.drawn.position is InitialPosition.AT_TIMESTAMP
+        return is_timed and shard.closed is not None and shard.closed <= self._fleet.since
 
     def _is_known(self, parent: ShardTruth, child: str) -> bool:
         key = ShardKey(parent.key.stream, child)
