@@ -80,8 +80,8 @@ _LEASES: Final = (
         "failing-is-not-behind",
         "the lag of a shard that fails again and again is told as nothing",
         "core.leases.lag",
-        "if is_read and not row.behind_ms and row.failure is None:",
-        "if is_read and not row.behind_ms:",
+        "if reader is not None and not row.behind_ms and row.failure is None:",
+        "if reader is not None and not row.behind_ms:",
     ),
     _slip(
         "unasked-is-at-its-tip",

@@ -31,10 +31,10 @@ TABLE_STREAMS: Final = (
         "a shard ends that is closed, although its last answer doesn't tell its end",
         (
             "tests.memory.stage",
-            "        children = source.children(batch.key) if tells_end else None\n",
+            "        children = answer.source.children(batch.key) if tells_end else None\n",
             (
-                "        listed = next((s for s in source.list_shards(batch.key.stream) if s.shard_id == batch.key.shard_id), None)\n"
-                "        children = source.children(batch.key) or (() if listed and listed.closed else None) if tells_end else None\n"
+                "        listed = next((s for s in answer.source.list_shards(batch.key.stream) if s.shard_id == batch.key.shard_id), None)\n"
+                "        children = answer.source.children(batch.key) or (() if listed and listed.closed else None) if tells_end else None\n"
             ),
         ),
         among=_ROLLING,
