@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from headrace.pipeline.core.leases.lag import Readers
+from headrace.pipeline.core.leases.lag import LivingWorkers
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import StreamId
@@ -42,7 +42,7 @@ class TargetLook:
 class CheckLook:
     at: datetime
     leases: tuple[Lease, ...]
-    readers: Readers
+    readers: LivingWorkers
     positions: Positions
     through: Mapping[StreamId, datetime] = field(default_factory=dict)
     """Up to when the lake table has all records, by stream."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.pipeline.console.sequence import arrived
 from headrace.pipeline.console.values import Behind, LagKind, ShardLag
-from headrace.pipeline.core.leases.lag import A_READER, Reader, is_read_by_others, lag_of
+from headrace.pipeline.core.leases.lag import A_LIVING_WORKER, LivingWorker, is_read_by_others, lag_of
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.inspect.findings import in_words
 
@@ -26,7 +26,7 @@ def shown_lag(
     behind: Behind | None,
     now: datetime,
     *,
-    reader: Reader | None = A_READER,
+    reader: LivingWorker | None = A_LIVING_WORKER,
 ) -> ShardLag:
     """How far behind a shard is, with a sentence that says how that is known.
 
@@ -67,7 +67,9 @@ def _told_by_kinesis(behind: Behind, now: datetime) -> ShardLag:
     )
 
 
-def _told_by_headrace(lease: Lease, behind: timedelta, now: datetime, reader: Reader | None) -> ShardLag:
+def _told_by_headrace(
+    lease: Lease, behind: timedelta, now: datetime, reader: LivingWorker | None
+) -> ShardLag:
     when = (
         ""
         if lease.looked_at is None

@@ -25,7 +25,7 @@ from headrace.pipeline.console.values import (
     StreamSeen,
     Trouble,
 )
-from headrace.pipeline.core.leases.lag import Readers
+from headrace.pipeline.core.leases.lag import LivingWorkers
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.inspect.findings import conclusion, findings_of
 from headrace.pipeline.inspect.observation import Observation
@@ -109,7 +109,7 @@ def _shard(
     marks: Marks,
     seen: PictureFacts,
     retention: timedelta | None,
-    readers: Readers,
+    readers: LivingWorkers,
 ) -> ShardView:
     state = state_of(kin, lease, leases, marks)
     lag = shown_lag(

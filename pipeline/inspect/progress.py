@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.pipeline.core.leases.lag import Readers, open_lags, readers_among
+from headrace.pipeline.core.leases.lag import LivingWorkers, open_lags, readers_among
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import counted
@@ -106,7 +106,7 @@ def too_far_behind(
     return None
 
 
-def readers_of(observation: Observation) -> Readers:
+def readers_of(observation: Observation) -> LivingWorkers:
     """Workers that may be alive: they were seen to move, or their row is fresh and they weren't watched for long."""
     is_sure = is_sure_of_silence(observation)
     alive = [

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from headrace.pipeline.checking.look import CheckLook, TargetLook
-from headrace.pipeline.core.leases.lag import A_READER
+from headrace.pipeline.core.leases.lag import A_LIVING_WORKER
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import SHARD_END
 from headrace.pipeline.core.shards.position import Position, Positions
@@ -68,7 +68,7 @@ def healthy(at: datetime = NOW) -> CheckLook:
     return CheckLook(
         at=at,
         leases=rows(),
-        readers={"w1": A_READER},
+        readers={"w1": A_LIVING_WORKER},
         positions=Positions({}, positions()),
         through={STREAM: at - 5 * MINUTE},
         retention={"": DAY},

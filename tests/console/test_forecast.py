@@ -9,7 +9,7 @@ from headrace.pipeline.console.forecast import risk_of
 from headrace.pipeline.console.lag import shown_lag
 from headrace.pipeline.console.stillness import Growth, RowStillness
 from headrace.pipeline.console.values import Behind, LagKind, LossRisk, Severity, ShardLag
-from headrace.pipeline.core.leases.lag import Reader
+from headrace.pipeline.core.leases.lag import LivingWorker
 from headrace.pipeline.core.shards.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
 from tests.console.scenes import NOW, a_scene
 
@@ -53,7 +53,7 @@ def test_a_row_of_headrace_tells_what_the_last_wave_left():
 def test_a_shard_that_a_worker_of_kcl_took_at_its_tip_is_behind_by_the_time_since_the_last_wave_at_most():
     looked_at = NOW - timedelta(minutes=1)
     at_tip = a_lease(behind_ms=0, looked_at=looked_at)
-    lag = shown_lag(at_tip, None, NOW, reader=Reader(is_ours=False))
+    lag = shown_lag(at_tip, None, NOW, reader=LivingWorker(is_ours=False))
     assert (lag.kind, lag.behind, lag.since) == (LagKind.AT_MOST, timedelta(minutes=1), looked_at)
     assert "a worker of KCL reads it" in lag.sentence
     assert shown_lag(at_tip, None, NOW).behind == timedelta(0)

@@ -31,6 +31,7 @@ class Scripted:
         """When each wave began, and which shards it was asked to read."""
         self.takes = timedelta(0)
         self.kept = self
+        self.has_claims = False
         self.must_look = False
         """Whether a pause is to look at the kept rows."""
         self.looks: list[float] = []

@@ -16,7 +16,7 @@ LOOKED_WITHIN: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class LivingWorker:
     """A worker that may be alive."""
 
     back_since: datetime | None = None
@@ -25,8 +25,8 @@ class Reader:
     """Whether it is a worker of Headrace. KCL's workers tell in no row that they have looked into a shard."""
 
 
-A_READER: Final = Reader()
-Readers = Mapping[str, Reader]
+A_LIVING_WORKER: Final = LivingWorker()
+LivingWorkers = Mapping[str, LivingWorker]
 """The workers that may be alive, by their id."""
 
 
@@ -58,10 +58,10 @@ def longest(lags: Iterable[timedelta | None]) -> LongestLag:
     return LongestLag(max(known, default=None if told else _NOTHING), len(told) - len(known))
 
 
-def readers_among(alive: Iterable[str], rows: Iterable[Worker]) -> Readers:
+def readers_among(alive: Iterable[str], rows: Iterable[Worker]) -> LivingWorkers:
     """`alive`: the workers that may be alive; `rows`: the workers' rows."""
-    known = {row.worker_id: Reader(_back_since(row), row.is_ours) for row in rows}
-    return {name: known.get(name, Reader(is_ours=False)) for name in alive}
+    known = {row.worker_id: LivingWorker(_back_since(row), row.is_ours) for row in rows}
+    return {name: known.get(name, LivingWorker(is_ours=False)) for name in alive}
 
 
 def _back_since(row: Worker) -> datetime | None:
@@ -79,7 +79,7 @@ def lag_of(
     row: Lease,
     now: datetime,
     *,
-    reader: Reader | None = A_READER,
+    reader: LivingWorker | None = A_LIVING_WORKER,
     waiting_since: datetime | None = None,
 ) -> timedelta | None:
     """How long ago the shard's oldest unread record may have arrived, at most; None where the row doesn't tell.
@@ -105,7 +105,7 @@ def lag_of(
     return max(_NOTHING, now - row.looked_at)
 
 
-def _may_be_unseen(row: Lease, looked_at: datetime, now: datetime, reader: Reader) -> bool:
+def _may_be_unseen(row: Lease, looked_at: datetime, now: datetime, reader: LivingWorker) -> bool:
     """Whether there may be records that nobody of Headrace has looked for: the shard's worker is one of KCL, is back only just
     now, or has only just got the lease."""
     if not reader.is_ours or (reader.back_since is not None and looked_at < reader.back_since):
@@ -124,7 +124,7 @@ def open_lags(
     rows: Iterable[Lease],
     now: datetime,
     *,
-    readers: Readers,
+    readers: LivingWorkers,
     waiting_since: Mapping[str, datetime] | None = None,
 ) -> dict[str, timedelta | None]:
     """The lag of each open shard, by lease key."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.pipeline.core.leases.failure import Failure
-from headrace.pipeline.core.leases.lag import Reader, lag_of, longest, open_lags, readers_among
+from headrace.pipeline.core.leases.lag import LivingWorker, lag_of, longest, open_lags, readers_among
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
@@ -53,7 +53,9 @@ def test_after_an_outage_the_lag_isnt_known_until_the_worker_has_looked_or_has_t
 
 def test_a_record_that_is_seen_to_wait_counts_also_where_the_worker_is_back_only_just_now() -> None:
     seen = NOW - timedelta(seconds=9)
-    assert lag_of(AT_TIP, NOW, reader=Reader(back_since=NOW), waiting_since=seen) == timedelta(seconds=9)
+    assert lag_of(AT_TIP, NOW, reader=LivingWorker(back_since=NOW), waiting_since=seen) == timedelta(
+        seconds=9
+    )
 
 
 def test_the_lag_isnt_known_while_the_next_worker_may_not_have_looked_yet() -> None:

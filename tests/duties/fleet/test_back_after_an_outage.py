@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from headrace.pipeline.core.leases.lag import Reader, Readers, open_lags, readers_among
+from headrace.pipeline.core.leases.lag import LivingWorker, LivingWorkers, open_lags, readers_among
 from headrace.pipeline.core.leases.worker import Worker
 from tests.duties.world import TICK, World
 
@@ -23,7 +23,7 @@ def _row(world: World) -> Worker:
     return row
 
 
-def _readers(world: World) -> Readers:
+def _readers(world: World) -> LivingWorkers:
     return readers_among(["w1"], [_row(world)])
 
 
@@ -61,10 +61,10 @@ def test_a_minute_after_the_outage_the_lag_of_idle_shards_is_known_again() -> No
     for _ in range(11):
         world.clock.advance(TICK)
         world.work()
-    assert (_readers(world), _lags(world)) == ({"w1": Reader(back)}, {None})
+    assert (_readers(world), _lags(world)) == ({"w1": LivingWorker(back)}, {None})
     world.clock.advance(TICK)
     world.work()
-    assert (_readers(world), _lags(world)) == ({"w1": Reader()}, {timedelta(0)})
+    assert (_readers(world), _lags(world)) == ({"w1": LivingWorker()}, {timedelta(0)})
 
 
 def test_slow_ticks_are_no_outage() -> None:

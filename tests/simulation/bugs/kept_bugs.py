@@ -67,8 +67,8 @@ KEPT: Final = (
         "a run looks in a pause at the rows that it keeps only when it is asked to, and each request to look is lost",
         (
             "duties.waves.kept_claims",
-            "(self.claims.is_asked or since >= self.times.worker_tick.total_seconds())",
-            "(self.claims.is_asked or since >= 1e9)",
+            "(self.claims.is_asked or since >= self.times.worker_tick.total_seconds())\n",
+            "(self.claims.is_asked or since >= 1e9)\n",
         ),
         ("duties.waves.claims", "                self.workers.ask(worker)\n", ""),
         (
