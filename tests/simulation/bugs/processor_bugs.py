@@ -20,8 +20,8 @@ PROCESSORS: Final = (
         "a process that begins again in the middle of a wave gets the state of the wave's beginning",
         (
             "processors.turn",
-            "state=None if self.state is None else json.loads(self.state)",
-            "state=None if self.work.state is None else json.loads(self.work.state)",
+            'state = {} if self.state is None else {"state": json.loads(self.state)}',
+            'state = {} if self.work.state is None else {"state": json.loads(self.work.state)}',
         ),
         among=_fleet(),
     ),
