@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from headrace.pipeline.core.ledger.arrivals import first_kept_day
@@ -39,6 +39,7 @@ from headrace.pipeline.typed.check import (
 from headrace.pipeline.typed.ports import MadePorts
 from headrace.pipeline.typed.set_elsewhere import ParsedElsewhere, WayTo, may_be_passed
 from headrace.pipeline.typed.values import PlannedRange, WavePlan
+from headrace.pipeline.typed.window_edges import WindowEdges
 
 SET_ELSEWHERE = "the lake table was set to another snapshot after this table had parsed"
 _SAFE = "Nothing of this wave was parsed, and no position moved; all rows are as they were."
@@ -60,6 +61,8 @@ class ParseChecking:
     clock: Clock
     command: str = "headrace parse"
     """The command by which a person makes a wave."""
+    edges: WindowEdges = field(default_factory=WindowEdges)
+    """Those of the window, where the waves are those of a window."""
     accepts_difference: bool = False
     """Whether a person has said that the rows which are there are to be parsed, though the ledgers state others."""
 
@@ -75,17 +78,17 @@ class ParseChecking:
         """Notes for people. Raises WrongShape where rows are missing or doubled without a reason, and Changed where the
         wave is to look anew first (`is_last`: it has done so). `elsewhere`: what was parsed at snapshots that aren't known
         to be of main. `rows_there`: counts the rows of a range that the lake table has."""
-        parsed = ParsedSoFar(self._pages(), way_to)
+        parsed, edges = ParsedSoFar(self._pages(), way_to), replace(self.edges, rows_there=rows_there)
         # Most waves end here, by the ledgers of their days. Those of all times are read only where these don't agree.
         story = story_of(self.landings.entries(ledgers_asked(plan)))
         elsewhere = may_be_passed(elsewhere, story)
-        if not elsewhere and not any(differences(plan, story, parsed)):
+        if not elsewhere and not any(differences(plan, story, parsed, edges=edges)):
             return ()
         both = replace(plan, ranges=(*plan.ranges, *(before.parsed for before in elsewhere)))
         entries = tuple(self.landings.entries(ledgers_asked(both, all_ledgers=True)))
         story = story_of(entries)
         passed = passed_over(elsewhere, story, rows_there)
-        differing = tuple(differences(plan, story, parsed, all_ledgers=True))
+        differing = tuple(differences(plan, story, parsed, edges=edges, all_ledgers=True))
         if not differing and not passed:
             return ()
         if not is_last:

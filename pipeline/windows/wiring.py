@@ -29,6 +29,7 @@ from headrace.pipeline.typed.wiring import expiring_all
 from headrace.pipeline.windows.asking import check_into, processor_named
 from headrace.pipeline.windows.backfill import Backfilling
 from headrace.pipeline.windows.copy import Replaying
+from headrace.pipeline.windows.copy_plan import edges_of
 from headrace.pipeline.windows.ports import WindowPorts
 from headrace.pipeline.windows.process import WindowProcessing
 from headrace.pipeline.windows.read_stream import WindowReading
@@ -143,6 +144,7 @@ class WindowWiring:
                 retention=self.settings.upkeep.retention,
                 clock=clock,
                 command="headrace window run",
+                edges=edges_of(window),
                 accepts_difference=accepts_difference,
             ),
             limits=WaveLimits(wave.records, wave.bytes),
