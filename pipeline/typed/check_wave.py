@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from headrace.pipeline.core.ledger.arrivals import first_kept_day
 from headrace.pipeline.core.ledger.ledger import LedgerPage
@@ -61,6 +61,9 @@ class ParseChecking:
     clock: Clock
     command: str = "headrace parse"
     """The command by which a person makes a wave."""
+    kept_since: datetime | None = None
+    """Since when the retention leaves the records that the waves are of; of a window, since it was made. None: since the
+    first commit of the made table."""
     edges: WindowEdges = field(default_factory=WindowEdges)
     """Those of the window, where the waves are those of a window."""
     accepts_difference: bool = False
@@ -96,8 +99,8 @@ class ParseChecking:
         # A commit that removed rows tells nothing about rows that are there, so that a person alone excuses these.
         if passed and not self.accepts_difference:
             raise WrongShape(self._passed_over(passed[0]))
-        begun = next((entry.at for entry in self.ports.lineage.entries()), None)
-        kept_from = first_kept_day(self.clock.now(), self.retention, None)
+        begun = self.kept_since or next((entry.at for entry in self.ports.lineage.entries()), None)
+        kept_from = first_kept_day(self.kept_since or self.clock.now(), self.retention, None)
         notes = [
             f"{difference.key}: {counted(difference.lacks, 'row')} that landed behind this table's position aren't parsed, "
             "as a person has accepted"

@@ -28,11 +28,13 @@ def begin_table(
     run: str,
     kind: Kind = Kind.COPIED,
     account: str = "",
+    is_sole: bool = False,
 ) -> bool:
     """Bring the window's table to where the window begins. Where another run has done so meanwhile, this does nothing.
 
     `source`, `landed`: the positions and the ledgers of the lake table. `kind`, `account`: those of the ranges that lead
-    to the beginnings. Returns whether there was something to do.
+    to the beginnings. `is_sole`: whether the table is to say whose it is, and nothing else may go on from its positions.
+    Returns whether there was something to do.
     """
     target = table.load().positions
     if has_begun(window, target):
@@ -41,7 +43,7 @@ def begin_table(
         (s, _origin(s, window, source, landed)) for s in window.streams if s not in target.origins
     )
     ranges = beginnings(window, target, run=run, kind=kind, account=account)
-    table.commit(Proposal(ranges, origins=origins, whole=True))
+    table.commit(Proposal(ranges, origins=origins, whole=True, window=window.id if is_sole else ""))
     return True
 
 

@@ -54,6 +54,10 @@ class WindowProcessing(OfWindow, Processing):
     landed: LineageTable
     """The ledgers of the lake table."""
 
+    @property
+    def of_window(self) -> str:
+        return self.id
+
     def begin(self) -> None:
         self.window()
         if not self.ports.source.exists():
@@ -78,6 +82,7 @@ class WindowProcessing(OfWindow, Processing):
             run=self.run,
             kind=Kind.PROCESSED,
             account=nothing.text(),
+            is_sole=True,
         )
         self.on_step("begun")
 

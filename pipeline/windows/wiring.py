@@ -144,6 +144,7 @@ class WindowWiring:
                 retention=self.settings.upkeep.retention,
                 clock=clock,
                 command="headrace window run",
+                kept_since=window.made,
                 edges=edges_of(window),
                 accepts_difference=accepts_difference,
             ),

@@ -1,6 +1,8 @@
 """Before a processor gets anything of a window, what the lake table has is compared with what its ledgers state, wherever the window
 cuts their ranges."""
 
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -87,6 +89,20 @@ def test_a_window_that_cuts_ranges_finds_the_records_that_are_there(
     assert len(notes) == 1, notes
     assert len(bed.of(window).rows()) == (asked.last or 7) - (asked.first or 1) + 1
     assert bed.is_done(window)
+
+
+def test_a_retention_is_no_reason_for_records_that_went_after_the_window_was_made(tmp_path: Path):
+    """A window keeps its days from when it was made."""
+    bed = landed(tmp_path)
+    window = bed.window()
+    bed.lake.clock.at += timedelta(days=10)
+    lose(bed, "5")
+    processing = bed.processing_of(window)
+    checking = processing.checking
+    assert checking is not None
+    processing = replace(processing, checking=replace(checking, retention=timedelta(days=2)))
+    with pytest.raises(WrongShape, match="neither upkeep.retention nor a commit of another engine"):
+        list(processing.waves())
 
 
 @pytest.mark.slow
