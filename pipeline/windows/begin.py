@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.ledger import Kind
+from headrace.pipeline.core.ledger.recording import Recorded
 from headrace.pipeline.core.shards.position import TRIM, Origin, Positions
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.ports.landing import LandingTable
 from headrace.pipeline.ports.lineage import LineageTable
+from headrace.pipeline.typed.ports import MadePorts
 from headrace.pipeline.windows.copy_plan import beginnings
 from headrace.pipeline.windows.make import origins_of
 from headrace.pipeline.windows.window import ReplayWindow, filter_of
@@ -17,6 +19,12 @@ from headrace.pipeline.windows.window import ReplayWindow, filter_of
 def has_begun(window: ReplayWindow, target: Positions) -> bool:
     """Whether the table of the window, with these positions, is where the window begins, or further on."""
     return not beginnings(window, target, run="") and set(window.streams) <= target.origins.keys()
+
+
+def has_old_ledgers(ports: MadePorts) -> bool:
+    """Whether a lineage table is there of a table of this name, or of its quarantine table, that was dropped."""
+    kept_lineages = (kept_table.lineage() for kept_table in ports.kept)
+    return any(lineage.recorded() != Recorded() for lineage in (ports.lineage, *kept_lineages))
 
 
 def begin_table(

@@ -101,7 +101,7 @@ def test_a_retention_is_no_reason_for_records_that_went_after_the_window_was_mad
     checking = processing.checking
     assert checking is not None
     processing = replace(processing, checking=replace(checking, retention=timedelta(days=2)))
-    with pytest.raises(WrongShape, match="neither upkeep.retention nor a commit of another engine"):
+    with pytest.raises(WrongShape, match=r"neither upkeep\.retention nor a commit of another engine"):
         list(processing.waves())
 
 

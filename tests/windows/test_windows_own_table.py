@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.cli.views.window_views import shown, shown_json
+from headrace.pipeline.errors import BadSetting, WrongShape
+from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.windows.make import Numbers
 from headrace.pipeline.windows.window import ReplayWindow
 from tests.typed.parsings import A, B
@@ -64,3 +66,54 @@ def test_a_window_never_goes_on_from_a_table_that_was_made_after_the_window(tmp_
     with pytest.raises(WrongShape, match="something else has made it or written to it"):
         bed.run(window)
     assert live.rows() == rows
+
+
+@pytest.mark.slow
+def test_a_table_that_was_dropped_without_its_lineage_table_is_refused_before_anything_is_processed(
+    tmp_path: Path,
+):
+    bed = landed(tmp_path)
+    window = bed.window()
+    bed.run(window)
+    IcebergLineage(bed.of(window).table()).record()
+    catalog = bed.lake.lake.handle().catalog
+    for name in (INTO, f"{INTO}_quarantine"):
+        catalog.drop_table(name)
+    with pytest.raises(WrongShape, match=rf"{INTO}_lineage.* drop these two as well"):
+        bed.run(window)
+    assert bed.of(window).table().load().snapshot is None
+    _leave_a_lineage_table(bed)
+    with pytest.raises(BadSetting, match="drop all four"):
+        bed.window(into="lake.left")
+    catalog.drop_table(f"{INTO}_lineage")
+    bed.run(window)
+    assert len(bed.of(window).rows()) == 5
+
+
+def _leave_a_lineage_table(bed: WindowProcessorBed) -> None:
+    """A lineage table alone is there, of a table that was dropped."""
+    table = bed.on(replace(bed.settings, table="lake.left"))
+    table.catch_up()
+    IcebergLineage(table.table()).record()
+    for name in ("lake.left", "lake.left_quarantine"):
+        bed.lake.lake.handle().catalog.drop_table(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["_lineage", "_quarantine", "_quarantine_lineage"])
+def test_a_window_into_a_table_beside_another_windows_is_refused(tmp_path: Path, end: str):
+    bed = landed(tmp_path)
+    first = bed.window(into="")
+    with pytest.raises(BadSetting, match="of another window"):
+        bed.window(into=f"{bed.of(first).settings.table}{end}")
+
+
+def test_a_window_is_shown_also_once_its_processor_has_left_the_settings(tmp_path: Path):
+    bed = landed(tmp_path)
+    window = bed.window()
+    bed.run(window)
+    wiring = bed.wiring()
+    wiring = replace(wiring, settings=replace(wiring.settings, processors=()))
+    kept_window = wiring.windowing("a test").find(window.id)
+    assert f"5 records processed into 5 rows, 0 set aside in {INTO}" in list(shown(kept_window, wiring))
+    assert shown_json(kept_window, wiring)["done"] == 5
