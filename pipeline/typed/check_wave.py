@@ -42,12 +42,26 @@ from headrace.pipeline.typed.values import PlannedRange, WavePlan
 from headrace.pipeline.typed.window_edges import WindowEdges
 
 SET_ELSEWHERE = "the lake table was set to another snapshot after this table had parsed"
-_SAFE = "Nothing of this wave was parsed, and no position moved; all rows are as they were."
+_SAFE = "no position moved; all rows are as they were."
 
 
 class Changed(Exception):
     """The rows aren't those of the ledgers. The lake table may have changed between the look and the reading of its
     ledgers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckWords:
+    """How an operation that takes waves of the lake table is spoken of."""
+
+    command: str = "headrace parse"
+    """The command by which a person makes a wave."""
+    past: str = "parsed"
+    """What the operation does with records, as a participle."""
+    kept_since: str = "the typed table was made"
+    """From when on the retention leaves its records."""
+    way_out: str = "a window over it that replaces rows brings it (docs/use/replay.md)"
+    """How a person brings records that the table has passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +73,7 @@ class ParseChecking:
     """The ledgers of the lake table."""
     retention: timedelta | None
     clock: Clock
-    command: str = "headrace parse"
-    """The command by which a person makes a wave."""
+    words: CheckWords = field(default_factory=CheckWords)
     kept_since: datetime | None = None
     """Since when the retention leaves the records that the waves are of; of a window, since it was made. None: since the
     first commit of the made table."""
@@ -102,7 +115,8 @@ class ParseChecking:
         begun = self.kept_since or next((entry.at for entry in self.ports.lineage.entries()), None)
         kept_from = first_kept_day(self.kept_since or self.clock.now(), self.retention, None)
         notes = [
-            f"{difference.key}: {counted(difference.lacks, 'row')} that landed behind this table's position aren't parsed, "
+            f"{difference.key}: {counted(difference.lacks, 'row')} that landed behind this table's position aren't "
+            f"{self.words.past}, "
             "as a person has accepted"
             for difference in passed
         ]
@@ -114,13 +128,13 @@ class ParseChecking:
         for difference in differing:
             if difference not in unexcused:
                 notes.append(
-                    f"{_many(difference)} because upkeep.retention had removed them before the typed table was made"
+                    f"{_many(difference, self.words.past)} because upkeep.retention had removed them before {self.words.kept_since}"
                 )
             # Before a person's word, so that the note names the commit.
             elif why := self._by_others(difference, unexcused):
-                notes.append(f"{_many(difference)}: {why}")
+                notes.append(f"{_many(difference, self.words.past)}: {why}")
             elif self.accepts_difference:
-                notes.append(f"{_many(difference)}, as a person has accepted")
+                notes.append(f"{_many(difference, self.words.past)}, as a person has accepted")
             else:
                 raise WrongShape(self._refusal(difference))
         return tuple(notes)
@@ -145,34 +159,33 @@ class ParseChecking:
     def _passed_over(self, difference: Differs) -> str:
         return (
             f"{self.name}: {SET_ELSEWHERE} {difference.key}, and there it has rows that this table has passed: up to this "
-            f"table's position it has {counted(difference.stated, 'row')} now, and {difference.rows_found:,} were parsed. "
-            f"Records were skipped or lost on the other way, or aggregates are taken apart now. {_SAFE} "
-            f"Run `{self.command} {self.name} --accept-difference` once to go on without them; "
-            "`headrace prove` names what is missing, and a window over it that replaces rows brings it "
-            "(docs/use/replay.md)"
+            f"table's position it has {counted(difference.stated, 'row')} now, and {difference.rows_found:,} were {self.words.past}. "
+            f"Records were skipped or lost on the other way, or aggregates are taken apart now. Nothing of this wave was {self.words.past}, and {_SAFE} "
+            f"Run `{self.words.command} {self.name} --accept-difference` once to go on without them; "
+            f"`headrace prove` names what is missing, and {self.words.way_out}"
         )
 
     def _refusal(self, difference: Differs) -> str:
         if difference.lacks < 0:
             return (
                 f"{self.name}: {difference}: {counted(-difference.lacks, 'row')} more, and no commit of another "
-                f"engine tells why. {_SAFE} `headrace prove` names rows that are in the lake table twice, "
+                f"engine tells why. Nothing of this wave was {self.words.past}, and {_SAFE} `headrace prove` names rows that are in the lake table twice, "
                 "and rows that no ledger claims. Of two equal rows remove the second one by another engine, "
-                "and parse again; if the rows are another engine's and are to be parsed, run "
-                f"`{self.command} {self.name} --accept-difference` once"
+                f"and try again; if the rows are another engine's and are to be {self.words.past}, run "
+                f"`{self.words.command} {self.name} --accept-difference` once"
             )
         return (
-            f"{self.name}: {difference}: {counted(difference.lacks, 'row')} that landed can't be parsed, "
+            f"{self.name}: {difference}: {counted(difference.lacks, 'row')} that landed can't be {self.words.past}, "
             "and neither upkeep.retention nor a commit of another engine tells why. "
-            f"{_SAFE} `headrace prove` tells what is missing; bring the rows back from a snapshot that has them, or, "
-            f"if they were removed on purpose, run `{self.command} {self.name} --accept-difference` once"
+            f"Nothing of this wave was {self.words.past}, and {_SAFE} `headrace prove` tells what is missing; bring the rows back from a snapshot that has them, or, "
+            f"if they were removed on purpose, run `{self.words.command} {self.name} --accept-difference` once"
         )
 
 
-def _many(difference: Differs) -> str:
+def _many(difference: Differs, past: str) -> str:
     if difference.lacks < 0:
-        return f"{difference.key}: {counted(-difference.lacks, 'row')} more parsed than landed"
+        return f"{difference.key}: {counted(-difference.lacks, 'row')} more {past} than landed"
     return (
         f"{difference.key}: {counted(difference.lacks, 'row')} that landed aren't in the lake table any more, "
-        "and aren't parsed"
+        f"and aren't {past}"
     )

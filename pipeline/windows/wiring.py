@@ -22,7 +22,7 @@ from headrace.pipeline.errors import BadSetting, Unknown
 from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.typed.check_wave import ParseChecking
+from headrace.pipeline.typed.check_wave import CheckWords, ParseChecking
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.typed.wiring import expiring_all
@@ -157,7 +157,12 @@ class WindowWiring:
                 landings=landed,
                 retention=self.settings.upkeep.retention,
                 clock=clock,
-                command="headrace window run",
+                words=CheckWords(
+                    command="headrace window run",
+                    past="processed",
+                    kept_since="the window was made",
+                    way_out="a new window of the same records brings it (docs/use/replay-processors.md)",
+                ),
                 kept_since=window.made,
                 edges=edges_of(window),
                 accepts_difference=accepts_difference,
