@@ -219,4 +219,4 @@ def _row(key: str, shard: _Shard) -> dg.TableRecord:
 def _behind_in_words(behind: timedelta | None) -> str:
     if behind is None:
         return "not known"
-    return time_in_words(behind.total_seconds()) if behind else "caught up"
+    return time_in_words(behind) if behind else "caught up"

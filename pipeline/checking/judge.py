@@ -372,4 +372,4 @@ def _told(
 
 
 def _in_words(period: timedelta) -> str:
-    return time_in_words(period.total_seconds())
+    return time_in_words(period)

@@ -161,7 +161,10 @@ class _Output:
 
     def print_nothing(self, worker_id: str, open_leases: int) -> None:
         if open_leases:
-            tell(f"{worker_id}: none of its {counted(open_leases, 'open shard')} had a new record")
+            tell(
+                f"{worker_id}: this command read no record of its {counted(open_leases, 'open shard')}: they have no new one, or "
+                "another run of this worker reads them now"
+            )
         else:
             tell(
                 f"{worker_id}: it owns no lease of an open shard, so nothing was read; `headrace status` shows who reads "

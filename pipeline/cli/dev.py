@@ -94,11 +94,11 @@ def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int)
 
     is_up = False
     try:
-        told = 0.0
+        last_line = 0.0
         for passed in services.wait_for_ui(dagster, port):
-            if passed - told >= _TELL_EVERY:
+            if passed - last_line >= _TELL_EVERY:
                 _say(f"still waiting for Dagster's UI, for {passed:.0f} s so far")
-                told = passed
+                last_line = passed
         # Before the line is printed: whoever reads the line may press Ctrl-C at once.
         is_up = True
         _say(f"Dagster's UI at http://{services.HOST}:{port} - press Ctrl-C to stop")

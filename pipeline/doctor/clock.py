@@ -34,7 +34,7 @@ def aws_answers(live: LiveCase) -> Iterator[Diagnosis]:
             yield Diagnosis(
                 _STREAMS,
                 Health.WELL,
-                f"{stream.name} is there; it keeps records for {time_in_words(facts.retention.total_seconds())}",
+                f"{stream.name} is there; it keeps records for {time_in_words(facts.retention)}",
             )
     aws, here = source.aws_now(), live.ports.clock.now()
     if aws is None:

@@ -55,12 +55,12 @@ class HealthVerdict:
 def _advice_once(troubles: Sequence[str]) -> list[str]:
     """The sentences, where what several of them say after their first full stop is said with the first of them only:
     tables that are missing together have one reason."""
-    told: set[str] = set()
+    advice_so_far: set[str] = set()
     sentences = []
     for trouble in troubles:
         what, _, advice = trouble.partition(". ")
-        sentences.append(what if advice in told else trouble)
-        told.add(advice)
+        sentences.append(what if advice in advice_so_far else trouble)
+        advice_so_far.add(advice)
     return sentences
 
 

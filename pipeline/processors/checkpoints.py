@@ -54,16 +54,7 @@ class Checkpoints:
 
     def answer(self, message: Mapping[str, Any], *, action: str) -> Mapping[str, Any]:
         """The answer to a checkpoint while this action is under way."""
-        number, sub = message.get("sequenceNumber"), message.get("subSequenceNumber")
-        # Refused by KCL's own name of the error, which the user's code may already know how to
-        # handle.
-        error = _NOT_NOW if action in _WITHOUT_CHECKPOINTER else self.take(message)
-        return {
-            "action": "checkpoint",
-            "sequenceNumber": number,
-            "subSequenceNumber": sub,
-            "error": error,
-        }
+        return _answer(message, _NOT_NOW if action in _WITHOUT_CHECKPOINTER else self.take(message))
 
     def take(self, message: Mapping[str, Any]) -> str | None:
         """The error; None where the checkpoint is taken."""
@@ -88,6 +79,30 @@ class Checkpoints:
         """Keep the checkpoint. Returns KCL's name of the error where that failed. Here nothing can fail: the wave's commit
         makes checkpoints durable."""
         return None
+
+
+def refusal(message: Mapping[str, Any], *, action: str) -> Mapping[str, Any]:
+    """The answer to a checkpoint of which nothing would be kept."""
+    return _answer(message, _NOT_NOW if action in _WITHOUT_CHECKPOINTER else "ShutdownException")
+
+
+def _answer(message: Mapping[str, Any], error: str | None) -> Mapping[str, Any]:
+    """`error`: KCL's own name of the error, which the user's code may already know how to handle; None where there is none."""
+    # The types are those of KCL's daemon, whichever the program has written.
+    number = message.get("sequenceNumber")
+    return {
+        "action": "checkpoint",
+        "sequenceNumber": None if number is None else str(number),
+        "subSequenceNumber": _as_number(message.get("subSequenceNumber")),
+        "error": error,
+    }
+
+
+def _as_number(sub: Any) -> Any:
+    try:
+        return int(sub)
+    except (ValueError, TypeError):
+        return sub
 
 
 def requested_by(message: Mapping[str, Any]) -> Checkpoint | None:

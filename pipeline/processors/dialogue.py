@@ -4,7 +4,7 @@
                                             └► shardEnded
 
 Each action is answered by a status; before it, any number of checkpoints are answered by the host. Beyond KCL's members,
-`initialize` has the state that the last wave has left, and a status may have rows, a state, and an error.
+a status may have rows, a state, and an error, and `initialize` has the state that the last wave has left, if one has.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol
 
-from headrace.pipeline.processors.checkpoints import Checkpoints
+from headrace.pipeline.processors.checkpoints import Checkpoints, refusal
 from headrace.pipeline.processors.child import ChildFailed
 from headrace.pipeline.processors.values import Delivered
 
@@ -86,7 +86,7 @@ class Dialogue:
                     # Nothing of this wave will be committed. A checkpoint that is answered as taken
                     # would let the processor forget records that come again.
                     elif message["action"] == "checkpoint":
-                        self.child.say({**message, "error": "ShutdownException"})
+                        self.child.say(refusal(message, action=action))
         except ChildFailed as failed:
             raise CallFailed(f"at the stop {failed}", "\n".join(self.child.errors)) from failed
 
@@ -110,11 +110,12 @@ class Dialogue:
 
 
 def _told(record: Delivered) -> dict[str, Any]:
+    # In the order of KCL's daemon: a program without a reader of JSON may go by it.
     return {
-        "action": "record",
         "data": base64.b64encode(record.data).decode(),
         "partitionKey": record.partition_key,
         "sequenceNumber": str(record.sequence),
-        "subSequenceNumber": record.sub,
         "approximateArrivalTimestamp": record.arrival_ms,
+        "subSequenceNumber": record.sub,
+        "action": "record",
     }

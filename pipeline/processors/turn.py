@@ -133,13 +133,15 @@ class ShardTurn:
 
     def _initialize(self, dialogue: Dialogue) -> None:
         place = self._before_mark()
+        # A member that KCL's daemon lacks is only for a processor that has given a state: another one may refuse it.
+        state = {} if self.state is None else {"state": json.loads(self.state)}
         dialogue.call(
             "initialize",
             within=self.rules.timeout,
             shardId=self.work.key.shard_id,
             sequenceNumber="TRIM_HORIZON" if place is None else str(place[0]),
             subSequenceNumber=0 if place is None else place[1],
-            state=None if self.state is None else json.loads(self.state),
+            **state,
         )
 
     def _before_mark(self) -> tuple[int, int] | None:

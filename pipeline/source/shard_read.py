@@ -94,7 +94,7 @@ def _check(part: ShardPart, staged: Staged) -> None:
     if staged.data_loss:
         raise DataLoss(
             f"records of {part.batch.key} may have left the stream before this data frame has read them: the stream keeps "
-            f"records for {time_in_words(part.batch.retention.total_seconds())}. Nothing was changed. Choose a later `from`, or set the option "
+            f"records for {time_in_words(part.batch.retention)}. Nothing was changed. Choose a later `from`, or set the option "
             "on_data_loss to continue and read the option view=losses too, which names what is missing"
         )
     raise Transient(

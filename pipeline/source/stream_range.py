@@ -197,6 +197,6 @@ def _loss(
 def _loss_sentence(facts: StreamFacts, since: datetime, oldest: datetime) -> str:
     return (
         f"records of {facts.stream} that arrived between {since.isoformat()} and {oldest.isoformat()} may have left the "
-        f"stream, which keeps records for {time_in_words(facts.retention.total_seconds())}. Nothing was read. Choose a later `from`, read them from the "
+        f"stream, which keeps records for {time_in_words(facts.retention)}. Nothing was read. Choose a later `from`, read them from the "
         "lake table, or set the option `on_data_loss` to `continue`: the view `losses` then names what is missing"
     )

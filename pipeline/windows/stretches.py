@@ -114,7 +114,7 @@ def stretch_in(
     if recorded.key.shard_id in reach.gone:
         return "Kinesis has forgotten the shard"
     if last is not None and last < reach.horizon:
-        return f"they have left the stream, which keeps records for {time_in_words(reach.retention.total_seconds())}"
+        return f"they have left the stream, which keeps records for {time_in_words(reach.retention)}"
     # Not beyond the window's own end, where the window cuts the range.
     return Stretch(recorded.after, min(recorded.upto, window_range.upto, key=end_text), since, last)
 
@@ -125,7 +125,7 @@ def sentences_of_loss(stretch: Stretch, reach: Reach) -> Iterator[str]:
         yield (
             f"records that arrived between {stretch.since:%Y-%m-%d %H:%M:%S}Z "
             f"and {reach.horizon:%Y-%m-%d %H:%M:%S}Z may have left the stream, "
-            f"which keeps records for {time_in_words(reach.retention.total_seconds())}; the run reads what is left, and more leaves until then"
+            f"which keeps records for {time_in_words(reach.retention)}; the run reads what is left, and more leaves until then"
         )
 
 

@@ -26,6 +26,7 @@ from typing import Any
 from headrace.pipeline.local.endpoint import local_aws
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from tests.interop import ours
+from tests.interop.daemon import daemon_command
 from tests.interop.processing import ProcessorWorker
 
 _KCLPY = "3.2.0"
@@ -187,7 +188,7 @@ def main(shards: int, daemon: str) -> None:
             system = Measured(name, folder, kinesis, {})
             if name == "daemon":
                 environment["PYTHONPATH"] = str(kclpy)
-                command = _daemon(folder, run, aws.endpoint, aws.region, daemon)
+                command = daemon_command(folder, str(run), aws, daemon, app="words-app", stream="words")
             else:
                 given: dict[str, Any] = {
                     "worker": "h1",
@@ -198,26 +199,6 @@ def main(shards: int, daemon: str) -> None:
                 given |= {"home": str(folder), "failover": 20.0, "alone": True, "region": aws.region}
                 command = [sys.executable, "-m", "tests.interop.sample_app", "worker", json.dumps(given)]
             measure(system, command, environment, shards)
-
-
-def _daemon(folder: Path, run: Path, endpoint: str, region: str, class_path: str) -> list[str]:
-    properties = {
-        "executableName": run,
-        "streamName": "words",
-        "applicationName": "words-app",
-        "AwsCredentialsProvider": "DefaultCredentialsProvider",
-        "initialPositionInStream": "TRIM_HORIZON",
-        "regionName": region,
-        "kinesisEndpoint": endpoint,
-        "dynamoDBEndpoint": endpoint,
-        "retrievalMode": "POLLING",
-        "metricsLevel": "NONE",
-        "shardSyncIntervalMillis": 1000,
-    }
-    file = folder / "words.properties"
-    file.write_text("".join(f"{key} = {value}\n" for key, value in properties.items()))
-    name = "software.amazon.kinesis.multilang.MultiLangDaemon"
-    return ["java", "-cp", class_path, name, "--properties-file", str(file)]
 
 
 if __name__ == "__main__":

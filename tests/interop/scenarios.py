@@ -8,6 +8,7 @@ from tests.interop.aggregated import AGGREGATED
 from tests.interop.beside import BESIDE
 from tests.interop.default_failover import DEFAULT_FAILOVER
 from tests.interop.deployed import DEPLOYED
+from tests.interop.dialogues import DIALOGUES
 from tests.interop.fan_out import FAN_OUT
 from tests.interop.in_node import IN_NODE
 from tests.interop.migrations import MIGRATIONS
@@ -88,4 +89,5 @@ SCENARIOS: dict[str, Callable[[Stage], int]] = {
     **OF_TABLE,
     **PROCESSORS,
     **IN_NODE,
+    **DIALOGUES,
 }

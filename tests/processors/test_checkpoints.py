@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.pipeline.processors.checkpoints import Checkpoints
+from headrace.pipeline.processors.checkpoints import Checkpoints, refusal
 
 
 def error_of(checkpoints: Checkpoints, number: object, sub: object = None, *, action: str = "processRecords"):
@@ -73,3 +73,25 @@ def test_an_earlier_checkpoint_at_the_end_of_a_shard_doesnt_end_it():
 def test_the_answer_repeats_what_was_asked():
     answer = delivered().answer({"sequenceNumber": "7", "subSequenceNumber": 1}, action="processRecords")
     assert answer == {"action": "checkpoint", "sequenceNumber": "7", "subSequenceNumber": 1, "error": None}
+
+
+@pytest.mark.parametrize(
+    ("message", "number", "sub"),
+    [
+        ({"action": "checkpoint"}, None, None),
+        ({"sequenceNumber": 7, "subSequenceNumber": "1"}, "7", 1),
+        (
+            {"sequenceNumber": "7", "subSequenceNumber": "one", "prepare": True, "applicationState": ""},
+            "7",
+            "one",
+        ),
+    ],
+)
+def test_an_answer_has_the_members_and_types_of_kcls_daemon_whatever_the_program_wrote(
+    message: dict[str, object], number: object, sub: object
+):
+    expected = {"action": "checkpoint", "sequenceNumber": number, "subSequenceNumber": sub}
+    answer = delivered().answer(message, action="processRecords")
+    assert {**answer, "error": None} == {**expected, "error": None}
+    assert refusal(message, action="shutdownRequested") == {**expected, "error": "ShutdownException"}
+    assert refusal(message, action="leaseLost") == {**expected, "error": "InvalidStateException"}

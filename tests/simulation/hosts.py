@@ -168,7 +168,7 @@ class Deployment:
             self.world.note(process.name, f"worker tick of {name} failed: {error}")
             return
         tick = max(self.settings.times.worker_tick.total_seconds(), self.world.pace)
-        judge_rest(self.world, process, name, began=began, tick=tick)
+        judge_rest(self.world, process, name, saw=turn.partitions, began=began, tick=tick)
         for run_id in turn.dead_runs:
             self.world.note(name, f"{run_id} is reported failed: it stopped beating")
             self.instance.end(run_id)

@@ -63,6 +63,8 @@ def test_too_many_refused_runs_or_rows_fail_a_batch_of_at_least_fifty_seeds():
 
 
 def test_each_rare_kind_of_plan_is_drawn_by_a_few_of_six_hundred_seeds():
+    """By at most a fifth: rollbacks, adoptions and the like forbid other kinds of plans, and excuse fleets before some judges, so that most
+    plans have to be without each of them. Kinds that need rollbacks (beside KCL workers, or tables of the latest rows) bring more of them."""
     plans = [a_plan(seed) for seed in range(600)]
     for drawn in (
         lambda plan: plan.adopted,
@@ -73,7 +75,7 @@ def test_each_rare_kind_of_plan_is_drawn_by_a_few_of_six_hundred_seeds():
         lambda plan: "roll_back" in plan.troubles,
         lambda plan: "expire" in plan.troubles,
     ):
-        assert 3 <= sum(map(drawn, plans)) <= 90
+        assert 3 <= sum(map(drawn, plans)) <= len(plans) / 5
 
 
 def test_adoption_new_streams_rollbacks_and_expired_snapshots_happen_and_break_no_invariant():

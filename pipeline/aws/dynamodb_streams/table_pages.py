@@ -215,7 +215,7 @@ class _Reading:
         if arrival is not None and (answered is None or arrival > forgotten(answered, self._batch.retention)):
             raise DataLoss(
                 f"{self._key}: DynamoDB has dropped the record at the position, which arrived at {arrival.isoformat()}, before "
-                f"{time_in_words(self._batch.retention.total_seconds())} had passed, so that records after it may be lost. The position doesn't move. Record "
+                f"{time_in_words(self._batch.retention)} had passed, so that records after it may be lost. The position doesn't move. Record "
                 f"the gap with `headrace skip --shard {self._key.shard_id}` or set on_data_loss: continue"
             ) from error
         self._from_oldest = True

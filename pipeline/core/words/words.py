@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Final
 
@@ -74,8 +74,9 @@ def size_in_words(size: float) -> str:
     return f"{size:,.0f} {_UNITS[unit]}" if unit == 0 or size >= 100 else f"{size:.1f} {_UNITS[unit]}"
 
 
-def time_in_words(seconds: float) -> str:
-    """A span of time for people: `40 s`, `7 min`, `3 h 12 min`, `2 days`."""
+def time_in_words(span: float | timedelta) -> str:
+    """A span of time, or a number of seconds, for people: `40 s`, `7 min`, `3 h 12 min`, `2 days`."""
+    seconds = span.total_seconds() if isinstance(span, timedelta) else span
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -290,7 +290,7 @@ class ShardReading:
     def _loss_sentence(self, page: RecordPage) -> str:
         gap = page.answered - self._witness
         return (
-            f"{self.batch.key}: records may have left the stream unread. The stream keeps records for {time_in_words(self.batch.retention.total_seconds())}, "
+            f"{self.batch.key}: records may have left the stream unread. The stream keeps records for {time_in_words(self.batch.retention)}, "
             f"but only those before {self._witness.isoformat()} were read, which is {gap} ago. The position doesn't move. "
             f"Record the gap with `headrace skip --shard {self.batch.key.shard_id}` or set on_data_loss: continue"
         )

@@ -24,6 +24,8 @@ IDLE = 300.0
 """Seconds after which a kept process ends to which no task comes back."""
 _MORE = 10.0
 """Seconds that a keeper's answer may take longer than the process's."""
+_FORKED_WITHIN = 60.0
+"""Seconds within which the nursery has forked a keeper: it forks those of a run one after the other."""
 _NURSERY_IDLE = 30.0
 """Seconds after which a nursery ends from which no keeper is wanted: they are wanted together, when a run claims its shards."""
 _NURSERY = "headrace.pipeline.processors.application.nursery"
@@ -72,9 +74,9 @@ class KeptLines:
             self._lines.close()
         self._socket.close()
 
-    def _ask(self, asked: Mapping[str, Any]) -> None:
+    def _ask(self, request: Mapping[str, Any]) -> None:
         try:
-            self._lines.write(json.dumps(asked, separators=(",", ":")).encode() + b"\n")
+            self._lines.write(json.dumps(request, separators=(",", ":")).encode() + b"\n")
             self._lines.flush()
         except OSError as error:
             raise ChildFailed("its keeper has ended") from error
@@ -107,32 +109,49 @@ def begun(place: Path, spec: ChildSpec, *, grace: float, idle: float = IDLE) -> 
     left."""
     log = log_of(place)
     log.write_bytes(b"")
-    asked = ForkRequest.of_this_process(place, log, spec, idle=idle, grace=grace)
-    lines = _connected(place) if _is_forked(asked) else None
+    request = ForkRequest.of_this_process(place, log, spec, idle=idle, grace=grace)
+    is_forked = _fork(request)
+    lines = _connected(place) if is_forked else None
     if lines is None:
         raise ChildFailed(f"its keeper couldn't be started on this host{_last_words(log)}")
     with _visiting(lines, grace=grace):
         yield lines
 
 
-def _is_forked(asked: ForkRequest) -> bool:
-    """Whether the nursery of this host has forked the keeper."""
-    nursery = nursery_place()
+def _fork(request: ForkRequest) -> bool:
+    """Whether the nursery of this host has forked the keeper; where it couldn't, the keeper's log has the reason. Raises ChildFailed
+    where the nursery can't be met."""
+    why: Exception | None = None
     # The nursery that is met first may be ending for want of work.
     for _ in range(2):
-        with socket.socket(socket.AF_UNIX) as client, suppress(OSError, ValueError):
-            client.settimeout(_MORE)
-            _open_nursery(nursery, client)
-            client.sendall(asked.line())
-            with client.makefile("rb") as lines:
-                return not json.loads(lines.readline())["failed"]
-    return False
+        try:
+            return not _answered(request)["failed"]
+        except TimeoutError:
+            # Asked a second time, it would fork a second keeper.
+            raise ChildFailed(
+                f"its keeper wasn't started on this host within {_FORKED_WITHIN:.0f} s"
+            ) from None
+        except (OSError, ValueError) as error:
+            why = error
+    raise ChildFailed(f"its keeper couldn't be started on this host: {why}")
+
+
+def _answered(request: ForkRequest) -> dict[str, Any]:
+    """The nursery's answer. Raises ValueError where the nursery ended before it answered."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(_FORKED_WITHIN)
+        _open_nursery(nursery_place(), client)
+        client.sendall(request.line())
+        with client.makefile("rb") as lines:
+            answer: dict[str, Any] = json.loads(lines.readline())
+    return answer
 
 
 def nursery_place() -> Path:
     """Where the nursery is met that has this process's Python and code."""
     # Other code at the same paths couldn't be talked with. That of a zip has a path of its own for each session.
-    code = str(Path(__file__).stat().st_mtime_ns) if Path(__file__).exists() else ""
+    modules = Path(__file__).parents[1].rglob("*.py")
+    code = str(max((module.stat().st_mtime_ns for module in modules), default=""))
     return meeting_place("nursery", sys.executable, *sys.path, code)
 
 

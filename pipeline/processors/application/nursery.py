@@ -53,7 +53,7 @@ class ForkRequest:
 
 
 def serve(door: socket.socket, *, idle: float) -> None:
-    """Fork keepers until no task has asked for one for `idle` seconds."""
+    """Fork keepers until no task has request for one for `idle` seconds."""
     # What is there by now is never collected, so that no collection copies its pages.
     gc.collect()
     gc.freeze()
@@ -67,14 +67,14 @@ def serve(door: socket.socket, *, idle: float) -> None:
             visitor.settimeout(_PATIENCE)
             try:
                 with visitor.makefile("rb") as lines:
-                    asked = ForkRequest(**json.loads(lines.readline()))
-                visitor.sendall(json.dumps({"failed": _forked(asked, door, visitor)}).encode() + b"\n")
+                    request = ForkRequest(**json.loads(lines.readline()))
+                visitor.sendall(json.dumps({"failed": _forked(request, door, visitor)}).encode() + b"\n")
             except (OSError, ValueError):
                 # The task is gone.
                 continue
 
 
-def _forked(asked: ForkRequest, *inherited: socket.socket) -> int:
+def _forked(request: ForkRequest, *inherited: socket.socket) -> int:
     """The exit code of the process that has become the keeper's parent: 0 once tasks can meet the keeper."""
     process = os.fork()
     if process:
@@ -83,12 +83,12 @@ def _forked(asked: ForkRequest, *inherited: socket.socket) -> int:
     try:
         for door in inherited:
             door.close()
-        _become(asked)
+        _become(request)
         keep_at(
-            Path(asked.place),
-            decode(base64.b64decode(asked.child), ChildSpec),
-            idle=asked.idle,
-            grace=asked.grace,
+            Path(request.place),
+            decode(base64.b64decode(request.child), ChildSpec),
+            idle=request.idle,
+            grace=request.grace,
         )
     except BaseException:  # noqa: BLE001 - whatever it is, it ends this process, and its words are in the log
         traceback.print_exc()
@@ -96,14 +96,14 @@ def _forked(asked: ForkRequest, *inherited: socket.socket) -> int:
     os._exit(0)
 
 
-def _become(asked: ForkRequest) -> None:
+def _become(request: ForkRequest) -> None:
     os.setsid()
-    log = os.open(asked.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log = os.open(request.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 2)
     os.close(log)
     os.environ.clear()
-    os.environ.update(asked.environ)
-    sys.path[:] = asked.paths
+    os.environ.update(request.environ)
+    sys.path[:] = request.paths
 
 
 def main(place: Path, *, idle: float) -> None:

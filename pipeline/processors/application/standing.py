@@ -63,7 +63,7 @@ def _line(row: Lease) -> str:
     if is_read_on(row):
         behind = ", read on by a worker of KCL since"
     elif row.behind_ms:
-        span = time_in_words(timedelta(milliseconds=row.behind_ms).total_seconds())
+        span = time_in_words(timedelta(milliseconds=row.behind_ms))
         behind = f", {span} behind when it was last read"
     stopped = "" if row.failure is None else f"; stopped: {row.failure.why}"
     holder = f", held by {row.holder}" if row.holder and not row.has_ended else ""

@@ -97,7 +97,7 @@ class SimulatedProcessor:
         return answer
 
     def _initialize(self, message: Mapping[str, Any]) -> None:
-        self._shard_id, self._state = message["shardId"], dict(message["state"] or _START)
+        self._shard_id, self._state = message["shardId"], dict(message.get("state") or _START)
         self._holds_back = self.rng.random() < 0.3
         self._answer("initialize")
 

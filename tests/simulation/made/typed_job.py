@@ -81,38 +81,38 @@ class _JobPorts(ProcessPorts):
         self._job = job
         self._parts: ParsePorts | None = None
         self._processed: ProcessorPorts | None = None
-        self._its_calls = ServiceCalls(world, job.process)
-        self._its_calls.call_faults, self._its_calls.random = job.fleet.faults, job.fleet.rng.random
+        # All of its ports draw from the typed tables' random generator: the fleet lands what it would land without them.
+        self._calls.call_faults, self._calls.random = job.fleet.faults, job.fleet.rng.random
 
     def fresh(self) -> str:
         return self._job.fleet.windows.a_name()
 
     def lineage(self, writer: str) -> Any:
-        return LakePort(self._its_calls, self._world.lineage)
+        return LakePort(self._calls, self._world.lineage)
 
     def source(self, user: str) -> Any:
-        return _StreamPort(self._its_calls, self._job.fleet.stream)
+        return _StreamPort(self._calls, self._job.fleet.stream)
 
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         if self._parts is None:
-            self._parts = self._job.parts(self._world, self._its_calls)
+            self._parts = self._job.parts(self._world, self._calls)
         return self._parts
 
     def processing(self, _processor: Any, _run: str) -> ProcessorPorts:
         if self._processed is None:
-            self._processed = self._job.processing(self._world, self._its_calls)
+            self._processed = self._job.processing(self._world, self._calls)
         return self._processed
 
     def windows(self) -> WindowStore:
-        port: Any = LakePort(self._its_calls, self._job.fleet.windows.store)
+        port: Any = LakePort(self._calls, self._job.fleet.windows.store)
         windows: WindowStore = port
         return windows
 
     def replaying(self, window: str, run: str) -> ReplayPorts:
         job, watch = self._job, self._job.fleet.windows.copy_of(window)
         landed = job.target.watch.landed_rows
-        source: Any = LakePort(self._its_calls, LakeLook(job))
-        table: Any = LakePort(self._its_calls, watch.table)
+        source: Any = LakePort(self._calls, LakeLook(job))
+        table: Any = LakePort(self._calls, watch.table)
         stage: Any = SparkAtWork(job, watch.stage)
         copier: Any = SparkAtWork(
             job, MemoryCopier(source=landed, copies=watch.rows, table=watch.table, piece=_PIECE)
@@ -128,11 +128,11 @@ class _JobPorts(ProcessPorts):
 
     def unpacking(self, window: str) -> UnpackPorts:
         job, table = self._job, self._world.table
-        source: Any = LakePort(self._its_calls, LakeLook(job))
-        port: Any = LakePort(self._its_calls, table)
+        source: Any = LakePort(self._calls, LakeLook(job))
+        port: Any = LakePort(self._calls, table)
         unpacker: Any = SparkAtWork(job, MemoryUnpacker(source=job.fleet.landed, table=table, piece=_PIECE))
         typed: dict[str, Any] = {
-            each.settings.name: LakePort(self._its_calls, each.watch.table) for each in job.fleet.targets
+            each.settings.name: LakePort(self._calls, each.watch.table) for each in job.fleet.targets
         }
         return UnpackPorts(
             source=source, table=port, unpacker=unpacker, lineage=self.lineage("window"), typed=typed
