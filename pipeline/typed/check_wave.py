@@ -42,7 +42,6 @@ from headrace.pipeline.typed.values import PlannedRange, WavePlan
 from headrace.pipeline.typed.window_edges import WindowEdges
 
 SET_ELSEWHERE = "the lake table was set to another snapshot after this table had parsed"
-_SAFE = "no position moved; all rows are as they were."
 
 
 class Changed(Exception):
@@ -62,6 +61,10 @@ class CheckWords:
     """From when on the retention leaves its records."""
     way_out: str = "a window over it that replaces rows brings it (docs/use/replay.md)"
     """How a person brings records that the table has passed."""
+
+    @property
+    def safe(self) -> str:
+        return f"Nothing of this wave was {self.past}, and no position moved; all rows are as they were."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +163,7 @@ class ParseChecking:
         return (
             f"{self.name}: {SET_ELSEWHERE} {difference.key}, and there it has rows that this table has passed: up to this "
             f"table's position it has {counted(difference.stated, 'row')} now, and {difference.rows_found:,} were {self.words.past}. "
-            f"Records were skipped or lost on the other way, or aggregates are taken apart now. Nothing of this wave was {self.words.past}, and {_SAFE} "
+            f"Records were skipped or lost on the other way, or aggregates are taken apart now. {self.words.safe} "
             f"Run `{self.words.command} {self.name} --accept-difference` once to go on without them; "
             f"`headrace prove` names what is missing, and {self.words.way_out}"
         )
@@ -169,7 +172,7 @@ class ParseChecking:
         if difference.lacks < 0:
             return (
                 f"{self.name}: {difference}: {counted(-difference.lacks, 'row')} more, and no commit of another "
-                f"engine tells why. Nothing of this wave was {self.words.past}, and {_SAFE} `headrace prove` names rows that are in the lake table twice, "
+                f"engine tells why. {self.words.safe} `headrace prove` names rows that are in the lake table twice, "
                 "and rows that no ledger claims. Of two equal rows remove the second one by another engine, "
                 f"and try again; if the rows are another engine's and are to be {self.words.past}, run "
                 f"`{self.words.command} {self.name} --accept-difference` once"
@@ -177,7 +180,7 @@ class ParseChecking:
         return (
             f"{self.name}: {difference}: {counted(difference.lacks, 'row')} that landed can't be {self.words.past}, "
             "and neither upkeep.retention nor a commit of another engine tells why. "
-            f"Nothing of this wave was {self.words.past}, and {_SAFE} `headrace prove` tells what is missing; bring the rows back from a snapshot that has them, or, "
+            f"{self.words.safe} `headrace prove` tells what is missing; bring the rows back from a snapshot that has them, or, "
             f"if they were removed on purpose, run `{self.words.command} {self.name} --accept-difference` once"
         )
 
