@@ -41,6 +41,8 @@ class TableState:
     # Else reading would start anew in a table that was rolled back or lost its history, without a person's decision.
     shape: Shape = field(default=Shape(), compare=False)
     """What the look showed of the table's history, for upkeep. It says nothing about the state."""
+    window: str = ""
+    """The id of the window whose own table this is; empty for a table of no window."""
     through: Through = field(default_factory=dict)
     """Up to when the table has all records, by stream."""
 

@@ -15,7 +15,7 @@ from headrace.pipeline.processors.redrive import ProcessorRedriving
 from headrace.pipeline.processors.wave import Processing
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.typed.check_wave import ParseChecking
+from headrace.pipeline.typed.check_wave import CheckWords, ParseChecking
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.typed.wiring import expiring_all
@@ -46,7 +46,13 @@ class ProcessorWiring:
                 landings=self.lineage("process"),
                 retention=self.settings.upkeep.retention,
                 clock=self.clock,
-                command="headrace processor run",
+                words=CheckWords(
+                    command="headrace processor run",
+                    past="processed",
+                    kept_since="the processor's table was made",
+                    way_out="another `table` for the processor gets all records anew, or a window over it goes through the "
+                    "processor into a table of its own (docs/use/replay-processors.md)",
+                ),
                 accepts_difference=accepts_difference,
             ),
             limits=WaveLimits(wave.records, wave.bytes),

@@ -34,8 +34,8 @@ def targets_of(
 def tables_of(settings: Settings) -> frozenset[str]:
     """All tables that the settings name, and those that Headrace names by them, but for the tables of windows."""
     lake = settings.landing.table
-    made: tuple[ParseSettings | ProcessorSettings, ...] = (*settings.parse, *landed_processors(settings))
-    names = (lake, *(table for maker in made for table in (maker.table, maker.quarantine)))
+    makers: tuple[ParseSettings | ProcessorSettings, ...] = (*settings.parse, *landed_processors(settings))
+    names = (lake, *(table for maker in makers for table in (maker.table, maker.quarantine)))
     return frozenset(f"{name}{end}" for name in names for end in ("", "_lineage")) | {f"{lake}_windows"}
 
 

@@ -23,7 +23,9 @@ from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.typed.set_elsewhere import MADE, ParsedElsewhere, Way, WayTo
 from headrace.pipeline.typed.values import PlannedRange, WavePlan
+from headrace.pipeline.typed.window_edges import WindowEdges
 
+_NO_WINDOW = WindowEdges()
 _WITHOUT_COUNT = frozenset({Kind.REPAIR, Kind.REPOSITION})
 """Kinds of ranges of which the ledgers don't tell how many rows the table has there."""
 # A day within the limits of datetime, so that adding or subtracting `APPROXIMATE` doesn't overflow.
@@ -77,16 +79,21 @@ def ledgers_asked(plan: WavePlan, *, all_ledgers: bool = False) -> RangeFilter:
 
 
 def differences(
-    plan: WavePlan, story: Story, parsed: ParsedSoFar, *, all_ledgers: bool = False
+    plan: WavePlan,
+    story: Story,
+    parsed: ParsedSoFar,
+    *,
+    edges: WindowEdges = _NO_WINDOW,
+    all_ledgers: bool = False,
 ) -> Iterator[Differs]:
     """The differences between what a wave has found and what the ledgers state.
 
     `story`: what the ledgers of the lake table tell. `parsed`: what the typed table's ledgers tell of earlier waves.
-    `all_ledgers`: whether these are all ledgers of the shards. Else some that bring no rows may be missing, and what
+    `edges`: of the window, where the wave is one of a window. `all_ledgers`: whether these are all ledgers of the shards. Else some that bring no rows may be missing, and what
     can't be compared by them differs.
     """
     for planned in plan.ranges:
-        compared = _part_of(planned, story, parsed)
+        compared = _part_of(planned, story, parsed, edges)
         if (
             compared is not None
             and (compared.is_clear or not all_ledgers)
@@ -184,7 +191,9 @@ class _Part:
         return Differs(self.key, self.rows_found, stated, self.cut is not None, self.steps)
 
 
-def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part | None:
+def _part_of(
+    planned: PlannedRange, story: Story, parsed: ParsedSoFar, edges: WindowEdges
+) -> _Part | None:
     """None where nothing can be compared, because the aggregates of an earlier wave's rows were taken apart since, or a
     person has set the lake table back and the records of these rows landed anew, or not at all, or the typed table's
     ledgers of that wave have expired."""
@@ -193,12 +202,17 @@ def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part 
     steps = [step for step in story.of(planned.key) if step.range.rows]
     landed = [step for step in steps if step.range.kind is not Kind.UNPACKED]
     apart = [step for step in steps if step.range.kind is Kind.UNPACKED]
-    before, looks = 0, tuple[FilesDone | None, ...]()
+    before, behind, looks = 0, 0, tuple[FilesDone | None, ...]()
     if any(_has_inside(step, low) for step in landed):
-        earlier = _back_to_a_beginning(planned.key, low, story.of(planned.key), parsed)
-        if earlier is None or any(_is_within(step, earlier[0], high) for step in apart):
+        earlier = _back_to_a_beginning(planned.key, low, story.of(planned.key), parsed, edges)
+        # Rows that were only counted are counted as they are now.
+        if earlier is None or (earlier[2] and any(_is_within(step, earlier[0], high) for step in apart)):
             return None
         low, before, looks = earlier
+    cuts = [step for step in landed if _has_inside(step, high)]
+    if cuts and (rest := edges.behind(planned.key, high, (step.range for step in cuts))) is not None:
+        high, behind = rest
+        cuts = []
     if any(_has_inside(step, low) or _has_inside(step, high) for step in apart):
         return None
     inside = (
@@ -206,7 +220,6 @@ def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part 
         for step in steps
         if low <= order_text_of(step.range.after) and order_text(step.range.upto) <= high
     )
-    cuts = [step for step in landed if _has_inside(step, high)]
     # A wave ends at a row, unless a person has cut the window there. An aggregate that landed as one row, at the end of a
     # range, may have been taken apart since: then its last row is behind that end.
     has_row = planned.upto.sub != LAST_SUB and all(
@@ -215,7 +228,7 @@ def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part 
     cut = int(has_row) if cuts else None
     return _Part(
         planned.key,
-        planned.rows + before,
+        planned.rows + before + behind,
         tuple(inside),
         cut,
         _is_clear(story, planned.key, low, high),
@@ -224,12 +237,19 @@ def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part 
 
 
 def _back_to_a_beginning(
-    key: ShardKey, place: str, steps: Sequence[Step], parsed: ParsedSoFar
+    key: ShardKey, place: str, steps: Sequence[Step], parsed: ParsedSoFar, edges: WindowEdges
 ) -> tuple[str, int, tuple[FilesDone | None, ...]] | None:
     """Where earlier waves of the typed table began together with a range of the lake table, how many rows they had from
-    there on, and at which snapshots they looked. None where one of them came before such a range."""
+    there on, and at which snapshots they looked. None where one of them came before such a range. Where a window begins
+    within a range, that is the beginning of this range, and the rows before the window count, too."""
     rows, looks = 0, list[FilesDone | None]()
     landed = [step for step in steps if step.range.rows and step.range.kind is not Kind.UNPACKED]
+
+    def begin_of_window(low: str) -> tuple[str, int] | None:
+        return edges.before(key, low, (step.range for step in landed if _has_inside(step, low)))
+
+    if (begin := begin_of_window(place)) is not None:
+        return *begin, ()
     for parsed_range, looked in parsed.back_from(key, place):
         rows += read_accounting(parsed_range.account).rows
         looks.append(looked)
@@ -242,6 +262,8 @@ def _back_to_a_beginning(
             return None
         if not any(_has_inside(step, low) for step in landed):
             return low, rows, tuple(looks)
+        if (begin := begin_of_window(low)) is not None:
+            return begin[0], rows + begin[1], tuple(looks)
     return None
 
 

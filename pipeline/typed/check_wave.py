@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from headrace.pipeline.core.ledger.arrivals import first_kept_day
 from headrace.pipeline.core.ledger.ledger import LedgerPage
@@ -39,14 +39,32 @@ from headrace.pipeline.typed.check import (
 from headrace.pipeline.typed.ports import MadePorts
 from headrace.pipeline.typed.set_elsewhere import ParsedElsewhere, WayTo, may_be_passed
 from headrace.pipeline.typed.values import PlannedRange, WavePlan
+from headrace.pipeline.typed.window_edges import WindowEdges
 
 SET_ELSEWHERE = "the lake table was set to another snapshot after this table had parsed"
-_SAFE = "Nothing of this wave was parsed, and no position moved; all rows are as they were."
 
 
 class Changed(Exception):
     """The rows aren't those of the ledgers. The lake table may have changed between the look and the reading of its
     ledgers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckWords:
+    """How an operation that takes waves of the lake table is spoken of."""
+
+    command: str = "headrace parse"
+    """The command by which a person makes a wave."""
+    past: str = "parsed"
+    """What the operation does with records, as a participle."""
+    kept_since: str = "the typed table was made"
+    """From when on the retention leaves its records."""
+    way_out: str = "a window over it that replaces rows brings it (docs/use/replay.md)"
+    """How a person brings records that the table has passed."""
+
+    @property
+    def safe(self) -> str:
+        return f"Nothing of this wave was {self.past}, and no position moved; all rows are as they were."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +76,12 @@ class ParseChecking:
     """The ledgers of the lake table."""
     retention: timedelta | None
     clock: Clock
-    command: str = "headrace parse"
-    """The command by which a person makes a wave."""
+    words: CheckWords = field(default_factory=CheckWords)
+    kept_since: datetime | None = None
+    """Since when the retention leaves the records that the waves are of; of a window, since it was made. None: since the
+    first commit of the made table."""
+    edges: WindowEdges = field(default_factory=WindowEdges)
+    """Those of the window, where the waves are those of a window."""
     accepts_difference: bool = False
     """Whether a person has said that the rows which are there are to be parsed, though the ledgers state others."""
 
@@ -75,17 +97,17 @@ class ParseChecking:
         """Notes for people. Raises WrongShape where rows are missing or doubled without a reason, and Changed where the
         wave is to look anew first (`is_last`: it has done so). `elsewhere`: what was parsed at snapshots that aren't known
         to be of main. `rows_there`: counts the rows of a range that the lake table has."""
-        parsed = ParsedSoFar(self._pages(), way_to)
+        parsed, edges = ParsedSoFar(self._pages(), way_to), replace(self.edges, rows_there=rows_there)
         # Most waves end here, by the ledgers of their days. Those of all times are read only where these don't agree.
         story = story_of(self.landings.entries(ledgers_asked(plan)))
         elsewhere = may_be_passed(elsewhere, story)
-        if not elsewhere and not any(differences(plan, story, parsed)):
+        if not elsewhere and not any(differences(plan, story, parsed, edges=edges)):
             return ()
         both = replace(plan, ranges=(*plan.ranges, *(before.parsed for before in elsewhere)))
         entries = tuple(self.landings.entries(ledgers_asked(both, all_ledgers=True)))
         story = story_of(entries)
         passed = passed_over(elsewhere, story, rows_there)
-        differing = tuple(differences(plan, story, parsed, all_ledgers=True))
+        differing = tuple(differences(plan, story, parsed, edges=edges, all_ledgers=True))
         if not differing and not passed:
             return ()
         if not is_last:
@@ -93,10 +115,11 @@ class ParseChecking:
         # A commit that removed rows tells nothing about rows that are there, so that a person alone excuses these.
         if passed and not self.accepts_difference:
             raise WrongShape(self._passed_over(passed[0]))
-        begun = next((entry.at for entry in self.ports.lineage.entries()), None)
-        kept_from = first_kept_day(self.clock.now(), self.retention, None)
+        begun = self.kept_since or next((entry.at for entry in self.ports.lineage.entries()), None)
+        kept_from = first_kept_day(self.kept_since or self.clock.now(), self.retention, None)
         notes = [
-            f"{difference.key}: {counted(difference.lacks, 'row')} that landed behind this table's position aren't parsed, "
+            f"{difference.key}: {counted(difference.lacks, 'row')} that landed behind this table's position aren't "
+            f"{self.words.past}, "
             "as a person has accepted"
             for difference in passed
         ]
@@ -108,13 +131,13 @@ class ParseChecking:
         for difference in differing:
             if difference not in unexcused:
                 notes.append(
-                    f"{_many(difference)} because upkeep.retention had removed them before the typed table was made"
+                    f"{_many(difference, self.words.past)} because upkeep.retention had removed them before {self.words.kept_since}"
                 )
             # Before a person's word, so that the note names the commit.
             elif why := self._by_others(difference, unexcused):
-                notes.append(f"{_many(difference)}: {why}")
+                notes.append(f"{_many(difference, self.words.past)}: {why}")
             elif self.accepts_difference:
-                notes.append(f"{_many(difference)}, as a person has accepted")
+                notes.append(f"{_many(difference, self.words.past)}, as a person has accepted")
             else:
                 raise WrongShape(self._refusal(difference))
         return tuple(notes)
@@ -139,34 +162,33 @@ class ParseChecking:
     def _passed_over(self, difference: Differs) -> str:
         return (
             f"{self.name}: {SET_ELSEWHERE} {difference.key}, and there it has rows that this table has passed: up to this "
-            f"table's position it has {counted(difference.stated, 'row')} now, and {difference.rows_found:,} were parsed. "
-            f"Records were skipped or lost on the other way, or aggregates are taken apart now. {_SAFE} "
-            f"Run `{self.command} {self.name} --accept-difference` once to go on without them; "
-            "`headrace prove` names what is missing, and a window over it that replaces rows brings it "
-            "(docs/use/replay.md)"
+            f"table's position it has {counted(difference.stated, 'row')} now, and {difference.rows_found:,} were {self.words.past}. "
+            f"Records were skipped or lost on the other way, or aggregates are taken apart now. {self.words.safe} "
+            f"Run `{self.words.command} {self.name} --accept-difference` once to go on without them; "
+            f"`headrace prove` names what is missing, and {self.words.way_out}"
         )
 
     def _refusal(self, difference: Differs) -> str:
         if difference.lacks < 0:
             return (
                 f"{self.name}: {difference}: {counted(-difference.lacks, 'row')} more, and no commit of another "
-                f"engine tells why. {_SAFE} `headrace prove` names rows that are in the lake table twice, "
+                f"engine tells why. {self.words.safe} `headrace prove` names rows that are in the lake table twice, "
                 "and rows that no ledger claims. Of two equal rows remove the second one by another engine, "
-                "and parse again; if the rows are another engine's and are to be parsed, run "
-                f"`{self.command} {self.name} --accept-difference` once"
+                f"and try again; if the rows are another engine's and are to be {self.words.past}, run "
+                f"`{self.words.command} {self.name} --accept-difference` once"
             )
         return (
-            f"{self.name}: {difference}: {counted(difference.lacks, 'row')} that landed can't be parsed, "
+            f"{self.name}: {difference}: {counted(difference.lacks, 'row')} that landed can't be {self.words.past}, "
             "and neither upkeep.retention nor a commit of another engine tells why. "
-            f"{_SAFE} `headrace prove` tells what is missing; bring the rows back from a snapshot that has them, or, "
-            f"if they were removed on purpose, run `{self.command} {self.name} --accept-difference` once"
+            f"{self.words.safe} `headrace prove` tells what is missing; bring the rows back from a snapshot that has them, or, "
+            f"if they were removed on purpose, run `{self.words.command} {self.name} --accept-difference` once"
         )
 
 
-def _many(difference: Differs) -> str:
+def _many(difference: Differs, past: str) -> str:
     if difference.lacks < 0:
-        return f"{difference.key}: {counted(-difference.lacks, 'row')} more parsed than landed"
+        return f"{difference.key}: {counted(-difference.lacks, 'row')} more {past} than landed"
     return (
         f"{difference.key}: {counted(difference.lacks, 'row')} that landed aren't in the lake table any more, "
-        "and aren't parsed"
+        f"and aren't {past}"
     )

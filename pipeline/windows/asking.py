@@ -59,9 +59,20 @@ def processor_named(settings: Settings, name: str) -> ProcessorSettings:
 
 
 def check_into(
-    settings: Settings, processor: ProcessorSettings, into: str, kept: Iterable[KeptWindow] = ()
+    settings: Settings,
+    processor: ProcessorSettings,
+    into: str,
+    windows: Iterable[KeptWindow] = (),
+    *,
+    is_made: bool = False,
 ) -> None:
-    """Raise BadSetting for a table that can't be a window's own. `kept`: the windows that there are."""
+    """Raise BadSetting for a table that can't be a window's own. `windows`: those that there are. `is_made`: whether the
+    window is kept already, so that its table can't be another one any more."""
+    way_out = (
+        "give the processor, or whatever else of the settings names it, another table, or cancel the window and make a new "
+        "one into another table"
+    )
+    choice = "leave --into out, or name a table that is the window's alone"
     if not is_table_name(into):
         raise BadSetting(
             f"the table is {into!r}; allowed: a namespace and a name (lake.totals_again). Nothing was made"
@@ -69,17 +80,20 @@ def check_into(
     if into == processor.table:
         raise BadSetting(
             f"{into} is the own table of the processor {processor.name}: its rows and its states belong together, and "
-            "records that have counted there would count twice. Nothing was changed; leave --into out, or name a table of "
-            "the window's own, and compare the two or read that one. To have the processor's own table anew, name another "
+            "records that have counted there would count twice. Nothing was changed; "
+            f"{way_out if is_made else choice}. To have the processor's own table anew, name another "
             "`table` in its settings, and all records that the lake table has are processed again"
         )
-    own = {f"{table}{end}" for table in (into, f"{into}_quarantine") for end in ("", "_lineage")}
-    windows = {kept_window.window.into for kept_window in kept if kept_window.window.into}
-    taken = own & (
-        tables_of(settings) | {f"{table}{end}" for table in windows for end in ("", "_quarantine")}
-    )
+    lake = settings.landing.table
+    names = (kept_window.window.own_table(lake) for kept_window in windows)
+    taken = _tables_of_one(into) & (tables_of(settings) | {own for name in names for own in _tables_of_one(name)})
     if taken:
         raise BadSetting(
             f"the table is {into!r}, and {min(taken)} is a table of these settings or of another window. Nothing was "
-            "changed; name a table that is the window's alone"
+            f"changed; {way_out if is_made else choice}"
         )
+
+
+def _tables_of_one(table: str) -> set[str]:
+    """The names of a made table, of its quarantine table, and of the lineage tables of both."""
+    return {f"{name}{end}" for name in (table, f"{table}_quarantine") for end in ("", "_lineage")}

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.ledger import Kind
+from headrace.pipeline.core.ledger.recording import Recorded
 from headrace.pipeline.core.shards.position import TRIM, Origin, Positions
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.ports.landing import LandingTable
 from headrace.pipeline.ports.lineage import LineageTable
+from headrace.pipeline.typed.ports import MadePorts
 from headrace.pipeline.windows.copy_plan import beginnings
 from headrace.pipeline.windows.make import origins_of
 from headrace.pipeline.windows.window import ReplayWindow, filter_of
@@ -17,6 +19,12 @@ from headrace.pipeline.windows.window import ReplayWindow, filter_of
 def has_begun(window: ReplayWindow, target: Positions) -> bool:
     """Whether the table of the window, with these positions, is where the window begins, or further on."""
     return not beginnings(window, target, run="") and set(window.streams) <= target.origins.keys()
+
+
+def has_old_ledgers(ports: MadePorts) -> bool:
+    """Whether a lineage table is there of a table of this name, or of its quarantine table, that was dropped."""
+    kept_lineages = (kept_table.lineage() for kept_table in ports.kept)
+    return any(lineage.recorded() != Recorded() for lineage in (ports.lineage, *kept_lineages))
 
 
 def begin_table(
@@ -28,11 +36,13 @@ def begin_table(
     run: str,
     kind: Kind = Kind.COPIED,
     account: str = "",
+    is_sole: bool = False,
 ) -> bool:
     """Bring the window's table to where the window begins. Where another run has done so meanwhile, this does nothing.
 
     `source`, `landed`: the positions and the ledgers of the lake table. `kind`, `account`: those of the ranges that lead
-    to the beginnings. Returns whether there was something to do.
+    to the beginnings. `is_sole`: whether the table is to say whose it is, and nothing else may go on from its positions.
+    Returns whether there was something to do.
     """
     target = table.load().positions
     if has_begun(window, target):
@@ -41,7 +51,7 @@ def begin_table(
         (s, _origin(s, window, source, landed)) for s in window.streams if s not in target.origins
     )
     ranges = beginnings(window, target, run=run, kind=kind, account=account)
-    table.commit(Proposal(ranges, origins=origins, whole=True))
+    table.commit(Proposal(ranges, origins=origins, whole=True, window=window.id if is_sole else ""))
     return True
 
 

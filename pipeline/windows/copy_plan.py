@@ -16,6 +16,7 @@ from headrace.pipeline.core.shards.position import Positions, reaches
 from headrace.pipeline.core.shards.sort_texts import sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.typed.values import Wanted, Wishes
+from headrace.pipeline.typed.window_edges import WindowEdges
 from headrace.pipeline.windows.former_lives import is_left_out
 from headrace.pipeline.windows.window import ReplayWindow, Stretch, WindowRange
 
@@ -50,6 +51,12 @@ def wishes_of(window: ReplayWindow, target: Positions) -> Wishes:
     # What is read from the stream comes in a wave of its own, as does what follows it.
     has_more = bool(waiting) or any(planned.next_stretch(target.of(planned.key)) for planned in free)
     return Wishes(tuple(lacks), has_waiting=has_more, streams=window.streams, only_wanted=True)
+
+
+def edges_of(window: ReplayWindow) -> WindowEdges:
+    """Where a wave of the window may begin or end within a range of the lake table's ledgers."""
+    begins = {planned.key: planned.after for planned in window.ranges if planned.after is not None}
+    return WindowEdges(begins, {planned.key: planned.upto for planned in window.ranges})
 
 
 def stretches_of(window: ReplayWindow, target: Positions) -> dict[ShardKey, Stretch]:

@@ -18,13 +18,13 @@ from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.errors import Unknown
+from headrace.pipeline.errors import Unknown, WrongShape
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.processors.account import ProcessorAccount, read_account
 from headrace.pipeline.processors.wave import Processing
 from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.typed.values import Wishes
-from headrace.pipeline.windows.begin import begin_table, has_begun
+from headrace.pipeline.windows.begin import begin_table, has_begun, has_old_ledgers
 from headrace.pipeline.windows.copy_plan import is_done, wishes_of
 from headrace.pipeline.windows.ports import WindowStore
 from headrace.pipeline.windows.waves import OfWindow
@@ -54,6 +54,10 @@ class WindowProcessing(OfWindow, Processing):
     landed: LineageTable
     """The ledgers of the lake table."""
 
+    @property
+    def of_window(self) -> str:
+        return self.id
+
     def begin(self) -> None:
         self.window()
         if not self.ports.source.exists():
@@ -65,8 +69,15 @@ class WindowProcessing(OfWindow, Processing):
         # For each wave: of a window that a person has cancelled the processor gets no further record.
         self.window()
         table = self.ports.table
-        if has_begun(self.records, table.load().positions):
+        state = table.load()
+        if has_begun(self.records, state.positions):
             return
+        name = self.settings.table
+        if state.snapshot is None and has_old_ledgers(self.ports):
+            raise WrongShape(
+                f"the table {name} is new, and the ledgers of one that was dropped are still there, in {name}_lineage or "
+                f"{self.settings.quarantine}_lineage. Nothing was processed; drop these two as well, and run the window again"
+            )
         # With a look that may be refused: of a window that can't be processed the table gets no position.
         source = self.ports.source.look().positions
         nothing = ProcessorAccount(Accounting(0, 0, version=self.settings.version))
@@ -78,6 +89,7 @@ class WindowProcessing(OfWindow, Processing):
             run=self.run,
             kind=Kind.PROCESSED,
             account=nothing.text(),
+            is_sole=True,
         )
         self.on_step("begun")
 

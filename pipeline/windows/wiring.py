@@ -22,13 +22,15 @@ from headrace.pipeline.errors import BadSetting, Unknown
 from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.typed.check_wave import ParseChecking
+from headrace.pipeline.typed.check_wave import CheckWords, ParseChecking
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.typed.wiring import expiring_all
 from headrace.pipeline.windows.asking import check_into, processor_named
 from headrace.pipeline.windows.backfill import Backfilling
+from headrace.pipeline.windows.begin import has_old_ledgers
 from headrace.pipeline.windows.copy import Replaying
+from headrace.pipeline.windows.copy_plan import edges_of
 from headrace.pipeline.windows.ports import WindowPorts
 from headrace.pipeline.windows.process import WindowProcessing
 from headrace.pipeline.windows.read_stream import WindowReading
@@ -123,7 +125,20 @@ class WindowWiring:
         self, window: ReplayWindow, run_id: str, *, accepts_difference: bool = False
     ) -> WindowProcessing:
         """What lets the window's processor work on its records. `run_id`: for the ledger."""
-        settings, clock, wave = self.processor_of(window), self.ports.clock, self.settings.wave
+        return self._processing(
+            window, self.processor_of(window), run_id, accepts_difference=accepts_difference
+        )
+
+    def processed(self, window: ReplayWindow) -> WindowProcessing:
+        """What tells how far the window is done. The settings may have no such processor any more."""
+        return self._processing(
+            window, window.maker(self.settings.landing.table), "headrace window show", accepts_difference=False
+        )
+
+    def _processing(
+        self, window: ReplayWindow, settings: ProcessorSettings, run_id: str, *, accepts_difference: bool
+    ) -> WindowProcessing:
+        clock, wave = self.ports.clock, self.settings.wave
         landed = self.ports.lineage("window")
         ports = self.ports.processing(settings, run_id)
         source = WindowSource(window=window, lake=ports.source, landed=landed, table=ports.table)
@@ -142,7 +157,14 @@ class WindowWiring:
                 landings=landed,
                 retention=self.settings.upkeep.retention,
                 clock=clock,
-                command="headrace window run",
+                words=CheckWords(
+                    command="headrace window run",
+                    past="processed",
+                    kept_since="the window was made",
+                    way_out="a new window of the same records brings it (docs/use/replay-processors.md)",
+                ),
+                kept_since=window.made,
+                edges=edges_of(window),
                 accepts_difference=accepts_difference,
             ),
             limits=WaveLimits(wave.records, wave.bytes),
@@ -183,28 +205,29 @@ class WindowWiring:
         if into:
             check_into(self.settings, processor, into, self.ports.windows().all())
             ports = self.ports.processing(replace(processor, table=into), "window")
-            if ports.table.exists() or ports.quarantine.exists():
+            if ports.table.exists() or ports.quarantine.exists() or has_old_ledgers(ports):
                 raise BadSetting(
-                    f"there is a table {into} or {into}_quarantine already, and a window needs tables of its own: positions "
-                    "and states that are there aren't its own. Nothing was made; name another table by --into, or drop both"
+                    f"there is a table {into} or {into}_quarantine already, or one of these with `_lineage` at its end, and a "
+                    "window needs tables of its own: positions and states that are there aren't its own. Nothing was made; "
+                    "name another table by --into, or drop all four"
                 )
         return stream or processor.stream
 
     def processor_of_id(self, window: str, name: str) -> ProcessorSettings:
         """`processor_of` the window with this id, which has to be made for this processor. Raises BadSetting, too."""
-        found = find_window(self.ports.windows(), window, nothing=". Nothing was processed").window
-        if found.processor != name:
+        named = find_window(self.ports.windows(), window, nothing=". Nothing was processed").window
+        if named.processor != name:
             raise BadSetting(
                 f"the window {window} wasn't made for the processor {name}"
-                f"{f', but for {found.processor}' if found.processor else ''}. Nothing was processed"
+                f"{f', but for {named.processor}' if named.processor else ''}. Nothing was processed"
             )
-        return self.processor_of(found)
+        return self.processor_of(named)
 
     def processor_of(self, window: ReplayWindow) -> ProcessorSettings:
         """The settings of the window's processor, with the window's table in the place of its own."""
         processor = processor_named(self.settings, window.processor)
         if window.into:
-            check_into(self.settings, processor, window.into)
+            check_into(self.settings, processor, window.into, is_made=True)
         return replace(processor, table=self.table_of(window))
 
     def target_of(self, window: ReplayWindow) -> ParseSettings:

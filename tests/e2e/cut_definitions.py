@@ -96,8 +96,15 @@ class _WindowArrows:
 _redoing = WindowWiring.redoing
 
 
-def _cut_redoing(wiring: WindowWiring, window: ReplayWindow, run_id: str, *, patience: int = 1) -> WindowDuty:
-    duty = _redoing(wiring, window, run_id, patience=patience)
+def _cut_redoing(
+    wiring: WindowWiring,
+    window: ReplayWindow,
+    run_id: str,
+    *,
+    patience: int = 1,
+    accepts_difference: bool = False,
+) -> WindowDuty:
+    duty = _redoing(wiring, window, run_id, patience=patience, accepts_difference=accepts_difference)
     return replace(duty, windows=_CutStore(duty.windows), on_step=_WindowArrows(duty))
 
 

@@ -283,5 +283,7 @@ def test_a_window_whose_table_became_the_live_one_is_refused(tmp_path: Path):
     bed = landed(tmp_path)
     window = bed.window()
     bed.settings = replace(bed.settings, table=INTO)
-    with pytest.raises(BadSetting, match="own table of the processor"):
+    with pytest.raises(
+        BadSetting, match=r"own table of the processor.* cancel the window and make a new one"
+    ):
         bed.run(window)

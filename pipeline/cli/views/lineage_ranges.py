@@ -124,12 +124,12 @@ def _of_window(
     window, lake = kept_window.window, adapters.settings.landing.table
     if window.processor:
         name = window.own_table(lake)
-        made = adapters.processing(window.maker(lake), "lineage")
-        if not made.table.exists():
+        processor_ports = adapters.processing(window.maker(lake), "lineage")
+        if not processor_ports.table.exists():
             raise Unknown(
                 f"nothing of the window {window.id} was processed yet; `headrace window run {window.id}` does so"
             )
-        return name, made.lineage.entries(asked_for)
+        return name, processor_ports.lineage.entries(asked_for)
     if not (window.target or window.unpack):
         ports = adapters.replaying(window.id, "lineage")
         if not ports.table.exists():

@@ -6,6 +6,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
+    from headrace.pipeline.windows.copy import Replaying
+    from headrace.pipeline.windows.process import WindowProcessing
+    from headrace.pipeline.windows.replace import Replacing
+    from headrace.pipeline.windows.unpack import Unpacking
     from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, WindowRange
     from headrace.pipeline.windows.wiring import WindowWiring
 
@@ -54,7 +58,7 @@ def shown(kept_window: "KeptWindow", windows: "WindowWiring") -> "Iterator[str]"
         yield f"{counted(redoing.rows_done(), 'row')} parsed again for {windows.table_of(window)}"
         yield from (f"out of reach: {sentence}" for sentence in redoing.out_of_reach(window))
     elif window.processor:
-        processing = windows.processing(window, "headrace window show")
+        processing = windows.processed(window)
         yield f"{processing.so_far()} in {windows.table_of(window)}"
         yield from (f"stopped: {sentence}" for sentence in processing.stops())
     else:
@@ -132,13 +136,21 @@ def _range_json(planned: "WindowRange") -> "dict[str, Any]":
 
 
 def rows_done(window: "ReplayWindow", windows: "WindowWiring") -> int:
-    return windows.redoing(window, "headrace window show").rows_done()
+    return _redoing(window, windows).rows_done()
+
+
+def _redoing(
+    window: "ReplayWindow", windows: "WindowWiring"
+) -> "Replaying | Replacing | Unpacking | WindowProcessing":
+    return (
+        windows.processed(window) if window.processor else windows.redoing(window, "headrace window show")
+    )
 
 
 def shown_json(kept_window: "KeptWindow", windows: "WindowWiring") -> "dict[str, Any]":
     """The window for scripts, with what was done of it, and what is out of reach by now."""
     window = kept_window.window
-    redoing = windows.redoing(window, "headrace window show")
+    redoing = _redoing(window, windows)
     out_of_reach = [*window.missing, *redoing.out_of_reach(window)]
     return {
         **window_json(kept_window, windows),

@@ -60,6 +60,9 @@ class Proposal:
     rests_on: Positions = field(default_factory=Positions)
     """The positions with which `looked` was found, before the proposal. Where the base is behind one of them, `looked`
     isn't said."""
+    window: str = ""
+    """The id of the window for which the table is from this commit on. Where the table is another window's, or has a commit
+    that isn't this window's, nothing lands."""
     gone: tuple[str, ...] = ()
     """Paths of data files that the commit removes from the table. Where the table lacks one of them, or another engine
     has deleted rows of one by a delete file, nothing lands."""
@@ -100,7 +103,15 @@ class Landing:
     @classmethod
     def without_files(cls, proposal: Proposal, positions: Positions) -> Landing:
         """Nothing of the proposal lands, because the table lacks a file that it would remove."""
-        why = "another commit has removed a file that this one would remove, or has deleted rows of it"
+        return cls.refusing(
+            proposal,
+            positions,
+            "another commit has removed a file that this one would remove, or has deleted rows of it",
+        )
+
+    @classmethod
+    def refusing(cls, proposal: Proposal, positions: Positions, why: str) -> Landing:
+        """Nothing of the proposal lands."""
         refused = tuple(
             RangeRefused(proposed, positions.of(proposed.key), why) for proposed in proposal.ranges
         )

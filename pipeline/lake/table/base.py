@@ -18,6 +18,7 @@ from headrace.pipeline.lake.table.catalog import asking
 from headrace.pipeline.lake.table.history import head_of, links_of, older
 from headrace.pipeline.lake.table.position_chain import Known, Link, nearest_ours
 from headrace.pipeline.lake.table.remedy import Remedy
+from headrace.pipeline.lake.table.schema import WINDOW
 from headrace.pipeline.lake.table.state_files import StateFiles
 from headrace.pipeline.lake.table.summary import Stored, state_in
 from headrace.pipeline.lake.table.unknown_history import check_never_ours
@@ -43,17 +44,20 @@ def base_of(table: Table, identifier: str, states: StateFiles, remedy: Remedy) -
     reads, foreign = _Reads(older(table)), list[Link]()
     nearest = nearest_ours(head, current, reads, passed=foreign, remedy=remedy)
     shape = Shape(len(current), len(foreign), is_cut=reads.any)
+    window = table.properties.get(WINDOW, "")
     # No snapshot is Headrace's. Only a table to which it has surely never written may get an origin: a second origin
     # would land records twice, or skip some.
     if nearest is None:
         with asking(f"the storage of {identifier}"):
             check_never_ours(table, current, remedy)
-        return Base(table, TableState(Positions(), head, origin_allowed=True, shape=shape))
+        return Base(table, TableState(Positions(), head, origin_allowed=True, shape=shape, window=window))
     with asking(f"the state of {identifier}"):
         carried = state_in(nearest.summary, states)
     return Base(
         table,
-        TableState(carried.positions, head, origin_allowed=False, shape=shape, through=carried.through),
+        TableState(
+            carried.positions, head, origin_allowed=False, shape=shape, window=window, through=carried.through
+        ),
         carried.stored,
     )
 

@@ -22,6 +22,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import SetPropertiesUpdate
 
 from headrace.pipeline.clock import dice
 from headrace.pipeline.core.landing.applications import LandedBy
@@ -58,6 +59,7 @@ from headrace.pipeline.lake.table.remains import Remains, evidence_of
 from headrace.pipeline.lake.table.remedy import OF_THE_LAKE_TABLE, Remedy
 from headrace.pipeline.lake.table.schema import (
     RECORDS,
+    WINDOW,
     TableLayout,
     check_shape,
     missing_parts,
@@ -229,6 +231,11 @@ class IcebergTable(LakeTable):
             # snapshot, to which the catalog's compare-and-swap then ties the commit. So each record lands once (I1),
             # and the ranges of a shard form one chain (I4).
             landing = decide_landing(base.state.positions, proposal, base.state.through, self.clock.now())
+            if proposal.window and base.state.snapshot is not None and base.state.window != proposal.window:
+                why = "the table isn't this window's own"
+                return Committed(
+                    Landing.refusing(proposal, base.state.positions, why), None, base.state
+                )
             if landing.is_empty:
                 return Committed(landing, None, base.state)
             replaced = found_in(base.table, proposal.gone)
@@ -237,6 +244,9 @@ class IcebergTable(LakeTable):
                 return Committed(Landing.without_files(proposal, base.state.positions), None, base.state)
             moves = landing.positions != base.state.positions
             attempt = self.prepare(base, landing, move_tag=moves, files=files, replaced=replaced)
+            if proposal.window:
+                # In the same request as the snapshot: of two windows the later one is refused.
+                attempt = attempt.also(SetPropertiesUpdate(updates={WINDOW: proposal.window}))
             # Noted before it is sent, because its answer may be lost.
             tries.sent[attempt.snapshot] = Try(attempt, landing)
             try:

@@ -78,6 +78,9 @@ _BASE_PROPERTIES: Mapping[str, str] = {
 DAY = "arrival_day"
 """The name of the partition field. pyiceberg changes no schema that has a column of this name."""
 
+WINDOW = "headrace.window"
+"""Table property: the id of the window whose own table this is. Nothing but this window goes on from its positions."""
+
 AGGREGATES = "headrace.aggregates"
 """Table property: `unpack` where aggregates of the Kinesis Producer Library are taken apart, unless the settings say
 otherwise. A table without it has aggregates as they came."""
