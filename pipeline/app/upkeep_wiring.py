@@ -60,9 +60,7 @@ class UpkeepWiring:
         except Exception as error:  # noqa: BLE001 - the upkeep of the other tables is told, and the report has the error
             name = f"the windows of {lake}"
             return [(name, failed(name, error))]
-        makers = [
-            kept_window.window.maker(lake) for kept_window in windows if kept_window.window.processor
-        ]
+        makers = [kept_window.window.maker(lake) for kept_window in windows if kept_window.window.processor]
         return [
             report
             for maker in makers

@@ -191,9 +191,7 @@ class _Part:
         return Differs(self.key, self.rows_found, stated, self.cut is not None, self.steps)
 
 
-def _part_of(
-    planned: PlannedRange, story: Story, parsed: ParsedSoFar, edges: WindowEdges
-) -> _Part | None:
+def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar, edges: WindowEdges) -> _Part | None:
     """None where nothing can be compared, because the aggregates of an earlier wave's rows were taken apart since, or a
     person has set the lake table back and the records of these rows landed anew, or not at all, or the typed table's
     ledgers of that wave have expired."""

@@ -86,7 +86,9 @@ def check_into(
         )
     lake = settings.landing.table
     names = (kept_window.window.own_table(lake) for kept_window in windows)
-    taken = _tables_of_one(into) & (tables_of(settings) | {own for name in names for own in _tables_of_one(name)})
+    taken = _tables_of_one(into) & (
+        tables_of(settings) | {own for name in names for own in _tables_of_one(name)}
+    )
     if taken:
         raise BadSetting(
             f"the table is {into!r}, and {min(taken)} is a table of these settings or of another window. Nothing was "

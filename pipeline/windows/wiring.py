@@ -132,7 +132,10 @@ class WindowWiring:
     def processed(self, window: ReplayWindow) -> WindowProcessing:
         """What tells how far the window is done. The settings may have no such processor any more."""
         return self._processing(
-            window, window.maker(self.settings.landing.table), "headrace window show", accepts_difference=False
+            window,
+            window.maker(self.settings.landing.table),
+            "headrace window show",
+            accepts_difference=False,
         )
 
     def _processing(

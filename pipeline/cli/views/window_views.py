@@ -142,9 +142,7 @@ def rows_done(window: "ReplayWindow", windows: "WindowWiring") -> int:
 def _redoing(
     window: "ReplayWindow", windows: "WindowWiring"
 ) -> "Replaying | Replacing | Unpacking | WindowProcessing":
-    return (
-        windows.processed(window) if window.processor else windows.redoing(window, "headrace window show")
-    )
+    return windows.processed(window) if window.processor else windows.redoing(window, "headrace window show")
 
 
 def shown_json(kept_window: "KeptWindow", windows: "WindowWiring") -> "dict[str, Any]":

@@ -233,9 +233,7 @@ class IcebergTable(LakeTable):
             landing = decide_landing(base.state.positions, proposal, base.state.through, self.clock.now())
             if proposal.window and base.state.snapshot is not None and base.state.window != proposal.window:
                 why = "the table isn't this window's own"
-                return Committed(
-                    Landing.refusing(proposal, base.state.positions, why), None, base.state
-                )
+                return Committed(Landing.refusing(proposal, base.state.positions, why), None, base.state)
             if landing.is_empty:
                 return Committed(landing, None, base.state)
             replaced = found_in(base.table, proposal.gone)
