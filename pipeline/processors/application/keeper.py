@@ -67,16 +67,16 @@ class Keeper:
         with suppress(BrokenPipeError, ConnectionResetError), visitor.makefile("rwb") as lines:
             _write(lines, {"memory": self._memory})
             for line in lines:
-                asked = json.loads(line)
-                if "say" in asked:
-                    self._say(asked["say"])
-                elif "hear" in asked:
-                    _write(lines, self._heard(float(asked["hear"])))
-                elif "keep" in asked:
-                    self._memory = asked["keep"]
+                request = json.loads(line)
+                if "say" in request:
+                    self._say(request["say"])
+                elif "hear" in request:
+                    _write(lines, self._heard(float(request["hear"])))
+                elif "keep" in request:
+                    self._memory = request["keep"]
                     return True
                 else:
-                    self._child.close(grace=float(asked["end"]))
+                    self._child.close(grace=float(request["end"]))
                     return False
         self._end_alone()
         return False
