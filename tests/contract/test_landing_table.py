@@ -100,6 +100,26 @@ def test_a_range_from_a_position_ahead_of_the_table_is_refused(landed: Lake):
     assert landed.numbers() == {A.shard_id: [1, 2, 3]}
 
 
+def test_a_table_is_of_the_window_that_committed_first_and_of_no_other(lake: Lake):
+    first = replace(ORIGIN, window="first")
+    lake.lose("answer")
+    lake.table.commit(first)
+    assert lake.table.load().window == "first"
+    rows = a_landing(lake.table.staging_spec(), A, after=None, numbers=[1])
+    assert lake.handle().commit(replace(rows, window="other")).landing.refused
+    assert lake.numbers() == {}
+    assert not lake.table.commit(replace(rows, window="first")).landing.refused
+    assert land(lake, A, 1, [2])
+    assert lake.handle().load().window == "first"
+
+
+def test_a_table_that_has_a_commit_of_no_window_becomes_no_windows(landed: Lake):
+    rows = a_landing(landed.table.staging_spec(), A, after=3, numbers=[4])
+    assert landed.table.commit(replace(rows, window="late")).landing.refused
+    assert landed.table.load().window == ""
+    assert landed.numbers() == {A.shard_id: [1, 2, 3]}
+
+
 def test_a_commit_may_remove_files_and_lands_nothing_where_one_is_not_there(lake: Lake):
     lake.table.commit(ORIGIN)
     spec = lake.table.staging_spec()

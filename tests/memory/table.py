@@ -69,6 +69,8 @@ class Snapshot(OnMain):
     through: Through = field(default_factory=dict)
     application: str = ""
     """The application that committed."""
+    window: str = ""
+    """The id of the window whose own table this is from this commit on."""
 
     @property
     def id(self) -> int:
@@ -95,6 +97,8 @@ class MemoryTable(LakeTable):
         self.tags: dict[str, int] = {}
         self.application = ""
         """The application whose process commits now."""
+        self.window = ""
+        """The id of the window whose own table this is. A rollback doesn't change it."""
         self.stale = _STALE
         self._forgotten: set[int] = set()
         """Expired snapshots that no metadata file describes any more. Their rows are still in the table."""
@@ -134,12 +138,19 @@ class MemoryTable(LakeTable):
             self._check_files((*proposal.files, *proposal.also), proposal.taken, unsure=unsure)
             # Each try is decided anew: the decision on an older base says nothing about the new one (D9).
             landing = decide_landing(base.positions, proposal, base.through, self._clock.now())
+            if proposal.window and base.snapshot is not None and base.window != proposal.window:
+                refusing = Landing.refusing(proposal, base.positions, "the table isn't this window's own")
+                return Committed(refusing, None, base)
             if landing.is_empty:
                 return Committed(landing, None, base)
             # Most commits remove nothing, and then the files needn't be listed.
             if proposal.gone and not {*proposal.gone} <= {f.path for f in self.files_at(base.snapshot)}:
                 return Committed(Landing.without_files(proposal, base.positions), None, base)
-            made = replace(self._snapshot(base.snapshot, landing), replaced=frozenset(proposal.gone))
+            made = replace(
+                self._snapshot(base.snapshot, landing),
+                replaced=frozenset(proposal.gone),
+                window=proposal.window,
+            )
             tries[made.id] = landing
             try:
                 if self._swap(made):
@@ -329,6 +340,7 @@ class MemoryTable(LakeTable):
                 return False
             self.snapshots[made.id] = made
             self.head = made.id
+            self.window = made.window or self.window
         self.fault("answer")
         return True
 
@@ -346,6 +358,7 @@ class MemoryTable(LakeTable):
                     head,
                     origin_allowed=False,
                     shape=shape,
+                    window=self.window,
                     through=snapshot.through,
                 )
         if any(snapshot.ours for snapshot in self.snapshots.values()):
@@ -354,7 +367,8 @@ class MemoryTable(LakeTable):
             raise ChainBroken(
                 "the table has records, but no positions. Nothing was committed; run `headrace repair`"
             )
-        return TableState(Positions(), head, origin_allowed=True, shape=Shape(known, known))
+        shape = Shape(known, known)
+        return TableState(Positions(), head, origin_allowed=True, shape=shape, window=self.window)
 
     def walk(self, head: int | None) -> Iterator[Snapshot]:
         """The snapshots of main, newest first, as far as a metadata file describes them."""
