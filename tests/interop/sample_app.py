@@ -19,12 +19,13 @@ import tarfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from headrace.pipeline.local.endpoint import local_aws
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
+from headrace.pipeline.settings.model import TimeSettings
 from tests.interop import ours
 from tests.interop.daemon import daemon_command
 from tests.interop.processing import ProcessorWorker
@@ -34,10 +35,18 @@ _FOLDER = Path(__file__).parents[2] / "artifacts" / "interop" / "kclpy"
 _MARK, _COMMAND = "HEADRACE_SAMPLE", "HEADRACE_SAMPLE_COMMAND"
 _SEEN = re.compile(r"Sequence Number: (\d+), ")
 _WINDOW, _START = 40.0, 600.0
+_FAILOVER = 60_000
+"""Milliseconds. A shared machine, on which all processes start at once, would lose leases with less."""
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
 class SampleWorker(ProcessorWorker):
+    def __post_init__(self) -> None:
+        """With the product's own time for which a run goes on, and its processes with it."""
+        times = replace(self.settings.times, linger=TimeSettings().linger)
+        self.settings = replace(self.settings, times=times)
+        super().__post_init__()
+
     def processor(self) -> ProcessorSettings:
         return replace(super().processor(), callable=None, command=os.environ[_COMMAND])
 
@@ -63,6 +72,8 @@ class Measured:
     folder: Path
     kinesis: Any
     put: dict[str, float]
+    seconds: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """By process, also one that has ended: its kind and its seconds of CPU."""
 
     def seen(self) -> dict[str, int]:
         counts: dict[str, int] = {}
@@ -88,13 +99,22 @@ class Measured:
             except OSError:
                 continue
 
-    def cpu(self) -> Counter[str]:
-        """Seconds of CPU by kind of process."""
-        seconds: Counter[str] = Counter()
+    def note_cpu(self) -> None:
+        """Note the seconds of CPU of each process, so that one that ends meanwhile is counted as it was last seen."""
         for place in self.processes():
-            fields = (place / "stat").read_text().rpartition(")")[2].split()
-            seconds[_kind(place)] += (int(fields[11]) + int(fields[12])) / _TICK  # type: ignore[assignment]
-        return seconds
+            try:
+                fields = (place / "stat").read_text().rpartition(")")[2].split()
+                self.seconds[place.name] = _kind(place), (int(fields[11]) + int(fields[12])) / _TICK
+            except OSError:
+                continue
+
+    def cpu(self) -> Counter[str]:
+        """Seconds of CPU by kind of process, with those of processes that have ended."""
+        self.note_cpu()
+        total: Counter[str] = Counter()
+        for kind, seconds in self.seconds.values():
+            total[kind] += seconds  # type: ignore[assignment]
+        return total
 
     def memory(self) -> Counter[str]:
         """MiB by kind of process, each shared page divided among its users."""
@@ -138,10 +158,12 @@ def measure(system: Measured, command: list[str], environment: dict[str, str], s
             f"{system.name}: all {shards} shards are read after {time.monotonic() - began:.0f} s", flush=True
         )
         start, cpu, since = time.monotonic() - began, system.cpu(), time.monotonic()
+        before = {place.name for place in system.processes()}
         lags: list[float] = []
         known = set(system.seen())
         while time.monotonic() - since < _WINDOW:
             system.produce(shards)
+            system.note_cpu()
             for _ in range(5):
                 time.sleep(0.1)
                 now, new = time.monotonic(), set(system.seen()) - known
@@ -154,12 +176,12 @@ def measure(system: Measured, command: list[str], environment: dict[str, str], s
                 break
             time.sleep(1)
         counts, lags = system.seen(), sorted(lags)
-        count = len(list(system.processes()))
+        after = {place.name for place in system.processes()}
         print(
             f"{system.name}, {shards} shards: {len(system.put)} records put, {len(set(system.put) - set(counts))} missing, "
             f"{sum(n - 1 for n in counts.values())} given twice; start {start:.0f} s; CPU {spent.total() / took:.3f} cores "
             f"({_parts({kind: seconds / took for kind, seconds in spent.items()}, 3)}); {memory.total():.0f} MiB "
-            f"({_parts(memory, 0)}) in {count} processes; latency {lags[len(lags) // 2]:.2f} s median, "
+            f"({_parts(memory, 0)}) in {len(after)} processes, {len(before - after)} ended and {len(after - before)} begun since; latency {lags[len(lags) // 2]:.2f} s median, "
             f"{lags[len(lags) * 95 // 100]:.2f} s 95 %",
             flush=True,
         )
@@ -188,7 +210,15 @@ def main(shards: int, daemon: str) -> None:
             system = Measured(name, folder, kinesis, {})
             if name == "daemon":
                 environment["PYTHONPATH"] = str(kclpy)
-                command = daemon_command(folder, str(run), aws, daemon, app="words-app", stream="words")
+                command = daemon_command(
+                    folder,
+                    str(run),
+                    aws,
+                    daemon,
+                    app="words-app",
+                    stream="words",
+                    failoverTimeMillis=_FAILOVER,
+                )
             else:
                 given: dict[str, Any] = {
                     "worker": "h1",
@@ -196,7 +226,12 @@ def main(shards: int, daemon: str) -> None:
                     "stream": "words",
                     "endpoint": aws.endpoint,
                 }
-                given |= {"home": str(folder), "failover": 20.0, "alone": True, "region": aws.region}
+                given |= {
+                    "home": str(folder),
+                    "failover": _FAILOVER / 1000,
+                    "alone": True,
+                    "region": aws.region,
+                }
                 command = [sys.executable, "-m", "tests.interop.sample_app", "worker", json.dumps(given)]
             measure(system, command, environment, shards)
 
