@@ -19,9 +19,9 @@ from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.processors.account import ProcessorAccount
 from headrace.pipeline.processors.states import states_at
 from headrace.pipeline.processors.values import WaveBefore
+from headrace.pipeline.settings.blocks.parse import Written
 from headrace.pipeline.settings.blocks.processors import ProcessorLimits
 from headrace.pipeline.settings.choices import OnProcessorError
-from headrace.pipeline.settings.blocks.parse import Written
 from headrace.pipeline.typed.values import WaveLimits
 from tests.lake.samples import NOON
 from tests.processors.beds import ProcessorBed
