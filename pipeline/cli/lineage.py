@@ -4,10 +4,7 @@ It is read from the lineage table, and from the lake table's snapshots that aren
 """
 
 import argparse
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import (
@@ -18,13 +15,11 @@ from headrace.pipeline.cli.options import (
     sequence_number,
     window_of,
 )
-from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.telling import tell
 from headrace.pipeline.cli.views.json_output import add_json
 from headrace.pipeline.core.words.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from headrace.pipeline.app.adapters import Adapters
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.lineage.cut import Cut
@@ -100,28 +95,25 @@ def run(args: argparse.Namespace) -> int:
     settings = load(args).settings
     if args.rebuild:
         return _rebuild(Adapters(settings))
-    with _to_look_into(settings) as readable:
-        adapters = Adapters(readable)
-        if args.gaps or args.family:
-            return _view(args, adapters, cut)
-        if args.sequence is not None:
-            return show_record(args, adapters, cut)
-        return show_ranges(args, adapters, cut)
+    _require_home(settings)
+    adapters = Adapters(settings)
+    if args.gaps or args.family:
+        return _view(args, adapters, cut)
+    if args.sequence is not None:
+        return show_record(args, adapters, cut)
+    return show_ranges(args, adapters, cut)
 
 
-@contextmanager
-def _to_look_into(settings: "Settings") -> "Iterator[Settings]":
-    """The settings; where the folder of the embedded catalog isn't there, with an empty one that goes again. A catalog
-    can't be opened without being made, and this command only looks."""
+def _require_home(settings: "Settings") -> None:
+    """Refuse to look into an embedded catalog that isn't there: opening it would make it, and this command only looks."""
+    from headrace.pipeline.errors import Unknown
+
     landing = settings.landing
-    if landing.catalog or Path(landing.home).exists():
-        yield settings
-        return
-    tell_aside(
-        f"there is no folder {landing.home} (landing.home) yet, and so no lake table; the leader's first tick makes it"
-    )
-    with TemporaryDirectory(prefix="headrace-nothing-") as nothing:
-        yield replace(settings, landing=replace(landing, home=nothing))
+    if not landing.catalog and not Path(landing.home).exists():
+        raise Unknown(
+            f"there is no lake table: there is no folder {landing.home} (landing.home). Nothing was made; the leader's first "
+            "tick makes the table (headrace dev). If the lake is elsewhere, correct landing.home"
+        )
 
 
 def _refuse_unused(args: argparse.Namespace) -> None:

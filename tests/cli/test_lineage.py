@@ -173,6 +173,6 @@ def test_a_look_makes_no_folder_for_a_lake_table_that_isnt_there(
     config.write_text(
         "application: shop\nstreams: [{name: orders}]\naws: {region: eu-west-1}\nlanding: {home: lake}\n"
     )
-    main(["lineage", "--config", str(config), *words])
-    assert f"there is no folder {tmp_path / 'lake'} (landing.home) yet" in capsys.readouterr().err
+    assert main(["lineage", "--config", str(config), *words]) == STOPPED
+    assert f"there is no folder {tmp_path / 'lake'} (landing.home)" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [config]

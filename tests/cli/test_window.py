@@ -169,6 +169,9 @@ def test_a_window_is_parsed_again_into_a_typed_table(
     assert "2 rows parsed again for lake.orders" in told(capsys, "show", window)
     assert main(["lineage", "--window", window]) == 0
     assert "1 row in 1 range of 1 shard" in capsys.readouterr().out
+    assert main(["lineage", "--target", "orders"]) == 0
+    # A shard and the number of its redrives are one shard.
+    assert "of 1 shard" in capsys.readouterr().out.splitlines()[-1]
     assert main(["lineage", "--sequence", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-5].startswith("orders: parsed: ")
