@@ -178,12 +178,20 @@ class KCLProcess:
             self.on_message(json.loads(line))
             members = self.answer(action.dispatch(self.checkpointer, self.processor))
         except Exception as error:  # noqa: BLE001 - the processor is the user's code, and the host has to be told
-            trace = traceback.format_exc()
+            trace = _trace(error)
             self.io_handler.write_error(f"Caught exception from action dispatch: {error}\n{trace}")
             if self.reports_errors:
                 members = {"error": {"text": f"{type(error).__name__}: {error}", "traceback": trace}}
         status = {"action": "status", "responseFor": _RESPONSES[type(action)]}
         self.io_handler.write_action({**status, **members})
+
+
+def _trace(error: Exception) -> str:
+    """The traceback from the processor's own code on: the frames that call it are the same for each error."""
+    first = error.__traceback__
+    while first is not None and first.tb_frame.f_globals.get("__package__") == __package__:
+        first = first.tb_next
+    return "".join(traceback.format_exception(type(error), error, first or error.__traceback__))
 
 
 def as_version_3(record_processor: Any) -> Any:

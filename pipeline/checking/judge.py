@@ -176,7 +176,7 @@ def lag(look: CheckLook, limits: CheckSettings) -> Verdict:
 def told_lag(lag: LongestLag) -> str:
     if lag.is_nothing:
         return "no shard is behind"
-    known = f"the last shard is {_in_words(lag.known)} behind" if lag.known else ""
+    known = f"the shard that is furthest behind is {_in_words(lag.known)} behind" if lag.known else ""
     unknown = f"the lag of {counted(lag.unknown, 'shard')} isn't known" if lag.unknown else ""
     return ", and ".join(part for part in (known, unknown) if part)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import headrace
 from headrace.pipeline.cli.telling import tell, tell_aside
-from headrace.pipeline.errors import HeadraceError, Transient, WrongSettings
+from headrace.pipeline.errors import HeadraceError, ProcessorStopped, Transient, WrongSettings
 
 COMMANDS = {
     "adopt": "take over a stopped KCL application at the positions of its workers",
@@ -96,17 +96,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def tell_errors(*errors: HeadraceError) -> int:
     """Print the errors on stderr. Returns the exit code, which is that of trying again only if that can help
     with each of them."""
-    tell_aside(*(f"headrace: {line}" for error in errors for line in _sentences(error)))
+    tell_aside(*(line for error in errors for line in _lines(error)))
     # One error that trying again doesn't mend is enough: a supervisor would try for ever.
     return TRY_LATER if all(isinstance(error, Transient) for error in errors) else STOPPED
 
 
-def _sentences(error: HeadraceError) -> list[str]:
-    """WrongSettings has one mistake on each line. Line breaks in other errors come from quoted libraries and
-    mean nothing."""
+def _lines(error: HeadraceError) -> list[str]:
+    """WrongSettings has one mistake on each line, and ProcessorStopped the traceback of a user's code. Line breaks in
+    other errors come from quoted libraries and mean nothing."""
     text = str(error)
+    if isinstance(error, ProcessorStopped):
+        return f"headrace: {text}".splitlines()
     lines = text.splitlines() if isinstance(error, WrongSettings) else [text]
-    return [" ".join(line.split()) for line in lines]
+    return [f"headrace: {' '.join(line.split())}" for line in lines]
 
 
 def discard_output() -> None:

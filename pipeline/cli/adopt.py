@@ -1,7 +1,6 @@
 """`headrace adopt`: take a stopped KCL application over. `headrace give-back` is the way back."""
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import add_config, duration, load
 from headrace.pipeline.cli.telling import tell
+from headrace.pipeline.cli.views.json_output import print_json
 from headrace.pipeline.core.words.words import clean, counted
 from headrace.pipeline.errors import BadSetting, Unknown
 
@@ -68,7 +68,7 @@ def adopt(
     ]
     # The plan alone: nothing is asked and nothing written.
     if args.json:
-        print(json.dumps([_as_json(candidate) for candidate in adoptions], indent=2))
+        print_json({"streams": [_as_json(candidate) for candidate in adoptions]})
         return 0
     for candidate in adoptions:
         if candidate.is_done:

@@ -1,14 +1,14 @@
 """`headrace config`: the value of each setting, and the file line or variable that it comes from."""
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.cli.options import add_config, load
-from headrace.pipeline.cli.telling import tell
-from headrace.pipeline.cli.views.json_output import add_json
+from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.views.json_output import add_json, print_json
+from headrace.pipeline.settings.regions import regions_in_doubt
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
@@ -44,10 +44,11 @@ def run(args: argparse.Namespace) -> int:
         return 0
     loaded = load(args)
     _check_schemas(loaded)
+    tell_aside(*regions_in_doubt(loaded))
     if args.derived:
         tell(*_derived_lines(loaded))
     elif args.json:
-        print(json.dumps(settings_json(loaded), indent=2))
+        print_json(settings_json(loaded))
     else:
         tell(*as_lines(loaded))
     return 0

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.cli.beside.told_dagster import tell_dagster
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.views.json_output import add_json, print_json
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import counted, records_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
     from headrace.pipeline.app.wiring import Wiring
     from headrace.pipeline.cli.beside.pipes import PipesJob
@@ -48,6 +50,7 @@ def add(subparsers: "Subparsers") -> None:
         metavar="ID",
         help="read as this worker; without --shard: every shard whose lease this worker owns, and its children",
     )
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,7 +73,8 @@ def _consume(args: argparse.Namespace, shards: "Sequence[str]", job: "PipesJob")
     loaded = load(args)
     join_spark(Path(loaded.name))
     wiring = wire(_as_worker(loaded.settings, args.worker))
-    output = _Output(job)
+    # In JSON the answer comes at the end, and progress goes aside.
+    output = _Output(job, say=tell_aside if args.json else tell)
     try:
         # Before anything is read: a mistyped name is told at once.
         keys = wiring.readers().meant(shards)
@@ -88,6 +92,8 @@ def _consume(args: argparse.Namespace, shards: "Sequence[str]", job: "PipesJob")
         )
     if ending.error is None or output.last:
         job.ended(output.last, output.counts, ending.failed)
+    if args.json:
+        print_json(output.as_json(keys, ending.failed))
     if ending.error is not None:
         raise ending.error
     output.print_outcome(keys, ending.failed)
@@ -139,21 +145,24 @@ class _Output:
 
     job: "PipesJob"
     """Where Dagster has started the command elsewhere, Dagster is told the same."""
+    say: "Callable[[object], None]" = tell
     counts: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The numbers of Kinesis records and of rows of each shard, by lease key."""
     last: dict[str, "Landed"] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     _has_begun: bool = False
 
     def show(self, report: "WaveReport") -> None:
         # The first one is told in any case, so that a command with nothing to read says so.
         if not self._has_begun or report.landed or report.problems or report.notes:
-            tell(report)
+            self.say(report)
         self._has_begun = True
         self.job.waved(report)
+        self.notes += report.notes
         for note in report.notes:
-            tell(f"  {note}")
+            self.say(f"  {note}")
         for problem in report.problems:
-            tell(f"  {partition_of(problem.lease_key)}: {problem.why}")
+            self.say(f"  {partition_of(problem.lease_key)}: {problem.why}")
         for landed in report.landed:
             records, rows = self.counts.get(landed.lease_key, (0, 0))
             self.counts[landed.lease_key] = records + landed.staged.records, rows + landed.staged.rows
@@ -161,25 +170,43 @@ class _Output:
 
     def print_nothing(self, worker_id: str, open_leases: int) -> None:
         if open_leases:
-            tell(
+            self.say(
                 f"{worker_id}: this command read no record of its {counted(open_leases, 'open shard')}: they have no new one, or "
                 "another run of this worker reads them now"
             )
         else:
-            tell(
+            self.say(
                 f"{worker_id}: it owns no lease of an open shard, so nothing was read; `headrace status` shows who reads "
                 "what, and the leader's sensor in Dagster gives leases to workers"
             )
+
+    def as_json(self, keys: tuple[str, ...], failed: dict[str, str]) -> "dict[str, Any]":
+        from headrace.pipeline.cli.views.lineage_json import position_json
+
+        shards: list[dict[str, Any]] = []
+        for key in keys or sorted(self.last.keys() | failed.keys()):
+            records, rows = self.counts.get(key, (0, 0))
+            shards.append(
+                {
+                    "shard": partition_of(key),
+                    "lease": key,
+                    "records": records,
+                    "rows": rows,
+                    "upto": position_json(self.last[key].staged.upto if key in self.last else None),
+                    "failed": failed.get(key),
+                }
+            )
+        return {"shards": shards, "notes": self.notes}
 
     def print_outcome(self, keys: tuple[str, ...], failed: dict[str, str]) -> None:
         for key in keys or sorted(self.last.keys() | failed.keys()):
             name = partition_of(key)
             if key in failed:
-                tell(f"{name}: FAILED: {failed[key]}")
+                self.say(f"{name}: FAILED: {failed[key]}")
             elif key not in self.last:
-                tell(f"{name}: the shard was read to its end before: nothing to do")
+                self.say(f"{name}: the shard was read to its end before: nothing to do")
             else:
-                tell(f"{name}: {records_in(*self.counts[key])} landed, {_position(self.last[key])}")
+                self.say(f"{name}: {records_in(*self.counts[key])} landed, {_position(self.last[key])}")
 
 
 def _position(landed: "Landed") -> str:

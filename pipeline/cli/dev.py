@@ -114,7 +114,7 @@ def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int)
                 # Before Dagster is stopped, which would mark them as failed.
                 _cancel_runs(home)
             finally:
-                dagster.stop()
+                dagster.stop(is_starting=not is_up)
                 forget_beats(home)
 
 

@@ -2,7 +2,6 @@
 from there."""
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -12,6 +11,7 @@ from headrace.pipeline.cli.adopt import agree, known_streams
 from headrace.pipeline.cli.options import add_config, duration, load
 from headrace.pipeline.cli.stop import beats_of
 from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.views.json_output import print_json
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import BadSetting, TablesMissing, Unreachable
 
@@ -66,10 +66,14 @@ def give_back(
     gone = _gone(adopting, workers, args.watch, pause)
     plans = {name: adopting.give_back(name, gone=gone) for name in known_streams(adopting, settings)}
     if args.json:
-        document = {
-            name: [{"lease": c.key, "why": c.why} for c in changes] for name, (changes, _) in plans.items()
-        }
-        print(json.dumps(document, indent=2))
+        print_json(
+            {
+                "streams": [
+                    {"stream": name, "changes": [{"lease": c.key, "why": c.why} for c in changes]}
+                    for name, (changes, _) in plans.items()
+                ]
+            }
+        )
         return 0
     for name, (changes, start) in plans.items():
         tell(

@@ -4,6 +4,7 @@ It is read from the lineage table, and from the lake table's snapshots that aren
 """
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import (
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.app.adapters import Adapters
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.lineage.cut import Cut
+    from headrace.pipeline.settings.model import Settings
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -90,14 +92,28 @@ def run(args: argparse.Namespace) -> int:
 
     _refuse_unused(args)
     cut = Cut(None if args.shard is None else read_name(args.shard), window_of(args))
-    adapters = Adapters(load(args).settings)
+    settings = load(args).settings
     if args.rebuild:
-        return _rebuild(adapters)
+        return _rebuild(Adapters(settings))
+    _require_home(settings)
+    adapters = Adapters(settings)
     if args.gaps or args.family:
         return _view(args, adapters, cut)
     if args.sequence is not None:
         return show_record(args, adapters, cut)
     return show_ranges(args, adapters, cut)
+
+
+def _require_home(settings: "Settings") -> None:
+    """Refuse to look into an embedded catalog that isn't there: opening it would make it, and this command only looks."""
+    from headrace.pipeline.errors import Unknown
+
+    landing = settings.landing
+    if not landing.catalog and not Path(landing.home).exists():
+        raise Unknown(
+            f"there is no lake table: there is no folder {landing.home} (landing.home). Nothing was made; the leader's first "
+            "tick makes the table (headrace dev). If the lake is elsewhere, correct landing.home"
+        )
 
 
 def _refuse_unused(args: argparse.Namespace) -> None:

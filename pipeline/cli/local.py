@@ -28,6 +28,7 @@ def _stand_in() -> ModuleType:
         from headrace.pipeline.local import __main__ as stand_in
     except ModuleNotFoundError as missing:
         raise MissingPackage(
-            f"the AWS stand-in needs the package {missing.name}: pip install 'headrace[local]'"
+            f"the AWS stand-in needs the package {missing.name}, which Headrace's extra `local` brings. Nothing was started; "
+            "install it from where this Headrace came from, such as pip install './headrace[local]' beside the clone's folder"
         ) from missing
     return stand_in

@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.cli import DONE, STOPPED, TRY_LATER
 from headrace.pipeline.cli.beside.told_dagster import tell_dagster
 from headrace.pipeline.cli.options import add_config, add_limit, load
 from headrace.pipeline.cli.telling import tell, tell_aside, tell_waves
@@ -77,7 +78,10 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             # Also where an error of a later processor has ended the command.
             print_json({"processors": answers})
-    return 1 if any(answer.get("stopped") for answer in answers) else 0
+    unread = [answer["can_try_again"] for answer in answers if "error" in answer]
+    if unread:
+        return TRY_LATER if all(unread) else STOPPED
+    return 1 if any(answer.get("stopped") for answer in answers) else DONE
 
 
 def _of_landed(

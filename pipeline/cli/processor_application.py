@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.errors import HeadraceError, Unknown
+from headrace.pipeline.errors import HeadraceError, Transient, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,5 +88,9 @@ def application_status(
         standing = application_standing(settings, processor)
     except HeadraceError as error:
         sentence = f"processor {processor.name}: its lease rows can't be read: {error}"
-        return [sentence], {"processor": processor.name, "error": str(error)}
+        return [sentence], {
+            "processor": processor.name,
+            "error": str(error),
+            "can_try_again": isinstance(error, Transient),
+        }
     return [f"processor {standing}", *(f"  {line}" for line in standing.lines)], application_json(standing)

@@ -1,13 +1,12 @@
 """`headrace tables create|describe|delete`: the coordination tables in DynamoDB."""
 
 import argparse
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
-from headrace.pipeline.cli.views.json_output import add_json
+from headrace.pipeline.cli.views.json_output import add_json, print_json
 from headrace.pipeline.core.words.words import counted
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def _describe(settings: "Settings", args: argparse.Namespace) -> None:
     tables = DynamoTables(dynamodb_client(settings.aws), settings)
     tables_found = tables.describe()
     if args.json:
-        print(json.dumps([asdict(table) for table in tables_found], indent=2))
+        print_json({"tables": [asdict(table) for table in tables_found]})
         return
     tell(*map(_line, tables_found))
     arranged = tables.arrangement()

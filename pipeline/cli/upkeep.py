@@ -9,9 +9,14 @@ from headrace.pipeline.cli import DONE, tell_errors
 from headrace.pipeline.cli.beside.told_dagster import tell_dagster
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell
+from headrace.pipeline.cli.views.json_output import add_json, print_json
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.upkeep.deletion_plan import StoredFile
+    from headrace.pipeline.upkeep.upkeep import UpkeepReport
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -27,6 +32,7 @@ def add(subparsers: "Subparsers") -> None:
         action="store_true",
         help="change nothing, and print what would be compacted, and the files that would be deleted",
     )
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,6 +50,24 @@ def run(args: argparse.Namespace) -> int:
         tell_dagster(
             Path(loaded.name), loaded.settings, lambda changes: changes.by_upkeep(loaded.settings, report)
         )
-    tell(*report.notes, *(due_file.path for due_file in report.due), str(report))
+    if args.json:
+        print_json({"dry_run": args.dry_run, **_as_json(report)})
+    else:
+        tell(*report.notes, *(due_file.path for due_file in report.due), str(report))
     # The steps that could be done were done, so that the report comes first.
     return tell_errors(*report.troubles) if report.troubles else DONE
+
+
+def _as_json(report: "UpkeepReport") -> "dict[str, Any]":
+    return {
+        "notes": list(report.notes),
+        "deleted": [_file_json(stored) for stored in report.deleted],
+        "due": [_file_json(stored) for stored in report.due],
+        "waiting": [_file_json(stored) for stored in report.waiting],
+        "why_none": report.files.why_none or None,
+        "troubles": [str(trouble) for trouble in report.troubles],
+    }
+
+
+def _file_json(stored: "StoredFile") -> "dict[str, Any]":
+    return {"path": stored.path, "bytes": stored.size}

@@ -3,16 +3,15 @@ their own, parse them again, let a processor work on them, or take their aggrega
 be read from the stream."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.beside.told_dagster import tell_dagster
 from headrace.pipeline.cli.decision.person import person
 from headrace.pipeline.cli.options import add_config, add_window, load, window_of
-from headrace.pipeline.cli.telling import tell, tell_waves
-from headrace.pipeline.cli.views.json_output import add_json
-from headrace.pipeline.cli.views.window_views import costs, listed, shown, shown_json, window_json
+from headrace.pipeline.cli.telling import tell, tell_aside, tell_waves
+from headrace.pipeline.cli.views.json_output import add_json, print_json
+from headrace.pipeline.cli.views.window_views import costs, listed, run_json, shown, shown_json, window_json
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
@@ -72,6 +71,7 @@ def add(subparsers: "Subparsers") -> None:
         help="of a window with --processor: work on the records that are there, where the lake table has other rows than "
         "its ledgers state",
     )
+    add_json(copy)
 
 
 def _add_create(actions: "Subparsers") -> None:
@@ -177,7 +177,7 @@ def _create(args: argparse.Namespace, windows: "WindowWiring", choice: "Asked", 
         from_stream=args.from_stream,
     )
     if args.json:
-        print(json.dumps(window_json(KeptWindow(window), windows), indent=2))
+        print_json(window_json(KeptWindow(window), windows))
     else:
         _tell_created(window, windows, from_stream=args.from_stream)
 
@@ -244,7 +244,7 @@ def _tell_created(window: "ReplayWindow", windows: "WindowWiring", *, from_strea
 def _list(args: argparse.Namespace, windows: "WindowWiring") -> None:
     windows_kept = windows.windowing(person()).windows.all()
     if args.json:
-        print(json.dumps([window_json(window_kept, windows) for window_kept in windows_kept], indent=2))
+        print_json({"windows": [window_json(window_kept, windows) for window_kept in windows_kept]})
     else:
         tell(*listed(windows_kept, windows))
 
@@ -252,7 +252,7 @@ def _list(args: argparse.Namespace, windows: "WindowWiring") -> None:
 def _show(args: argparse.Namespace, windows: "WindowWiring") -> None:
     window = windows.windowing(person()).find(args.id)
     if args.json:
-        print(json.dumps(shown_json(window, windows), indent=2))
+        print_json(shown_json(window, windows))
     else:
         tell(*shown(window, windows))
 
@@ -292,7 +292,9 @@ def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> Non
         )
     if args.resume:
         windowing.say(args.id, Word.RESUMED)
-    tell(*costs(window, windows))
+    # In JSON the answer comes at the end, and progress goes aside.
+    say = tell_aside if args.json else tell
+    say(*costs(window, windows))
     # After all that can be refused without it: a first start of Spark takes many seconds.
     join_spark(config)
     table = windows.table_of(window)
@@ -300,19 +302,21 @@ def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> Non
     try:
         run_id = f"headrace window {windows.ports.ids.fresh()}"
         redoing = windows.redoing(window, run_id, accepts_difference=args.accept_difference)
-        tell_waves(args.id, redoing.waves(), waves)
+        tell_waves(args.id, redoing.waves(), waves, say=say)
     finally:
         # Also after an error: waves that were committed before it have changed the tables.
         settings = windows.settings
         tell_dagster(config, settings, lambda changes: changes.by_redoing(settings, window, table, waves))
+        if args.json:
+            print_json(run_json(window, windows, waves))
     if window.unpack:
-        tell(f"the aggregates of the window are taken apart in {table}")
+        say(f"the aggregates of the window are taken apart in {table}")
     elif window.target:
-        tell(f"the rows of the window are replaced in {table} and {table}_quarantine")
+        say(f"the rows of the window are replaced in {table} and {table}_quarantine")
     elif window.processor:
-        tell(f"{window.processor} has worked on the window, into {table}")
+        say(f"{window.processor} has worked on the window, into {table}")
     else:
-        tell(f"the window is copied into {table}")
+        say(f"the window is copied into {table}")
 
 
 def _asked(args: argparse.Namespace) -> "tuple[Asked, str]":

@@ -44,7 +44,7 @@ def _compared(needed: list) -> Iterator[Diagnosis]:  # type: ignore[type-arg] # 
                 _NAME,
                 Health.ILL,
                 f"{requirement.name} {has}, and Headrace is made for {requirement.specifier or 'any version'}",
-                "Install what requirements.lock names, or `pip install --upgrade headrace`",
+                "Install what requirements.lock names, or Headrace anew from where it came from",
             )
 
 

@@ -117,10 +117,19 @@ def _nobody_leads(observation: Observation) -> Finding:
     need a person."""
     waiting = _waiting(observation)
     wait = f"; {counted(len(waiting), 'open lease')} waited ({_some(waiting)})" if waiting else ""
+    workers = observation.last.workers
+    if workers and all(worker.is_ours for worker in workers):
+        meaning = (
+            ", so that no lease is assigned meanwhile (with kcl.mode: 2.x workers take leases by themselves)"
+        )
+    else:
+        meaning = (
+            ": KCL 2.x workers need no leader, because they take leases by themselves; for all other workers no lease is "
+            "assigned meanwhile"
+        )
     return Finding(
         "nobody-leads",
-        "no worker holds the leader's lock: KCL 2.x workers need no leader, because they take leases by "
-        f"themselves; for all other workers no lease is assigned meanwhile{wait}",
+        f"no worker holds the leader's lock{meaning}{wait}",
         needs_person=bool(waiting) and _watched(observation, IDLE_AFTER),
         names=waiting,
     )

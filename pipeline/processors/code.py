@@ -58,7 +58,7 @@ class ProcessorCode:
             command=tuple(shlex.split(processor.command or "")),
             code=processor.callable or "",
             files=dict(self.user.files) if self.user else {},
-            folder=str(Path(processor.written.folder).resolve()) if processor.command else "",
+            folder=str(Path(processor.written.folder).resolve()) if processor.written.folder else "",
             as_amazon_kclpy=processor.as_amazon_kclpy,
             memory=processor.limits.memory,
             cpu=None if processor.limits.cpu is None else int(processor.limits.cpu.total_seconds()),

@@ -39,7 +39,7 @@ class ChildSpec:
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Modules beside the settings file that the processor needs: path -> source."""
     folder: str = ""
-    """The folder in which a command starts, where the host has it."""
+    """The folder in which the process starts, where the host has it: that of the settings file."""
     as_amazon_kclpy: bool = False
     memory: int | None = None
     """The most bytes of memory."""

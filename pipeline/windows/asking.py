@@ -91,9 +91,14 @@ def check_into(
     )
     if taken:
         raise BadSetting(
-            f"the table is {into!r}, and {min(taken)} is a table of these settings or of another window. Nothing was "
-            f"changed; {way_out if is_made else choice}"
+            f"the table {into} can't be the window's: {_name_taken(into, min(taken))} a table of these settings or of another "
+            f"window. Nothing was changed; {way_out if is_made else choice}"
         )
+
+
+def _name_taken(into: str, taken: str) -> str:
+    # The tables that go with a window's table have names of their own, of which one may be taken.
+    return "it is" if taken == into else f"with it goes {taken}, which is"
 
 
 def _tables_of_one(table: str) -> set[str]:

@@ -42,7 +42,7 @@ def test_without_a_confirmation_adopt_shows_the_positions_and_writes_nothing(
     application: str, capsys: pytest.CaptureFixture[str]
 ):
     assert main(["adopt", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)[0]
+    told = json.loads(capsys.readouterr().out)["streams"][0]
     assert [row["why"][:10] for row in told["shards"]] == ["goes on af", "starts at "]
     assert told["unproven"] == []
     assert main(["lineage"]) == 0
@@ -169,7 +169,7 @@ def test_an_adoption_that_died_between_two_streams_goes_on_with_the_next_stream(
     adopting.table.ensure(create=True)
     assert adopting.land(adopting.survey(application, timestamp=None), run="headrace adopt") == 1
     assert main(["adopt", "--json"]) == 0
-    assert [each["stands"] for each in json.loads(capsys.readouterr().out)] == [True, False]
+    assert [each["stands"] for each in json.loads(capsys.readouterr().out)["streams"]] == [True, False]
     assert main(["adopt", "--watch", "50ms", "--yes"]) == 0
     out = capsys.readouterr().out
     assert f"{application}: nothing to adopt" in out

@@ -111,3 +111,28 @@ def test_derived_periods_follow_the_settings_and_name_their_formulas(
     assert words["hung after"][0] == "6m"
     assert words["run beat"][0] == "5s"
     assert "taking" not in words
+
+
+@pytest.mark.parametrize(
+    ("region", "told"),
+    [
+        (
+            "eu-wst-1",
+            "headrace.yaml:7: aws.region is 'eu-wst-1', and the installed botocore knows no such region: did you mean eu-west-1?",
+        ),
+        ("eu-west-1", ""),
+        ("atlantis", "ap-east-1"),
+    ],
+)
+def test_a_region_that_aws_doesnt_list_is_doubted_with_the_nearest_name(
+    file: Path, capsys: pytest.CaptureFixture[str], region: str, told: str
+):
+    file.write_text(f"{file.read_text()}aws: {{region: {region}}}\n")
+    # AWS opens regions, and stand-ins of AWS have names of their own: no error.
+    assert main(["config"]) == 0
+    output = capsys.readouterr()
+    assert told in output.err
+    assert bool(told) == bool(output.err)
+    assert "aws.region" in output.out
+    main(["doctor", "--offline"])
+    assert told in capsys.readouterr().out

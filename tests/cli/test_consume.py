@@ -1,5 +1,6 @@
 """`headrace consume` reads shards from the shell without Dagster, and claims their rows."""
 
+import json
 import os
 import subprocess
 import sys
@@ -175,6 +176,16 @@ def test_shards_land_from_the_shell_and_a_failing_one_delays_no_other(app: App, 
     failing = {key: row.failure.why for key, row in rows.items() if row.failure}
     assert list(failing) == [MINE]
     assert f"{MINE}: FAILED: {failing[MINE]}" in " ".join(second.stdout.split())
+
+    script = app.shell("--shard", UNOWNED, MINE, "--json")
+    assert script.returncode == 1, script.stderr
+    answer = json.loads(script.stdout)
+    ours, failed = answer["shards"]
+    upto = {"sequence_number": app.put[UNOWNED][-1], "sub_sequence_number": 0, "ended": False}
+    assert (answer["format"], ours["shard"], ours["records"], ours["failed"]) == (1, UNOWNED, 0, None)
+    assert ours["upto"] is None or ours["upto"] | {"sub_sequence_number": 0} == upto
+    assert (failed["shard"], failed["upto"]) == (MINE, None)
+    assert failed["failed"]
 
 
 def stand_ahead_of_the_table(app: App, key: str) -> None:

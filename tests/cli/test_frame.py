@@ -12,7 +12,14 @@ import pytest
 
 import headrace.pipeline.cli as frame
 from headrace.pipeline.cli import COMMANDS, main
-from headrace.pipeline.errors import BadSetting, CommitUnknown, HeadraceError, MissingPackage, Throttled
+from headrace.pipeline.errors import (
+    BadSetting,
+    CommitUnknown,
+    HeadraceError,
+    MissingPackage,
+    ProcessorStopped,
+    Throttled,
+)
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {
@@ -83,6 +90,14 @@ def test_an_error_is_one_line_and_an_exit_code(
     command.body = fail_with(error)
     assert main(["trial"]) == code
     assert capsys.readouterr() == ("", "headrace: a long story\n")
+
+
+def test_the_traceback_of_a_processor_keeps_its_lines(
+    command: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+):
+    command.body = fail_with(ProcessorStopped("it stopped\n  File totals.py\n    total += 1"))
+    assert main(["trial"]) == 2
+    assert capsys.readouterr().err == "headrace: it stopped\n  File totals.py\n    total += 1\n"
 
 
 def test_an_interrupted_command_prints_nothing_and_ends_with_code_130(
@@ -179,7 +194,10 @@ def test_headrace_local_without_its_packages_says_what_to_install(
     monkeypatch.delitem(sys.modules, "headrace.pipeline.local.__main__", raising=False)
     monkeypatch.setattr("builtins.__import__", _without("headrace.pipeline.local"))
     assert main(["local"]) == 2
-    assert "pip install 'headrace[local]'" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    # No release is on PyPI, where anybody could take the name.
+    assert "pip install './headrace[local]'" in told
+    assert "pip install 'headrace[" not in told
     assert issubclass(MissingPackage, HeadraceError)
 
 

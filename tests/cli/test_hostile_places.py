@@ -11,8 +11,6 @@ from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake.files.private_files import make_named_folder
 
 COMMANDS = [
-    ("lineage",),
-    ("lineage", "--sequence", "1"),
     ("prove",),
     ("upkeep",),
     ("window", "list"),

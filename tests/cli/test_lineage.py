@@ -163,3 +163,16 @@ def test_json_has_the_form_that_the_documents_tell(shop: Shop, name: str, words:
     text = re.sub(r'"at": "[^"]*"', '"at": "<time>"', text)
     assert json.loads(text) == json.loads((GOLDEN / name).read_text())
     assert "<id>" in text
+
+
+@pytest.mark.parametrize("words", [(), ("--json",), ("--gaps",), ("--sequence", "1")])
+def test_a_look_makes_no_folder_for_a_lake_table_that_isnt_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+):
+    config = tmp_path / "headrace.yaml"
+    config.write_text(
+        "application: shop\nstreams: [{name: orders}]\naws: {region: eu-west-1}\nlanding: {home: lake}\n"
+    )
+    assert main(["lineage", "--config", str(config), *words]) == STOPPED
+    assert f"there is no folder {tmp_path / 'lake'} (landing.home)" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [config]

@@ -89,3 +89,14 @@ def test_the_doctor_names_a_stopped_shard_of_an_application(aws: LocalAws, appli
     go_on(aws, application)
     (standing,) = processors_keep_up(live)
     assert standing.health is Health.WELL
+
+
+def test_lease_rows_that_cant_be_read_are_an_exit_code_too_and_no_comfort_about_checkpoints(
+    aws: LocalAws, application: str, capsys: pytest.CaptureFixture[str]
+):
+    cast("Any", aws.client("dynamodb")).delete_table(TableName=application)
+    code, answer = status(capsys)
+    assert (code, answer["can_try_again"]) == (2, False)
+    # Checkpoints of such a processor were in this table alone.
+    assert "no record is lost" not in answer["error"]
+    assert "has its checkpoints in its lease table alone" in answer["error"]

@@ -45,7 +45,7 @@ def test_tables_are_created_once_and_then_described(account: None, capsys: pytes
     ]
     assert all("ACTIVE, 0 rows when DynamoDB last counted" in line for line in lines)
     assert main(["tables", "describe", "--json"]) == 0
-    assert [table["status"] for table in json.loads(capsys.readouterr().out)] == ["ACTIVE"] * 3
+    assert [table["status"] for table in json.loads(capsys.readouterr().out)["tables"]] == ["ACTIVE"] * 3
 
 
 def names() -> list[str]:

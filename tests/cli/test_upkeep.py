@@ -1,5 +1,6 @@
 """`headrace upkeep` on a table in a folder: what it prints, and what it changes."""
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,6 +53,21 @@ def test_upkeep_expires_and_tells_what_waits(app: App, capsys: pytest.CaptureFix
     assert "36 snapshots of the lake table expired" in out
     assert len(app.table.retained().snapshots) == 5
     assert "0 files (0 bytes) deleted; 1 file (" in out
+
+
+def test_a_script_gets_one_object_with_what_was_done_and_what_waits(
+    app: App, capsys: pytest.CaptureFixture[str]
+):
+    for _ in range(40):
+        app.table.carry()
+    a_landing(app.table.staging_spec(), A, after=None, numbers=[1])
+    assert app("--json") == DONE
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["format"], answer["dry_run"], answer["deleted"], answer["troubles"]) == (1, False, [], [])
+    assert "36 snapshots of the lake table expired" in " ".join(answer["notes"])
+    (waiting,) = answer["waiting"]
+    assert waiting["path"].endswith(".parquet")
+    assert waiting["bytes"] > 0
 
 
 def test_a_dry_run_changes_nothing(app: App, capsys: pytest.CaptureFixture[str]):

@@ -68,7 +68,7 @@ def test_a_window_is_made_shown_copied_and_copied_again(bed: Bed, capsys: pytest
     ]
     assert told(capsys, "list").startswith(f"{window}  20")
     assert "keeps days" not in told(capsys, "list")
-    (listed,) = json.loads(told(capsys, "list", "--json"))
+    (listed,) = json.loads(told(capsys, "list", "--json"))["windows"]
     assert (listed["id"], listed["does"], listed["rows"], listed["is_done"]) == (window, "copy", 2, False)
     assert (listed["table"], listed["target"]) == (f"lake.records_window_{window}", None)
     assert [(each["shard"], each["after"], each["rows"]) for each in listed["ranges"]] == [
@@ -83,7 +83,10 @@ def test_a_window_is_made_shown_copied_and_copied_again(bed: Bed, capsys: pytest
     ]
     assert copied(bed, window) == [2, 5]
     shown = json.loads(told(capsys, "show", window, "--json"))
-    assert (shown["done"], shown["is_done"]) == (2, True)
+    assert (shown["format"], shown["done"], shown["is_done"]) == (1, 2, True)
+    again = json.loads(told(capsys, "run", window, "--json"))
+    assert (again["format"], again["id"], again["does"], again["rows"]) == (1, window, "copy", 0)
+    assert (again["is_done"], again["set_aside"], again["made"]) == (True, None, None)
     assert main(["window", "run", window]) == 0
     said = capsys.readouterr()
     assert f"{window}: nothing left to copy" in said.out
@@ -166,6 +169,9 @@ def test_a_window_is_parsed_again_into_a_typed_table(
     assert "2 rows parsed again for lake.orders" in told(capsys, "show", window)
     assert main(["lineage", "--window", window]) == 0
     assert "1 row in 1 range of 1 shard" in capsys.readouterr().out
+    assert main(["lineage", "--target", "orders"]) == 0
+    # A shard and the number of its redrives are one shard.
+    assert "of 1 shard" in capsys.readouterr().out.splitlines()[-1]
     assert main(["lineage", "--sequence", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-5].startswith("orders: parsed: ")

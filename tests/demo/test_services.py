@@ -54,6 +54,23 @@ def _stop_a_stubborn_group(tmp_path: Path) -> None:
         os.kill(grandchild, 0)
 
 
+IMPORTING = "print('begun', flush=True); import time; time.sleep(600)"
+
+
+@pytest.mark.parametrize(("is_starting", "has_traceback"), [(True, False), (False, True)])
+def test_processes_that_still_import_are_stopped_without_a_traceback(
+    tmp_path: Path, *, is_starting: bool, has_traceback: bool
+):
+    log = tmp_path / "log"
+    group = services.Group([sys.executable, "-c", IMPORTING], env=os.environ, log=log)
+    while "begun" not in log.read_text(encoding="utf-8"):
+        assert group.code is None
+    group.stop(is_starting=is_starting)
+    assert group.code is not None
+    # The other case shows that an interrupt would have printed one.
+    assert ("Traceback" in log.read_text()) == has_traceback
+
+
 def test_a_process_group_can_be_stopped_twice(tmp_path: Path):
     group = services.Group([sys.executable, "-c", "pass"], env=os.environ, log=tmp_path / "log")
     group.wait()

@@ -168,6 +168,16 @@ def test_workers_in_kcl_mode_2_x_need_no_leader_while_all_leases_are_owned():
     assert dead.names == ("right",)
 
 
+def test_a_missing_leader_of_headraces_own_workers_is_told_without_kcl():
+    ours = found(seen(a_look(LEFT, RIGHT, lock=None, workers=(HEADRACE_WORKER,))))["nobody-leads"]
+    assert ours.sentence.startswith(
+        "no worker holds the leader's lock, so that no lease is assigned meanwhile"
+    )
+    assert "KCL 2.x workers" not in ours.sentence
+    mixed = found(seen(a_look(LEFT, RIGHT, lock=None, workers=(HEADRACE_WORKER, W2))))["nobody-leads"]
+    assert "KCL 2.x workers need no leader" in mixed.sentence
+
+
 def test_a_leader_without_a_row_among_workers_with_rows_is_reported():
     first = a_look(LEFT, RIGHT, workers=(W2,))
     assert not found(seen(first))["leader-without-row"].needs_person

@@ -19,6 +19,7 @@ from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.processors.account import ProcessorAccount
 from headrace.pipeline.processors.states import states_at
 from headrace.pipeline.processors.values import WaveBefore
+from headrace.pipeline.settings.blocks.parse import Written
 from headrace.pipeline.settings.blocks.processors import ProcessorLimits
 from headrace.pipeline.settings.choices import OnProcessorError
 from headrace.pipeline.typed.values import WaveLimits
@@ -142,7 +143,21 @@ def test_a_shard_that_has_stopped_takes_no_room_of_a_wave_from_the_others(tmp_pa
 
 
 def test_a_traceback_tells_the_line_of_the_users_code(tmp_path: Path):
-    assert 'raise ValueError("no such word")' in stopped(landed(tmp_path, "bad"))
+    told = stopped(landed(tmp_path, "bad"))
+    assert 'raise ValueError("no such word")' in told
+    # The frames that call the user's code are the same for each error.
+    assert "headrace/kclpy" not in told
+
+
+def test_files_that_a_class_names_without_a_folder_are_beside_the_settings(tmp_path: Path):
+    beside = tmp_path / "settings"
+    beside.mkdir()
+    (beside / "noting.py").write_text(
+        "def rows(records, state):\n    with open('seen.txt', 'a') as seen:\n"
+        "        print(*(record.binary_data.decode() for record in records), file=seen)\n    return [], state\n"
+    )
+    landed(tmp_path, "a", "b", callable="noting:rows", written=Written(str(beside))).catch_up()
+    assert sorted((beside / "seen.txt").read_text().splitlines()) == ["a b", "other"]
 
 
 @pytest.mark.parametrize(

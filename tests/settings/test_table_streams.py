@@ -38,6 +38,8 @@ def test_the_arn_of_a_tables_stream_names_table_and_label(tmp_path: Path):
         (f"{{name: '{ARN}'}}", "kcl: {failover: 60s}", "doesn't share a table's stream"),
         (f"{{name: '{ARN}'}}", "aws: {region: eu-west-1}", "is in us-east-1 by its ARN"),
         ("{name: 'arn:aws:dynamodb:us-east-1:123456789012:table/orders'}", "", "LatestStreamArn"),
+        # As the tables of the stand-in, which are moto's, name their streams.
+        (f"{{name: '{ARN}538'}}", "", "a label with milliseconds.* has no streams of tables"),
     ],
 )
 def test_what_a_tables_stream_doesnt_have_is_refused(tmp_path: Path, stream: str, more: str, why: str):

@@ -243,7 +243,7 @@ def test_a_window_may_end_at_a_number_without_a_record_and_lack_records_of_a_sha
     ("into", "why"),
     [
         ("lake.words", r"own table of the processor words.* would count twice.* leave --into out"),
-        ("lake.words_quarantine", "is a table of these settings or of another window"),
+        ("lake.words_quarantine", "words_quarantine can't be the window's: it is a table of these settings"),
         ("words", "allowed: a namespace and a name"),
     ],
 )

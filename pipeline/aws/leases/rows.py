@@ -183,7 +183,8 @@ def missing_tables(names: Sequence[str], client: DynamoDBClient) -> TablesMissin
         else f"the tables {', '.join(names)} don't exist"
     )
     return TablesMissing(
-        f"{tables} in {place_of_client(client)}. Nothing was written and no record is lost: "
-        "positions are in the lake table. With coordination.create: auto, the default, "
+        f"{tables} in {place_of_client(client)}. Nothing was written. No landed record is lost, because its position is in "
+        "the lake table; a processor with mode: application has its checkpoints in its lease table alone. "
+        "With coordination.create: auto, the default, "
         "the leader's next tick creates missing tables; with never, create them by `headrace tables create`"
     )

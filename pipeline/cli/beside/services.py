@@ -84,11 +84,16 @@ class Group:
             self._process.stdin.close()
         return code
 
-    def stop(self) -> None:
-        """Interrupt the group and give it time; then terminate and at last kill the processes that are left."""
+    def stop(self, *, is_starting: bool = False) -> None:
+        """Interrupt the group and give it time; then terminate and at last kill the processes that are left.
+
+        `is_starting`: its processes may still import their packages, where an interrupt prints a traceback of Python's for
+        each of them.
+        """
         with undisturbed():
-            # An interrupt first: Dagster then ends its runs, which release their shards.
-            self._signal(signal.SIGINT)
+            # An interrupt first: Dagster then ends its runs, which release their shards. Once it has started, it takes
+            # SIGTERM for the same.
+            self._signal(signal.SIGTERM if is_starting else signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_CLEAN_STOP)
             # The leader of the group may have ended and left children, which get the same two signals.

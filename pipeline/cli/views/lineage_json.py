@@ -58,8 +58,8 @@ def range_json(record_range: Range) -> dict[str, Any]:
         "stream_epoch": record_range.key.stream.epoch,
         "shard": record_range.key.shard_id,
         "kind": record_range.kind.value,
-        "after": _position_json(record_range.after),
-        "upto": _position_json(record_range.upto),
+        "after": position_json(record_range.after),
+        "upto": position_json(record_range.upto),
         "rows": record_range.rows,
         "records": record_range.records,
         "bytes": record_range.bytes,
@@ -74,7 +74,7 @@ def range_json(record_range: Range) -> dict[str, Any]:
     }
 
 
-def _position_json(position: Position | None) -> dict[str, Any] | None:
+def position_json(position: Position | None) -> dict[str, Any] | None:
     if position is None:
         return None
     return {

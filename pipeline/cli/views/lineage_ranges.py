@@ -74,7 +74,9 @@ def _tell(args: argparse.Namespace, frame: pd.DataFrame, left_out: int) -> None:
     # How many Kinesis records the rows of a window, or those of a typed table, were made of isn't counted.
     is_lake = args.window is None and args.target is None
     total = records_in(int(frame["records"].sum()), rows) if is_lake else counted(rows, "row")
-    shards = counted(len(frame[["stream", "stream_epoch", "shard"]].drop_duplicates()), "shard")
+    # The number of a shard's redrives is a position of its own, with `#redrive` after the shard's name.
+    names = frame[["stream", "stream_epoch", "shard"]].assign(shard=frame["shard"].str.partition("#")[0])
+    shards = counted(len(names.drop_duplicates()), "shard")
     older = f"; {counted(left_out, 'older range')} left out by --limit" if left_out else ""
     tell(f"{total} in {counted(len(frame), 'range')} of {shards}{older}")
 

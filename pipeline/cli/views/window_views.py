@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
+    from headrace.pipeline.typed.done_wave import Wave
     from headrace.pipeline.windows.copy import Replaying
     from headrace.pipeline.windows.process import WindowProcessing
     from headrace.pipeline.windows.replace import Replacing
@@ -112,6 +113,22 @@ def window_json(kept_window: "KeptWindow", windows: "WindowWiring") -> "dict[str
         "is_upper_bound": not window.is_whole,
         "ranges": [_range_json(planned) for planned in window.ranges],
         "out_of_reach": list(window.missing),
+    }
+
+
+def run_json(window: "ReplayWindow", windows: "WindowWiring", waves: "Sequence[Wave]") -> "dict[str, Any]":
+    """What one `headrace window run` has done, for scripts; also where an error has ended it."""
+    has_quarantine = bool(window.target or window.processor)
+    return {
+        "id": window.id,
+        "does": _does(window),
+        "table": windows.table_of(window),
+        "waves": sum(wave.snapshot is not None for wave in waves),
+        "rows": sum(wave.rows for wave in waves),
+        "set_aside": sum(wave.aside for wave in waves) if has_quarantine else None,
+        "made": sum(wave.made for wave in waves) if window.processor else None,
+        "is_done": bool(waves) and waves[-1].is_last,
+        "notes": [note for wave in waves for note in wave.notes],
     }
 
 

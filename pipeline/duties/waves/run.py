@@ -23,6 +23,7 @@ from headrace.pipeline.duties.waves.report import Landed, OnStep, Problem, WaveR
 from headrace.pipeline.errors import HeadraceError, Transient
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.values import show
 
 OnWave = Callable[[WaveReport], None]
 
@@ -96,7 +97,7 @@ class Run:
             self._record_what_landed()
 
     def _until_nothing_comes(self, since: datetime | None) -> None:
-        last_news = self._began
+        last_news, has_told = self._began, False
         while True:
             began = self.clock.monotonic()
             report = self._wave(None)
@@ -114,6 +115,13 @@ class Run:
             if self._must_show_failure():
                 return
             if not report.goes_on:
+                if since is not None and not has_told:
+                    # A person looks at a shell that prints nothing. Dagster shows a run as one at work.
+                    self.tell(
+                        f"waiting for more records, until none has come for {show(self.settings.times.idle)} (times.idle); "
+                        "Ctrl-C ends it sooner, and what has landed stays"
+                    )
+                    has_told = True
                 self._pause_until(began + report.waited + self.settings.wave.every.total_seconds())
                 if self._is_told_to_stop:
                     return

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import tempfile
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -29,6 +31,14 @@ def meeting_place(*names: str) -> Path:
 def log_of(place: Path) -> Path:
     """The file to which the newest process of this place writes its stderr."""
     return place.with_suffix(".log")
+
+
+def name_log(place: Path, *names: str) -> None:
+    """Let people find the log of this place by its names: the place itself has a digest of them, because the names of
+    sockets are short."""
+    link = place.with_name(re.sub(r"[^\w.-]+", "_", "-".join(names))[:200] + ".log")
+    with suppress(FileExistsError):
+        link.symlink_to(log_of(place).name)
 
 
 def bound(place: Path) -> socket.socket:

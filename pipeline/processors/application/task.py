@@ -29,7 +29,7 @@ from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.pages import Pages, RecordPage
 from headrace.pipeline.processors.application.delivery import Delivery
 from headrace.pipeline.processors.application.kept import begun, met
-from headrace.pipeline.processors.application.places import meeting_place
+from headrace.pipeline.processors.application.places import meeting_place, name_log
 from headrace.pipeline.processors.application.row_checkpoints import ClaimedRow, OneRow
 from headrace.pipeline.processors.starting import folder_of, process_of
 from headrace.pipeline.processors.stopping import check_stop, noting_signals
@@ -81,7 +81,12 @@ class DeliverySpec:
         )
 
     def _place(self, lease: Lease) -> Path | None:
-        return meeting_place(self.application, self.worker, lease.key) if self.application else None
+        if not self.application:
+            return None
+        names = (self.application, self.worker, lease.key)
+        place = meeting_place(*names)
+        name_log(place, *names)
+        return place
 
 
 @dataclass(frozen=True, slots=True)

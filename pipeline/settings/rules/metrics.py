@@ -42,8 +42,8 @@ def metrics_rules(settings: Settings) -> Iterator[Broken]:
     if metrics.to is MetricsTo.OTEL and not all(map(_is_installed, _OTEL)):
         yield Broken(
             "metrics.to",
-            "is otel, and this Python lacks packages for it: pip install 'headrace[otel]', "
-            "or choose cloudwatch or none",
+            "is otel, and this Python lacks packages that Headrace's extra `otel` brings: install it from where this Headrace "
+            "came from, such as pip install './headrace[otel]' beside the clone's folder, or choose cloudwatch or none",
         )
 
 

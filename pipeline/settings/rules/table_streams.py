@@ -30,6 +30,12 @@ def table_stream_rules(settings: Settings) -> Iterator[Broken]:
 
 def no_table_stream(stream: StreamSettings, key: str) -> Broken:
     """What is wrong with an ARN of DynamoDB that isn't a stream's."""
+    if "/stream/" in stream.name:
+        return Broken(
+            f"{key}.name",
+            f"is {stream.name!r}; allowed: a label with milliseconds after `stream/`, as AWS and DynamoDB Local give it "
+            "(2026-11-27T05:00:00.000). The stand-in of `headrace local` has no streams of tables that can be read",
+        )
     return Broken(
         f"{key}.name",
         f"is {stream.name!r}; allowed: the ARN of the table's stream "

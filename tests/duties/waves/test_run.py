@@ -82,6 +82,14 @@ def test_a_run_without_records_ends_after_the_idle_time() -> None:
     assert place.heard == [NOTHING] * 3
 
 
+def test_a_command_that_waits_for_more_records_says_so_once_and_how_long() -> None:
+    place = Place(SOME, NOTHING)
+    place.run.all_that_is_due(to_the_newest=True)
+    assert len(place.heard) > 2
+    (sentence,) = place.told
+    assert "until none has come for 20s (times.idle)" in sentence
+
+
 def test_a_run_tells_of_the_rows_that_it_loses_in_a_pause_and_at_its_end() -> None:
     place = Place(NOTHING, stops_at=7.0)
     place.attempt.must_look = True

@@ -16,6 +16,7 @@ from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.ports.tasks import Job, Work
 from headrace.pipeline.processors.application.kept import begun, met, nursery_place
+from headrace.pipeline.processors.application.places import log_of, name_log
 from headrace.pipeline.processors.values import ChildSpec
 from headrace.pipeline.settings.choices import OnProcessorError
 from tests.eventually import eventually
@@ -301,3 +302,12 @@ def test_instances_that_couldnt_be_told_to_end_are_told_of_once(
 class TasksAway(LocalTasks):
     def run(self, count: int, work: Work, job: Job) -> list[bytes]:
         raise Unreachable("Spark doesn't answer. Nothing is known of the job")
+
+
+def test_a_person_finds_the_log_of_a_shard_by_its_names(tmp_path: Path):
+    place = tmp_path / "0af3"
+    for _ in range(2):  # each wave names it
+        name_log(place, "orders-app", "w1", "orders:1/shardId-000000000000")
+    log_of(place).write_text("what it wrote")
+    found = tmp_path / "orders-app-w1-orders_1_shardId-000000000000.log"
+    assert found.read_text() == "what it wrote"
