@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refused, in_milliseconds
-from headrace.pipeline.core.leases.change_kind import ChangeKind
+from headrace.pipeline.core.leases.change_kind import MAKES, ChangeKind
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import LATEST
 from headrace.pipeline.errors import HeadraceError, Unreachable
@@ -124,7 +124,7 @@ class ClaimedRows:
             self.claimed[change.key] = outcome.lease
 
     def _put_right(self, change: Change) -> Change:
-        if change.kind is ChangeKind.CREATE:
+        if change.kind in MAKES:
             return self._made_at_latest(change)
         if change.kind is ChangeKind.CLAIM and change.key in self._at_latest:
             return self._claimed_at_latest(change)

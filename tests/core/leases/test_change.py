@@ -56,7 +56,8 @@ def test_only_retire_and_the_delete_changes_delete_a_row():
         change.delete_garbage(READ_ROW, "w"),
     )
     assert all(each.deletes for each in deleting)
-    assert not any(each.deletes for each in (CLAIM, CHECKPOINT_WRITE, change.create(READ_ROW, "w")))
+    replaced = change.replace_retired(READ_ROW, READ_ROW, "w")
+    assert not any(each.deletes for each in (CLAIM, CHECKPOINT_WRITE, change.create(READ_ROW, "w"), replaced))
 
 
 def test_a_row_with_this_claim_shows_that_the_claim_was_applied():

@@ -90,9 +90,11 @@ class ApplicationRows(MemoryLeaseStore):
         before = self._rows.get(change.key)
         done = self.apply(change)
         after = self._rows.get(change.key)
-        if before is None and after is not None:
+        if after is None or after is before:
+            return done
+        if before is None or change.kind is ChangeKind.REPLACE:
             self._fleet.watch.note_row(after)
-        if before is not after and after is not None and before is not None:
+        else:
             self._fleet.watch.note_write(before, after, change, process, (worker, claim))
         return done
 
