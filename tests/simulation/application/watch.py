@@ -90,6 +90,8 @@ class ApplicationRows(MemoryLeaseStore):
         before = self._rows.get(change.key)
         done = self.apply(change)
         after = self._rows.get(change.key)
+        if before is not None and (after is None or change.kind is ChangeKind.REPLACE):
+            self._fleet.watch.note_deleted(before, process)
         if after is None or after is before:
             return done
         if before is None or change.kind is ChangeKind.REPLACE:
@@ -103,6 +105,8 @@ class ApplicationWatch:
     def __init__(self, fleet: ApplicationFleet) -> None:
         self._fleet = fleet
         self.accounts: dict[ShardKey, ShardAccount] = {}
+        self._deleted: dict[str, Lease] = {}
+        """By lease key: the row as it was when it was deleted last."""
         self._begun: dict[str, tuple[StreamId, datetime]] = {}
         """By stream name: the life of the stream of which the first row was made, and when."""
 
@@ -114,8 +118,16 @@ class ApplicationWatch:
     def note_row(self, row: Lease) -> None:
         """A row is made."""
         stream = self._fleet.truth.stream_of(row)
-        if stream is not None:
-            self._begun.setdefault(stream.name, (stream, self._fleet.clock.now()))
+        if stream is None:
+            return
+        if stream.name not in self._begun:
+            self._begun[stream.name] = stream, self._fleet.clock.now()
+            is_latest = self._fleet.drawn.position is InitialPosition.LATEST
+            if is_latest and (row.checkpoint != LATEST or row.looked_at is None):
+                self._fail(
+                    self._fleet.truth.shards[ShardKey(stream, row.shard_id)],
+                    f"the first row of {stream.name} is made at {row.checkpoint}, from {row.looked_at} on, and not at LATEST",
+                )
 
     def _begins_at(self, stream: StreamId) -> datetime | None:
         """The moment from which the stream is read; None where that is its beginning."""
@@ -149,6 +161,25 @@ class ApplicationWatch:
         return first
 
     # -- the rows ----------------------------------------------------------------------------------------------------
+
+    def note_deleted(self, row: Lease, by: Process) -> None:
+        """A row is deleted, or replaced by one of a later life."""
+        fleet = self._fleet
+        self._deleted[row.key] = row
+        shard, stream = fleet.leases.shard(row), fleet.truth.stream_of(row)
+        if shard is None or stream is None or not fleet.truth.lives(stream) or row.has_ended:
+            return
+        if row.stream_epoch is not None and row.stream_epoch < stream.epoch:
+            return
+        taken_out = fleet.truth.taken_out.get(stream.name)
+        if taken_out is None:
+            self._fail(shard, f"{by} deletes the open row {row.key}")
+        elif fleet.sim.now - taken_out < fleet.world.former_wait.total_seconds() - 1.0:
+            self._fail(
+                shard,
+                f"{by} deletes {row.key} {fleet.sim.now - taken_out:.0f} s after its stream was taken out",
+            )
+        fleet.call_faults.happened["application_forgot"] += 1
 
     def note_write(
         self, before: Lease, after: Lease, change: Change, by: Process, sender: tuple[str, str]
@@ -239,7 +270,8 @@ class ApplicationWatch:
             if not (self.accounts.get(key, ShardAccount()).has_ended or self._is_before_the_start(key)):
                 self._fail(shard, f"a process begins before its parent {parent} has ended")
         self._judge_pending(instance, pending)
-        row = self._fleet.leases.rows[instance.lease_key]
+        # A run works on where the rows of a stream that was taken out are deleted.
+        row = self._fleet.leases.rows.get(instance.lease_key) or self._deleted[instance.lease_key]
         instance.has_begun, instance.passed = True, self._passed(shard, replace(row, checkpoint=since))
         instance.own.add(since)
         account.live[instance.claim] = instance
