@@ -110,6 +110,7 @@ class ApplicationPorts(ProcessPorts):
             rows=self._claimed,
             pages=lambda: SimulatedPages(fleet),
             task_rows=lambda: rows,
+            lease_table="processing",
             keeps=fleet.drawn.keeps,
             fleet=fleet,
             process=self._process,
