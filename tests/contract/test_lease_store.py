@@ -105,7 +105,7 @@ OLDER = replace(
     failure=Failure(NOON, "AWS doesn't let this worker read it"),
     behind_ms=7,
 )
-LATER = Lease(KEY, checkpoint=LATEST, stream_epoch=CLAIMED.stream_epoch + 9, looked_at=NOON)
+LATER = Lease(KEY, checkpoint=LATEST, stream_epoch=1_700_000_009, looked_at=NOON)
 
 
 @pytest.mark.parametrize("odd", [{}, {"counter": 77}, {"owner": "other"}, {"run_claim": "run/9"}], ids=str)
