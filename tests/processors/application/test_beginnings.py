@@ -15,12 +15,26 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import LATEST, TRIM_HORIZON
 from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
 from headrace.pipeline.core.sharing.sync_plan import rows_of_stream
+from headrace.pipeline.errors import OriginUnsafe, Throttled
+from headrace.pipeline.ports.reading import StreamFacts
 from headrace.pipeline.processors.application.beginnings import begun_at_latest
 from headrace.pipeline.settings.choices import InitialPosition
 from tests.duties.two_streams import recreate
 from tests.duties.world import STREAM, Cut
 from tests.memory.leases import MemoryLeaseStore, one_by_one
+from tests.memory.source import MemorySource
 from tests.processors.application.worlds import ApplicationWorld
+
+
+class Throttling(MemorySource):
+    """Describes no stream."""
+
+    def __init__(self, source: MemorySource) -> None:
+        vars(self).update(vars(source))
+
+    def describe(self, name: str) -> StreamFacts:
+        raise Throttled(f"the description of {name} was throttled")
+
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = BEGUN + timedelta(seconds=60)
@@ -124,3 +138,23 @@ def test_a_stream_that_is_created_again_is_read_from_its_beginning_wherever_its_
     assert world.words() == ["a"]
     of_stream = rows_of_stream(world.stream, rows.scan().leases)
     assert {row.stream_epoch for row in of_stream} == {world.stream.epoch}
+
+
+def test_nothing_is_skipped_where_kinesis_doesnt_describe_the_stream_while_its_rows_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    world = ApplicationWorld(shards=1, log=tmp_path / "recorded", position=InitialPosition.LATEST)
+    monkeypatch.setenv("RECORDED", str(world.log))
+    world.settle()
+    world.clock.advance(timedelta(seconds=10))
+    world.say("a")
+    world.clock.advance(timedelta(minutes=5))
+    world.begin_process()
+    streams = world.table.streams  # type: ignore[attr-defined]
+    streams.source = Throttling(world.source)
+    with pytest.raises(OriginUnsafe, match="couldn't be described when its lease rows were read"):
+        world.wave()
+    streams.source = world.source
+    world.clock.advance(timedelta(minutes=15))
+    world.wave(run="second")
+    assert world.words() == ["a"]
