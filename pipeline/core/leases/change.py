@@ -412,15 +412,8 @@ def retire(read: Lease, why: str) -> Change:
 
 def replace_retired(read: Lease, made: Lease, why: str) -> Change:
     """Put the row of the present life in the place of the row of an earlier life, which has its key."""
-    # One write and not two: a leader that died in between would leave nothing that tells that the stream was read before.
-    # What must still be true is as in `retire`.
-    return Change(
-        read.key,
-        why,
-        requires={"stream_epoch": read.stream_epoch},
-        create=made,
-        kind=ChangeKind.REPLACE,
-    )
+    # One write: a leader that died between two would leave nothing that tells that the stream was read before.
+    return replace(retire(read, why), create=made, kind=ChangeKind.REPLACE)
 
 
 def delete_ended(read: Lease, why: str) -> Change:
