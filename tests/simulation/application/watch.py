@@ -90,9 +90,11 @@ class ApplicationRows(MemoryLeaseStore):
         before = self._rows.get(change.key)
         done = self.apply(change)
         after = self._rows.get(change.key)
+        if after is before:
+            return done
         if before is not None and (after is None or change.kind is ChangeKind.REPLACE):
             self._fleet.watch.note_deleted(before, process)
-        if after is None or after is before:
+        if after is None:
             return done
         if before is None or change.kind is ChangeKind.REPLACE:
             self._fleet.watch.note_row(after)
