@@ -198,6 +198,7 @@ TAKING = {"owner", "checkpoint_owner", "run_claim", "wanted_by", "stream_epoch"}
             {"run_claim", "checkpoint"},
         ),
         (lambda: change.retire(HELD, "why"), None, {"stream_epoch"}),
+        (lambda: change.replace_retired(HELD, Lease(HELD.key), "why"), None, {"stream_epoch"}),
         (lambda: change.delete_ended(HELD, "why"), None, {"checkpoint", "counter"}),
         (
             lambda: change.delete_garbage(HELD, "why"),

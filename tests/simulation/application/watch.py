@@ -54,6 +54,8 @@ class ShardAccount:
     """The checkpoints that the row had at a claim or after a write of Headrace's."""
     claimed_at: dict[str, Checkpoint] = field(default_factory=dict)
     """By claim: the row's checkpoint when it was claimed."""
+    of_claim: dict[str, set[Checkpoint]] = field(default_factory=dict)
+    """By claim: the row's checkpoint when it was claimed, and those that were written for the claim."""
     live: dict[str, ProcessorInstance] = field(default_factory=dict)
     """By claim: the process at work."""
     has_ended: bool = False
@@ -192,10 +194,12 @@ class ApplicationWatch:
         account = self.account(shard)
         if change.kind is ChangeKind.CLAIM and after.run_claim is not None:
             account.claimed_at[after.run_claim] = before.checkpoint
+            account.of_claim.setdefault(after.run_claim, set()).add(before.checkpoint)
             account.had.add(before.checkpoint)
         if after.checkpoint != before.checkpoint:
             self._judge_checkpoint(shard, before, after, by, sender)
             account.had.add(after.checkpoint)
+            account.of_claim.setdefault(sender[1], set()).add(after.checkpoint)
             self._fleet.call_faults.happened["application_checkpoint"] += 1
 
         if after.pending != before.pending and after.pending is not None:
@@ -295,13 +299,16 @@ class ApplicationWatch:
     def go_on(self, instance: ProcessorInstance, claim: str) -> None:
         """A process that was kept gets on under the claim of another run."""
         account = self.account(instance.shard)
-        other, claimed_at = account.live.get(claim), account.claimed_at.get(claim)
+        other, known = account.live.get(claim), account.of_claim.get(claim, set())
         if other is not None and other is not instance and not other.is_over:
             self._fail(instance.shard, f"a second process goes on for {claim}")
-        if claimed_at not in instance.own:
+        # A run that has lost its claim while it stood still may meet a process of the next one, at a checkpoint of its own.
+        if known.isdisjoint(instance.own):
+            said = ", ".join(map(str, sorted(known)))
             self._fail(
-                instance.shard, f"a process goes on that doesn't know the row's checkpoint {claimed_at}"
+                instance.shard, f"a process goes on that knows no checkpoint of the row under {claim}: {said}"
             )
+        account.live.pop(instance.claim, None)
         instance.claim = claim
         account.live[claim] = instance
         self._fleet.call_faults.happened["kept_by_the_next_run"] += 1
