@@ -16,6 +16,7 @@ from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
 
 if TYPE_CHECKING:
+    from headrace.pipeline.aws.clients.access import KinesisAccess
     from headrace.pipeline.aws.leases.task_rows import TaskRows
     from headrace.pipeline.processors.application.claimed_rows import ClaimedRows
     from headrace.pipeline.processors.application.row_table import RowTable
@@ -71,13 +72,26 @@ class ApplicationAdapters(SparkAdapters):
             rows=self.leases(),
             pages=self.pages,
             task_rows=self._task_rows,
+            lease_table=self._lease_table,
         )
 
     def _task_rows(self) -> TaskRows:
-        from headrace.pipeline.aws.clients.clients import kinesis_access
         from headrace.pipeline.aws.leases.task_rows import TaskRows
 
-        access = self.made.get(lambda: kinesis_access(self.settings.aws, "dynamodb"), "dynamodb access")
+        access = self._dynamodb_access
         who = self._reader(self.settings.aws.of("dynamodb"), access.region)
         # Not kept: it is pickled to Spark's executors, with the keys of this moment.
         return TaskRows(replace(access, identity=who), self.settings.lease_table)
+
+    @property
+    def _lease_table(self) -> str:
+        place = self.settings.aws.of("dynamodb")
+        # The profile and the role stand for the account, which nothing here asks AWS for.
+        asked_as = f"profile {place.profile}, role {place.role}"
+        return f"{self.settings.lease_table} in {self._dynamodb_access} ({asked_as})"
+
+    @property
+    def _dynamodb_access(self) -> KinesisAccess:
+        from headrace.pipeline.aws.clients.clients import kinesis_access
+
+        return self.made.get(lambda: kinesis_access(self.settings.aws, "dynamodb"), "dynamodb access")

@@ -21,7 +21,12 @@ from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, TRIM_
 from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, lease_key
-from headrace.pipeline.core.sharing.sync_plan import a_lease, in_turn, plan_retire, rows_of_stream
+from headrace.pipeline.core.sharing.sync_plan import (
+    a_lease,
+    plan_turnover,
+    rows_of_earlier_lives,
+    rows_of_stream,
+)
 from headrace.pipeline.kcl.missing_leases import (
     Listed,
     inconsistent,
@@ -49,15 +54,15 @@ def plan_sync_kcl(
     listing that Kinesis answered in the middle of a reshard.
     """
     every = tuple(leases)
-    retired = plan_retire(family.stream, every)
-    gone = {change.key for change in retired}
+    retired = rows_of_earlier_lives(family.stream, every)
+    gone = {row.key for row in retired}
     rows = [row for row in every if row.key not in gone]
     is_begun = sentinel != LATEST or bool(rows_of_stream(family.stream, rows))
     listing = _in_order(in_scope, family)
     odd = inconsistent(listed.shard for listed in listing)
     # As in KCL, one inconsistent shard stops the whole sync of the stream. The next listing may be consistent.
     if odd and not pass_over_inconsistent:
-        return in_turn(retired, [], is_begun=is_begun)
+        return plan_turnover(family.stream, retired, (), is_begun=is_begun)
     of_stream = rows_of_stream(family.stream, rows)
     if rows:
         missing = plan_missing_leases(
@@ -73,7 +78,7 @@ def plan_sync_kcl(
         changes.append(
             create(lease, "the lake table has yet to read the shard, and KCL's shard sync won't make its row")
         )
-    return in_turn(retired, changes, is_begun=is_begun)
+    return plan_turnover(family.stream, retired, changes, is_begun=is_begun)
 
 
 def _missed_by_kcl(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # moved.
 _WORDS = {
     "create": "create",
+    "replace": "replace",
     "retire": "delete",
     "delete": "delete",
     "assign": "assign",

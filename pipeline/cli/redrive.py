@@ -152,7 +152,7 @@ def _of_processor(wiring: "Wiring", name: str, window: str | None) -> tuple[_Red
         return (
             _Redriven(
                 of_window,
-                wiring.processors.redriving(of_window, run_id),
+                wiring.processors.redriving(of_window, run_id, of_window=window),
                 "given_again",
                 lambda _changes, _portions: iter(()),
             ),

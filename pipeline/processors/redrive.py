@@ -35,6 +35,7 @@ from headrace.pipeline.typed.values import PlannedRange
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorRedriving(Redrives):
     does: ClassVar[Does] = Does.PROCESS_AGAIN
+    past: ClassVar[str] = "processed again"
 
     settings: ProcessorSettings
     ports: ProcessorPorts

@@ -61,8 +61,11 @@ class ProcessorWiring:
             run=run_id,
         )
 
-    def redriving(self, processor: ProcessorSettings, run_id: str) -> ProcessorRedriving:
-        """The redrive of one processor's quarantine table."""
+    def redriving(
+        self, processor: ProcessorSettings, run_id: str, *, of_window: str = ""
+    ) -> ProcessorRedriving:
+        """The redrive of one processor's quarantine table. `of_window`: the window into whose table it has worked; empty for its
+        own."""
         ports, wave = self.ports_of(processor, run_id), self.settings.wave
         return ProcessorRedriving(
             settings=processor,
@@ -71,4 +74,5 @@ class ProcessorWiring:
             limits=WaveLimits(wave.records, wave.bytes),
             clock=self.clock,
             run=run_id,
+            of_window=of_window,
         )

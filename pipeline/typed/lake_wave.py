@@ -26,9 +26,8 @@ from headrace.pipeline.core.ledger.ledger import FilesDone, LedgerPage, Range
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.duties.waves.expire import Expiring
-from headrace.pipeline.errors import ChainBroken, Overtaken, WrongShape
+from headrace.pipeline.errors import ChainBroken, Overtaken
 from headrace.pipeline.ports.base import Clock
-from headrace.pipeline.ports.landing import TableState
 from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.typed.check_wave import Changed, ParseChecking
@@ -36,6 +35,7 @@ from headrace.pipeline.typed.done_wave import Does, Wave
 from headrace.pipeline.typed.files.looked import after, covers, looked_after, looked_in
 from headrace.pipeline.typed.known_files import KnownFiles
 from headrace.pipeline.typed.next_wave import plan_next, rows_in
+from headrace.pipeline.typed.own_table import check_own
 from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.ports import MadePorts, SourceLook, Surveyor
 from headrace.pipeline.typed.quarantine.settle import Settling
@@ -225,7 +225,7 @@ class LakeWaves(Waves[Basis]):
     def _look(self) -> Basis:
         look = self.ports.source.look()
         state = self.ports.table.load()
-        self._check_own(state)
+        check_own(state, self.settings, of_window=self.of_window, past=self.past)
         target = state.positions
         wishes = self.wishes(look.positions, target)
         for_files, for_ranges = tee(self._pages())
@@ -237,25 +237,6 @@ class LakeWaves(Waves[Basis]):
         plan = plan_next(wishes, files, surveyor=self.surveyor, limits=self.limits, known=self.known)
         elsewhere = parsed_elsewhere(plan, for_ranges, way_to=look.way_to) if plan.ranges else ()
         return Basis(look, target, looked, files, wishes, plan, wishes.notes, elsewhere)
-
-    def _check_own(self, state: TableState) -> None:
-        """Raise WrongShape where the positions are another's: whoever went on from there would pass over records that only
-        that one has had."""
-        if state.window == self.of_window:
-            return
-        table = self.settings.table
-        if not self.of_window:
-            raise WrongShape(
-                f"the table {table} is that of the window {state.window}, and has the records of this window only. Nothing "
-                f"was {self.past}, and nothing was changed; name another `table` for {self.settings.name}, which then gets "
-                "all records that the lake table has, and read the window's table beside it"
-            )
-        raise WrongShape(
-            f"the table {table} isn't that of the window {self.of_window}: "
-            f"{f'it is that of the window {state.window}' if state.window else 'something else has made it or written to it'}. "
-            f"Nothing was {self.past}, and nothing was changed; cancel this window, and make a new one of the same records, "
-            "into another table"
-        )
 
     def _wishes_now(self) -> Wishes:
         return self.wishes(self.ports.source.look().positions, self.ports.table.load().positions)

@@ -33,6 +33,7 @@ from headrace.pipeline.typed.account import account, why_stop
 from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
 from headrace.pipeline.typed.latest.merging import check_decided_once
 from headrace.pipeline.typed.next_wave import plan_next
+from headrace.pipeline.typed.own_table import check_own_table
 from headrace.pipeline.typed.ports import ParsePorts, Parser, SourceLook
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import Parsed, SurveyOrder, WavePlan, Wishes
@@ -227,6 +228,7 @@ class Replacing(WindowWaves[_Replacement]):
                 f"nothing has been parsed into {self.settings.table} yet, so that there is nothing to replace; "
                 f"`headrace parse {self.settings.name}` parses all records"
             )
+        check_own_table(ports.table, self.settings, of_window="", past="replaced")
         ports.table.ensure(create=False)
         ports.quarantine.ensure(create=False)
         look, story = self._look_with_ledgers(window)

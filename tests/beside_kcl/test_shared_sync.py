@@ -10,6 +10,7 @@ import pytest
 
 from headrace.pipeline.beside_kcl.shared_sync import plan_sync_kcl
 from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.order.parents import a_family
 from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
@@ -212,7 +213,7 @@ def test_rows_have_the_multi_stream_form_in_an_application_with_several_streams(
 def test_rows_of_a_former_life_are_replaced_in_kcls_plan_too() -> None:
     old = Lease("0", stream_epoch=STREAM.epoch - 1)
     plan = kcl(*TREE, rows=(old,), sentinel=TRIM_HORIZON)
-    assert [c.key for c in plan if c.deletes] == ["0"]
+    assert [c.key for c in plan if c.kind is ChangeKind.REPLACE] == ["0"]
     assert set(created(plan)) == {"0", "1", "2", "3", "4", "5"}
 
 

@@ -60,6 +60,7 @@ IN_HANDOVER = Lease("shardId-2", 4, owner="w2", checkpoint_owner="w1")
         (change.complete_handover(IN_HANDOVER, "overdue"), "end handover", "w1", "w2"),
         (change.delete_ended(Lease("e", 1, SHARD_END), "past"), "delete", None, None),
         (change.retire(Lease("e", 1, stream_epoch=3), "an earlier stream"), "delete", None, None),
+        (change.replace_retired(Lease("e"), Lease("e"), "a later stream"), "replace", None, None),
         (change.note_children(OWNED, frozenset({"c"})), "change", None, None),
     ],
     ids=lambda each: each.why if isinstance(each, Change) else "",

@@ -15,7 +15,7 @@ from headrace.pipeline.core.leases import change
 from headrace.pipeline.core.leases.change import Applied, Refused
 from headrace.pipeline.core.leases.failure import Failure
 from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.shards.checkpoint import LATEST, SHARD_END, Checkpoint
 from headrace.pipeline.core.shards.shard import HashRange
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.ports.leases import LeaseStore
@@ -97,6 +97,35 @@ def test_create_leaves_an_existing_row_alone_and_answers_with_it(store: LeaseSto
     hold(store, CLAIMED)
     assert store.apply(change.create(Lease(KEY), "found in the listing")) == Refused(CLAIMED)
     assert store.get(KEY) == CLAIMED
+
+
+OLDER = replace(
+    CLAIMED,
+    children=frozenset({"shardId-000000000008"}),
+    failure=Failure(NOON, "AWS doesn't let this worker read it"),
+    behind_ms=7,
+)
+LATER = Lease(KEY, checkpoint=LATEST, stream_epoch=1_700_000_009, looked_at=NOON)
+
+
+@pytest.mark.parametrize("odd", [{}, {"counter": 77}, {"owner": "other"}, {"run_claim": "run/9"}], ids=str)
+def test_a_row_of_a_later_life_replaces_the_whole_row_whatever_its_worker_has_written_since(
+    store: LeaseStore, odd: Row
+):
+    hold(store, replace(OLDER, **odd))
+    assert store.apply(change.replace_retired(OLDER, LATER, "a later life")) == Applied(LATER)
+    assert store.get(KEY) == LATER
+
+
+@pytest.mark.parametrize(
+    "row", [None, LATER, replace(OLDER, stream_epoch=None)], ids=["none", "later", "no life"]
+)
+def test_a_row_of_a_later_life_replaces_nothing_but_a_row_of_the_life_that_was_seen(
+    store: LeaseStore, row: Lease | None
+):
+    hold(store, *([] if row is None else [row]))
+    assert store.apply(change.replace_retired(OLDER, replace(LATER, counter=5), "late")) == Refused(row)
+    assert store.get(KEY) == row
 
 
 def test_create_keeps_every_field_of_a_lease(store: LeaseStore):

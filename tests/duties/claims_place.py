@@ -9,6 +9,7 @@ from headrace.pipeline.core.leases.change import (
     Applied,
     Change,
     Refused,
+    initiate_handover,
 )
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.ledger.batch import Staged
@@ -31,17 +32,18 @@ TIMES = TimeSettings()
 
 
 class Rows(MemoryLeaseStore):
-    """Records all writes, and raises an error at the rows that a test names."""
+    """Records all writes, and raises an error at the rows and at the kinds of changes that a test names."""
 
     def __init__(self, rows: tuple[Lease, ...]) -> None:
         super().__init__(rows)
         self.writes: list[Change] = []
         self.trouble: dict[str, HeadraceError] = {}
+        """By lease key, or by kind of change."""
 
     def apply(self, change: Change) -> Applied | Refused:
         self.writes.append(change)
-        if change.key in self.trouble:
-            raise self.trouble[change.key]
+        for named in {change.key, change.kind} & self.trouble.keys():
+            raise self.trouble[named]
         return super().apply(change)
 
 
@@ -76,6 +78,11 @@ class Place:
         """Claim as `take` does, and return the keys of the claimed rows."""
         self.take(*rows)
         return self.claims.keys
+
+    def ask_for_handover(self, key: str = "s1") -> None:
+        """The leader asks the run to hand the shard over to worker w2."""
+        assert isinstance(self.rows.apply(initiate_handover(self.row(key), "w2", "a test")), Applied)
+        self.rows.writes.clear()
 
     def row(self, key: str = "s1") -> Lease:
         found = self.rows.get(key)

@@ -77,6 +77,7 @@ class _WithoutSpark(ApplicationAdapters):
             rows=self.leases(),
             pages=self.pages,
             task_rows=self._task_rows,
+            lease_table=self._lease_table,
         )
 
 

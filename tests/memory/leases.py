@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Any
 
 from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refused
+from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.own_write import is_own_write
 from headrace.pipeline.errors import HeadraceError, WrongShape
@@ -112,8 +113,8 @@ def one_by_one(
 
 
 def _holds(change: Change, found: Lease | None) -> bool:
-    if change.create is not None or found is None:
-        return change.create is not None and found is None
+    if change.kind is ChangeKind.CREATE or found is None:
+        return change.kind is ChangeKind.CREATE and found is None
     if change.holder is not None and found.holder != change.holder:
         return False
     for name, value in change.requires.items():

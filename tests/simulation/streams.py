@@ -46,3 +46,5 @@ class Streams:
         """Give each deployment its new settings, each a little later than the others."""
         for deployment in self._world.deployments:
             self._world.sim.after(self._world.rng.uniform(0.0, 30.0), deployment.learn)
+        if self._world.application is not None:
+            self._world.application.learn()

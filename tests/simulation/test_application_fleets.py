@@ -54,8 +54,11 @@ def test_each_record_is_handed_out_and_the_row_has_what_is_checkpointed_whatever
         ({}, {"position": InitialPosition.LATEST, "begins": 40.0}, "began_inside"),
         ({}, {"position": InitialPosition.AT_TIMESTAMP, "since": 30.0, "begins": 40.0}, "began_inside"),
         ({"streams": 2}, {}, "lease_taken"),
+        ({"streams": 3, "added": 1}, {"position": InitialPosition.LATEST}, "stream_added"),
+        ({"streams": 3, "added": 1, "discovered": True}, {}, "stream_added"),
+        ({"streams": 3, "removed": True}, {}, "application_forgot"),
     ],
-    ids=["2.x", "latest", "at-timestamp", "streams"],
+    ids=["2.x", "latest", "at-timestamp", "streams", "added", "found", "taken out"],
 )
 def test_an_application_keeps_its_promise_in_each_mode_from_each_start_and_with_several_streams(
     plan: dict[str, Any], application: dict[str, Any], happened: str

@@ -1,21 +1,33 @@
 """The table of a window that goes through a processor is that window's alone: nothing else goes on from its positions."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.pipeline.cli.views.window_views import shown, shown_json
+from headrace.pipeline.core.ledger.arrivals import ALL
 from headrace.pipeline.errors import BadSetting, WrongShape
+from headrace.pipeline.lake.table.lake_table import IcebergTable
+from headrace.pipeline.lake.table.schema import WINDOW
 from headrace.pipeline.lineage.table import IcebergLineage
+from headrace.pipeline.processors.redrive import ProcessorRedriving
+from headrace.pipeline.processors.wiring import ProcessorWiring
+from headrace.pipeline.settings.blocks.processors import ProcessorSettings
+from headrace.pipeline.settings.choices import OnProcessorError
+from headrace.pipeline.typed.done_wave import Wave
 from headrace.pipeline.windows.make import Numbers
 from headrace.pipeline.windows.window import ReplayWindow
-from tests.typed.parsings import A, B
+from tests.processors.beds import ProcessorBed
+from tests.typed.parsings import A, B, Bed
 from tests.windows.processings import INTO, WindowProcessorBed
+from tests.windows.replacements import ReplaceBed
 
 
-def landed(tmp_path: Path) -> WindowProcessorBed:
-    bed = WindowProcessorBed(tmp_path)
+def landed(tmp_path: Path, **settings: Any) -> WindowProcessorBed:
+    bed = WindowProcessorBed(tmp_path, **settings)
     bed.land(A, {1: b"a", 2: b"b", 3: b"a"})
     bed.land(A, {4: b"a", 5: b"b"})
     return bed
@@ -41,6 +53,81 @@ def test_a_live_processor_never_goes_on_from_a_windows_table(tmp_path: Path):
     ):
         live.catch_up()
     assert bed.of(window).rows() == before
+
+
+def places(bed: ProcessorBed) -> list[str]:
+    """Where the metadata of the table and of its quarantine table are: another place after each write."""
+    return [table.open().metadata_location for table in (bed.table(), bed.quarantine())]
+
+
+def redriving(bed: WindowProcessorBed, settings: ProcessorSettings, of_window: str) -> ProcessorRedriving:
+    wiring = ProcessorWiring(
+        settings=bed.wiring().settings,
+        clock=bed.lake.clock,
+        ports_of=lambda named, _run: bed.on(named).ports(),
+        lineage=lambda _: IcebergLineage(bed.lake.lake.handle()),
+    )
+    return wiring.redriving(settings, "run", of_window=of_window)
+
+
+def test_only_the_windows_own_redrive_writes_to_its_table(tmp_path: Path):
+    bed = landed(tmp_path, on_error=OnProcessorError.QUARANTINE)
+    bed.land(A, {6: b"bad"})
+    window = bed.window()
+    bed.run(window)
+    at_first = places(bed.of(window))
+    live, of_window = replace(bed.settings, table=INTO), bed.of(window).settings
+    with pytest.raises(WrongShape, match=rf"is that of the window {window.id}.*Nothing was processed again"):
+        list(redriving(bed, live, "").portions())
+    with pytest.raises(WrongShape, match="isn't that of the window other"):
+        list(redriving(bed, of_window, "other").portions())
+    assert places(bed.of(window)) == at_first
+    (told,) = redriving(bed, of_window, window.id).portions()
+    assert str(told) == "1 record given again: 0 processed into 0 rows, 1 still set aside"
+
+
+def test_a_live_processor_with_other_columns_adds_none_to_a_windows_table(tmp_path: Path):
+    bed = landed(tmp_path)
+    window = bed.window()
+    bed.run(window)
+    at_first = places(bed.of(window))
+    live = bed.on(replace(bed.settings, table=INTO, schema="word STRING, total BIGINT, more STRING"))
+    with pytest.raises(WrongShape, match="is that of the window"):
+        live.catch_up()
+    assert places(bed.of(window)) == at_first
+
+
+@pytest.mark.parametrize("act", [lambda bed: bed.parsing().waves(), lambda bed: bed.redriving().portions()])
+def test_a_typed_table_is_never_that_of_a_window(tmp_path: Path, act: Callable[[Bed], Iterator[Wave]]):
+    bed = landed(tmp_path)
+    window = bed.window()
+    bed.run(window)
+    at_first = places(bed.of(window))
+    bed.lake.settings = replace(bed.lake.settings, table=INTO)
+    with pytest.raises(WrongShape, match=rf"is that of the window {window.id}"):
+        list(act(bed.lake))
+    assert places(bed.of(window)) == at_first
+
+
+def test_rows_in_a_windows_table_are_never_replaced(tmp_path: Path):
+    bed = ReplaceBed(tmp_path)
+    bed.land(A, {1: b'{"id": 1}'})
+    list(bed.parsing().waves())
+    window = bed.window(ALL)
+    bed.typed().open().transaction().set_properties({WINDOW: "other"}).commit_transaction()
+    at_first = bed.typed().open().metadata_location
+    with pytest.raises(WrongShape, match=r"is that of the window other.*Nothing was replaced"):
+        bed.replace(window)
+    assert bed.typed().open().metadata_location == at_first
+
+
+def test_nothing_lands_in_a_windows_table(tmp_path: Path):
+    bed = landed(tmp_path)
+    bed.run(bed.window())
+    lake = bed.lake
+    table = IcebergTable(lake.lake.properties, INTO, state=lake.state, clock=lake.clock)
+    with pytest.raises(WrongShape, match=r"has no column partition_key.*Nothing was written"):
+        table.ensure(create=False)
 
 
 def test_of_two_windows_into_one_table_the_later_one_is_refused(tmp_path: Path):

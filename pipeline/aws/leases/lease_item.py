@@ -16,6 +16,7 @@ from headrace.pipeline.aws.leases import attributes as av
 from headrace.pipeline.aws.leases.attributes import Item
 from headrace.pipeline.aws.leases.rows import Write
 from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.leases.failure import Failure
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.throughput import believable
@@ -227,12 +228,14 @@ def _write(field: str, value: Any) -> Item:
 
 def write_change(change: Change, *, entity_type: bool = True) -> tuple[Write, Mapping[str, Any]]:
     """The operation and its parameters, except the table's name."""
-    if change.create is not None:
-        item = write_lease(change.create, entity_type=entity_type)
+    item = None if change.create is None else write_lease(change.create, entity_type=entity_type)
+    if change.kind is ChangeKind.CREATE:
         return "put_item", {"Item": item, "ConditionExpression": f"attribute_not_exists({KEY})"}
     words = _Words()
     # An UpdateItem without this condition would create a missing row, which then has no checkpoint.
     conditions = " AND ".join([f"attribute_exists({KEY})", *_conditions(change, words)])
+    if item is not None:
+        return "put_item", {"Item": item, "ConditionExpression": conditions, **words.request()}
     request: dict[str, Any] = {"Key": {KEY: av.text_value(change.key)}, "ConditionExpression": conditions}
     operation: Write = "delete_item" if change.deletes else "update_item"
     if not change.deletes:

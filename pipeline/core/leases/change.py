@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from headrace.pipeline.core.leases.change_kind import DELETES, ChangeKind
+from headrace.pipeline.core.leases.change_kind import DELETES, MAKES, ChangeKind
 from headrace.pipeline.core.leases.failure import Failure, failed_again
 from headrace.pipeline.core.leases.lease import FIELDS, Lease
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
@@ -37,10 +37,10 @@ class Change:
     add: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     remove: frozenset[str] = field(default=frozenset(), kw_only=True)
     create: Lease | None = field(default=None, kw_only=True)
-    """The whole new row. There must be no row with its key yet."""
+    """The whole new row. Unless it replaces one, there must be no row with its key yet."""
 
     def __post_init__(self) -> None:
-        if (self.create is not None) is not (self.kind is ChangeKind.CREATE):
+        if (self.create is not None) is not (self.kind in MAKES):
             raise ValueError(f"a change of kind {self.kind} with {'a' if self.create else 'no'} whole row")
         unknown = (self.requires.keys() | self.put.keys() | self.add.keys() | self.remove) - FIELDS
         if unknown:
@@ -408,6 +408,12 @@ def retire(read: Lease, why: str) -> Change:
     # Not even the counter is required: with `heartbeat: lease` a beat would refuse the write at every tick, and nothing
     # of that life is left to read.
     return Change(read.key, why, requires={"stream_epoch": read.stream_epoch}, kind=ChangeKind.RETIRE)
+
+
+def replace_retired(read: Lease, made: Lease, why: str) -> Change:
+    """Put the row of the present life in the place of the row of an earlier life, which has its key."""
+    # One write: a leader that died between two would leave nothing that tells that the stream was read before.
+    return replace(retire(read, why), create=made, kind=ChangeKind.REPLACE)
 
 
 def delete_ended(read: Lease, why: str) -> Change:

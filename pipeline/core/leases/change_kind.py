@@ -3,6 +3,7 @@
 kind          | made by                  | must still be true (me: this worker; mine: this run's or command's)
 --------------+--------------------------+-------------------------------------------------------------------------
 create        | shard sync, a run        | there is no such row
+replace       | shard sync               | streamEpoch as observed
 claim         | a run, before a wave     | owner = me, no handover, runClaim, wantedBy and streamEpoch as read
 beat          | a run or a worker        | holder = me, runClaim as read; of `headrace beat` also leaseCounter
 repair        | a run, before a wave     | holder as read, runClaim = mine, checkpoint as read
@@ -40,6 +41,7 @@ class ChangeKind(StrEnum):
     """What a change is for. Each line of the table above has a kind."""
 
     CREATE = "create"
+    REPLACE = "replace"
     CLAIM = "claim"
     BEAT = "beat"
     REPAIR = "repair"
@@ -72,5 +74,7 @@ class ChangeKind(StrEnum):
 
 MOVES: Final = frozenset({ChangeKind.INITIATE, ChangeKind.MOVE})
 """A lease goes from one living worker to another."""
+MAKES: Final = frozenset({ChangeKind.CREATE, ChangeKind.REPLACE})
+"""The kinds of changes that write a whole new row."""
 DELETES: Final = frozenset({ChangeKind.RETIRE, ChangeKind.DELETE})
 """The kinds of changes that delete the row."""

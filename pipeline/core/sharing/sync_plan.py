@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from headrace.pipeline.core.leases.change import Change, create, retire
+from headrace.pipeline.core.leases.change import Change, create, replace_retired, retire
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.order.cover import cover_all
 from headrace.pipeline.core.order.parents import (
@@ -101,9 +101,9 @@ def plan_shard_sync(
     the origin.
     """
     stream, mine = family.stream, rows_of_stream(family.stream, leases)
-    retired = plan_retire(stream, mine)
-    # A retired row is deleted in the same pass, so its shard may need a row of the present life.
-    rows = {row.key for row in mine} - {change.key for change in retired}
+    retired = rows_of_earlier_lives(stream, mine)
+    # The shard of a retired row may need a row of the present life.
+    rows = {row.key for row in mine} - {row.key for row in retired}
     listed = {s.shard_id: s for s in in_scope}
     shards = listed | _unlisted(family, listed, positions)
     passed = family.passed(positions)
@@ -115,53 +115,65 @@ def plan_shard_sync(
         if why is not None:
             lease = a_lease(stream, shards[shard_id], multi=multi, positions=positions, sentinel=sentinel)
             changes.append(create(lease, why))
-    return in_turn(retired, changes, is_begun=sentinel != LATEST or bool(rows))
+    return plan_turnover(stream, retired, changes, is_begun=sentinel != LATEST or bool(rows))
 
 
-def in_turn(retired: list[Change], made: list[Change], *, is_begun: bool) -> list[Change]:
-    """Both kinds of changes, in the order in which they are written. `is_begun`: there is a row of the present life, or none is
-    needed.
+def plan_turnover(
+    stream: StreamId, retired: Sequence[Lease], made: Iterable[Change], *, is_begun: bool
+) -> list[Change]:
+    """Retire the rows of earlier lives of the stream, and make the rows of the present one (I19 of docs/reference/protocol.md).
+
+    `retired`: the rows of earlier lives. `made`: the changes that make rows. `is_begun`: there is a row of the present life, or
+    none is needed.
 
     At LATEST, a row of an earlier life may be all that tells that the stream was read before, so that its present life is
-    read from its beginning. So at any time there is a row of either life, except for the moment between two writes where the
-    only row is replaced by one with its key.
+    read from its beginning. Writes go out side by side, and a leader may die after any of them. So a row with the key of a
+    new one is replaced by it in one write, and the others stay until a later sync finds a row of the present life.
     """
-    if is_begun:
-        return [*retired, *made]
-    if not made:
-        return retired[1:]
-    first = made[0]
-    replaced = [change for change in retired if change.key == first.key]
-    return [*replaced, first, *(change for change in retired if change.key != first.key), *made[1:]]
-
-
-def plan_retire(stream: StreamId, leases: Iterable[Lease]) -> list[Change]:
-    """Delete the rows of earlier lives of the stream (I19 of docs/reference/protocol.md)."""
     # With a single stream the lease key is the shard id alone, so a row of an earlier life has the key of a new one.
-    # Without an epoch, nothing tells to which life a row belongs; it stays.
-    return [
-        retire(
-            row,
-            f"{stream.name} was deleted and created again: "
-            f"this row belongs to the life that began at {row.stream_epoch}",
+    older = {row.key: row for row in retired}
+    changes = [
+        replace_retired(
+            older[change.key], change.create, f"{_why_retired(stream, older[change.key])}; {change.why}"
         )
+        if change.create is not None and change.key in older
+        else change
+        for change in made
+    ]
+    if not is_begun:
+        return changes
+    replaced = {change.key for change in changes}
+    return [
+        *(retire(row, _why_retired(stream, row)) for row in retired if row.key not in replaced),
+        *changes,
+    ]
+
+
+def rows_of_earlier_lives(stream: StreamId, leases: Iterable[Lease]) -> tuple[Lease, ...]:
+    # Without an epoch, nothing tells to which life a row belongs; it stays.
+    return tuple(
+        row
         for row in sorted(rows_of_stream(stream, leases), key=lambda row: row.key)
         if row.stream_epoch is not None and row.stream_epoch < stream.epoch
-    ]
+    )
+
+
+def _why_retired(stream: StreamId, row: Lease) -> str:
+    return f"{stream.name} was deleted and created again: this row belongs to the life that began at {row.stream_epoch}"
 
 
 def sync_token(stream: StreamId, leases: Iterable[Lease], positions: Positions) -> str | None:
     """A text that is the same at a later tick if no sync is needed then, and so no listing. None: a sync is needed.
 
     A shard becomes new only when a parent ends in the table, and a row is missing only if it was deleted; the text
-    changes with both. It is None where the open rows don't cover all hash keys, or don't name them: then only a listing
-    tells which shards there are.
+    changes with both. It is None where the open rows of this life don't cover all hash keys, or don't name them: then only a
+    listing tells which shards there are.
 
     The text shows neither a closed shard that a late listing hid while its children cover its hash keys, nor that
     Kinesis has forgotten a parent for which a shard waited. For these, clean-up syncs all streams at its own interval.
     """
     mine = rows_of_stream(stream, leases)
-    ranges = [row.hash_range for row in mine if not row.has_ended]
+    ranges = [row.hash_range for row in mine if not row.has_ended and is_of_this_life(stream, row)]
     if not cover_all(ranges):
         return None
     facts = (

@@ -53,6 +53,12 @@ def plan_origin(
         raise OriginUnsafe(why)
     if facts.stream in state.positions.origins:
         return None
+    if state.positions.by_rows and leases:
+        # An origin of this moment would pass over what has come since the rows were made.
+        raise OriginUnsafe(
+            f"{facts.stream} couldn't be described when its lease rows were read, so that it isn't known where its shards "
+            "are read from. Nothing was read, and no checkpoint moved; the next tick or wave reads the rows again"
+        )
     # Positions of other streams show that the table's history is whole: then only this stream is new.
     has_positions = bool(state.positions.origins or state.positions.shards)
     if not state.origin_allowed and not has_positions:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from headrace.pipeline.core.leases.change import Applied, Change, Refused
-from headrace.pipeline.core.leases.change_kind import MOVES, ChangeKind
+from headrace.pipeline.core.leases.change_kind import DELETES, MAKES, MOVES, ChangeKind
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import HeadraceError, Transient
 from headrace.pipeline.ports.leases import LeaseStore
@@ -115,12 +115,10 @@ class Tally:
                 f"{counted(written.failed_rows, 'lease row')} couldn't be written ({written.trouble})"
             )
         for change in written.applied:
-            if change.kind is ChangeKind.CREATE:
-                self.created += 1
-            elif change.deletes:
-                self.deleted += 1
-            elif change.kind in MOVES:
+            self.created += change.kind in MAKES
+            self.deleted += change.deletes or change.kind is ChangeKind.REPLACE
+            if change.kind in MOVES:
                 self.moved += 1
-            else:
+            elif change.kind not in MAKES | DELETES:
                 self.assigned += 1
         return written

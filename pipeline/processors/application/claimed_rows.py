@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refused, in_milliseconds
-from headrace.pipeline.core.leases.change_kind import ChangeKind
+from headrace.pipeline.core.leases.change_kind import MAKES, ChangeKind
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import LATEST
 from headrace.pipeline.errors import HeadraceError, Unreachable
@@ -124,7 +124,7 @@ class ClaimedRows:
             self.claimed[change.key] = outcome.lease
 
     def _put_right(self, change: Change) -> Change:
-        if change.kind is ChangeKind.CREATE:
+        if change.kind in MAKES:
             return self._made_at_latest(change)
         if change.kind is ChangeKind.CLAIM and change.key in self._at_latest:
             return self._claimed_at_latest(change)
@@ -138,6 +138,9 @@ class ClaimedRows:
             and change.requires.get("checkpoint", row.checkpoint) < row.checkpoint
             and change.put.get("checkpoint", row.checkpoint) >= row.checkpoint
         )
+        if row is not None and row.has_foreign_checkpoint and "behind_ms" in change.put:
+            # The wave has read from there on: the row is due no more because of it.
+            change = replace(change, put={"landed": row.checkpoint, **change.put})
         if row is None or not moves_on:
             return change
         remove = change.remove
@@ -170,8 +173,13 @@ class ClaimedRows:
 
 
 def _as_authority(row: Lease) -> Lease:
-    """The row as the only authority: no lake table is behind its checkpoint, whoever wrote it."""
-    return replace(row, landed=row.checkpoint if row.checkpoint.is_digits else None)
+    """The row as the only authority: no lake table is behind its checkpoint, whoever wrote it.
+
+    A checkpoint of another program may be inside of an aggregate, whose rest no probe finds. So the shard counts as behind
+    until a wave has read from there on.
+    """
+    behind = max(1, row.behind_ms or 0) if row.has_foreign_checkpoint else row.behind_ms
+    return replace(row, landed=row.checkpoint if row.checkpoint.is_digits else None, behind_ms=behind)
 
 
 def _told(outcome: Applied | Refused) -> Applied | Refused:

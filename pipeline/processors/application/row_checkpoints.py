@@ -77,7 +77,11 @@ class ClaimedRow:
             self.lease = row
 
     def checkpoint(self, upto: Checkpoint) -> str | None:
-        return self._write(upto, lambda row: change.checkpoint(row, self.me, self.claim, upto=upto))
+        # Behind until the run's release says more: the checkpoint may be inside of an aggregate, whose rest no probe finds, and
+        # the run may die.
+        return self._write(
+            upto, lambda row: change.checkpoint(row, self.me, self.claim, upto=upto, behind_ms=1)
+        )
 
     def prepare(self, upto: Checkpoint, state: bytes | None) -> str | None:
         return self._write(

@@ -46,6 +46,9 @@ class DeliveryStage:
     pages: Callable[[], Pages]
     task_rows: Callable[[], OneRow]
     """Both are pickled to the tasks, with the keys of their moment."""
+    lease_table: str
+    """The application's lease table, and where it is: the same text in each run. By it the processes that a host keeps are told
+    apart from those of other applications."""
     keeps: bool = True
     """Whether processes stay from wave to wave, as long as the run keeps their shards."""
     _kept: set[ShardKey] = field(default_factory=set)
@@ -114,7 +117,7 @@ class DeliveryStage:
     @property
     def _spec(self) -> DeliverySpec:
         code = ProcessorCode(self.settings)
-        application = f"{self.settings.application} {self.task_rows()}" if self.keeps else ""
+        application = f"{self.settings.application} {self.lease_table}" if self.keeps else ""
         return DeliverySpec(code.child, code.rules, self.worker, code.text(), application)
 
     @property

@@ -33,6 +33,7 @@ from headrace.pipeline.typed.account import account
 from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
 from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.latest.merging import check_decided_once
+from headrace.pipeline.typed.own_table import check_own_table
 from headrace.pipeline.typed.ports import Leaver, MadePorts, ParsePorts, SourceLook
 from headrace.pipeline.typed.quarantine.redrive_plan import (
     ALL,
@@ -79,6 +80,8 @@ class Redrives(ABC):
     """The redrive of a table that is made of the lake table. A subclass says how rows are tried again."""
 
     does: ClassVar[Does]
+    past: ClassVar[str]
+    """What a redrive does with records, as a participle."""
 
     settings: ParseSettings | ProcessorSettings
     ports: MadePorts
@@ -86,6 +89,8 @@ class Redrives(ABC):
     limits: WaveLimits
     clock: Clock
     run: str
+    of_window: str = ""
+    """The id of the window whose table it is; empty for a table of no window."""
     on_step: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a portion."""
 
@@ -122,6 +127,7 @@ class Redrives(ABC):
         again."""
         self.check()
         self.ports.check_settings()
+        check_own_table(self.ports.table, self.settings, of_window=self.of_window, past=self.past)
         if not (self.ports.table.exists() and self.settling.quarantine.exists()):
             return
         if not dry_run:
@@ -161,6 +167,7 @@ class Redrives(ABC):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redriving(Redrives):
     does: ClassVar[Does] = Does.REDRIVE
+    past: ClassVar[str] = "parsed again"
 
     settings: ParseSettings
     ports: ParsePorts

@@ -230,6 +230,21 @@ def test_every_write_but_create_demands_that_the_row_exists_and_names_its_attrib
     assert names <= {name for names in ATTRIBUTES.values() for name in names}
 
 
+def test_a_row_is_replaced_as_a_whole_on_condition_of_the_life_of_the_row_before():
+    before, after = replace(LEASE, stream_epoch=7), Lease(LEASE.key, stream_epoch=8)
+    assert write_change(change.replace_retired(before, after, "a later life")) == (
+        "put_item",
+        {
+            "Item": write_lease(after),
+            "ConditionExpression": "attribute_exists(leaseKey) AND #streamEpoch = :was_streamEpoch",
+            "ExpressionAttributeNames": {"#streamEpoch": "streamEpoch"},
+            "ExpressionAttributeValues": {":was_streamEpoch": {"N": "7"}},
+        },
+    )
+    _, older = write_change(change.replace_retired(before, after, "a later life"), entity_type=False)
+    assert "entityType" not in older["Item"]
+
+
 def test_a_condition_on_zero_holds_if_kcl_left_the_number_out():
     _, request = write_change(change.repair(LEASE, "run/1", SHARD_END))
     assert "attribute_not_exists(#checkpointSubSequenceNumber)" in request["ConditionExpression"]

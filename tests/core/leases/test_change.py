@@ -56,7 +56,8 @@ def test_only_retire_and_the_delete_changes_delete_a_row():
         change.delete_garbage(READ_ROW, "w"),
     )
     assert all(each.deletes for each in deleting)
-    assert not any(each.deletes for each in (CLAIM, CHECKPOINT_WRITE, change.create(READ_ROW, "w")))
+    replaced = change.replace_retired(READ_ROW, READ_ROW, "w")
+    assert not any(each.deletes for each in (CLAIM, CHECKPOINT_WRITE, change.create(READ_ROW, "w"), replaced))
 
 
 def test_a_row_with_this_claim_shows_that_the_claim_was_applied():
@@ -197,6 +198,7 @@ TAKING = {"owner", "checkpoint_owner", "run_claim", "wanted_by", "stream_epoch"}
             {"run_claim", "checkpoint"},
         ),
         (lambda: change.retire(HELD, "why"), None, {"stream_epoch"}),
+        (lambda: change.replace_retired(HELD, Lease(HELD.key), "why"), None, {"stream_epoch"}),
         (lambda: change.delete_ended(HELD, "why"), None, {"checkpoint", "counter"}),
         (
             lambda: change.delete_garbage(HELD, "why"),

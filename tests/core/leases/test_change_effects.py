@@ -236,6 +236,12 @@ ENDED = replace(IN_HANDOVER, checkpoint=SHARD_END)
             "asked",
         ),
         (IN_HANDOVER, lambda: change.retire(IN_HANDOVER, "another life"), None, "another life"),
+        (
+            IN_HANDOVER,
+            lambda: change.replace_retired(IN_HANDOVER, Lease(IN_HANDOVER.key), "another life"),
+            Lease(IN_HANDOVER.key),
+            "another life",
+        ),
         (ENDED, lambda: change.delete_ended(ENDED, "all was read"), None, "all was read"),
         (
             IN_HANDOVER,
@@ -290,6 +296,7 @@ def test_each_write_leaves_the_expected_row_and_gives_the_expected_reason(
             ChangeKind.REPOSITION,
         ),
         (lambda: change.retire(IN_HANDOVER, "w"), ChangeKind.RETIRE),
+        (lambda: change.replace_retired(IN_HANDOVER, READ_ROW, "w"), ChangeKind.REPLACE),
         (lambda: change.delete_ended(IN_HANDOVER, "w"), ChangeKind.DELETE),
         (lambda: change.delete_garbage(IN_HANDOVER, "w"), ChangeKind.DELETE),
     ],

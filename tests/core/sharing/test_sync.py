@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.pipeline.core.leases.change import Change, create
+from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.order.parents import a_family, parents_first
 from headrace.pipeline.core.shards.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
 from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange, Shard
 from headrace.pipeline.core.shards.stream import ShardKey
-from headrace.pipeline.core.sharing.sync_plan import a_lease, plan_retire, plan_shard_sync, sync_token
+from headrace.pipeline.core.sharing.sync_plan import (
+    a_lease,
+    plan_shard_sync,
+    plan_turnover,
+    rows_of_earlier_lives,
+    sync_token,
+)
 from tests.core.stream_life import STREAM, VIRTUAL_ZERO
 
 
@@ -38,15 +46,33 @@ def test_one_sync_replaces_all_rows_of_a_recreated_stream() -> None:
         multi=False,
         sentinel=TRIM_HORIZON,
     )
-    assert [(c.key, c.deletes, c.create is not None) for c in plan] == [
-        (old.key, True, False),
-        (old.key, False, True),
+    made = Lease("shardId-000000000000", stream_epoch=STREAM.epoch)
+    assert [(c.kind, c.create, c.requires) for c in plan] == [
+        (ChangeKind.REPLACE, made, {"stream_epoch": STREAM.epoch - 5})
     ]
 
 
 def test_a_leader_that_was_frozen_while_its_stream_was_recreated_retires_no_row_of_the_new_life() -> None:
     young = Lease("shardId-000000000000", stream_epoch=STREAM.epoch + 5)
-    assert plan_retire(STREAM, [young]) == []
+    assert rows_of_earlier_lives(STREAM, [young]) == ()
+
+
+def test_rows_of_an_earlier_life_are_replaced_and_else_stay_until_the_present_life_has_a_row() -> None:
+    older = [Lease(name, stream_epoch=STREAM.epoch - 1) for name in ("a", "b", "c")]
+    made = [create(Lease(name), "new") for name in ("b", "d")]
+
+    def turnover(*changes: Change, is_begun: bool) -> list[tuple[str, str]]:
+        plan = plan_turnover(STREAM, older, changes, is_begun=is_begun)
+        return [(change.key, change.kind) for change in plan]
+
+    assert turnover(*made, is_begun=False) == [("b", "replace"), ("d", "create")]
+    assert turnover(is_begun=False) == []
+    assert turnover(*made, is_begun=True) == [
+        ("a", "retire"),
+        ("c", "retire"),
+        ("b", "replace"),
+        ("d", "create"),
+    ]
 
 
 def test_rows_of_other_streams_in_the_table_are_neither_retired_nor_used() -> None:
@@ -92,6 +118,8 @@ def test_syncs_are_left_out_only_while_open_rows_cover_all_hash_keys() -> None:
     assert token(*BOTH_ROWS, Lease("x")) is None, "the hash keys of the third row are unknown"
     assert token(replace(BOTH_ROWS[0], checkpoint=SHARD_END), BOTH_ROWS[1]) is None
     assert token() is None
+    older = replace(BOTH_ROWS[0], stream_epoch=STREAM.epoch - 1)
+    assert token(older, BOTH_ROWS[1]) is None, "a shard of the present life has no row yet"
 
 
 def test_syncs_are_left_out_only_while_rows_and_ends_stay_the_same() -> None:
@@ -103,6 +131,6 @@ def test_syncs_are_left_out_only_while_rows_and_ends_stay_the_same() -> None:
         token(*BOTH_ROWS, l=Position(5, ended=True, children=("c",))),
         token(*BOTH_ROWS),
         token(*BOTH_ROWS, Lease("c", hash_range=LOW), l=Position(5)),
-        token(*(replace(row, stream_epoch=1) for row in BOTH_ROWS), l=Position(5)),
+        token(*(replace(row, stream_epoch=STREAM.epoch) for row in BOTH_ROWS), l=Position(5)),
     ]
     assert len({quiet, *others}) == 6

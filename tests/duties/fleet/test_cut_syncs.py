@@ -172,14 +172,14 @@ def test_a_clean_up_that_falls_due_waits_for_the_sync_and_isnt_forgotten() -> No
     assert world.leader_memory["w1"].cleanup != before
 
 
-def test_rows_of_a_former_life_are_retired_in_portions_before_the_new_rows_are_made() -> None:
+def test_rows_of_a_former_life_are_retired_in_portions_and_five_of_them_replaced() -> None:
     world = SlowWorld(shards=20)
     world.until_done()
     world.source.delete_stream(STREAM)
     world.clock.advance(timedelta(minutes=1))
     world.stream = world.source.create_stream(STREAM, 5)
     world.in_a_tick = 7
-    assert world.until_done() == 4
+    assert world.until_done() == 3
     assert len(world.row_keys()) == 5
     assert {row.stream_epoch for row in world.leases.scan().leases} == {world.stream.epoch}
 

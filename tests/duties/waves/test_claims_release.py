@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refused, initiate_handover
+from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refused
 from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.leases.failure import Failure
 from headrace.pipeline.core.leases.lease import Lease
@@ -124,9 +124,7 @@ def test_the_failure_is_removed_from_the_row_of_a_shard_that_was_read_or_has_end
 def test_a_handover_that_was_started_meanwhile_is_completed_with_the_release() -> None:
     place = Place(a_row("s1"), a_row("s2"))
     place.take()
-    asked = initiate_handover(place.row("s1"), "w2", "a test")
-    assert isinstance(place.rows.apply(asked), Applied)
-    place.rows.writes.clear()
+    place.ask_for_handover()
     place.kept.end_wave(place.log)
     row = place.row("s1")
     assert (row.owner, row.checkpoint_owner, row.run_claim) == ("w2", None, None)
@@ -190,14 +188,7 @@ def test_claims_that_arrived_before_the_run_was_interrupted_are_released() -> No
 def test_a_handover_that_cannot_be_completed_is_reported() -> None:
     place = Place(a_row())
     place.take()
-    assert isinstance(place.rows.apply(initiate_handover(place.row(), "w2", "a test")), Applied)
-    apply = place.rows.apply
-
-    def throttle_the_completion(change: Change) -> Applied | Refused:
-        if change.kind is ChangeKind.COMPLETE:
-            raise Throttled("later")
-        return apply(change)
-
-    place.rows.apply = throttle_the_completion  # type: ignore[method-assign]
+    place.ask_for_handover()
+    place.rows.trouble[ChangeKind.COMPLETE] = Throttled("later")
     place.kept.end_wave(place.log)
     assert place.log.problems == [Problem("s1", "its row couldn't be released (later)", fatal=False)]

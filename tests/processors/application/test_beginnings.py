@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.leases.change import create, retire
+from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refused
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import LATEST, TRIM_HORIZON
 from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
-from headrace.pipeline.core.sharing.sync_plan import in_turn
+from headrace.pipeline.core.sharing.sync_plan import rows_of_stream
+from headrace.pipeline.errors import OriginUnsafe, Throttled
+from headrace.pipeline.ports.reading import StreamFacts
 from headrace.pipeline.processors.application.beginnings import begun_at_latest
 from headrace.pipeline.settings.choices import InitialPosition
 from tests.duties.two_streams import recreate
-from tests.duties.world import STREAM
+from tests.duties.world import STREAM, Cut
+from tests.memory.leases import MemoryLeaseStore, one_by_one
+from tests.memory.source import MemorySource
 from tests.processors.application.worlds import ApplicationWorld
+
+
+class Throttling(MemorySource):
+    """Describes no stream."""
+
+    def __init__(self, source: MemorySource) -> None:
+        vars(self).update(vars(source))
+
+    def describe(self, name: str) -> StreamFacts:
+        raise Throttled(f"the description of {name} was throttled")
+
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = BEGUN + timedelta(seconds=60)
@@ -46,26 +64,97 @@ def test_beside_rows_of_an_earlier_life_or_without_hash_keys_nothing_is_skipped(
     assert begun_at_latest(a_row("a"), (row,), NOW).checkpoint == TRIM_HORIZON
 
 
-def test_rows_of_an_earlier_life_stay_until_the_first_row_of_the_present_life_is_there():
-    retired = [retire(a_row(name, epoch=6), "older") for name in ("a", "b", "c")]
-    made = [create(a_row(name), "new") for name in ("b", "a")]
-    written = [(change.key, change.kind.value) for change in in_turn(retired, made, is_begun=False)]
-    assert written[:2] == [("b", "retire"), ("b", "create")]
-    assert in_turn(retired, [], is_begun=False) == retired[1:]
-    assert in_turn(retired, [], is_begun=True) == retired
+class MortalRows(MemoryLeaseStore):
+    """Lease rows of a leader that dies once it has made some writes. Writes that go out side by side arrive in either order."""
+
+    def __init__(self, *, last_first: bool) -> None:
+        super().__init__()
+        self._last_first = last_first
+        self.writes_left: int | None = None
+        """How many writes arrive before the leader dies; None: it lives."""
+
+    @property
+    def at_once(self) -> int:
+        return 16
+
+    def apply(self, change: Change) -> Applied | Refused:
+        if self.writes_left == 0:
+            raise Cut
+        if self.writes_left is not None:
+            self.writes_left -= 1
+        return super().apply(change)
+
+    def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
+        if not self._last_first:
+            return super().apply_all(changes)
+        return one_by_one(self.apply, changes[::-1])[::-1]
 
 
-def test_a_stream_that_is_created_again_is_read_from_its_beginning(tmp_path, monkeypatch):
-    world = ApplicationWorld(shards=1, log=tmp_path / "recorded", position=InitialPosition.LATEST)
+@pytest.mark.parametrize("last_first", [False, True], ids=["in order", "last first"])
+@pytest.mark.parametrize("writes", [0, 1, 2, None])
+@pytest.mark.parametrize(
+    ("shards_before", "more_streams"),
+    [(1, ()), (2, ()), (1, ("returns",))],
+    ids=["one shard", "two shards", "of several streams"],
+)
+def test_a_stream_that_is_created_again_is_read_from_its_beginning_wherever_its_leader_dies(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    shards_before: int,
+    more_streams: tuple[str, ...],
+    writes: int | None,
+    last_first: bool,
+):
+    world = ApplicationWorld(
+        shards=shards_before,
+        more_streams=more_streams,
+        log=tmp_path / "recorded",
+        position=InitialPosition.LATEST,
+    )
     monkeypatch.setenv("RECORDED", str(world.log))
+    rows = world.store = MortalRows(last_first=last_first)
+    world.begin_process()
     world.say("before")
     world.clock.advance(world.settings.times.worker_tick)
     world.settle()
+    if shards_before > 1:
+        # As after a merge whose parents are forgotten: no row of the earlier life has the key of the new one.
+        rows.wipe(world.shard(0).shard_id)
+    world.shards = 1
     world.clock.advance(timedelta(hours=1))
     recreate(world, STREAM)
     world.say("a")
     world.clock.advance(timedelta(minutes=10))
     world.begin_process()
-    world.tick(12)
+    rows.writes_left = writes
+    with suppress(Cut):
+        world.lead()
+    rows.writes_left = None
+    world.begin_process()
+    world.clock.advance(timedelta(minutes=10))
+    world.tick(40)
+    world.wave(run="second")
+    assert world.words() == ["a"]
+    of_stream = rows_of_stream(world.stream, rows.scan().leases)
+    assert {row.stream_epoch for row in of_stream} == {world.stream.epoch}
+
+
+def test_nothing_is_skipped_where_kinesis_doesnt_describe_the_stream_while_its_rows_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    world = ApplicationWorld(shards=1, log=tmp_path / "recorded", position=InitialPosition.LATEST)
+    monkeypatch.setenv("RECORDED", str(world.log))
+    world.settle()
+    world.clock.advance(timedelta(seconds=10))
+    world.say("a")
+    world.clock.advance(timedelta(minutes=5))
+    world.begin_process()
+    streams = world.table.streams  # type: ignore[attr-defined]
+    streams.source = Throttling(world.source)
+    with pytest.raises(OriginUnsafe, match="couldn't be described when its lease rows were read"):
+        world.wave()
+    streams.source = world.source
+    world.clock.advance(timedelta(minutes=15))
     world.wave(run="second")
     assert world.words() == ["a"]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -51,6 +52,17 @@ def test_an_instance_goes_on_from_wave_to_wave_and_ends_with_the_run(world: Appl
     assert processes(world) == 1
     assert world.row().checkpoint.sequence == world.recorded("record")[-1]["number"][0]
     assert world.row().run_claim is None
+
+
+def test_an_instance_is_found_again_whatever_the_tasks_write_rows_with(world: ApplicationWorld):
+    attempt = world.a_run()
+    world.say("a", "leave")
+    attempt.wave()
+    # As with keys that were renewed between two waves.
+    world.store = SimpleNamespace(get=world.store.get, apply=world.store.apply)  # type: ignore[assignment]
+    world.say("b")
+    attempt.wave()
+    assert world.calls() == ["initialize", "a", "leave", "b"]
 
 
 @pytest.mark.slow

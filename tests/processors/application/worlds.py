@@ -123,6 +123,7 @@ class ApplicationWorld(World):
             rows=rows,
             pages=lambda: SourcePages(self.source),
             task_rows=lambda: self.store,
+            lease_table=f"that of {self.log}",
             keeps=self.keeps,
         )
 

@@ -15,6 +15,7 @@ from headrace.pipeline.duties.waves.run import RunEnding
 from headrace.pipeline.ports.leases import Listing
 from headrace.pipeline.processors.application.claimed_rows import ClaimedRows
 from headrace.pipeline.processors.application.row_table import RowTable
+from headrace.pipeline.settings.model import Settings
 from tests.memory.leases import one_by_one
 from tests.simulation.application.stage import SimulatedPages, SimulatedStage, TasksInTurn
 from tests.simulation.application.watch import ApplicationRows
@@ -67,11 +68,12 @@ class ApplicationPorts(ProcessPorts):
     def __init__(
         self,
         fleet: ApplicationFleet,
+        settings: Settings,
         process: Process,
         on_run: Callable[[str, str], None] = lambda _id, _worker: None,
     ) -> None:
         super().__init__(fleet.as_world, process, on_run)
-        self._fleet, self._process = fleet, process
+        self._fleet, self._settings, self._process = fleet, settings, process
         self._tables_of: dict[str, RowTable] = {}
 
     @cached_property
@@ -90,7 +92,7 @@ class ApplicationPorts(ProcessPorts):
         if writer not in self._tables_of:
             source: Any = self._source
             self._tables_of[writer] = RowTable(
-                settings=self._fleet.settings((writer,)), rows=self._claimed, source=source, clock=self.clock
+                settings=self._settings, rows=self._claimed, source=source, clock=self.clock
             )
         return self._tables_of[writer]
 
@@ -108,6 +110,7 @@ class ApplicationPorts(ProcessPorts):
             rows=self._claimed,
             pages=lambda: SimulatedPages(fleet),
             task_rows=lambda: rows,
+            lease_table="processing",
             keeps=fleet.drawn.keeps,
             fleet=fleet,
             process=self._process,
@@ -123,7 +126,7 @@ class ApplicationDeployment(Deployment):
     def _wiring(self, process: Process) -> ApplicationWiring:
         wiring: ApplicationWiring | None = process.known.get("wiring")
         if wiring is None:
-            ports: Any = ApplicationPorts(self.fleet, process)
+            ports: Any = ApplicationPorts(self.fleet, self.settings, process)
             wiring = process.known["wiring"] = ApplicationWiring(self.settings, ports)
         return wiring
 
@@ -158,7 +161,7 @@ class ApplicationRun:
                 due=frozenset(ask.due),
                 failing=frozenset((*ask.recovering, *ask.left_alone)),
             )
-        ports: Any = ApplicationPorts(fleet, self._process, self._on_run)
+        ports: Any = ApplicationPorts(fleet, deployment.settings, self._process, self._on_run)
         reading = ApplicationWiring(deployment.settings, ports).reading(
             run_id,
             Runs(ServiceCalls(fleet.as_world, self._process), instance),

@@ -140,7 +140,13 @@ class ApplicationFleet:
             )
             for stream in own.streams
         )
-        return replace(own, streams=streams)
+        discovery = replace(
+            own.discovery,
+            initial_position=self.drawn.position,
+            timestamp=self.since if self.drawn.position is InitialPosition.AT_TIMESTAMP else None,
+            on_data_loss=OnDataLoss.STOP,
+        )
+        return replace(own, streams=streams, discovery=discovery)
 
     @property
     def since(self) -> datetime:
@@ -165,6 +171,11 @@ class ApplicationFleet:
         self._now_and_then(_DEPLOYS if self.drawn.keeps else 0.0, self._deploy)
         self._now_and_then(self.drawn.steals, self._steal)
         self.sim.at(self.plan.fault_seconds, self._end)
+
+    def learn(self) -> None:
+        """Give each deployment the settings of now, each a little later than the others."""
+        for deployment in self.deployments:
+            self.sim.after(self.rng.uniform(0.0, 30.0), deployment.learn)
 
     @property
     def as_world(self) -> Any:
@@ -210,9 +221,21 @@ class ApplicationFleet:
         if not living:
             return
         for shard in self.truth.shards.values():
-            if self.truth.lives(shard.key.stream) and (why := self.watch.left_of(shard)):
+            is_wanted = shard.key.stream.name not in self.truth.taken_out
+            if is_wanted and self.truth.lives(shard.key.stream) and (why := self.watch.left_of(shard)):
                 yield shard.key.shard_id, f"application: {why}"
         for row in self.leases.rows.values():
+            stream = self.truth.stream_of(row)
+            if stream is None or not self.truth.lives(stream) or row.stream_epoch != stream.epoch:
+                yield (
+                    row.key,
+                    f"application: its row is of another life of the stream ({row.stream_epoch} of {stream})",
+                )
+            elif stream.name in self.truth.taken_out:
+                yield (
+                    row.key,
+                    f"application: the settings don't name {stream.name} any more, and the row still exists",
+                )
             if not row.has_ended and row.holder not in living:
                 yield row.key, f"application: its row is held by {row.holder}, which is dead"
 

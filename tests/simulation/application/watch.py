@@ -54,6 +54,8 @@ class ShardAccount:
     """The checkpoints that the row had at a claim or after a write of Headrace's."""
     claimed_at: dict[str, Checkpoint] = field(default_factory=dict)
     """By claim: the row's checkpoint when it was claimed."""
+    of_claim: dict[str, set[Checkpoint]] = field(default_factory=dict)
+    """By claim: the row's checkpoint when it was claimed, and those that were written for the claim."""
     live: dict[str, ProcessorInstance] = field(default_factory=dict)
     """By claim: the process at work."""
     has_ended: bool = False
@@ -90,9 +92,15 @@ class ApplicationRows(MemoryLeaseStore):
         before = self._rows.get(change.key)
         done = self.apply(change)
         after = self._rows.get(change.key)
-        if before is None and after is not None:
+        if after is before:
+            return done
+        if before is not None and (after is None or change.kind is ChangeKind.REPLACE):
+            self._fleet.watch.note_deleted(before, process)
+        if after is None:
+            return done
+        if before is None or change.kind is ChangeKind.REPLACE:
             self._fleet.watch.note_row(after)
-        if before is not after and after is not None and before is not None:
+        else:
             self._fleet.watch.note_write(before, after, change, process, (worker, claim))
         return done
 
@@ -101,6 +109,8 @@ class ApplicationWatch:
     def __init__(self, fleet: ApplicationFleet) -> None:
         self._fleet = fleet
         self.accounts: dict[ShardKey, ShardAccount] = {}
+        self._deleted: dict[str, Lease] = {}
+        """By lease key: the row as it was when it was deleted last."""
         self._begun: dict[str, tuple[StreamId, datetime]] = {}
         """By stream name: the life of the stream of which the first row was made, and when."""
 
@@ -112,8 +122,16 @@ class ApplicationWatch:
     def note_row(self, row: Lease) -> None:
         """A row is made."""
         stream = self._fleet.truth.stream_of(row)
-        if stream is not None:
-            self._begun.setdefault(stream.name, (stream, self._fleet.clock.now()))
+        if stream is None:
+            return
+        if stream.name not in self._begun:
+            self._begun[stream.name] = stream, self._fleet.clock.now()
+            is_latest = self._fleet.drawn.position is InitialPosition.LATEST
+            if is_latest and (row.checkpoint != LATEST or row.looked_at is None):
+                self._fail(
+                    self._fleet.truth.shards[ShardKey(stream, row.shard_id)],
+                    f"the first row of {stream.name} is made at {row.checkpoint}, from {row.looked_at} on, and not at LATEST",
+                )
 
     def _begins_at(self, stream: StreamId) -> datetime | None:
         """The moment from which the stream is read; None where that is its beginning."""
@@ -148,6 +166,25 @@ class ApplicationWatch:
 
     # -- the rows ----------------------------------------------------------------------------------------------------
 
+    def note_deleted(self, row: Lease, by: Process) -> None:
+        """A row is deleted, or replaced by one of a later life."""
+        fleet = self._fleet
+        self._deleted[row.key] = row
+        shard, stream = fleet.leases.shard(row), fleet.truth.stream_of(row)
+        if shard is None or stream is None or not fleet.truth.lives(stream) or row.has_ended:
+            return
+        if row.stream_epoch is not None and row.stream_epoch < stream.epoch:
+            return
+        taken_out = fleet.truth.taken_out.get(stream.name)
+        if taken_out is None:
+            self._fail(shard, f"{by} deletes the open row {row.key}")
+        elif fleet.sim.now - taken_out < fleet.world.former_wait.total_seconds() - 1.0:
+            self._fail(
+                shard,
+                f"{by} deletes {row.key} {fleet.sim.now - taken_out:.0f} s after its stream was taken out",
+            )
+        fleet.call_faults.happened["application_forgot"] += 1
+
     def note_write(
         self, before: Lease, after: Lease, change: Change, by: Process, sender: tuple[str, str]
     ) -> None:
@@ -157,10 +194,12 @@ class ApplicationWatch:
         account = self.account(shard)
         if change.kind is ChangeKind.CLAIM and after.run_claim is not None:
             account.claimed_at[after.run_claim] = before.checkpoint
+            account.of_claim.setdefault(after.run_claim, set()).add(before.checkpoint)
             account.had.add(before.checkpoint)
         if after.checkpoint != before.checkpoint:
             self._judge_checkpoint(shard, before, after, by, sender)
             account.had.add(after.checkpoint)
+            account.of_claim.setdefault(sender[1], set()).add(after.checkpoint)
             self._fleet.call_faults.happened["application_checkpoint"] += 1
 
         if after.pending != before.pending and after.pending is not None:
@@ -237,7 +276,8 @@ class ApplicationWatch:
             if not (self.accounts.get(key, ShardAccount()).has_ended or self._is_before_the_start(key)):
                 self._fail(shard, f"a process begins before its parent {parent} has ended")
         self._judge_pending(instance, pending)
-        row = self._fleet.leases.rows[instance.lease_key]
+        # A run works on where the rows of a stream that was taken out are deleted.
+        row = self._fleet.leases.rows.get(instance.lease_key) or self._deleted[instance.lease_key]
         instance.has_begun, instance.passed = True, self._passed(shard, replace(row, checkpoint=since))
         instance.own.add(since)
         account.live[instance.claim] = instance
@@ -259,13 +299,16 @@ class ApplicationWatch:
     def go_on(self, instance: ProcessorInstance, claim: str) -> None:
         """A process that was kept gets on under the claim of another run."""
         account = self.account(instance.shard)
-        other, claimed_at = account.live.get(claim), account.claimed_at.get(claim)
+        other, known = account.live.get(claim), account.of_claim.get(claim, set())
         if other is not None and other is not instance and not other.is_over:
             self._fail(instance.shard, f"a second process goes on for {claim}")
-        if claimed_at not in instance.own:
+        # A run that has lost its claim while it stood still may meet a process of the next one, at a checkpoint of its own.
+        if known.isdisjoint(instance.own):
+            said = ", ".join(map(str, sorted(known)))
             self._fail(
-                instance.shard, f"a process goes on that doesn't know the row's checkpoint {claimed_at}"
+                instance.shard, f"a process goes on that knows no checkpoint of the row under {claim}: {said}"
             )
+        account.live.pop(instance.claim, None)
         instance.claim = claim
         account.live[claim] = instance
         self._fleet.call_faults.happened["kept_by_the_next_run"] += 1

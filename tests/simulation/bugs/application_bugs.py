@@ -1,10 +1,11 @@
-"""Planted bugs of processors that are applications of their own (I47): checkpoints that nobody asked for, and records that a process
-doesn't get."""
+"""Planted bugs of processors that are applications of their own (I47): checkpoints that nobody asked for, records that a process
+doesn't get, and streams that come and go."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from headrace.pipeline.settings.choices import InitialPosition
 from tests.simulation.bugs.planted import a_bug
 
 
@@ -90,5 +91,27 @@ APPLICATIONS: Final = (
             "memory.code != self.code",
         ),
         among=_fleet(keeps=True, steals=40.0, dies=0.0),
+    ),
+    a_bug(
+        "added-as-read-before",
+        "a stream that is created while others are read counts as one that the processor has read before, and not at LATEST",
+        (
+            "processors.application.beginnings",
+            "[row for row in rows if _name(row) == _name(new)]",
+            "list(rows)",
+        ),
+        seeds=20,
+        among=_fleet(position=InitialPosition.LATEST) | {"streams": 3, "added": 1},
+    ),
+    a_bug(
+        "removed-and-not-waited-for",
+        "the rows of a stream that was taken out of the settings, with all its checkpoints, are deleted at once",
+        (
+            "duties.streams.streams",
+            "expired(memory.former, self.settings.former_streams_wait)",
+            "frozenset(memory.former)",
+        ),
+        seeds=20,
+        among=_fleet() | {"streams": 3, "removed": True},
     ),
 )

@@ -125,8 +125,8 @@ ROWS: Final = (
         "a frozen leader's late create overwrites the row that exists by then (D4)",
         (
             "tests.memory.leases",
-            "        return change.create is not None and found is None",
-            "        return change.create is not None",
+            "        return change.kind is ChangeKind.CREATE and found is None",
+            "        return change.kind is ChangeKind.CREATE",
         ),
     ),
     a_bug(

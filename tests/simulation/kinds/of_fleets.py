@@ -191,8 +191,35 @@ def _with_application(plan: Plan, rng: Random) -> Plan:
 
 
 def _may_have_application(plan: Plan) -> bool:
-    is_plain = not (plan.of_a_table or plan.quiet or plan.keeps or plan.added or plan.removed)
+    is_plain = not (plan.of_a_table or plan.quiet or plan.keeps)
     return is_plain and plan.shards <= 10 and plan.retention > 3600.0
+
+
+def _with_added(plan: Plan, rng: Random) -> Plan:
+    """A stream is created, and the settings name it or it is found, while the processor's application reads others."""
+    plan = _with_several(plan, rng)
+    is_found = plan.discovered or (not plan.removed and rng.random() < 0.4)
+    return replace(plan, added=1, discovered=is_found)
+
+
+def _with_removed(plan: Plan, rng: Random) -> Plan:
+    """A stream is taken out of the settings while the processor's application reads it."""
+    return replace(_with_several(plan, rng), removed=True)
+
+
+def _with_several(plan: Plan, rng: Random) -> Plan:
+    """An application of several streams, each of whose records stay for a day. No KCL application was there before."""
+    plan = replace(plan, retention=86_400.0, hosts_off=0.0, adopted=False)
+    plan = plan if plan.application.is_on else _with_application(plan, rng)
+    return replace(plan, streams=max(plan.streams, rng.choice((2, 3))), shards=min(plan.shards, 3))
+
+
+def _may_have_several(plan: Plan) -> bool:
+    """Whether several streams fit into a plan with an application. Some kinds judge a single stream, or records that go early."""
+    is_single = plan.unadopted or plan.foreign or plan.fan_out or plan.beats or plan.typed.unpacks
+    alone = plan.troubles.keys() & {"expire"} or often(plan, "deny", 25.0) or often(plan, "merge", 60.0)
+    of_kind = replace(plan, retention=86_400.0)
+    return _may_have_application(of_kind) and not (is_single or alone)
 
 
 LEASE_KINDS: Final = (
@@ -267,6 +294,20 @@ STREAM_KINDS: Final = (
         _with_application,
         _may_have_application,
         0.23,
+    ),
+    Kind(
+        "an application beside a stream that is created",
+        lambda p: p.application.is_on and p.added > 0,
+        _with_added,
+        _may_have_several,
+        0.25,
+    ),
+    Kind(
+        "an application beside a stream that is taken out",
+        lambda p: p.application.is_on and p.removed,
+        _with_removed,
+        lambda p: not p.discovered and _may_have_several(p),
+        0.27,
     ),
 )
 """Drawn after the kinds of tables, which some of them leave no room for."""

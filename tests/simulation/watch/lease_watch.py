@@ -138,6 +138,9 @@ class WatchedLeases:
             if before is not None:
                 judge_delete(self._world, before, by)
             return
+        if before is not None and change.kind is ChangeKind.REPLACE:
+            judge_delete(self._world, before, by)
+            before = None
         if before is None:
             self.made[after.key] = self._world.sim.now
             self._judge_position(after, by)
