@@ -8,11 +8,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from headrace.pipeline.core.leases.lag import lag_of
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.ports.tasks import Job, Work
@@ -63,6 +65,22 @@ def test_an_instance_is_found_again_whatever_the_tasks_write_rows_with(world: Ap
     world.say("b")
     attempt.wave()
     assert world.calls() == ["initialize", "a", "leave", "b"]
+
+
+def test_a_shard_that_was_quiet_for_hours_isnt_hours_behind_while_its_records_are_processed(
+    world: ApplicationWorld,
+):
+    world.say("a")
+    world.wave()
+    world.clock.advance(timedelta(hours=3))
+    attempt = world.a_run()
+    for word in ("b", "c"):
+        world.say(word)
+        attempt.wave()
+        # The run keeps the row, so that nobody but the task has written it.
+        lag = lag_of(world.row(), world.clock.now())
+        assert lag is not None
+        assert lag <= timedelta(seconds=1)
 
 
 @pytest.mark.slow
