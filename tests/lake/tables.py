@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from sqlalchemy import create_engine, text
 
+import tests.avro_forms  # noqa: F401 - importing it spares each test a seventh of its CPU time
 from headrace.pipeline.core.ledger.batch import StagedFile
 from headrace.pipeline.core.ledger.ledger import LedgerPage
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
