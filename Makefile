@@ -12,8 +12,9 @@ in_venv := env -u SPARK_HOME -u PYTHONPATH -u PYTHONHOME -u PYTHONDONTWRITEBYTEC
 
 # The number of processes that `make test` and `make coverage` run tests in. A process takes its tests in their order, so that
 # neighbours share a module's fixtures; a process that has no test left takes half of the other's rest. Each process starts a
-# stand-in of AWS and a Spark server of its own. WORKERS=0: in pytest's own process, where a debugger works.
-WORKERS ?= 2
+# stand-in of AWS and a Spark server of its own. Three, because two leave a quarter of two cores idle: many tests wait for
+# processes. WORKERS=0: in pytest's own process, where a debugger works.
+WORKERS ?= 3
 in_parallel := -n $(WORKERS) --dist worksteal
 classes := .venv/spark.jsa
 
@@ -39,7 +40,7 @@ check: setup ## check lint, formatting, types, layers, dependencies and their li
 	@$(in_venv) python bin/packages.py --check
 	@$(in_venv) HEADRACE_CONFIG=tests/setup/headrace.yaml dg check defs
 
-test: setup $(classes) ## run the tests that every change needs, in two processes (WORKERS=4: in four, WORKERS=0: in none but pytest's)
+test: setup $(classes) ## run the tests that every change needs, in three processes (WORKERS=4: in four, WORKERS=0: in none but pytest's)
 	@$(in_venv) pytest $(in_parallel) -m "not slow" $(ARGS)
 
 test-all: setup $(classes) ## run all tests one after the other, also the slow ones
