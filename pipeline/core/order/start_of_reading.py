@@ -43,6 +43,8 @@ class Read:
     """For a shard without a position: all shards of the stream that are known."""
     origin: Origin | None = None
     """The origin of the stream, by which the reading begins where no record has landed."""
+    is_listed: bool = False
+    """Whether a listing that the plan goes by shows the shard. Listings are read for shards of which no record has landed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +103,12 @@ def plan_begin(
     above: Above = Above(),
     below: frozenset[str] = frozenset(),
     known: frozenset[str] = frozenset(),
+    is_listed: bool = False,
     goes_on: bool = False,
 ) -> Begin:
     """What the run does with the shard. `below`: the known descendants of a shard without a position. `known`: all
-    known shards of the stream. `goes_on`: lost records are recorded as a gap and don't stop the shard."""
+    known shards of the stream. `is_listed`: whether a listing of this wave shows the shard. `goes_on`: lost records are
+    recorded as a gap and don't stop the shard."""
     position = positions.of(key)
     if position is not None and position.ended:
         return Finish(position)
@@ -134,8 +138,8 @@ def plan_begin(
     stands = position.checkpoint if position else None
     repair = stands if stands is not None and row.checkpoint < stands else None
     if position is not None:
-        return Read(batch, repair, origin=origin)
-    return Read(batch, repair, below, known, origin)
+        return Read(batch, repair, origin=origin, is_listed=is_listed)
+    return Read(batch, repair, below, known, origin, is_listed)
 
 
 def _disagreement(row: Lease, key: ShardKey, position: Position | None) -> str | None:

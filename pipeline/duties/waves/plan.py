@@ -168,6 +168,7 @@ class Planning:
                 above=self._above(key, family, positions, passed),
                 below=family.below(key.shard_id),
                 known=known_shards,
+                is_listed=key.shard_id in family.listed,
                 goes_on=how.on_data_loss is OnDataLoss.CONTINUE,
             )
             for key, row in held.items()
