@@ -118,6 +118,8 @@ def _of_shard(world: World, shard: ShardTruth, living: set[str]) -> Iterator[str
             yield f"its row is held by {row.holder}, which is dead ({', '.join(sorted(living))} are alive)"
         elif row.looked_at is None:
             yield "the shard was never read"
+        elif row.failure is not None:
+            yield f"its row says that it can't be read ({row.failure.why})"
         elif (
             world.sim.now - world.losses.last_read.get(shard.key, 0.0) > world.plan.retention / 4 + _LOOKED_AT
         ):
