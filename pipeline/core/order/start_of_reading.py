@@ -103,12 +103,10 @@ def plan_begin(
     above: Above = Above(),
     below: frozenset[str] = frozenset(),
     known: frozenset[str] = frozenset(),
-    is_listed: bool = False,
     goes_on: bool = False,
 ) -> Begin:
     """What the run does with the shard. `below`: the known descendants of a shard without a position. `known`: all
-    known shards of the stream. `is_listed`: whether a listing of this wave shows the shard. `goes_on`: lost records are
-    recorded as a gap and don't stop the shard."""
+    known shards of the stream. `goes_on`: lost records are recorded as a gap and don't stop the shard."""
     position = positions.of(key)
     if position is not None and position.ended:
         return Finish(position)
@@ -138,8 +136,8 @@ def plan_begin(
     stands = position.checkpoint if position else None
     repair = stands if stands is not None and row.checkpoint < stands else None
     if position is not None:
-        return Read(batch, repair, origin=origin, is_listed=is_listed)
-    return Read(batch, repair, below, known, origin, is_listed)
+        return Read(batch, repair, origin=origin)
+    return Read(batch, repair, below, known, origin)
 
 
 def _disagreement(row: Lease, key: ShardKey, position: Position | None) -> str | None:

@@ -380,7 +380,9 @@ def test_a_shard_that_a_late_list_leaves_out_is_not_ended_though_its_iterator_is
     assert life.skipped() == []
 
 
-def test_a_shard_that_was_listed_when_the_wave_began_is_not_ended_by_a_list_that_shows_its_children_only() -> None:
+def test_a_shard_that_was_listed_when_the_wave_began_is_not_ended_by_a_list_that_shows_its_children_only() -> (
+    None
+):
     """The children cover the shard's hash keys, so the later list looks whole. No record of the shard has landed."""
     life = Life(on_data_loss=GOES_ON)
     life.sync()

@@ -317,7 +317,9 @@ class WatchedLeases:
         is_completed = before.checkpoint_owner is not None and after.checkpoint_owner is None
         if is_completed and before.holder != after.holder and after.run_claim is not None:
             raise Violation(
-                "I21", f"{by} hands {key} over, and leaves {before.holder}'s claim {after.run_claim} in it", key
+                "I21",
+                f"{by} hands {key} over, and leaves {before.holder}'s claim {after.run_claim} in it",
+                key,
             )
         if taken:
             self.moved = (key, before.holder or "", self._world.sim.now)

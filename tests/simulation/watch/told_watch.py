@@ -67,7 +67,11 @@ def _judge_carried(each: Range, below: Positions, made: Snapshot) -> None:
     was, now = below.of(each.key), made.positions.of(each.key)
     if was is None or now is None:
         return
-    if was.sequence == now.sequence and was.arrival is not None and (now.arrival is None or now.arrival < was.arrival):
+    if (
+        was.sequence == now.sequence
+        and was.arrival is not None
+        and (now.arrival is None or now.arrival < was.arrival)
+    ):
         raise Violation(
             "I9",
             f"the position of {each.key} stays at {now}, and its record's arrival goes from {was.arrival} to {now.arrival}",
