@@ -89,7 +89,7 @@ PAST: Final = (
             "            for child in family.children.get(shard_id, ())",
             "            for child in ()",
         ),
-        among={"troubles": {"split": 30.0, "merge": 60.0}},
+        among=_PLAN_WITH_RESHARDS,
     ),
     a_bug(
         "end-dropped",

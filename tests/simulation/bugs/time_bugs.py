@@ -25,7 +25,6 @@ TIMES: Final = (
             "if verdict.started is not None and timedelta(0) <= verdict.started < times.launch_grace:",
             "if verdict.started is not None:",
         ),
-        among={"troubles": {"kill_run": 25.0}},
     ),
     a_bug(
         "wall-clock-expiry",

@@ -273,13 +273,13 @@ class WatchedLeases:
     def _judge_busy(self, before: Lease, by: Process) -> None:
         """I25: no process replaces the claim of a run that is alive, beats, and is alive for Dagster too."""
         claim = before.run_claim or ""
-        if claim != by.claim and self._is_at_work(claim):
+        if claim != by.claim and self.is_at_work(claim):
             silent = self._world.sim.now - self._world.workers.beaten[claim]
             raise Violation(
                 "I25", f"{by} took {before.key} from {claim}, which beat {silent:.1f} s ago", before.key
             )
 
-    def _is_at_work(self, claim: str) -> bool:
+    def is_at_work(self, claim: str) -> bool:
         """Whether the run with this claim is alive by its beat, for Dagster, and in truth. A run that was frozen in
         the last five minutes doesn't count: another process may rightly have taken it for dead."""
         run, now = self._world.runs.get(claim), self._world.sim.now
@@ -342,7 +342,7 @@ class WatchedLeases:
         since = world.sim.now - self._handovers.get(key, -1e9)
         jumped = any(host is by.host and at > world.sim.now - 150.0 for at, host in world.jumps)
         claim = before.run_claim or ""
-        if (is_handed_over and (since > 85.0 or jumped)) or not self._is_at_work(claim):
+        if (is_handed_over and (since > 85.0 or jumped)) or not self.is_at_work(claim):
             return
         # The acting process may have looked at a time when the run's beats were missing.
         lately = world.sim.now - _FOR_A_WHILE

@@ -12,6 +12,8 @@ from tests.simulation.watch.truth import Violation
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+_STEADY = 30.0
+"""Seconds. A run that has beaten for so long can't look dead to any process."""
 _LATELY = 60.0
 """Seconds after a fault in which a run may have tried to write a row, and failed."""
 
@@ -28,7 +30,6 @@ def judge_left(world: World, process: Process, claims: Collection[str]) -> None:
 def judge_forgotten(world: World, claims: Collection[str]) -> None:
     """The beats of these claims are removed."""
     for claim in claims:
-        run = world.runs.get(claim)
-        is_at_work = run is not None and run.is_at_work and run.process.alive and run.process.claim == claim
-        if run is not None and is_at_work and run.is_alive_for_dagster:
-            raise Violation("I25", f"the beats of {claim} are removed, and {run.process} is at work")
+        is_steady = world.sim.now - world.workers.steady.get(claim, world.sim.now) > _STEADY
+        if world.leases.is_at_work(claim) and is_steady:
+            raise Violation("I25", f"the beats of {claim} are removed, and its run is at work")
