@@ -40,7 +40,7 @@ class LagWatch:
             for key, lag in open_lags(rows.values(), world.clock.now(), readers=readers).items():
                 if rows[key].failure is None and rows[key].behind_ms == 0:
                     self._judge_tip(rows[key])
-                elif lag is not None:
+                elif lag is not None and (rows[key].failure is not None or rows[key].behind_ms):
                     self._judge(rows[key], lag)
 
     def _judge(self, row: Lease, lag: timedelta) -> None:
