@@ -72,7 +72,7 @@ WINDOWS: Final = (
             "        if False:\n",
         ),
         seeds=_SEEDS,
-        among=_fleet(every=5.0, deploys=20.0, cut=0.1),
+        among=_fleet(every=5.0, deploys=20.0, cut=0.1) | {"traffic_ends_early": None},
     ),
     a_bug(
         "copied-from-the-start",
