@@ -12,9 +12,11 @@ in_venv := env -u SPARK_HOME -u PYTHONPATH -u PYTHONHOME -u PYTHONDONTWRITEBYTEC
 
 # The number of processes that `make test` and `make coverage` run tests in. A process takes its tests in their order, so that
 # neighbours share a module's fixtures; a process that has no test left takes half of the other's rest. Each process starts a
-# stand-in of AWS and a Spark server of its own. WORKERS=0: in pytest's own process, where a debugger works.
-WORKERS ?= 2
+# stand-in of AWS and a Spark server of its own. Three, because two leave a quarter of two cores idle: many tests wait for
+# processes. WORKERS=0: in pytest's own process, where a debugger works.
+WORKERS ?= 3
 in_parallel := -n $(WORKERS) --dist worksteal
+classes := .venv/spark.jsa
 
 .PHONY: help setup fmt check test test-all coverage mutants vectors wire contract interop sim chaos local dev demo bench lock sbom audit
 .DEFAULT_GOAL := help
@@ -38,15 +40,19 @@ check: setup ## check lint, formatting, types, layers, dependencies and their li
 	@$(in_venv) python bin/packages.py --check
 	@$(in_venv) HEADRACE_CONFIG=tests/setup/headrace.yaml dg check defs
 
-test: setup ## run the tests that every change needs, in two processes (WORKERS=4: in four, WORKERS=0: in none but pytest's)
+test: setup $(classes) ## run the tests that every change needs, in three processes (WORKERS=4: in four, WORKERS=0: in none but pytest's)
 	@$(in_venv) pytest $(in_parallel) -m "not slow" $(ARGS)
 
-test-all: setup ## run all tests one after the other, also the slow ones
+test-all: setup $(classes) ## run all tests one after the other, also the slow ones
 	@$(in_venv) HYPOTHESIS_PROFILE=more pytest $(ARGS)
+
+$(classes): requirements.lock | setup
+	@echo "archiving the classes of Spark, with which its servers start in half of the time (half a minute, once) ..."
+	@$(in_venv) python -m tests.spark_classes $@
 
 decides := $(addprefix tests/,core kcl duties beside_kcl app lineage proof repair typed upkeep windows)
 
-coverage: setup ## measure what the quick tests of the deciding code leave out; fails below the floor in pyproject.toml
+coverage: setup $(classes) ## measure what the quick tests of the deciding code leave out; fails below the floor in pyproject.toml
 	@$(in_venv) HYPOTHESIS_PROFILE=few pytest $(in_parallel) -m "not slow" --cov --cov-report=term-missing:skip-covered $(or $(ARGS),$(decides))
 
 mutants: setup ## plant small mistakes, one at a time, and tell which of them no test notices (15 to 30 minutes)

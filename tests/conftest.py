@@ -8,11 +8,11 @@ import pytest
 
 import tests.hypothesis_profiles  # noqa: F401 - importing it registers and loads the profile
 from tests.files_in_memory import put_test_folders_in_memory
-from tests.spark import a_jvm_that_compiles_little, discovery_stays, joined_spark, spark, spark_server
+from tests.spark import a_jvm_that_starts_soon, discovery_stays, joined_spark, spark, spark_server
 from tests.stand_in import aws, dynamodb, kinesis, no_backoff, only_the_stand_ins_credentials
 
 __all__ = [
-    "a_jvm_that_compiles_little",
+    "a_jvm_that_starts_soon",
     "aws",
     "discovery_stays",
     "dynamodb",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 _MEMORY = Path("/dev/shm")
 _ENOUGH = 4 << 30
-"""Bytes that have to be free: the whole suite in two processes needs less than a quarter of that."""
+"""Bytes that have to be free: the whole suite in three processes needs less than half of that."""
 
 
 def put_test_folders_in_memory() -> None:

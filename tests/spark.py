@@ -10,17 +10,18 @@ import pytest
 
 from headrace.pipeline.lake.spark.session import DISCOVERY, spark_session, stop_local_server
 from headrace.pipeline.settings.model import SparkSettings
+from tests.spark_classes import OPTIONS, options_of_tests
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session", autouse=True)
-def a_jvm_that_compiles_little() -> Iterator[None]:
-    """Half of the CPU time of a Spark server that lives for a test is spent on compiling Java code a second time, better."""
-    given = os.environ.get("SPARK_SUBMIT_OPTS", "")
+def a_jvm_that_starts_soon() -> Iterator[None]:
+    """Spark servers of tests start with little CPU time, also those that commands start (`spark_classes.py`)."""
+    given = os.environ.get(OPTIONS, "")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_SUBMIT_OPTS", f"{given} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC".strip())
+        patch.setenv(OPTIONS, f"{given} {options_of_tests()}".strip())
         yield
 
 

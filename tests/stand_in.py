@@ -57,7 +57,11 @@ def dynamodb(aws: LocalAws) -> "DynamoDBClient":
     )
 
     endpoint = os.environ.get(OTHER_DYNAMODB_VARIABLE, aws.endpoint)
-    return dynamodb_client(AwsSettings(region=aws.region, endpoint=endpoint))
+    client = dynamodb_client(AwsSettings(region=aws.region, endpoint=endpoint))
+    # The stand-in imports moto for its first request. On a busy machine that takes longer than boto3 waits for an answer, and
+    # boto3 asks again: a table that is created twice exists already.
+    client.list_tables()
+    return client
 
 
 @pytest.fixture(scope="session")

@@ -150,9 +150,9 @@ def lag(look: CheckLook, limits: CheckSettings) -> Verdict:
     # fail.
     never_read = {key: look.at - since for key, since in look.unread_since.items() if key not in behind}
     late = [
-        *((period, key, f"is up to {_in_words(period)} behind") for key, period in behind.items()),
+        *((period, key, f"is up to {time_in_words(period)} behind") for key, period in behind.items()),
         *(
-            (period, key, f"was never read, for {_in_words(period)} or more")
+            (period, key, f"was never read, for {time_in_words(period)} or more")
             for key, period in never_read.items()
         ),
     ]
@@ -165,9 +165,9 @@ def lag(look: CheckLook, limits: CheckSettings) -> Verdict:
         check="lag",
         sentence=_told(
             offenders,
-            f"shard is more than {_in_words(limits.lag)} behind",
+            f"shard is more than {time_in_words(limits.lag)} behind",
             told_lag(longest_lag(look)),
-            more=f"shards are more than {_in_words(limits.lag)} behind",
+            more=f"shards are more than {time_in_words(limits.lag)} behind",
         ),
         offenders=tuple(offenders),
     )
@@ -176,7 +176,7 @@ def lag(look: CheckLook, limits: CheckSettings) -> Verdict:
 def told_lag(lag: LongestLag) -> str:
     if lag.is_nothing:
         return "no shard is behind"
-    known = f"the shard that is furthest behind is {_in_words(lag.known)} behind" if lag.known else ""
+    known = f"the shard that is furthest behind is {time_in_words(lag.known)} behind" if lag.known else ""
     unknown = f"the lag of {counted(lag.unknown, 'shard')} isn't known" if lag.unknown else ""
     return ", and ".join(part for part in (known, unknown) if part)
 
@@ -185,7 +185,7 @@ def retention_at_risk(look: CheckLook, limits: CheckSettings, before: Mapping[st
     offenders = [
         Offender(
             partition_of(risk.lease_key),
-            f"loses data in {_in_words(risk.loses_in)} at this rate: it is {_in_words(risk.lag)} behind",
+            f"loses data in {time_in_words(risk.loses_in)} at this rate: it is {time_in_words(risk.lag)} behind",
         )
         for risk in risks(look, before)
         if risk.loses_in < limits.retention
@@ -194,9 +194,9 @@ def retention_at_risk(look: CheckLook, limits: CheckSettings, before: Mapping[st
         check="retention_at_risk",
         sentence=_told(
             offenders,
-            f"shard loses data within {_in_words(limits.retention)}",
-            f"no shard loses data within {_in_words(limits.retention)}",
-            more=f"shards lose data within {_in_words(limits.retention)}",
+            f"shard loses data within {time_in_words(limits.retention)}",
+            f"no shard loses data within {time_in_words(limits.retention)}",
+            more=f"shards lose data within {time_in_words(limits.retention)}",
             first=True,
         ),
         offenders=tuple(offenders),
@@ -239,9 +239,9 @@ def watermark_age(look: CheckLook, limits: CheckSettings) -> Verdict:
         check="watermark_age",
         sentence=_told(
             offenders,
-            f"stream is complete only up to more than {_in_words(limits.watermark)} ago",
+            f"stream is complete only up to more than {time_in_words(limits.watermark)} ago",
             good,
-            more=f"streams are complete only up to more than {_in_words(limits.watermark)} ago",
+            more=f"streams are complete only up to more than {time_in_words(limits.watermark)} ago",
         ),
         offenders=tuple(offenders),
     )
@@ -282,7 +282,7 @@ def last_proof(look: CheckLook, limits: CheckSettings) -> Verdict:
     if look.disproved:
         offenders.append(Offender("the last proof", look.disproved))
     elif limits.proof is not None and (look.proved_at is None or look.at - look.proved_at > limits.proof):
-        age = "never" if look.proved_at is None else f"{_in_words(look.at - look.proved_at)} ago"
+        age = "never" if look.proved_at is None else f"{time_in_words(look.at - look.proved_at)} ago"
         offenders.append(Offender("the last proof", f"held {age}; run the prove job"))
     good = (
         "there was no proof yet"
@@ -369,7 +369,3 @@ def _told(
     return (
         f"{sentence}: {offenders[0].name} {offenders[0].what}" if first or len(offenders) == 1 else sentence
     )
-
-
-def _in_words(period: timedelta) -> str:
-    return time_in_words(period)

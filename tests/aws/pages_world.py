@@ -1,5 +1,6 @@
 """A stream in this process, and a reader whose clock, pauses and random numbers the test controls."""
 
+from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -69,9 +70,14 @@ class World:
         as a lag."""
         given: list[int] = []
         at_once = 500 if len(payloads[0]) < 10_000 else 8
+        # Not by boto3: of a backlog of megabytes, it took half of the CPU time of a test.
+        written = {payload: b64encode(payload).decode() for payload in set(payloads)}
         for start in range(0, len(payloads), at_once):
-            entries = [{"Data": data, "PartitionKey": key} for data in payloads[start : start + at_once]]
-            answer = self.client.put_records(StreamName="orders", Records=entries)
+            entries = [
+                {"Data": written[payload], "PartitionKey": key}
+                for payload in payloads[start : start + at_once]
+            ]
+            answer = self.aws.kinesis.call("PutRecords", {"StreamName": "orders", "Records": entries})
             given += [int(record["SequenceNumber"]) for record in answer["Records"]]
         self.aws.clock.advance(1)
         return given

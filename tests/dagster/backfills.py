@@ -18,7 +18,6 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster._daemon.backfill import execute_backfill_iteration
-from dagster_graphql.test.utils import execute_dagster_graphql
 
 from tests.dagster import served
 
@@ -125,6 +124,9 @@ class Backfills:
         return data.user_failure_data.description or ""
 
     def _ask(self, query: str, variables: dict[str, Any]) -> Any:
+        # Here, because it takes more than a second of CPU, and each process of `make test` imports this module.
+        from dagster_graphql.test.utils import execute_dagster_graphql
+
         result = execute_dagster_graphql(self.process.create_request_context(), query, variables)
         assert not result.errors, result.errors
         return result.data

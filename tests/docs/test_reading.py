@@ -27,7 +27,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.usefixtures("joined_spark")
+@pytest.fixture
+def spark_of_the_page(joined_spark: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark joins the server that other tests share. By itself it starts one more, at a port that is the same in each process."""
+    monkeypatch.setenv("SPARK_LOCAL_CONNECT_REUSE", "1")
+
+
+@pytest.mark.usefixtures("spark_of_the_page")
 def test_each_block_runs_after_those_before_it_and_prints_what_the_page_says(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -36,7 +42,7 @@ def test_each_block_runs_after_those_before_it_and_prints_what_the_page_says(
         assert told == expected, f"block {number}"
 
 
-@pytest.mark.usefixtures("joined_spark")
+@pytest.mark.usefixtures("spark_of_the_page")
 def test_each_block_runs_on_a_table_into_which_one_run_has_landed_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,11 +57,16 @@ def told_by_blocks() -> Iterator[tuple[str, str]]:
     """What each block of the page prints after those before it, and what the page says."""
     assert len(BLOCKS) > 5
     names: dict[str, Any] = {}
-    for number, (code, expected) in enumerate(BLOCKS, start=1):
-        told = io.StringIO()
-        with contextlib.redirect_stdout(told):
-            exec(compile(code, f"docs/use/reading.md, block {number}", "exec"), names)
-        yield told.getvalue(), expected
+    try:
+        for number, (code, expected) in enumerate(BLOCKS, start=1):
+            told = io.StringIO()
+            with contextlib.redirect_stdout(told):
+                exec(compile(code, f"docs/use/reading.md, block {number}", "exec"), names)
+            yield told.getvalue(), expected
+    finally:
+        # When the process ends, a session whose server is gone tries to reach it for ten minutes.
+        if session := names.get("spark"):
+            session.stop()
 
 
 def test_the_page_names_the_version_of_duckdb_that_runs_its_block() -> None:

@@ -3,6 +3,7 @@
 import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 import pytest
 
@@ -11,14 +12,6 @@ from tests.syntax import tree_of
 
 PACKAGES = ("pipeline", "assets", "kclpy", "resources", "sensors")
 LAYERS = ("core", "duties", "beside_kcl", "kcl", "aws", "lake")
-MODULES = {
-    ".".join(("headrace", *path.relative_to(folder).with_suffix("").parts)): tree_of(path)
-    for folder, paths in (
-        (ROOT, [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]),
-        (ROOT / "headrace", sorted((ROOT / "headrace").glob("*.py"))),
-    )
-    for path in paths
-}
 COMMANDS = ("add", "run")
 """Names that each module of a command has. `headrace` imports these modules by their names."""
 UNUSED = {
@@ -39,6 +32,19 @@ UNUSED = {
 """Names that no part of the product uses, each with the reason why it stays."""
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def syntax_trees() -> dict[str, ast.Module]:
+    """The modules of the product. Not at the top of the file: each process of `make test` imports it, and one runs its tests."""
+    return {
+        ".".join(("headrace", *path.relative_to(folder).with_suffix("").parts)): tree_of(path)
+        for folder, paths in (
+            (ROOT, [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]),
+            (ROOT / "headrace", sorted((ROOT / "headrace").glob("*.py"))),
+        )
+        for path in paths
+    }
 
 
 def definitions(tree: ast.Module) -> Iterator[Definition]:
@@ -84,7 +90,7 @@ def unused(modules: dict[str, ast.Module]) -> set[str]:
 
 def test_no_two_public_classes_of_the_product_share_a_name() -> None:
     places: dict[str, list[str]] = {}
-    for module, tree in MODULES.items():
+    for module, tree in syntax_trees().items():
         # The names in kclpy are those of amazon_kclpy.
         for each in () if module.startswith("headrace.kclpy.") else definitions(tree):
             if isinstance(each, ast.ClassDef):
@@ -102,9 +108,9 @@ def test_no_two_modules_of_a_layer_of_the_engine_share_a_name(layer: str) -> Non
 
 
 def test_the_product_uses_every_name_that_it_defines() -> None:
-    found = unused(MODULES) - {
+    found = unused(syntax_trees()) - {
         f"{module}.{name}"
-        for module in MODULES
+        for module in syntax_trees()
         if module.startswith("headrace.pipeline.cli.")
         for name in COMMANDS
     }
@@ -127,7 +133,7 @@ def test_no_module_that_dagster_reads_has_its_annotations_as_text() -> None:
         "headrace.sensors.",
         "headrace.pipeline.definitions",
     )
-    modules = {module: tree for module, tree in MODULES.items() if module.startswith(read_by_dagster)}
+    modules = {module: tree for module, tree in syntax_trees().items() if module.startswith(read_by_dagster)}
     with_texts = [
         module
         for module, tree in modules.items()

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,12 @@ from bin.setup import ROOT
 _LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 # A package may be locked in two versions, for two versions of Python.
 LOCKED = set(re.findall(r"^([a-z0-9-]+)==([\w.]+)", _LOCK, re.MULTILINE))
-PACKAGES = installed("headrace")
+
+
+@cache
+def packages() -> list[Package]:
+    """Not at the top of the file: each process of `make test` imports it, and one runs its tests."""
+    return installed("headrace")
 
 
 def a_package(license_text: str, name: str = "foo") -> Package:
@@ -20,7 +26,7 @@ def a_package(license_text: str, name: str = "foo") -> Package:
 
 
 def test_the_packages_are_those_of_all_extras_in_the_versions_of_the_lock():
-    versions = {package.name: package.version for package in PACKAGES if package.name != "headrace"}
+    versions = {package.name: package.version for package in packages() if package.name != "headrace"}
     assert versions.items() <= LOCKED
     assert {"dagster", "pyspark", "moto", "psycopg2-binary", "opentelemetry-sdk", "grpcio"} <= versions.keys()
     assert {"pytest", "mypy", "hypothesis"}.isdisjoint(versions), "tools aren't installed with Headrace"
@@ -28,13 +34,13 @@ def test_the_packages_are_those_of_all_extras_in_the_versions_of_the_lock():
 
 
 def test_each_package_has_a_license_that_is_allowed():
-    assert [*refusals(PACKAGES)] == []
+    assert [*refusals(packages())] == []
 
 
 def test_nothing_is_allowed_that_no_package_needs():
-    named = {name for package in PACKAGES for names in package.choices for name in names}
+    named = {name for package in packages() for names in package.choices for name in names}
     assert set(ALLOWED) - named == set()
-    assert {(package.name, name) for package in PACKAGES for name in named} >= ALLOWED_PACKAGES.keys()
+    assert {(package.name, name) for package in packages() for name in named} >= ALLOWED_PACKAGES.keys()
 
 
 @pytest.mark.parametrize(
@@ -62,7 +68,7 @@ def test_an_exception_is_for_one_package():
 
 
 def test_the_bill_names_each_package_once_with_its_needs_and_is_the_same_each_time():
-    bill_of_materials = bill(PACKAGES)
+    bill_of_materials = bill(packages())
     refs = [component["bom-ref"] for component in bill_of_materials["components"]]
     own = bill_of_materials["metadata"]["component"]["bom-ref"]
 

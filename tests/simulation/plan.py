@@ -240,6 +240,7 @@ def a_plan(seed: int, fitted: Callable[[Plan], Plan] | None = None) -> Plan:
     plan = misled(plan, Random(f"misled {seed}"))
     plan = typed(plan, Random(f"typed {seed}"))
     plan = windowed(plan, Random(f"windowed {seed}"))
+    plan = hushed(plan, Random(f"hushed {seed}"))
     return with_kinds(plan) if fitted is None else with_kinds(fitted(plan), fitted)
 
 
@@ -269,6 +270,13 @@ def widened(plan: Plan, rng: Random) -> Plan:
         kind = "roll_back" if plan.adopted else rng.choice(("roll_back", "expire"))
         plan = replace(plan, troubles={**plan.troubles, kind: rng.uniform(120.0, 500.0)})
     return plan
+
+
+def hushed(plan: Plan, rng: Random) -> Plan:
+    """Let the traffic of many seeds end while faults still happen: a new record makes a shard due, and hides that nothing else would have."""
+    if rng.random() >= 0.4 or plan.traffic_ends_early is not None or plan.quiet:
+        return plan
+    return replace(plan, traffic_ends_early=rng.uniform(20.0, 120.0))
 
 
 def stretched(plan: Plan, rng: Random) -> Plan:

@@ -17,6 +17,7 @@ from tests.simulation.instance import Instance, Runs
 from tests.simulation.machine import Host
 from tests.simulation.ports import ServiceCalls
 from tests.simulation.process_ports import ProcessPorts
+from tests.simulation.watch.left_watch import judge_left
 from tests.simulation.watch.memory_watch import judge_memory
 from tests.simulation.watch.truth import ShardTruth, Violation
 
@@ -99,7 +100,8 @@ class RunAtWork:
     def _work(self, work: Callable[[], RunEnding]) -> None:
         ending = work()
         self.world.kept.judge_end(self.process)
-        if self.keys is not None and ending.error is None:
+        judge_left(self.world, self.process, self._claims)
+        if self.keys is not None and not ending.is_passing:
             self._require_read(frozenset(ending.failed))
         failed = f", failed: {','.join(sorted(ending.failed))}" if ending.failed else ""
         self.world.note(self.process.name, f"is over{failed}{f' ({ending.error})' if ending.error else ''}")

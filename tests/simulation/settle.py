@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.settings.model import TimeSettings
 from tests.memory.aggregates import numbers_of
@@ -112,20 +113,25 @@ def _of_shard(world: World, shard: ShardTruth, living: set[str]) -> Iterator[str
     if left:
         yield f"{left} records haven't landed"
     if shard.closed is None:
-        if row is None:
-            yield "the shard is open and has no row"
-        elif row.holder not in living:
-            yield f"its row is held by {row.holder}, which is dead ({', '.join(sorted(living))} are alive)"
-        elif row.looked_at is None:
-            yield "the shard was never read"
-        elif (
-            world.sim.now - world.losses.last_read.get(shard.key, 0.0) > world.plan.retention / 4 + _LOOKED_AT
-        ):
-            yield "the shard hasn't been read for more than a quarter of the retention"
+        yield from _of_open_shard(world, shard, row, living)
     elif not shard.ended and not (shard.token is None and world.truth.is_passed(shard, world.truth.placed())):
         yield f"the shard is closed, and hasn't ended in the table ({shard.token})"
     elif shard.ended and row is not None and not row.has_ended:
         yield f"the shard has ended in the table, but its row says {row.checkpoint}"
+
+
+def _of_open_shard(world: World, shard: ShardTruth, row: Lease | None, living: set[str]) -> Iterator[str]:
+    since = world.sim.now - world.losses.last_read.get(shard.key, 0.0)
+    if row is None:
+        yield "the shard is open and has no row"
+    elif row.holder not in living:
+        yield f"its row is held by {row.holder}, which is dead ({', '.join(sorted(living))} are alive)"
+    elif row.looked_at is None:
+        yield "the shard was never read"
+    elif row.failure is not None:
+        yield f"its row says that it can't be read ({row.failure.why})"
+    elif since > world.plan.retention / 4 + _LOOKED_AT:
+        yield "the shard hasn't been read for more than a quarter of the retention"
 
 
 def _unaccounted_records(world: World) -> Iterator[tuple[str, str]]:

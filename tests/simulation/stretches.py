@@ -1,8 +1,8 @@
 """Long stretches of a plan: all hosts off for longer than the retention, and hours or a day with few records.
 
 Virtual time costs nothing while nothing happens, but sensors tick every five seconds in any case: a day of two hosts
-would be 70,000 ticks. So in a quiet stretch sensors tick less often, about 300 times however long the stretch is
-(every 24 s in two hours, every five minutes in a day). All times of the settings are the defaults then; in seeds
+would be 70,000 ticks. So in a quiet stretch sensors tick less often, about 200 times however long the stretch is
+(every 36 s in two hours, every eight minutes in a day). All times of the settings are the defaults then; in seeds
 without such a stretch, those of the clean-up and of former streams are shorter. Slow ticks make no living worker look
 dead, because a look adds a tick and a half of credit at most. That isn't so for counters of single leases
 (`heartbeat: lease`), so such a fleet has no quiet stretch.
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 TICK = 5.0
-_ROUNDS = 300
-"""How often sensors tick in a quiet stretch."""
+_ROUNDS = 200
+"""How often sensors tick in a quiet stretch: a leader that did not tick for ten minutes starts the waits for former streams again."""
 _TRAFFIC_AFTER = 60.0
 """Seconds of traffic after a quiet stretch."""
 _HOUR = 3600.0

@@ -25,12 +25,13 @@ def as_landed(row: Lease, staged: Staged) -> Lease:
 
 def as_looked_at(row: Lease, staged: Staged, now: datetime) -> Lease:
     """The row after a wave that read the shard without trouble. `now`: by the clock of this host."""
-    # Kinesis's times, if there are any: a probe of a shard without a record begins at this time.
-    looked_at = staged.upto.witness or now
     # None: the wave's limits were reached before the shard was asked for a page. It may have records to read, and 1 ms
     # behind makes it due.
     behind = 1 if staged.behind is None else staged.behind // timedelta(milliseconds=1)
-    rate = rate_after_quiet(row, staged, looked_at)
+    # Kinesis's times, if there are any: a probe of a shard without a record begins at this time. A shard that wasn't asked
+    # keeps its time, because the records that it may have came after that one.
+    looked_at = staged.upto.witness or (row.looked_at if staged.behind is None else now)
+    rate = None if looked_at is None else rate_after_quiet(row, staged, looked_at)
     rate = row.throughput_kbps if rate is None else rate
     # Also where KCL wrote the checkpoint and nothing was left of its record. Else the row would be due for ever.
     checkpoint = row.checkpoint

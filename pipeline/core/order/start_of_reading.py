@@ -43,6 +43,8 @@ class Read:
     """For a shard without a position: all shards of the stream that are known."""
     origin: Origin | None = None
     """The origin of the stream, by which the reading begins where no record has landed."""
+    is_listed: bool = False
+    """Whether a listing that the plan goes by shows the shard. Listings are read for shards of which no record has landed."""
 
 
 @dataclass(frozen=True, slots=True)

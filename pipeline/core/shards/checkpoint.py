@@ -40,7 +40,7 @@ class Checkpoint:
 
     @property
     def is_digits(self) -> bool:
-        return self.sequence not in _SENTINELS and not self.is_end
+        return self.sequence not in _SENTINELS and self.sequence != _SHARD_END
 
     def __lt__(self, other: Checkpoint) -> bool:
         return self._order() < other._order()
@@ -56,10 +56,12 @@ class Checkpoint:
         return self._order() >= other._order()
 
     def _order(self) -> tuple[int, int, int]:
-        if self.is_end:
+        sequence = self.sequence
+        if sequence == _SHARD_END:
             return (1, 0, 0)
+        word = _SENTINELS.get(sequence)
         # As numbers: as texts, a sequence number with fewer digits would sort behind one with more.
-        return (0, int(self.sequence) if self.is_digits else _SENTINELS[self.sequence], self.sub)
+        return (0, int(sequence) if word is None else word, self.sub)
 
     def __str__(self) -> str:
         return f"{self.sequence}/{self.sub}" if self.sub else self.sequence

@@ -65,7 +65,8 @@ def record_gaps(
         elif _may_be_ended(line, batch, facts.asked) and source.is_gone(line.key):
             # Once for all shards of the stream: a list of thousands of shards takes several requests.
             listed = source.list_shards(facts.stream) if listed is None else listed
-            if not _is_left_out(line.key, listed):
+            # A shard that was listed when this wave began isn't gone a moment later: the newer listing is late, and shows its children only.
+            if reads[line.key].is_listed or not _is_left_out(line.key, listed):
                 continue  # A later wave asks again
             # Every record older than the retention may be lost. Kinesis tells its time in whole seconds, so up to a
             # second more.

@@ -7,7 +7,7 @@ that are behind the table, and the rows of shards that have ended in the table.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from headrace.pipeline.core.leases import change
@@ -159,7 +159,7 @@ class Planning:
     ) -> dict[ShardKey, Begin]:
         passed, known_shards = family.passed(positions), family.known
         how = how_to_read(self.settings, facts.stream)
-        return {
+        plans = {
             key: plan_begin(
                 row,
                 key,
@@ -173,6 +173,7 @@ class Planning:
             for key, row in held.items()
             if key.stream == facts.stream
         }
+        return {key: _noting_listing(plan, key, family) for key, plan in plans.items()}
 
     def _above(self, key: ShardKey, family: Family, positions: Positions, passed: Mapping[str, str]) -> Above:
         # Only the first range of a shard names parents (I3), so Kinesis is asked about parents for unread shards only.
@@ -199,6 +200,10 @@ class Planning:
             return ()
         why = "no listing of the stream shows this shard yet, so that its parents aren't known"
         return (InTheWay(key.shard_id, why),)
+
+
+def _noting_listing(plan: Begin, key: ShardKey, family: Family) -> Begin:
+    return replace(plan, is_listed=key.shard_id in family.listed) if isinstance(plan, Read) else plan
 
 
 def _is_unread(position: Position | None) -> bool:

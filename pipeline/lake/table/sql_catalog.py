@@ -12,8 +12,8 @@ import sqlite3
 from functools import lru_cache
 from typing import Any
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog.sql import ICEBERG_TABLE_TYPE, IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import load_file_io
 from pyiceberg.serializers import ToOutputFile
@@ -29,7 +29,8 @@ from pyiceberg.table.update import (
     _update_table_metadata_log,
 )
 from pyiceberg.typedef import Identifier
-from sqlalchemy import Engine, NullPool, bindparam, create_engine, event, select, update
+from sqlalchemy import Engine, NullPool, bindparam, create_engine, event, select, text, update
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.lake.table.metadata_files import read_metadata
@@ -41,6 +42,9 @@ _KEPT = 4
 
 
 _ROWS: Any = IcebergTables.__table__
+_TABLES_OF_TODAY = text(
+    "SELECT iceberg_type, property_key FROM iceberg_tables, iceberg_namespace_properties LIMIT 0"
+)
 _OF_A_TABLE = (
     _ROWS.c.catalog_name == bindparam("of_catalog"),
     _ROWS.c.table_namespace == bindparam("of_namespace"),
@@ -52,6 +56,7 @@ _ROW = select(
     _ROWS.c.metadata_location,
     _ROWS.c.previous_metadata_location,
 ).where(*_OF_A_TABLE)
+_ROW_OF_TABLE = _ROW.where((_ROWS.c.iceberg_type == ICEBERG_TABLE_TYPE) | _ROWS.c.iceberg_type.is_(None))
 _SWAP = (
     update(_ROWS)
     .where(*_OF_A_TABLE, _ROWS.c.metadata_location == bindparam("old"))
@@ -63,16 +68,31 @@ _SWAP = (
 class KeepingSqlCatalog(SqlCatalog):
     def __init__(self, name: str, **properties: str) -> None:
         self._kept: dict[str, TableMetadata] = {}
-        super().__init__(name, **properties)
+        if (uri := properties.get("uri", "")).startswith("sqlite"):
+            # pyiceberg would make an engine for each catalog, with connections that aren't patient.
+            MetastoreCatalog.__init__(self, name, **properties)
+            self.engine = sqlite_engine(uri)
+            self._init_catalog()
+        else:
+            super().__init__(name, **properties)
         # In databases with views, pyiceberg looks for rows of tables only.
-        rule = self._iceberg_type_filter()
-        self._row = _ROW if rule is None else _ROW.where(rule)
+        self._row = _ROW_OF_TABLE if self._schema_version == "v1" else _ROW
 
     def _init_catalog(self) -> None:
-        # Before the first connection, so that the catalog's own tables are made by a patient one.
-        if self.engine.dialect.name == "sqlite":
-            self.engine = sqlite_engine(str(self.engine.url))
-        super()._init_catalog()
+        if self._is_of_today():
+            self._schema_version = "v1"
+        else:
+            super()._init_catalog()
+
+    def _is_of_today(self) -> bool:
+        """Whether the catalog's own tables are there, in the form that pyiceberg would make them in. That is one request, and
+        pyiceberg asks three times."""
+        try:
+            with self.engine.connect() as connection:
+                connection.execute(_TABLES_OF_TODAY)
+        except (OperationalError, ProgrammingError):
+            return False
+        return True
 
     def load_table(self, identifier: str | Identifier) -> Table:
         with self.engine.connect() as connection:

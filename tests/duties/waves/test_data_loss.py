@@ -12,6 +12,7 @@ from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.batch import WITHIN_THE_SECOND
 from headrace.pipeline.core.ledger.ledger import Kind, ParentIs
 from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import Unknown, Unreachable
 from headrace.pipeline.settings.choices import OnDataLoss
 from headrace.pipeline.settings.model import WaveSettings
@@ -376,6 +377,27 @@ def test_a_shard_that_a_late_list_leaves_out_is_not_ended_though_its_iterator_is
     at = life.at(0)
     assert at is not None
     assert not at.ended
+    assert life.skipped() == []
+
+
+def test_a_shard_that_was_listed_when_the_wave_began_is_not_ended_by_a_list_that_shows_its_children_only() -> (
+    None
+):
+    """The children cover the shard's hash keys, so the later list looks whole. No record of the shard has landed."""
+    life = Life(on_data_loss=GOES_ON)
+    life.sync()
+    life.produce(0)
+    life.later(DAY + HOUR)
+    life.source.split(life.key(0))
+
+    def deny_and_hide(_key: ShardKey) -> None:
+        life.source.hidden = frozenset({life.key(0).shard_id})
+        _deny()
+
+    life.stage.fault = deny_and_hide
+    life.source.is_gone = lambda key: True  # type: ignore[method-assign]
+    life.wave()
+    assert life.at(0) is None
     assert life.skipped() == []
 
 

@@ -8,11 +8,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetPropertiesUpdate, update_table_metadata
-from sqlalchemy import event
+from sqlalchemy import event, inspect, text
 
 from headrace.pipeline.errors import MetadataLost
 from headrace.pipeline.lake.table.catalog import CATALOG_NAME, embedded_catalog
-from headrace.pipeline.lake.table.sql_catalog import KeepingSqlCatalog, applied
+from headrace.pipeline.lake.table.sql_catalog import KeepingSqlCatalog, applied, sqlite_engine
 from tests.lake.samples import a_key, a_landing
 from tests.lake.tables import IcebergLake, append_as_others, before_next_swap, patch
 from tests.lakehouse import an_iceberg_lake, land
@@ -65,6 +65,33 @@ def test_each_attempt_asks_the_database_twice(lake: IcebergLake):
     before_next_swap(catalog, others_commit)
     lake.iceberg.commit(proposal)
     assert asked == ["SELECT", "UPDATE"] * 2, "one refused attempt, and one that landed"
+
+
+def test_opening_a_catalog_that_is_there_asks_the_database_once(lake: IcebergLake):
+    catalog = lake.iceberg.catalog
+    assert isinstance(catalog, KeepingSqlCatalog)
+    asked: list[str] = []
+    event.listen(catalog.engine, "before_cursor_execute", lambda *args: asked.append(args[2].split()[0]))
+    assert isinstance(lake.handle().catalog, KeepingSqlCatalog)
+    assert asked == ["SELECT"]
+
+
+def test_a_catalog_of_an_earlier_pyiceberg_stays_as_it_is(lake: IcebergLake):
+    """Its rows don't say which of them are views."""
+    land(lake.iceberg, 1)
+    engine = sqlite_engine(lake.properties["uri"])
+    with engine.begin() as database:
+        database.execute(text("ALTER TABLE iceberg_tables DROP COLUMN iceberg_type"))
+    assert lake.numbers() == {A.shard_id: [1]}
+    land(lake.handle(), 2)
+    assert lake.numbers() == {A.shard_id: [1, 2]}
+    assert "iceberg_type" not in {column["name"] for column in inspect(engine).get_columns("iceberg_tables")}
+
+
+def test_a_view_of_another_engine_is_no_table(lake: IcebergLake):
+    with sqlite_engine(lake.properties["uri"]).begin() as database:
+        database.execute(text("UPDATE iceberg_tables SET iceberg_type = 'VIEW'"))
+    assert not lake.handle().exists()
 
 
 def test_a_table_doesnt_read_again_a_metadata_file_that_it_has_read_or_written(lake: IcebergLake):

@@ -240,10 +240,10 @@ class ApplicationWatch:
                 self._fail(shard, f"it has ended, and there are no rows of its children {missing}")
 
     def _is_empty(self, shard: ShardTruth) -> bool:
-        """Whether the shard was closed before the timestamp at which reading begins. A row that was made of it before ends without a
-        process where one of its descendants is read already."""
-        is_timed = self._fleet.drawn.position is InitialPosition.AT_TIMESTAMP
-        return is_timed and shard.closed is not None and shard.closed <= self._fleet.since
+        """Whether the shard was closed before the moment at which reading begins. A row that was made of it all the same ends
+        without a process where one of its descendants is read already."""
+        moment = self._begins_at(shard.key.stream)
+        return moment is not None and shard.closed is not None and shard.closed <= moment
 
     def _is_known(self, parent: ShardTruth, child: str) -> bool:
         key = ShardKey(parent.key.stream, child)

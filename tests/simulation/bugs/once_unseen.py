@@ -115,7 +115,7 @@ ONCE_UNSEEN: Final = (
         "a shard is ended as gone while listings show it, because Kinesis denied for a while that it exists",
         (
             "duties.waves.gaps",
-            "            if not _is_left_out(line.key, listed):",
+            "            if reads[line.key].is_listed or not _is_left_out(line.key, listed):",
             "            if False:",
         ),
         seeds=200,

@@ -70,7 +70,9 @@ PAST: Final = (
             "hosts_off": 190.0,
             "mix": {"frozen_at_commit": 0.4},
             "troubles": {"roll_forward": 12.0, "roll_back": 25.0},
+            "application": {"is_on": False},
         },
+        seeds=120,
     ),
     a_bug(
         "tombstone-dropped",

@@ -72,6 +72,8 @@ def _full(module: str) -> str:
 def _field_value(drawn: Any, wanted: Any) -> Any:
     """The value for a field of the plan: a dictionary is merged into the drawn one (also into the fault rates), and a word
     becomes the enum member that the plan holds."""
+    if drawn is None or wanted is None:
+        return wanted
     if isinstance(drawn, dict):
         return drawn | wanted
     if is_dataclass(drawn) and not isinstance(drawn, type):

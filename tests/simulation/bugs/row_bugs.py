@@ -100,7 +100,20 @@ ROWS: Final = (
             '            "counter": read.counter,\n            "stream_epoch"',
             '            "stream_epoch"',
         ),
-        seeds=200,
+        # A leader is frozen between its look and its write, and another one leads meanwhile.
+        among={
+            "hosts": 4,
+            "mode": "own",
+            "streams": 1,
+            "heartbeat": "worker",
+            "quiet": 0.0,
+            "troubles": {
+                "freeze_server": 20.0,
+                "kill_host": 60.0,
+                "drop_lock": 20.0,
+                "kill_server": 100.0,
+            },
+        },
     ),
     a_bug(
         "silent-take-over",
@@ -139,8 +152,8 @@ ROWS: Final = (
         "sequence numbers are compared as text",
         (
             "core.shards.checkpoint",
-            "int(self.sequence) if self.is_digits else _SENTINELS[self.sequence]",
-            'self.sequence if self.is_digits else ""',
+            "int(sequence) if word is None else word",
+            'sequence if word is None else ""',
         ),
         ("core.shards.checkpoint", "tuple[int, int, int]", "tuple[int, str, int]"),
     ),

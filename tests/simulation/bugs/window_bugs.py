@@ -72,7 +72,7 @@ WINDOWS: Final = (
             "        if False:\n",
         ),
         seeds=_SEEDS,
-        among=_fleet(every=5.0, deploys=20.0, cut=0.1),
+        among=_fleet(every=5.0, deploys=20.0, cut=0.1) | {"traffic_ends_early": None},
     ),
     a_bug(
         "copied-from-the-start",
@@ -100,7 +100,12 @@ WINDOWS: Final = (
         ("windows.former_lives", " - typed.streams()\n", "\n"),
         seeds=20,
         among=_fleet(begins=300.0, every=20.0, targets=2, windows=12.0, deploys=0.0, redrives=0.0, cut=0.0)
-        | LIVES_LEFT_OUT,
+        | LIVES_LEFT_OUT
+        | {
+            "troubles": {"expire": 50.0, "recreate": 60.0},
+            "traffic_ends_early": None,
+            "fault_seconds": 600.0,
+        },
     ),
     *UNPACKINGS,
 )

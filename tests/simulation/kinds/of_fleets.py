@@ -33,7 +33,10 @@ def _denied(plan: Plan, rng: Random) -> Plan:
 
 
 def _may_be_denied(plan: Plan) -> bool:
-    return plan.mode is Mode.OWN and plan.streams == 1 and not plan.adopted and not plan.quiet
+    # A wave every five minutes can't read each shard within a retention that is shorter.
+    reads_often = plan.wave_every <= 60.0
+    is_plain = plan.mode is Mode.OWN and plan.streams == 1 and not plan.adopted
+    return is_plain and not plan.quiet and reads_often
 
 
 def _unadopted(plan: Plan, rng: Random) -> Plan:

@@ -162,7 +162,7 @@ class JudgedLeases(Leases):
         worker = change.why.split()[1]
         if before.holder != worker:
             raise Violation("I46", f"{process} beat for {change.key}, held by {before.holder}", change.key)
-        if before.run_claim is not None and world.leases._is_at_work(before.run_claim):
+        if before.run_claim is not None and world.leases.is_at_work(before.run_claim):
             raise Violation(
                 "I46", f"{process} beat for {change.key}, which {before.run_claim} reads", change.key
             )

@@ -13,10 +13,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.app.wiring import NoDagster
+from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.order.start_of_reading import Stop
 from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON
 from headrace.pipeline.core.shards.position import Start
-from headrace.pipeline.core.shards.stream import StreamId
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.duties.policy.own_tables import WorkersBeat, alone
 from headrace.pipeline.errors import ChainBroken, HeadraceError
 from headrace.pipeline.repair.decide import Busy, Recovery
@@ -79,8 +80,9 @@ class People:
         kept = table.retained().snapshots
         if undone.to not in since or undone.head not in kept or any(at not in kept for at in undone.before):
             return
-        if table.load().positions.origins.keys() != table.state_at(undone.head or 0).positions.origins.keys():
-            return
+        now, then = self._origins_at(table.head or 0), self._origins_at(undone.head or 0)
+        if now is None or now != then:
+            return  # an expiry has cut one of the histories, or they have other streams
         world.note("a person", f"rolls the table forward from snapshot {table.head} to {undone.head}")
         world.call_faults.happened["rolled_forward"] += 1
         table.roll_forward(undone)
@@ -151,13 +153,30 @@ class People:
 
     def _reposition(self) -> None:
         world = self._world
-        ahead = sorted(row.key for row in world.leases.rows.values() if world.leases.is_ahead(row))
+        ahead = sorted(
+            row.key
+            for row in world.leases.rows.values()
+            if world.leases.is_ahead(row) or self._is_waited_for(row)
+        )
         for key in [key for key in self._recoveries if key not in ahead]:
             self._recoveries.pop(key).release(key)
         for key in ahead:
             if key not in self._recoveries:
                 self._recoveries[key] = self.a_recovery()
             self._to_table(self._recoveries[key], key)
+
+    def _is_waited_for(self, row: Lease) -> bool:
+        """Whether the leader says of this row that the table lacks the shard's end, and an unread child waits for it. That is so also
+        where a descendant of another child has been read, which the rows and the listings that are left don't tell."""
+        world = self._world
+        shard = world.leases.shard(row)
+        if shard is None or not row.has_ended or row.landed is None or shard.token is not None:
+            return False
+        children = (world.truth.shards.get(ShardKey(shard.key.stream, name)) for name in shard.children)
+        return any(
+            child is not None and child.token is None and world.key_of(child.key) in world.leases.rows
+            for child in children
+        )
 
     def a_recovery(self) -> Recovery:
         """A command about one shard, of a person who has a claim for it."""

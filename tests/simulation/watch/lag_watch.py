@@ -1,12 +1,12 @@
 """The judge of what is told of a shard's lag (I49): a shard that can't be read, or hasn't been read up to now, is told to be at least as far behind
-as its oldest unread record has waited."""
+as its oldest unread record has waited, and one that counts as read up to a moment has no unread record from before it."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.core.leases.lag import open_lags, readers_among
+from headrace.pipeline.core.leases.lag import is_read_by_others, open_lags, readers_among
 from headrace.pipeline.core.leases.lease import Lease
 from tests.simulation.watch.truth import Violation
 
@@ -38,7 +38,9 @@ class LagWatch:
             readers = readers_among((row.worker_id for row in workers), workers)
             rows = {row.key: row for row in world.leases.rows.values()}
             for key, lag in open_lags(rows.values(), world.clock.now(), readers=readers).items():
-                if lag is not None and (rows[key].failure is not None or rows[key].behind_ms):
+                if rows[key].failure is None and rows[key].behind_ms == 0:
+                    self._judge_tip(rows[key])
+                elif lag is not None and (rows[key].failure is not None or rows[key].behind_ms):
                     self._judge(rows[key], lag)
 
     def _judge(self, row: Lease, lag: timedelta) -> None:
@@ -48,6 +50,18 @@ class LagWatch:
             raise Violation(
                 "I49",
                 f"{row.key} is told to be {lag} behind, but a record of {waiting} is unread{why}",
+                row.key,
+            )
+
+    def _judge_tip(self, row: Lease) -> None:
+        """The row's last wave has read all there was when it looked."""
+        looked_at, waiting = row.looked_at, self._oldest_unread(row)
+        if is_read_by_others(row) or looked_at is None or waiting is None:
+            return
+        if looked_at - waiting > _ROUNDED:
+            raise Violation(
+                "I49",
+                f"{row.key} counts as read up to {looked_at}, but a record of {waiting} is unread",
                 row.key,
             )
 
@@ -62,5 +76,7 @@ class LagWatch:
             or not world.truth.lives(shard.key.stream)
         ):
             return None
-        first = world.truth.first(shard, world.table.origins.get(shard.key.stream))
-        return next(iter(shard.arrivals[max(first, shard.read) :]), None)
+        first, now = world.truth.first(shard, world.table.origins.get(shard.key.stream)), world.clock.now()
+        # What the stream has lost is told in the ledger, and nobody can read it any more.
+        unread = shard.arrivals[max(first, shard.read) :]
+        return next((at for at in unread if not world.losses.is_reported(shard, at, now)), None)

@@ -98,7 +98,7 @@ class LatestWatch(TypedWatch):
     ) -> list[TypedRow]:
         """Returns the rows that were parsed."""
         key, there = each.key, self.rows_at(looked, each.key)
-        within = sorted(number for number in there if self.is_in(each, TypedRow(key, number)))
+        within = sorted(self.numbers_in(each, there))
         if twice := [n for n in within if (key, n) in self.done or (key, n) in self.aside]:
             raise self.broken(f"row {twice[0]} of {key} was decided about before", key)
         verdicts = {n: self.rules(told.version, TypedRow(key, n)) for n in within}

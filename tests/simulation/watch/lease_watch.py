@@ -31,6 +31,8 @@ ODD = "somebody-elses"
 """The key of a row that Headrace doesn't understand."""
 _FOR_A_WHILE = 30.0
 """Seconds. A run that has beaten steadily for so long can't have looked dead to any process."""
+_IN_A_TICK = 10.0
+"""Seconds in which a tick that met no fault has looked at the beats of runs, and written."""
 _SEEN_BY = 20.0
 """Seconds by which each worker has seen what a person wrote into a row: at rest it reads its rows at every third tick."""
 
@@ -274,13 +276,13 @@ class WatchedLeases:
     def _judge_busy(self, before: Lease, by: Process) -> None:
         """I25: no process replaces the claim of a run that is alive, beats, and is alive for Dagster too."""
         claim = before.run_claim or ""
-        if claim != by.claim and self._is_at_work(claim):
+        if claim != by.claim and self.is_at_work(claim):
             silent = self._world.sim.now - self._world.workers.beaten[claim]
             raise Violation(
                 "I25", f"{by} took {before.key} from {claim}, which beat {silent:.1f} s ago", before.key
             )
 
-    def _is_at_work(self, claim: str) -> bool:
+    def is_at_work(self, claim: str) -> bool:
         """Whether the run with this claim is alive by its beat, for Dagster, and in truth. A run that was frozen in
         the last five minutes doesn't count: another process may rightly have taken it for dead."""
         run, now = self._world.runs.get(claim), self._world.sim.now
@@ -315,6 +317,13 @@ class WatchedLeases:
             self._judge_early_handover(before, after, by)
         if after.owner is None and change.why != f"{before.holder} stops":
             raise Violation("I2", f"{by} gave up {key} of {before.holder} ({change.why})", key)
+        is_completed = before.checkpoint_owner is not None and after.checkpoint_owner is None
+        if is_completed and before.holder != after.holder and after.run_claim is not None:
+            raise Violation(
+                "I21",
+                f"{by} hands {key} over, and leaves {before.holder}'s claim {after.run_claim} in it",
+                key,
+            )
         if taken:
             self.moved = (key, before.holder or "", self._world.sim.now)
         is_taken_over = change.kind is ChangeKind.ASSIGN and before.holder is not None
@@ -336,10 +345,13 @@ class WatchedLeases:
         since = world.sim.now - self._handovers.get(key, -1e9)
         jumped = any(host is by.host and at > world.sim.now - 150.0 for at, host in world.jumps)
         claim = before.run_claim or ""
-        if (is_handed_over and (since > 85.0 or jumped)) or not self._is_at_work(claim):
+        if (is_handed_over and (since > 85.0 or jumped)) or not self.is_at_work(claim):
             return
-        if world.sim.now - world.workers.steady[claim] < _FOR_A_WHILE:
-            return  # the acting process may have looked at a time when the run's beats were missing
+        # The acting process may have looked at a time when the run's beats were missing.
+        lately = world.sim.now - _FOR_A_WHILE
+        is_calm = world.call_faults.met.get(by, -1e9) < lately and by.frozen_until < lately
+        if world.sim.now - world.workers.steady[claim] < (_IN_A_TICK if is_calm else _FOR_A_WHILE):
+            return
         what = "given up" if is_given_up else f"handed over after {since:.1f} s"
         raise Violation("I21", f"{by}: {key} was {what} while {before.run_claim} was reading it", key)
 

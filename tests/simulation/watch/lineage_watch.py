@@ -29,7 +29,9 @@ class WatchedLineage(MemoryLineage):
     def _judge(self, done: Recorded) -> None:
         there = self.snapshots
         main = {each.id for each in self._lake.history(done.snapshot) if each.ours and each.picked is None}
-        if strange := there - main:
+        # Where the history was lost, nothing tells any more which of the older snapshots main has led to, and the table says so.
+        lost_before = max((row["snapshot_sequence"] for row in self._rows if row["entry"] == LOST), default=0)
+        if strange := {each for each in there - main if each > lost_before}:
             raise Violation(
                 "I42", f"the lineage table has snapshot {min(strange)}, to which main doesn't lead"
             )

@@ -67,7 +67,7 @@ class ProcessorWatch(TypedWatch):
         aside: list[TypedRow],
     ) -> None:
         key, records = each.key, told.records
-        within = sorted(number for number in there if self.is_in(each, TypedRow(key, number)))
+        within = sorted(self.numbers_in(each, there))
         if twice := [
             number for number in within if (key, number) in self.done or (key, number) in self.aside
         ]:

@@ -36,9 +36,25 @@ def judge_repair(world: World, table: WatchedTable, made: Snapshot) -> None:
             raise Violation("I1", f"{key} was repaired to END, but it hadn't ended", key.shard_id)
         over = at.ended if at is not None else _counts_as_end(world, shard, made)
         read = len(shard.sequences) if over else rows_up_to(world, shard, last or 0)
+        if not over and last is None and at is not None and at.sequence is not None:
+            read = _passed_without_rows(world, shard, at)
         shard.goes_back()
         shard.proofs = ()
         shard.token, shard.read = token, read
+
+
+def _passed_without_rows(world: World, shard: ShardTruth, at: Position) -> int:
+    """How many user records a position is behind which the table has no row of the shard: what KCL has read, and what a person gave up."""
+    read = shard.read_up_to(number_of(at.token))
+    first = max(shard.begins or 0, world.truth.first(shard, world.table.origins.get(shard.key.stream)))
+    wanted = [n for n in shard.sequences[first:read] if n > world.foreign.get(shard.key, -1)]
+    if lost := sorted(set(wanted) - shard.left_out):
+        raise Violation(
+            "I1",
+            f"{shard.key} was repaired to {at}, but its record {lost[0]} isn't in the table, and nobody gave it up",
+            shard.key.shard_id,
+        )
+    return read
 
 
 def _had_ended(shard: ShardTruth, at: Position, last: int | None) -> bool:

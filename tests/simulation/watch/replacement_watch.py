@@ -54,13 +54,15 @@ class ReplacementWatch:
         taken, taken_others = split(self._aside_rows(name for told in raised.values() for name in told.taken))
         bad, bad_others = split(self._aside_rows(name for told in raised.values() for name in told.aside))
         for before, after in ((gone_others, good_others), (taken_others, bad_others)):
+            if before == after:  # both are sorted
+                continue
             if differs := sorted((Counter(before) - Counter(after)) + (Counter(after) - Counter(before))):
                 raise self._broken(f"{differs[0]} is outside of the window, and changes", differs[0].key)
         decided = [TypedRow(*row) for row in (*watch.done, *watch.aside)]
         for each in replays.values():
             there = watch.rows_at(looked, each.key)
             self._judge_range(each, there, gone=gone, taken=taken, good=good, bad=bad)
-            watch.note_whole(there, [n for n in there if watch.is_in(each, there[n])])
+            watch.note_whole(there, watch.numbers_in(each, there))
             decided += there.values()
         self._judge_kept(taken_others)
         self._take_over(

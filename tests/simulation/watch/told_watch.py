@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.core.landing.valid_through import overall
 from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.order.parents import children_of_ends
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from tests.memory.aggregates import numbers_of
@@ -64,9 +65,13 @@ def _told_wrong(each: Range, truth: str) -> Violation:
 def _judge_carried(each: Range, below: Positions, made: Snapshot) -> None:
     """A position that stays at its record keeps that record's arrival, and the moment up to which nothing was lost doesn't go back."""
     was, now = below.of(each.key), made.positions.of(each.key)
-    if was is None or now is None or was.sequence != now.sequence:
+    if was is None or now is None:
         return
-    if was.arrival is not None and (now.arrival is None or now.arrival < was.arrival):
+    if (
+        was.sequence == now.sequence
+        and was.arrival is not None
+        and (now.arrival is None or now.arrival < was.arrival)
+    ):
         raise Violation(
             "I9",
             f"the position of {each.key} stays at {now}, and its record's arrival goes from {was.arrival} to {now.arrival}",
@@ -81,7 +86,8 @@ def _judge_carried(each: Range, below: Positions, made: Snapshot) -> None:
 
 
 def judge_dropped_ends(world: World, made: Snapshot) -> None:
-    """An END stays for as long as Kinesis keeps records of its shard, whatever Kinesis answers."""
+    """An END stays for as long as Kinesis keeps records of its shard, whatever Kinesis answers. It goes after the ENDs that name its shard, and
+    once its children have begun."""
     kept_since = world.clock.now() - world.losses.retention
     for key in made.page.dropped:
         shard = world.truth.shards[key]
@@ -91,6 +97,19 @@ def judge_dropped_ends(world: World, made: Snapshot) -> None:
                 f"the END of {key} is removed, whose last record arrived at {shard.arrivals[-1]}",
                 key.shard_id,
             )
+        if key.shard_id in children_of_ends(key.stream, made.positions):
+            raise Violation("I7", f"the END of {key} is removed, and its parent's END names it", key.shard_id)
+        if waiting := [name for name in shard.children if _is_unread(world, ShardKey(key.stream, name))]:
+            raise Violation(
+                "I7", f"the END of {key} is removed, and its children {waiting} are unread", key.shard_id
+            )
+
+
+def _is_unread(world: World, key: ShardKey) -> bool:
+    """Whether records of the shard are still to be read, and nothing is known of it but by its parents."""
+    shard, truth = world.truth.shards[key], world.truth
+    is_passed = truth.is_passed(shard, truth.placed())
+    return shard.token is None and truth.lives(key.stream) and not world.is_unlisted(key) and not is_passed
 
 
 def judge_through(world: World, made: Snapshot) -> None:

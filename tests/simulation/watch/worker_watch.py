@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.core.leases.worker import Worker
 from tests.memory.workers import MemoryWorkerStore
 from tests.simulation.watch.lease_watch import ODD
+from tests.simulation.watch.left_watch import judge_forgotten
 from tests.simulation.watch.truth import Violation
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ class WatchedWorkers(MemoryWorkerStore):
         super().__init__(clock=world.clock)
         if world.plan.odd_rows:
             self.hold_odd_row(ODD, "its form is unknown")
+        self._world = world
         self._sim = world.sim
         self._kept = world.kept
         self.beaten: dict[str, float] = {}
@@ -57,6 +60,11 @@ class WatchedWorkers(MemoryWorkerStore):
                 "I7", f"the row of {worker.worker_id} is deleted after {silent}", worker.worker_id
             )
         return super().delete_stale(worker)
+
+    def forget_runs(self, worker_id: str, claims: Iterable[str]) -> None:
+        forgotten = tuple(claims)
+        judge_forgotten(self._world, forgotten)
+        super().forget_runs(worker_id, forgotten)
 
     def set_stopping(self, worker_id: str, *, stopping: bool) -> Any:
         done = super().set_stopping(worker_id, stopping=stopping)
