@@ -4,7 +4,6 @@ It is read from the lineage table, and from the lake table's snapshots that aren
 """
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import (
@@ -12,6 +11,7 @@ from headrace.pipeline.cli.options import (
     add_limit,
     add_window,
     load,
+    require_home,
     sequence_number,
     window_of,
 )
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from headrace.pipeline.app.adapters import Adapters
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.lineage.cut import Cut
-    from headrace.pipeline.settings.model import Settings
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -95,25 +94,13 @@ def run(args: argparse.Namespace) -> int:
     settings = load(args).settings
     if args.rebuild:
         return _rebuild(Adapters(settings))
-    _require_home(settings)
+    require_home(settings)
     adapters = Adapters(settings)
     if args.gaps or args.family:
         return _view(args, adapters, cut)
     if args.sequence is not None:
         return show_record(args, adapters, cut)
     return show_ranges(args, adapters, cut)
-
-
-def _require_home(settings: "Settings") -> None:
-    """Refuse to look into an embedded catalog that isn't there: opening it would make it, and this command only looks."""
-    from headrace.pipeline.errors import Unknown
-
-    landing = settings.landing
-    if not landing.catalog and not Path(landing.home).exists():
-        raise Unknown(
-            f"there is no lake table: there is no folder {landing.home} (landing.home). Nothing was made; the leader's first "
-            "tick makes the table (headrace dev). If the lake is elsewhere, correct landing.home"
-        )
 
 
 def _refuse_unused(args: argparse.Namespace) -> None:

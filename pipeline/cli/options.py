@@ -3,6 +3,7 @@
 import argparse
 import os
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.core.words.words import moment_of
@@ -10,6 +11,7 @@ from headrace.pipeline.core.words.words import moment_of
 if TYPE_CHECKING:
     from headrace.pipeline.core.ledger.arrivals import Window
     from headrace.pipeline.settings.file import Loaded
+    from headrace.pipeline.settings.model import Settings
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 -- argparse has no public name for it
 
@@ -111,3 +113,15 @@ def window_of(args: argparse.Namespace, *, nothing: str = "nothing was read") ->
             f"--to is {args.until.isoformat()}; allowed: a time after --from, {args.since.isoformat()}; {nothing}"
         )
     return Window(args.since, args.until)
+
+
+def require_home(settings: "Settings") -> None:
+    """Refuse to look into an embedded catalog that isn't there: opening it would make it, and a look changes nothing."""
+    from headrace.pipeline.errors import Unknown
+
+    landing = settings.landing
+    if not landing.catalog and not Path(landing.home).exists():
+        raise Unknown(
+            f"there is no lake table: there is no folder {landing.home} (landing.home). Nothing was made; the leader's first "
+            "tick makes the table (headrace dev). If the lake is elsewhere, correct landing.home"
+        )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.beside.told_dagster import tell_dagster
-from headrace.pipeline.cli.options import add_config, add_window, load, window_of
+from headrace.pipeline.cli.options import add_config, add_window, load, require_home, window_of
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.views.json_output import add_json, print_json
 from headrace.pipeline.errors import BadSetting
@@ -67,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if args.accept_foreign is not None:
         _require_alone(args)
     loaded = load(args)
+    require_home(loaded.settings)
     join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)
     try:

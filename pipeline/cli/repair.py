@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.cli.decision.deciding import add_deciding, is_wanted
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell
+from headrace.pipeline.cli.views.json_output import id_json
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     plan = repairing.plan(why=args.why, origin=origin)
     if not isinstance(plan, Repair):
         raise ChainBroken(plan.why)
-    if not is_wanted(args, plan.sentences, snapshot=plan.on):
+    if not is_wanted(args, plan.sentences, snapshot=id_json(plan.on)):
         # With --json the plan was what was asked for; without, a person said no.
         return 0 if args.json else 2
     tell(repairing.carry_out(plan), file=sys.stderr if args.json else sys.stdout)

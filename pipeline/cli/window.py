@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.beside.told_dagster import tell_dagster
 from headrace.pipeline.cli.decision.person import person
-from headrace.pipeline.cli.options import add_config, add_window, load, window_of
+from headrace.pipeline.cli.options import add_config, add_window, load, require_home, window_of
 from headrace.pipeline.cli.telling import tell, tell_aside, tell_waves
 from headrace.pipeline.cli.views.json_output import add_json, print_json
 from headrace.pipeline.cli.views.window_views import costs, listed, run_json, shown, shown_json, window_json
@@ -137,6 +137,8 @@ def run(args: argparse.Namespace) -> int:
     loaded = load(args)
     # Before anything is opened: a wrong combination of options is told at once.
     choice = _asked(args) if args.action == "create" else None
+    if args.action in {"list", "show"}:
+        require_home(loaded.settings)
     wiring = wire(loaded.settings)
     windows = wiring.windows
     try:

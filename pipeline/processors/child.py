@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -81,6 +80,7 @@ class ProcessorChild:
     ) -> ProcessorChild:
         """Start the process of a processor.
 
+        `folder`: where it begins; None for the folder of this process.
         `memory`, `cpu`: bytes and seconds; 0: no limit.
         """
         launcher = (sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(memory), str(cpu))
@@ -89,7 +89,7 @@ class ProcessorChild:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            cwd=folder if folder and Path(folder).is_dir() else None,
+            cwd=folder,
             env=dict(environ),
             bufsize=0,
             start_new_session=True,

@@ -58,8 +58,17 @@ def start_child(spec: ChildSpec, folder: str) -> ProcessorChild:
     }
     return ProcessorChild.start(
         command,
-        folder=spec.folder or folder,
+        folder=_beginning_of(spec, folder),
         environ=environ,
         memory=spec.memory or 0,
         cpu=spec.cpu or 0,
     )
+
+
+def _beginning_of(spec: ChildSpec, folder: str) -> str | None:
+    """The folder in which the process begins; None for that of this process."""
+    # Spark's worker may be another user, who may not go into the folder. The slash leaves out a file of this name.
+    if spec.folder and os.access(f"{spec.folder}/", os.X_OK):
+        return spec.folder
+    # A command may be a file that was shipped with Spark's job, into the folder of its worker.
+    return None if spec.command else folder

@@ -11,9 +11,7 @@ from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake.files.private_files import make_named_folder
 
 COMMANDS = [
-    ("prove",),
     ("upkeep",),
-    ("window", "list"),
     ("window", "create", "--from", "2026-01-31"),
     ("plan", "--for", "1s"),
     ("parse",),

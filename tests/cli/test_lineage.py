@@ -165,7 +165,18 @@ def test_json_has_the_form_that_the_documents_tell(shop: Shop, name: str, words:
     assert "<id>" in text
 
 
-@pytest.mark.parametrize("words", [(), ("--json",), ("--gaps",), ("--sequence", "1")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("lineage",),
+        ("lineage", "--json"),
+        ("lineage", "--gaps"),
+        ("lineage", "--sequence", "1"),
+        ("prove",),
+        ("window", "list"),
+        ("window", "show", "4f0c2a91"),
+    ],
+)
 def test_a_look_makes_no_folder_for_a_lake_table_that_isnt_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ):
@@ -173,6 +184,6 @@ def test_a_look_makes_no_folder_for_a_lake_table_that_isnt_there(
     config.write_text(
         "application: shop\nstreams: [{name: orders}]\naws: {region: eu-west-1}\nlanding: {home: lake}\n"
     )
-    assert main(["lineage", "--config", str(config), *words]) == STOPPED
+    assert main([*words, "--config", str(config)]) == STOPPED
     assert f"there is no folder {tmp_path / 'lake'} (landing.home)" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [config]

@@ -135,7 +135,7 @@ def test_a_skip_with_json_is_a_dry_run(app: App, capsys: pytest.CaptureFixture[s
     before = app.table.load()
     assert app("skip", "--shard", FIRST, "--to-tip", "--json") == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["shards"], told["why"]) == ([FIRST], "a test")
+    assert (told["format"], told["shards"], told["why"]) == (1, [FIRST], "a test")
     assert f"up to {app.put[FIRST][-1]}" in told["plan"][0]
     assert app.table.load() == before
 
@@ -297,7 +297,10 @@ def test_a_cherry_pick_without_headraces_ranges_is_repaired(app: App, capsys: py
     theirs = app.table.load().snapshot
     append_as_others(app.table.open(), summary={"source-snapshot-id": str(theirs)})
     assert app("repair", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["plan"] == [
+    told = json.loads(capsys.readouterr().out)
+    # As text, because JavaScript's numbers have too few digits for it.
+    assert (told["format"], told["snapshot"]) == (1, str(app.table.open().metadata.current_snapshot_id))
+    assert told["plan"] == [
         "1 shard unchanged",
         "2 rows that no landing of this application wrote: left as found",
     ]

@@ -2,7 +2,6 @@
 carry it out."""
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -11,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.views.json_output import print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ def is_wanted(args: argparse.Namespace, sentences: Iterable[str], **facts: objec
     """Show the plan, and return whether to carry it out."""
     plan = list(sentences)
     if args.json:
-        print(json.dumps({"plan": plan, "why": args.why, **facts}, indent=2))
+        print_json({"plan": plan, "why": args.why, **facts})
     else:
         tell(*plan)
     if args.yes or args.json:

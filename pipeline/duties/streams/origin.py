@@ -8,6 +8,8 @@ from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.order.first_start import why_no_origin, why_other_stream
 from headrace.pipeline.core.shards.position import TRIM, Origin, Start
+from headrace.pipeline.core.shards.stream import StreamId
+from headrace.pipeline.core.sharing.sync_plan import is_of_this_life
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import OriginUnsafe, Transient
 from headrace.pipeline.ports.landing import LandingTable, TableState
@@ -53,11 +55,12 @@ def plan_origin(
         raise OriginUnsafe(why)
     if facts.stream in state.positions.origins:
         return None
-    if state.positions.by_rows and leases:
+    if state.positions.by_rows and _may_be_begun(facts.stream, leases, state):
         # An origin of this moment would pass over what has come since the rows were made.
-        raise OriginUnsafe(
-            f"{facts.stream} couldn't be described when its lease rows were read, so that it isn't known where its shards "
-            "are read from. Nothing was read, and no checkpoint moved; the next tick or wave reads the rows again"
+        raise Transient(
+            f"{facts.stream} couldn't be described when its lease rows were read, or was described as it was before it was "
+            "created again, so that it isn't known where its shards are read from. Nothing was read, and no checkpoint moved; "
+            "a tick or wave reads the rows again within a minute or two"
         )
     # Positions of other streams show that the table's history is whole: then only this stream is new.
     has_positions = bool(state.positions.origins or state.positions.shards)
@@ -82,6 +85,14 @@ def plan_origin(
             "Choose another application name, or adopt these leases (`headrace adopt`)"
         )
     return Origin(_start(state, facts, stream), facts.asked)
+
+
+def _may_be_begun(stream: StreamId, leases: Iterable[Lease], state: TableState) -> bool:
+    """Whether rows of the stream may tell where it is read from: not where all of them are of earlier lives, of which one is
+    known. Then this life is read from its beginning."""
+    rows = tuple(leases)
+    is_later_life = any(earlier.arn == stream.arn for earlier in state.positions.origins)
+    return any(is_of_this_life(stream, row) for row in rows) if is_later_life else bool(rows)
 
 
 def _start(state: TableState, facts: StreamFacts, stream: StreamSettings) -> Start:

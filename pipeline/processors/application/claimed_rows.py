@@ -175,11 +175,15 @@ class ClaimedRows:
 def _as_authority(row: Lease) -> Lease:
     """The row as the only authority: no lake table is behind its checkpoint, whoever wrote it.
 
-    A checkpoint of another program may be inside of an aggregate, whose rest no probe finds. So the shard counts as behind
-    until a wave has read from there on.
+    A checkpoint of another program may be inside of an aggregate, whose rest no probe finds. So the shard is due until a wave has
+    read from there on.
     """
-    behind = max(1, row.behind_ms or 0) if row.has_foreign_checkpoint else row.behind_ms
-    return replace(row, landed=row.checkpoint if row.checkpoint.is_digits else None, behind_ms=behind)
+    if not row.has_foreign_checkpoint:
+        return row if row.checkpoint.is_digits else replace(row, landed=None)
+    if row.landed is not None and row.landed < row.checkpoint:
+        # Due by itself, and Headrace's last look isn't taken for the lag: another program has read on since.
+        return row
+    return replace(row, landed=row.checkpoint, behind_ms=max(1, row.behind_ms or 0))
 
 
 def _told(outcome: Applied | Refused) -> Applied | Refused:

@@ -108,6 +108,7 @@ class Delivery:
         checkpoints.deliver(memory.last.place)
         self._dialogue = dialogue
         self._backlog = Backlog(list(memory.since), memory.last, without_payload=len(memory.since))
+        self._note_unread()
         arrival = arrival_of(memory.last)
         after = Position(memory.last.sequence, memory.last.sub, arrival=arrival, inside=True)
         return replace(
@@ -120,6 +121,7 @@ class Delivery:
             if self.is_over:
                 return
             self._backlog.add(call)
+            self._note_unread()
             self.count += len(call)
             self._attempt(partial(self._hand_out, call))
 
@@ -244,6 +246,11 @@ class Delivery:
 
     def _note_checkpoint(self) -> None:
         self._backlog.note(self.row.lease.checkpoint)
+        self._note_unread()
+
+    def _note_unread(self) -> None:
+        if self._backlog.records:
+            self.row.unread_since = arrival_of(self._backlog.records[0])
 
     # --- after an error ---------------------------------------------------------------------------------------------
 

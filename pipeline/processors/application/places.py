@@ -12,6 +12,8 @@ from pathlib import Path
 
 from headrace.pipeline.errors import Unreachable
 
+_LONGEST_NAME = 200
+
 
 def meeting_place(*names: str) -> Path:
     """Where the process of these names is met."""
@@ -34,11 +36,19 @@ def log_of(place: Path) -> Path:
 
 
 def name_log(place: Path, *names: str) -> None:
-    """Let people find the log of this place by its names: the place itself has a digest of them, because the names of
-    sockets are short."""
-    link = place.with_name(re.sub(r"[^\w.-]+", "_", "-".join(names))[:200] + ".log")
-    with suppress(FileExistsError):
-        link.symlink_to(log_of(place).name)
+    """Let people find the log of this place by these names, of which the last is the shard's: the place itself has a digest,
+    because the names of sockets are short. Of two places with the same names, the one that was named last has the link."""
+    # ASCII, of which a file's name has at most 255 characters. The end is kept: it tells the shards apart.
+    text = re.sub(r"[^\w.-]+", "_", "-".join(names), flags=re.ASCII)[-_LONGEST_NAME:]
+    link, target = place.with_name(f"{text}.log"), log_of(place).name
+    if link.is_symlink() and str(link.readlink()) == target:
+        return
+    new = place.with_suffix(".link")
+    # Another task of this shard may do the same at this moment.
+    with suppress(FileExistsError, FileNotFoundError):
+        new.unlink(missing_ok=True)
+        new.symlink_to(target)
+        new.replace(link)
 
 
 def bound(place: Path) -> socket.socket:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from headrace.pipeline.core.leases import change
@@ -55,6 +56,8 @@ class ClaimedRow:
     """The worker that holds the lease."""
     is_lost: bool = False
     """Whether another process has the row."""
+    unread_since: datetime | None = None
+    """When the first record arrived that the processor has got and hasn't checkpointed; None where nothing tells."""
 
     @property
     def claim(self) -> str:
@@ -78,10 +81,17 @@ class ClaimedRow:
 
     def checkpoint(self, upto: Checkpoint) -> str | None:
         # Behind until the run's release says more: the checkpoint may be inside of an aggregate, whose rest no probe finds, and
-        # the run may die.
+        # the run may die. How far behind is told by the time of the look, so that both are written together.
         return self._write(
-            upto, lambda row: change.checkpoint(row, self.me, self.claim, upto=upto, behind_ms=1)
+            upto,
+            lambda row: change.checkpoint(
+                row, self.me, self.claim, upto=upto, looked_at=self._looked_at(row), behind_ms=1
+            ),
         )
+
+    def _looked_at(self, row: Lease) -> datetime | None:
+        """Up to when nothing that has arrived is unread."""
+        return max((time for time in (row.looked_at, self.unread_since) if time is not None), default=None)
 
     def prepare(self, upto: Checkpoint, state: bytes | None) -> str | None:
         return self._write(

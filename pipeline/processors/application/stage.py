@@ -117,8 +117,8 @@ class DeliveryStage:
     @property
     def _spec(self) -> DeliverySpec:
         code = ProcessorCode(self.settings)
-        application = f"{self.settings.application} {self.lease_table}" if self.keeps else ""
-        return DeliverySpec(code.child, code.rules, self.worker, code.text(), application)
+        application = (self.settings.application or "") if self.keeps else ""
+        return DeliverySpec(code.child, code.rules, self.worker, code.text(), application, self.lease_table)
 
     @property
     def _at_once(self) -> tuple[int, int]:

@@ -58,7 +58,9 @@ class DeliverySpec:
     code: str = ""
     """Tells the processor's code from another one."""
     application: str = ""
-    """By which processes are kept from wave to wave. Empty: none is kept."""
+    """The processor's application, of which processes are kept from wave to wave. Empty: none is kept."""
+    lease_table: str = ""
+    """The application's lease table, and where it is. By it kept processes are told apart from those of other applications."""
 
     def delivery(self, shard: ClaimedShard, rows: OneRow, folder: str, clock: Clock) -> Delivery:
         """How the records of a shard are handed to a process of the processor.
@@ -83,9 +85,8 @@ class DeliverySpec:
     def _place(self, lease: Lease) -> Path | None:
         if not self.application:
             return None
-        names = (self.application, self.worker, lease.key)
-        place = meeting_place(*names)
-        name_log(place, *names)
+        place = meeting_place(self.application, self.lease_table, self.worker, lease.key)
+        name_log(place, self.application, self.worker, lease.key)
         return place
 
 

@@ -15,7 +15,7 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import LATEST, TRIM_HORIZON
 from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
 from headrace.pipeline.core.sharing.sync_plan import rows_of_stream
-from headrace.pipeline.errors import OriginUnsafe, Throttled
+from headrace.pipeline.errors import Throttled, Transient
 from headrace.pipeline.ports.reading import StreamFacts
 from headrace.pipeline.processors.application.beginnings import begun_at_latest
 from headrace.pipeline.settings.choices import InitialPosition
@@ -152,9 +152,32 @@ def test_nothing_is_skipped_where_kinesis_doesnt_describe_the_stream_while_its_r
     world.begin_process()
     streams = world.table.streams  # type: ignore[attr-defined]
     streams.source = Throttling(world.source)
-    with pytest.raises(OriginUnsafe, match="couldn't be described when its lease rows were read"):
+    with pytest.raises(Transient, match="couldn't be described when its lease rows were read"):
         world.wave()
     streams.source = world.source
     world.clock.advance(timedelta(minutes=15))
     world.wave(run="second")
     assert world.words() == ["a"]
+
+
+@pytest.mark.parametrize("position", [InitialPosition.LATEST, InitialPosition.TRIM_HORIZON])
+def test_a_stream_that_is_created_again_within_a_minute_is_read_from_its_beginning_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: InitialPosition
+):
+    world = ApplicationWorld(shards=1, log=tmp_path / "recorded", position=position)
+    monkeypatch.setenv("RECORDED", str(world.log))
+    world.settle()
+    world.say("before")
+    world.wave()
+    # The leader's process still knows the stream as it was.
+    world.source.delete_stream(STREAM)
+    world.clock.advance(timedelta(seconds=20))
+    world.stream = world.source.create_stream(STREAM, world.shards)
+    world.say("a")
+    world.clock.advance(timedelta(seconds=10))
+    assert world.lead().trouble is None
+    assert world.row().stream_epoch == world.stream.epoch
+    world.settle()
+    world.begin_process()
+    world.wave(run="second")
+    assert world.words() == ["before", "a"]

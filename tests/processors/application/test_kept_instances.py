@@ -8,11 +8,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from headrace.pipeline.core.leases.lag import lag_of
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.ports.tasks import Job, Work
@@ -63,6 +65,22 @@ def test_an_instance_is_found_again_whatever_the_tasks_write_rows_with(world: Ap
     world.say("b")
     attempt.wave()
     assert world.calls() == ["initialize", "a", "leave", "b"]
+
+
+def test_a_shard_that_was_quiet_for_hours_isnt_hours_behind_while_its_records_are_processed(
+    world: ApplicationWorld,
+):
+    world.say("a")
+    world.wave()
+    world.clock.advance(timedelta(hours=3))
+    attempt = world.a_run()
+    for word in ("b", "c"):
+        world.say(word)
+        attempt.wave()
+        # The run keeps the row, so that nobody but the task has written it.
+        lag = lag_of(world.row(), world.clock.now())
+        assert lag is not None
+        assert lag <= timedelta(seconds=1)
 
 
 @pytest.mark.slow
@@ -316,10 +334,36 @@ class TasksAway(LocalTasks):
         raise Unreachable("Spark doesn't answer. Nothing is known of the job")
 
 
-def test_a_person_finds_the_log_of_a_shard_by_its_names(tmp_path: Path):
-    place = tmp_path / "0af3"
-    for _ in range(2):  # each wave names it
-        name_log(place, "orders-app", "w1", "orders:1/shardId-000000000000")
-    log_of(place).write_text("what it wrote")
-    found = tmp_path / "orders-app-w1-orders_1_shardId-000000000000.log"
-    assert found.read_text() == "what it wrote"
+def test_a_person_finds_the_log_of_a_shard_by_its_names(world: ApplicationWorld):
+    name = f"orders-{os.getpid()}"  # the folder is that of all tests
+    world.processor = replace(world.processor, application=name)
+    world.begin_process()
+    world.say("fail")
+    attempt = world.a_run()
+    attempt.wave()
+    log = nursery_place().with_name(f"{name}-w1-shardId-000000000000.log")
+    try:
+        assert "no such word" in log.read_text()
+    finally:
+        attempt.let_go()
+        log.unlink()
+
+
+def test_the_name_of_a_log_leads_to_the_place_that_was_named_last(tmp_path: Path):
+    names = ("orders-app", "w1", "orders:1/shardId-000000000000")
+    for place in (tmp_path / "0af3", tmp_path / "1be4", tmp_path / "1be4"):  # each wave names it
+        log_of(place).write_text(place.name)
+        name_log(place, *names)
+    # The lease table is elsewhere now, or asked as somebody else: the process is kept at another place.
+    assert (tmp_path / "orders-app-w1-orders_1_shardId-000000000000.log").read_text() == "1be4"
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_each_shard_has_a_log_of_its_own_however_long_the_names_are(tmp_path: Path):
+    shards = [f"123456789012:{'s' * 128}:1767225600:shardId-{n:012d}" for n in range(2)]
+    for n, shard in enumerate(shards):
+        place = tmp_path / f"0af{n}"
+        log_of(place).write_text(shard)
+        name_log(place, "注文" * 60, "w1", shard)
+        (link,) = tmp_path.glob(f"*shardId-{n:012d}.log")
+        assert link.read_text() == shard

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.change import Change, assign
 from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
@@ -38,4 +38,29 @@ def test_a_shard_that_kcl_took_at_its_tip_counts_as_one_of_unknown_lag(
         world.clock.advance(timedelta(seconds=10))
     assert metered.of(own.UNKNOWN_LAG_SHARDS).last == 1
     assert own.LAG not in {datum.series for datum in metered.sent()}, "a 0 would be untrue"
+    metered.close()
+
+
+def test_a_shard_that_comes_back_from_kcl_isnt_as_far_behind_as_headraces_last_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "recorded"
+    monkeypatch.setenv("RECORDED", str(log))
+    world = ApplicationWorld(shards=1, log=log)
+    metered = MeteredWorld(world)
+    metered.tick(3)
+    world.say("a", "b")
+    metered.run()
+    row = world.row()
+    world.clock.advance(timedelta(hours=3))
+    read_on = Checkpoint(str(int(row.checkpoint.sequence) + 8))
+    world.store.apply(
+        Change(row.key, "kcl-1", put={"owner": "kcl-1", "checkpoint": read_on}, kind=ChangeKind.TAKE)
+    )
+    world.store.apply(assign(world.row(), "w1", "kcl-1 has ended"))
+    world.work()
+    metered.sent().clear()
+    metered.lead()
+    assert metered.of(own.UNKNOWN_LAG_SHARDS).last == 1
+    assert own.LAG not in {datum.series for datum in metered.sent()}, "nobody knows how far KCL was behind"
     metered.close()
