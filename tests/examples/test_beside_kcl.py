@@ -38,6 +38,6 @@ def test_a_kcl_application_is_inspected_adopted_and_planned_for(example: Example
     assert "failover" in example.type("headrace config")
 
     adopted = json.loads(example.type("headrace adopt --json"))
-    assert [shard["why"][:13] for shard in adopted[0]["shards"]] == ["goes on after"]
+    assert [shard["why"][:13] for shard in adopted["streams"][0]["shards"]] == ["goes on after"]
     assert "1 position adopted" in example.type("headrace adopt --watch 30s --yes", quickly=True)
     assert "the leader would" in example.type("headrace plan --for 30s", quickly=True)

@@ -75,7 +75,7 @@ def test_a_missing_extra_is_told_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics_rules, "find_spec", lambda _name: None)
-    with pytest.raises(WrongSettings, match=r"pip install 'headrace\[otel\]'"):
+    with pytest.raises(WrongSettings, match="extra `otel` brings: install it from where this Headrace"):
         settings_with(tmp_path, "metrics: {to: otel}")
 
 

@@ -139,9 +139,9 @@ def test_two_waves_subscribe_five_seconds_apart(world: FanOutWorld):
     world.aws.inject("error", operation="SubscribeToShard", resource=world.name, code="Counts", skip=99)
 
     assert payloads_of(up_to_tip(world.fan_out().pages(world.batch(numbers[0])))) == [b"b"]
-    assert world.aws.now() - began > 4
-    # One request, which wasn't refused.
-    assert [fault["seen"] for fault in world.aws.faults()] == [1]
+    # No request was refused: each came five seconds after the one before. A slow machine may need a second one.
+    (requests,) = (fault["seen"] for fault in world.aws.faults())
+    assert world.aws.now() - began > 4 * requests > 0
 
 
 def test_a_consumer_that_was_registered_anew_is_read_by(world: FanOutWorld):
