@@ -32,7 +32,7 @@ from tests.simulation.made.window_fleet import WindowFleet
 from tests.simulation.scheduler import Process
 from tests.simulation.stretches import TICK
 from tests.simulation.troubles.call_faults import CallFaults
-from tests.simulation.watch.passed_watch import accept_passed
+from tests.simulation.watch.passed_watch import accept_passed, give_up_passed
 from tests.simulation.watch.truth import Violation
 from tests.simulation.watch.typed_watch import TypedWatch
 from tests.simulation.watch.unpack_watch import UnpackWatch
@@ -211,7 +211,12 @@ class TypedFleet:
     def waves_of(self, job: Job) -> Iterator[object]:
         accepts, job.target.accepts_difference = job.target.accepts_difference, False
         parsing = job.wiring.targets.parsing(job.settings, job.process.name, accepts_difference=accepts)
-        yield from replace(parsing, on_step=job.on_step).waves()
+        watch = job.target.watch
+        before = watch.table.load().positions.shards if accepts else {}
+        for wave in replace(parsing, on_step=job.on_step).waves():
+            # No row that this very wave has passed is given up.
+            give_up_passed(watch, self.looks.get(job.process), before)
+            yield wave
 
     def tidy(self, target: Target | LatestTarget, job_of: Callable[..., Job] = Job) -> None:
         def work(job: Job) -> Iterator[object]:

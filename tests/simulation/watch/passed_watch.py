@@ -10,6 +10,10 @@ from headrace.pipeline.typed.check_wave import SET_ELSEWHERE
 from tests.simulation.watch.truth import Violation
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.pipeline.core.shards.position import Position
+    from headrace.pipeline.core.shards.stream import ShardKey
     from tests.simulation.watch.typed_watch import TypedWatch
     from tests.simulation.world import World
 
@@ -22,15 +26,24 @@ def accept_passed(world: World, watch: TypedWatch, error: WrongShape, looked: in
     happened = world.call_faults.happened
     if not happened["rolled_back"]:
         raise Violation("I38", f"{watch.name}: nobody has set the lake table elsewhere: {error}")
-    passed = {
-        (key, number)
-        for key, position in watch.table.load().positions.shards.items()
-        for number, row in watch.rows_at(looked, key).items()
-        if not watch.is_told(key, number) and watch.has_passed(position, row)
-    }
+    passed = give_up_passed(watch, looked, watch.table.load().positions.shards)
     # An aggregate that was whole when it was parsed may have landed as its records since.
     if not passed and not world.plan.keeps:
         raise Violation("I38", f"{watch.name}: no row was passed: {error}")
-    watch.given_up |= passed
     happened["passed_over"] += 1
     return True
+
+
+def give_up_passed(
+    watch: TypedWatch, looked: int | None, positions: Mapping[ShardKey, Position]
+) -> set[tuple[ShardKey, int]]:
+    """The rows that the table has passed with these positions, at this snapshot of the lake table. The person gives them up: those of the
+    refusal, and those that had come once the accepting wave looked."""
+    passed = {
+        (key, number)
+        for key, position in positions.items()
+        for number, row in watch.rows_at(looked, key).items()
+        if not watch.is_told(key, number) and watch.has_passed(position, row)
+    }
+    watch.given_up |= passed
+    return passed
