@@ -37,6 +37,7 @@ _BY_PEOPLE = (
     "its ledgers state",
     "knows nothing of the stream",
     "twice in this window",
+    "because a person has moved the position of the shard back",
     "outside of the window",
     "doesn't have all of their records any more",
 )
