@@ -46,6 +46,11 @@ class TableState:
     through: Through = field(default_factory=dict)
     """Up to when the table has all records, by stream."""
 
+    @property
+    def owner(self) -> str | None:
+        """The window whose own table this is; None for a table without a commit, which may become any window's."""
+        return None if self.snapshot is None else self.window
+
 
 @dataclass(frozen=True, slots=True)
 class Committed:

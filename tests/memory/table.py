@@ -137,10 +137,9 @@ class MemoryTable(LakeTable):
                 raise CommitUnknown(f"{unsure} commits got no clear answer, and the table shows none of them")
             self._check_files((*proposal.files, *proposal.also), proposal.taken, unsure=unsure)
             # Each try is decided anew: the decision on an older base says nothing about the new one (D9).
-            landing = decide_landing(base.positions, proposal, base.through, self._clock.now())
-            if proposal.window and base.snapshot is not None and base.window != proposal.window:
-                refusing = Landing.refusing(proposal, base.positions, "the table isn't this window's own")
-                return Committed(refusing, None, base)
+            landing = decide_landing(
+                base.positions, proposal, base.through, self._clock.now(), owner=base.owner
+            )
             if landing.is_empty:
                 return Committed(landing, None, base)
             # Most commits remove nothing, and then the files needn't be listed.

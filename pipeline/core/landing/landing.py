@@ -126,13 +126,21 @@ _UNSTATED: Through = {}
 
 
 def decide_landing(
-    base: Positions, proposal: Proposal, stated: Through = _UNSTATED, now: datetime | None = None
+    base: Positions,
+    proposal: Proposal,
+    stated: Through = _UNSTATED,
+    now: datetime | None = None,
+    *,
+    owner: str | None = None,
 ) -> Landing:
     """Accept or refuse each range of the proposal, given the positions of the base and what the base states
     (`valid-through`).
 
-    `now`: the clock of the commit; None where arrivals aren't compared with it."""
+    `now`: the clock of the commit; None where arrivals aren't compared with it. `owner`: the window whose own table it is,
+    empty for none; None where the table has no commit yet, and may become a window's."""
     _check_proposal(proposal)
+    if proposal.window and owner not in {None, proposal.window}:
+        return Landing.refusing(proposal, base, "the table isn't this window's own")
     # An origin is decided once for ever: where the base has one, the proposed one is ignored. So is the origin of a
     # life that is over by now: a commit that arrives late would make the stream's present life, whose origin is
     # decided, look like a later one.

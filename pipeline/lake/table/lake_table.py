@@ -230,10 +230,13 @@ class IcebergTable(LakeTable):
             # Decided anew on each base (D9): a range is accepted only if it begins at the position in this very
             # snapshot, to which the catalog's compare-and-swap then ties the commit. So each record lands once (I1),
             # and the ranges of a shard form one chain (I4).
-            landing = decide_landing(base.state.positions, proposal, base.state.through, self.clock.now())
-            if proposal.window and base.state.snapshot is not None and base.state.window != proposal.window:
-                why = "the table isn't this window's own"
-                return Committed(Landing.refusing(proposal, base.state.positions, why), None, base.state)
+            landing = decide_landing(
+                base.state.positions,
+                proposal,
+                base.state.through,
+                self.clock.now(),
+                owner=base.state.owner,
+            )
             if landing.is_empty:
                 return Committed(landing, None, base.state)
             replaced = found_in(base.table, proposal.gone)

@@ -53,7 +53,7 @@ class ForkRequest:
 
 
 def serve(door: socket.socket, *, idle: float) -> None:
-    """Fork keepers until no task has request for one for `idle` seconds."""
+    """Fork keepers until no task has asked for one for `idle` seconds."""
     # What is there by now is never collected, so that no collection copies its pages.
     gc.collect()
     gc.freeze()

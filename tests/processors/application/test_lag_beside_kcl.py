@@ -1,5 +1,6 @@
 """The metrics of a processor's application tell no lag of a shard that a worker of KCL reads."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,16 +15,27 @@ from tests.metrics.metered_world import MeteredWorld
 from tests.processors.application.worlds import ApplicationWorld
 
 
-def test_a_shard_that_kcl_took_at_its_tip_counts_as_one_of_unknown_lag(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ApplicationWorld:
     log = tmp_path / "recorded"
     monkeypatch.setenv("RECORDED", str(log))
-    world = ApplicationWorld(shards=1, log=log)
+    return ApplicationWorld(shards=1, log=log)
+
+
+@pytest.fixture
+def metered(world: ApplicationWorld) -> Iterator[MeteredWorld]:
+    """The application with its metrics, once it has read its shard up to the tip."""
     metered = MeteredWorld(world)
     metered.tick(3)
     world.say("a", "b")
     metered.run()
+    yield metered
+    metered.close()
+
+
+def test_a_shard_that_kcl_took_at_its_tip_counts_as_one_of_unknown_lag(
+    world: ApplicationWorld, metered: MeteredWorld
+) -> None:
     row = world.row()
     assert row.behind_ms == 0
     for reads in range(8):
@@ -38,19 +50,11 @@ def test_a_shard_that_kcl_took_at_its_tip_counts_as_one_of_unknown_lag(
         world.clock.advance(timedelta(seconds=10))
     assert metered.of(own.UNKNOWN_LAG_SHARDS).last == 1
     assert own.LAG not in {datum.series for datum in metered.sent()}, "a 0 would be untrue"
-    metered.close()
 
 
 def test_a_shard_that_comes_back_from_kcl_isnt_as_far_behind_as_headraces_last_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: ApplicationWorld, metered: MeteredWorld
 ) -> None:
-    log = tmp_path / "recorded"
-    monkeypatch.setenv("RECORDED", str(log))
-    world = ApplicationWorld(shards=1, log=log)
-    metered = MeteredWorld(world)
-    metered.tick(3)
-    world.say("a", "b")
-    metered.run()
     row = world.row()
     world.clock.advance(timedelta(hours=3))
     read_on = Checkpoint(str(int(row.checkpoint.sequence) + 8))
@@ -63,4 +67,3 @@ def test_a_shard_that_comes_back_from_kcl_isnt_as_far_behind_as_headraces_last_l
     metered.lead()
     assert metered.of(own.UNKNOWN_LAG_SHARDS).last == 1
     assert own.LAG not in {datum.series for datum in metered.sent()}, "nobody knows how far KCL was behind"
-    metered.close()
