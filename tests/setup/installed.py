@@ -82,8 +82,9 @@ class Environment:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def install(self, what: str) -> None:
-        """pip refuses where a dependency is missing, or has a version that doesn't fit."""
-        self.pip("install", "--no-index", "--no-build-isolation", what)
+        """pip refuses where a dependency is missing, or has a version that doesn't fit. pip's cache would know an sdist by its
+        path alone, and install what an earlier test run had there."""
+        self.pip("install", "--no-index", "--no-build-isolation", "--no-cache-dir", what)
 
     def add_command(self, name: str) -> None:
         """A command of a package that this environment has by a link: the package is there, and its command isn't."""
