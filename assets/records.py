@@ -135,6 +135,7 @@ class RunOfShards:
             totals=lambda: totals(wiring.ports, wiring.settings.landing.table),
             prices=prices_of(wiring.settings.prices),
             spent=wiring.ports.spending(),
+            is_by_fan_out=lambda stream: wiring.settings.is_by_fan_out(stream.name),
             announced_by_dagster=frozenset(map(lease_key_of, partitions)),
             recovering=frozenset(hints.recovering),
         )

@@ -23,6 +23,7 @@ from headrace.assets.planned import plan
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.cost.prices import Prices
 from headrace.pipeline.cost.spent import Spent, cost_line
 from headrace.pipeline.duties.waves.report import Landed, WaveReport
@@ -73,7 +74,10 @@ class Reporter:
     """By which the cost of the run is told; None: nothing is told of what the run has used."""
     spent: Callable[[], ProcessUsage] = ProcessUsage
     """Tells what this process has used since the run began."""
+    is_by_fan_out: Callable[[StreamId], bool] = lambda _: False
+    """Whether the records of the stream come by enhanced fan-out."""
     _bytes: int = 0
+    _fan_out_bytes: int = 0
     _files: int = 0
     _commits: int = 0
     _claimed: set[str] = field(default_factory=set)
@@ -116,6 +120,8 @@ class Reporter:
         self._commits += report.snapshot is not None
         for landed in report.landed:
             self._bytes += landed.staged.bytes
+            if self.is_by_fan_out(landed.staged.key.stream):
+                self._fan_out_bytes += landed.staged.bytes
             self._remember(landed)
         self._files += len({file for landed in report.landed for file in landed.files})
         now = self.clock.monotonic()
@@ -152,6 +158,7 @@ class Reporter:
             read_units=used.read_units,
             write_units=used.write_units,
             bytes=self._bytes,
+            fan_out_bytes=self._fan_out_bytes,
             files=self._files,
             commits=self._commits,
             cpu_seconds=used.cpu_seconds,

@@ -11,7 +11,7 @@ the size of its rows, as if each Scan went through all lease rows.
     python bench/coordination.py                    10, 200, 1,000 and 10,000 shards
     python bench/coordination.py --shards 10 200    these numbers of shards
     python bench/coordination.py --quick            200 shards, less than a minute
-    python bench/coordination.py --prices my.toml   with your own prices, in the form of bench/prices.toml
+    python bench/coordination.py --prices my.toml   with your own prices, in the form of pipeline/cost/prices.toml
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import math
 import os
 import sys
 import time
-import tomllib
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 
+from headrace.pipeline.cost.prices import Prices, prices_of
+from headrace.pipeline.cost.spent import Spent, costs_of
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.settings.blocks.aws import AwsSettings
 from headrace.pipeline.settings.choices import InitialPosition
@@ -54,30 +54,6 @@ KCL_QUERIES, KCL_SCANS = 0.10, 0.058
 keys, and Scans."""
 KCL_ROW, KCL_KEY = 300, 60
 """Bytes of a lease row of KCL 3.5.1 (tests/interop/rows), and of an entry of its index of owners."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    region: str
-    written: str
-    currency: str
-    write_unit: float
-    read_unit: float
-
-    @classmethod
-    def of_file(cls, path: Path) -> Prices:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-        of = document["per_million"]
-        return cls(
-            document["region"],
-            document["written"],
-            document["currency"],
-            of["write_units"] / 1e6,
-            of["read_units"] / 1e6,
-        )
-
-    def of(self, *, writes: float, reads: float) -> float:
-        return writes * self.write_unit + reads * self.read_unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +88,10 @@ def main() -> int:
     )
     parser.add_argument("--quick", action="store_true", help="200 shards, flowing")
     parser.add_argument("--shards", type=int, nargs="+", default=SHARDS, help="how many shards")
-    parser.add_argument("--prices", type=Path, default=Path(__file__).with_name("prices.toml"))
+    parser.add_argument("--prices", help="a file with prices")
     arguments = parser.parse_args()
-    prices = Prices.of_file(arguments.prices)
-    print(f"prices of {prices.region} in {prices.currency}, written on {prices.written}")
+    prices = prices_of(arguments.prices)
+    print(prices)
     fine = True
     with local_aws("--transition", "0") as aws:
         os.environ |= aws.environment
@@ -184,18 +160,17 @@ def report(what: str, hour: Hour, prices: Prices, kcl: float) -> None:
     kcl_writes = (kcl * hour.shards + KCL_FIXED) * HOUR
     kcl_reads = (KCL_QUERIES + KCL_SCANS) * HOUR
     kcl_units = (KCL_QUERIES * units(KCL_KEY * hour.shards) + KCL_SCANS * units(KCL_ROW * hour.shards)) * HOUR
-    price = prices.of(writes=hour.bill.writes, reads=hour.bill.reads)
-    of_writes = prices.of(writes=hour.bill.writes, reads=0)
+    price = costs_of(Spent(write_units=hour.bill.writes, read_units=hour.bill.reads), prices)["DynamoDB"]
+    kcl_price = costs_of(Spent(write_units=kcl_writes, read_units=kcl_units), prices)["DynamoDB"]
     print(
         f"{hour.shards:>6,} shards {what:>8}, an hour: {hour.lease_writes:>9,} writes of lease rows "
         f"({hour.lease_writes_a_second:.4f} a second and shard), {hour.fixed_writes:>5,} others "
         f"({hour.fixed_writes / HOUR:.2f} a second)\n"
         f"{'':>24} {hour.reads:>9,} read requests, {hour.bill.reads:>11,.0f} read units "
         f"({hour.bill.reads / hour.shards / HOUR:.3f} a second and shard)\n"
-        f"{'':>24} {price:.4f} {prices.currency}, {of_writes:.4f} of it for writes\n"
+        f"{'':>24} {price:.4f} {prices.currency}, {hour.bill.writes * prices.write_unit:.4f} of it for writes\n"
         f"{'':>24} KCL 3.5.1: {kcl_writes:>9,.0f} writes ({kcl:.2f} a second and shard), {kcl_reads:,.0f} read requests, about "
-        f"{kcl_units:,.0f} read units; {prices.of(writes=kcl_writes, reads=kcl_units):.4f} {prices.currency}, "
-        f"{prices.of(writes=kcl_writes, reads=0):.4f} of it for writes"
+        f"{kcl_units:,.0f} read units; {kcl_price:.4f} {prices.currency}, {kcl_writes * prices.write_unit:.4f} of it for writes"
     )
 
 

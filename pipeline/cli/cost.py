@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
             {**_document(day, prices), "capacity": dict(zip(("read", "write"), capacity, strict=True))}
         )
     else:
-        tell(*_lines(day, prices, loaded.settings.application))
+        tell(*_lines(day, prices, loaded.settings.application), *_left_out(loaded.settings, prices))
         read, write = capacity
         tell(
             f"provisioned tables would need {read:,} read and {write:,} write units a second while {args.shards:,} shards flow"
@@ -101,6 +101,26 @@ def _lines(day: "Day", prices: "Prices", application: str) -> list[str]:
         *(f"{name:10} {value:10.4f} {prices.currency}" for name, value in costs.items()),
         f"{'together':10} {sum(costs.values()):10.4f} {prices.currency}, by the {prices}",
     ]
+
+
+def _left_out(settings: "Settings", prices: "Prices") -> list[str]:
+    """What AWS charges beside the sum, for which the number of shards and of requests isn't known here."""
+    from headrace.pipeline.settings.stream_names import is_dynamodb
+
+    consumers = sorted(
+        {name for stream in settings.streams if (name := settings.consumer_of(stream)) is not None}
+    )
+    lines = []
+    if consumers:
+        lines.append(
+            f"not in the sum: {prices.consumer_shard_hour} {prices.currency} an hour for each shard of a consumer of "
+            f"enhanced fan-out ({', '.join(consumers)})"
+        )
+    if any(is_dynamodb(stream.name) for stream in settings.streams):
+        lines.append(
+            "not in the sum: reads of the streams of DynamoDB tables, which AWS charges by the request"
+        )
+    return lines
 
 
 def _document(day: "Day", prices: "Prices") -> dict[str, object]:

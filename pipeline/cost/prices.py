@@ -13,7 +13,7 @@ from headrace.pipeline.errors import BadSetting
 SHIPPED: Final = Path(__file__).with_name("prices.toml")
 _PARTS: Final = {
     "dynamodb": ("write_units", "read_units"),
-    "kinesis": ("read_gb",),
+    "kinesis": ("read_gb", "fan_out_gb", "consumer_shard_hour"),
     "s3": ("put_requests",),
     "cpu": ("hour",),
 }
@@ -28,6 +28,8 @@ class Prices:
     write_unit: float
     read_unit: float
     read_gb: float
+    fan_out_gb: float
+    consumer_shard_hour: float
     put_request: float
     cpu_hour: float
 
@@ -55,6 +57,8 @@ def prices_of(path: str | None) -> Prices:
         write_unit=table["dynamodb"]["write_units"] / 1e6,
         read_unit=table["dynamodb"]["read_units"] / 1e6,
         read_gb=table["kinesis"]["read_gb"],
+        fan_out_gb=table["kinesis"]["fan_out_gb"],
+        consumer_shard_hour=table["kinesis"]["consumer_shard_hour"],
         put_request=table["s3"]["put_requests"] / 1e6,
         cpu_hour=table["cpu"]["hour"],
     )

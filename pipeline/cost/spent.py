@@ -24,6 +24,8 @@ class Spent:
     write_units: float = 0.0
     bytes: int = 0
     """Of the Kinesis records that were read."""
+    fan_out_bytes: int = 0
+    """Those of `bytes` that came by enhanced fan-out, which has a price of its own."""
     files: int = 0
     commits: int = 0
     cpu_seconds: float = 0.0
@@ -48,6 +50,7 @@ def spent_together(every: Iterable[Spent]) -> Spent:
         read_units=sum(one.read_units for one in spent),
         write_units=sum(one.write_units for one in spent),
         bytes=sum(one.bytes for one in spent),
+        fan_out_bytes=sum(one.fan_out_bytes for one in spent),
         files=sum(one.files for one in spent),
         commits=sum(one.commits for one in spent),
         cpu_seconds=sum(one.cpu_seconds for one in spent),
@@ -60,9 +63,10 @@ def costs_of(spent: Spent, prices: Prices) -> dict[str, float]:
     # pyarrow and pyiceberg don't tell their requests. A commit with one file was counted once:
     # eight requests.
     puts = spent.files + spent.commits * (_REQUESTS_OF_A_COMMIT - _OF_ITS_FILE)
+    polled = spent.bytes - spent.fan_out_bytes
     return {
         "DynamoDB": spent.write_units * prices.write_unit + spent.read_units * prices.read_unit,
-        "Kinesis": spent.bytes / _GB * prices.read_gb,
+        "Kinesis": (polled * prices.read_gb + spent.fan_out_bytes * prices.fan_out_gb) / _GB,
         "S3": puts * prices.put_request,
         "CPU": spent.cpu_seconds / 3600 * prices.cpu_hour,
     }

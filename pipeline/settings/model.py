@@ -395,6 +395,10 @@ class Settings:
             return None
         return stream.consumer or self.application
 
+    def is_by_fan_out(self, name: str) -> bool:
+        """Whether the stream with this name is read by enhanced fan-out."""
+        return self.consumer_of(self.stream(name) or self.discovery) is not None
+
     @property
     def is_shared(self) -> bool:
         """Whether KCL's workers work in the same tables."""

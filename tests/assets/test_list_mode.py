@@ -15,6 +15,7 @@ from headrace.pipeline.core.leases.change import Applied, claim
 from headrace.pipeline.cost.spent import Spent
 from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.errors import Throttled, Unreachable
+from headrace.pipeline.settings.choices import Retrieval
 from headrace.resources.runs import FAILED_TAG, SHARDS_TAG
 from headrace.resources.spent_events import KEY
 from tests.dagster.fixtures import MakeWorld
@@ -396,8 +397,11 @@ def test_dagster_shows_a_failed_run_with_a_sentence_and_no_stack_trace(make_worl
     assert [(error.to_string(), error.stack) for error in shown if error] == [(why_failed(result), [])]
 
 
-def test_a_run_tells_what_it_has_used_and_what_that_costs(make_world: MakeWorld):
+@pytest.mark.parametrize("retrieval", Retrieval)
+def test_a_run_tells_what_it_has_used_and_what_that_costs(make_world: MakeWorld, retrieval: Retrieval):
     world = make_world(shards=2)
+    (stream,) = world.settings.streams
+    world.settings = replace(world.settings, streams=(replace(stream, retrieval=retrieval),))
     world.settle()
     world.world.produce(0)
 
@@ -414,3 +418,4 @@ def test_a_run_tells_what_it_has_used_and_what_that_costs(make_world: MakeWorld)
     spent = Spent.from_json(cast("Any", used[KEY].value))
     # The ports of this world tell no calls and no CPU time.
     assert (spent.commits, spent.files, spent.bytes > 0) == (1, 1, True)
+    assert spent.fan_out_bytes == (spent.bytes if retrieval is Retrieval.FANOUT else 0)

@@ -101,6 +101,26 @@ def test_the_cost_of_a_run_is_the_price_of_its_parts():
     assert cost_line(RUN, prices).startswith("about 0.04045 USD (DynamoDB 0.00000, Kinesis 0.04000")
 
 
+def test_bytes_that_came_by_enhanced_fan_out_have_a_price_of_their_own():
+    half = Spent(bytes=2 * 10**9, fan_out_bytes=10**9)
+    assert costs_of(half, prices_of(None))["Kinesis"] == pytest.approx(0.04 + 0.013)
+    assert spent_together([half, half]).fan_out_bytes == 2 * 10**9
+
+
+def test_what_the_sum_lacks_is_named(home: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["cost"]) == 0
+    assert "not in the sum" not in capsys.readouterr().out
+    table = "arn:aws:dynamodb:us-east-1:123456789012:table/items/stream/2026-11-27T05:00:00.000"
+    (home / "headrace.yaml").write_text(
+        "{application: shop, streams_mode: multi, aws: {region: us-east-1}, "
+        f'streams: [{{name: orders, retrieval: fanout}}, {{name: "{table}"}}]}}'
+    )
+    assert main(["cost"]) == 0
+    printed = capsys.readouterr().out
+    assert "0.015 USD an hour for each shard of a consumer of enhanced fan-out (shop)" in printed
+    assert "reads of the streams of DynamoDB tables" in printed
+
+
 def test_a_users_own_prices_count_and_a_mistake_in_them_is_named(tmp_path: Path):
     mine = tmp_path / "mine.toml"
     mine.write_text(SHIPPED.read_text().replace("read_gb = 0.04", "read_gb = 1").replace('"USD"', '"EUR"'))
