@@ -13,8 +13,6 @@ from headrace.pipeline.source.options import _FIELDS
 from tests.docs.pages import ROOT
 from tests.docs.reading_table import make_table
 
-pytestmark = pytest.mark.slow
-
 PAGE = (ROOT / "docs" / "use" / "spark-source.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", PAGE, flags=re.MULTILINE | re.DOTALL)
 (SETTINGS,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
@@ -25,11 +23,15 @@ _SESSION = 'spark = SparkSession.builder.remote("local[2]").getOrCreate()'
 """The start of a session. The test has one of its own, on a server that other tests share."""
 
 
+def test_the_first_block_starts_a_session_in_one_line() -> None:
+    assert _SESSION in BLOCKS[0][0]
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_each_block_runs_after_those_before_it_and_prints_what_the_page_says(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _SESSION in BLOCKS[0][0]
     make_table(tmp_path)
     (tmp_path / "headrace.yaml").write_text(SETTINGS)
     monkeypatch.chdir(tmp_path)
