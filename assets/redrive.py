@@ -6,11 +6,10 @@ reason. Nothing starts the job by itself, because only a person knows that the s
 corrected. Runs that parse new records may work meanwhile.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 import dagster as dg
 
@@ -23,11 +22,11 @@ from headrace.assets.changes import (
 )
 from headrace.assets.failure import RunFailed
 from headrace.assets.made_table import note_waves
+from headrace.assets.moments import moment_in
 from headrace.assets.names import resource_key, slug
 from headrace.assets.one_op_job import job_of
 from headrace.pipeline.app.wiring import Wiring
-from headrace.pipeline.core.words.words import moment_of
-from headrace.pipeline.errors import BadSetting, HeadraceError
+from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.typed.done_wave import Wave
@@ -79,8 +78,8 @@ def build_redrive(wiring: Wiring, made: ParseSettings | ProcessorSettings) -> dg
             selection = Selection(
                 config["shard"] or None,
                 config["reason"] or None,
-                _moment(config, "from"),
-                _moment(config, "to"),
+                moment_in(config, "from"),
+                moment_in(config, "to"),
             )
             redriving = again.redriving(context.run.run_id)
             note_waves(context, redriving.portions(selection, dry_run=config["dry_run"]), done)
@@ -133,12 +132,3 @@ class _Again:
             events=partial(by_giving_again, wiring.settings, processor),
             metadata=given_again_metadata,
         )
-
-
-def _moment(config: Mapping[str, Any], name: str) -> datetime | None:
-    if not (text := config[name]):
-        return None
-    try:
-        return moment_of(text)
-    except ValueError as error:
-        raise BadSetting(f"the op's config has a wrong `{name}`: {error}. Nothing was parsed") from error

@@ -11,23 +11,22 @@ on that asset.
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Final
 
 import dagster as dg
 
 from headrace.assets.changes import redone_metadata
 from headrace.assets.failure import RunFailed
+from headrace.assets.moments import moment_in
 from headrace.assets.names import replay_pool, resource_key, slug
 from headrace.assets.one_op_job import job_of
 from headrace.assets.redoing import first_run, redo
 from headrace.pipeline.app.wiring import Wiring
-from headrace.pipeline.core.words.words import moment_of
 from headrace.pipeline.errors import BadSetting, HeadraceError
 from headrace.pipeline.windows.asking import by_time, stream_of_target, window_between
 from headrace.pipeline.windows.make import Asked, Numbers
 from headrace.pipeline.windows.window import ReplayWindow
-from headrace.pipeline.windows.windows import Windowing
+from headrace.pipeline.windows.windows import Windowing, WindowRequest
 from headrace.pipeline.windows.wiring import WindowWiring
 
 REPLAY_TAG = "headrace/replay"
@@ -138,7 +137,7 @@ def _window(context: dg.OpExecutionContext, windows: WindowWiring) -> ReplayWind
 def _made(windowing: Windowing, windows: WindowWiring, request: Mapping[str, Any]) -> ReplayWindow:
     _refuse_together(request)
     stream, target, processor = request.get("stream"), request.get("replace"), request.get("processor")
-    since, until = _moment(request, "from"), _moment(request, "to")
+    since, until = moment_in(request, "from"), moment_in(request, "to")
     if target is not None:
         stream = stream_of_target(windows.settings, target, stream)
     if processor is not None:
@@ -153,13 +152,15 @@ def _made(windowing: Windowing, windows: WindowWiring, request: Mapping[str, Any
         choice = window_between(since, until)
         how = by_time(choice, stream)
     return windowing.create(
-        choice,
-        how=how,
-        stream=stream,
-        target=target or "",
-        processor=processor or "",
-        into=request.get("into", ""),
-        from_stream=bool(request.get("from_stream")),
+        WindowRequest(
+            choice,
+            how=how,
+            stream=stream,
+            target=target or "",
+            processor=processor or "",
+            into=request.get("into", ""),
+            from_stream=bool(request.get("from_stream")),
+        )
     )
 
 
@@ -184,12 +185,3 @@ def _refuse_together(request: Mapping[str, Any]) -> None:
 
 def _request_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name != "window" and value}
-
-
-def _moment(request: Mapping[str, Any], name: str) -> datetime | None:
-    if name not in request:
-        return None
-    try:
-        return moment_of(request[name])
-    except ValueError as error:
-        raise BadSetting(f"the config has a wrong `{name}`: {error}. Nothing was done") from error

@@ -94,8 +94,8 @@ class OldRuns:
         return count
 
     def delete_leavings(self, instance: dg.DagsterInstance) -> None:
-        """Delete what Dagster has left of deleted runs, of a few runs in each call. Raises what keeps the files of a
-        run, and then rests."""
+        """Delete what Dagster has left of deleted runs, of a few runs in each call. Where the files of a run can't be
+        deleted, that error is raised, and the calls of the next ten minutes do nothing."""
         now = self.clock.monotonic()
         if now < self._leave_until:
             return

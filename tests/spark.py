@@ -1,8 +1,11 @@
-"""A local Spark server for all tests of one process that need a real one, because its start takes a core for 10 s or more."""
+"""A local Spark server for all tests that need a real one, because its start takes a core for 10 s or more, and it works
+slowly until Java has compiled what it runs often. The processes of one `make test` share it."""
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,37 +41,58 @@ class SparkServer:
 
 @pytest.fixture(scope="session")
 def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkServer]:
-    """Spark may repeat a task once.
+    """Spark may repeat a task once, and runs as many tasks at once as two processes of tests start.
 
     The server has the stand-ins' AWS credentials and no endpoint. An endpoint travels with each task, so the tasks of one
     server reach several stand-ins. The server starts in an empty folder with a Python path that doesn't have this project on it,
     so its workers know of the engine only what is shipped to them.
     """
-    discovery = tmp_path_factory.mktemp("spark") / "connect.json"
-    server = SparkServer(discovery, _aws_configuration(tmp_path_factory.mktemp("aws")))
+    folder = _folder_of_all_processes(tmp_path_factory)
+    server = SparkServer(folder / "spark" / "connect.json", folder / "aws" / "config")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(DISCOVERY, str(discovery))
+        patch.setenv(DISCOVERY, str(server.discovery))
         patch.setenv("AWS_CONFIG_FILE", str(server.aws_config))
         patch.delenv("AWS_ENDPOINT_URL", raising=False)
         patch.delenv("PYTHONPATH", raising=False)
-        patch.chdir(tmp_path_factory.mktemp("elsewhere"))
-        spark_session(SparkSettings(remote="local[2,2]"), "headrace-tests").stop()
+        with _alone_in(folder):
+            if not server.aws_config.exists():
+                _write_aws_configuration(server.aws_config)
+        (folder / "elsewhere").mkdir(exist_ok=True)
+        patch.chdir(folder / "elsewhere")
+        # The first process starts the server, and the others join it.
+        spark_session(SparkSettings(remote="local[4,2]"), "headrace-tests").stop()
     try:
         yield server
     finally:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(DISCOVERY, str(discovery))
-            stop_local_server()
+            patch.setenv(DISCOVERY, str(server.discovery))
+            stop_local_server(if_unused=True)
 
 
-def _aws_configuration(folder: Path) -> Path:
+def _folder_of_all_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of one `make test`. A process of pytest-xdist has its folders in one that all of them share, which is deleted after the
+    last test: the server's folders would go with those of the process that started it."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "of-all-processes"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    with (folder / "lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        yield
+
+
+def _write_aws_configuration(configuration: Path) -> None:
+    folder = configuration.parent
+    folder.mkdir()
     keys = '{"Version": 1, "AccessKeyId": "local", "SecretAccessKey": "local"}'
     command = folder / "keys"
     command.write_text(f"#!/bin/sh\ntouch {folder}/was-asked\necho '{keys}'\n")
     command.chmod(0o755)
-    configuration = folder / "config"
     configuration.write_text(f"[profile streaming]\ncredential_process = {command}\n")
-    return configuration
 
 
 @pytest.fixture(autouse=True)

@@ -17,9 +17,9 @@ from headrace.pipeline.settings.model import Settings
 
 if TYPE_CHECKING:
     from headrace.pipeline.aws.clients.access import KinesisAccess
-    from headrace.pipeline.aws.leases.task_rows import TaskRows
     from headrace.pipeline.processors.application.claimed_rows import ClaimedRows
     from headrace.pipeline.processors.application.row_table import RowTable
+    from headrace.pipeline.processors.application.stage import OpenLeaseTable
 
 
 class ApplicationAdapters(SparkAdapters):
@@ -75,13 +75,13 @@ class ApplicationAdapters(SparkAdapters):
             lease_table=self._lease_table,
         )
 
-    def _task_rows(self) -> TaskRows:
-        from headrace.pipeline.aws.leases.task_rows import TaskRows
+    def _task_rows(self) -> OpenLeaseTable:
+        from headrace.pipeline.aws.leases.task_rows import rows_in_task
 
         access = self._dynamodb_access
         who = self._reader(self.settings.aws.of("dynamodb"), access.region)
         # Not kept: it is pickled to Spark's executors, with the keys of this moment.
-        return TaskRows(replace(access, identity=who), self.settings.lease_table)
+        return partial(rows_in_task, replace(access, identity=who), self.settings.lease_table)
 
     @property
     def _lease_table(self) -> str:

@@ -30,7 +30,7 @@ class Beating:
     wiring: Wiring
     worker_id: str
     say: Callable[[str], None]
-    """Called with a sentence whenever another one is true."""
+    """Called with a sentence on what the beats do, whenever it isn't the one of the turn before."""
     _memory: BeaterMemory = field(default_factory=BeaterMemory)
     _said: str = ""
 

@@ -100,9 +100,9 @@ class LakeAdapters(SparkAdapters):
         return self.made.get(lambda: IcebergFiles(self.table(user)), "files", user)
 
     def lineage_files(self, user: str) -> TableFiles:
-        from headrace.pipeline.upkeep.table_files import LineageFiles
+        from headrace.pipeline.upkeep.table_files import lineage_files
 
-        return self.made.get(lambda: LineageFiles(self.lineage(user)), "lineage files", user)
+        return self.made.get(lambda: lineage_files(self.lineage(user)), "lineage files", user)
 
     def live(self, writer: str) -> LiveTable:
         from headrace.pipeline.upkeep.live_table import IcebergLive

@@ -88,15 +88,15 @@ class TypedAdapters(LakeAdapters):
     def _kept_tables(self, table: IcebergTyped, quarantine: IcebergQuarantine) -> tuple[KeptTable, ...]:
         """A typed table, or one of a processor, with its quarantine table."""
         from headrace.pipeline.lineage.table import IcebergLineage
-        from headrace.pipeline.upkeep.table_files import IcebergFiles, LineageFiles, QuarantineFiles
+        from headrace.pipeline.upkeep.table_files import IcebergFiles, lineage_files, quarantine_files
 
         return (
-            self._kept_table(table, lambda _: (IcebergFiles(table), LineageFiles(IcebergLineage(table)))),
+            self._kept_table(table, lambda _: (IcebergFiles(table), lineage_files(IcebergLineage(table)))),
             self._kept_table(
                 quarantine,
                 lambda settle: (
-                    QuarantineFiles(quarantine, table, settle),
-                    LineageFiles(IcebergLineage(quarantine)),
+                    quarantine_files(quarantine, table, settle),
+                    lineage_files(IcebergLineage(quarantine)),
                 ),
             ),
         )

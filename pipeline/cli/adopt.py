@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.options import add_config, duration, load
+from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell
 from headrace.pipeline.cli.views.json_output import print_json
 from headrace.pipeline.core.words.words import clean, counted
 from headrace.pipeline.errors import BadSetting, Unknown
+from headrace.pipeline.settings.arguments import duration
 
 if TYPE_CHECKING:
     from headrace.pipeline.beside_kcl.adoption import Adopting, Adoption

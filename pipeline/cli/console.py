@@ -6,9 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.options import add_config, duration, load, port_number
+from headrace.pipeline.cli.options import add_config, load, port_number
 from headrace.pipeline.cli.telling import tell
 from headrace.pipeline.inspect.command import add_table_arguments, place_arguments, table_names_in
+from headrace.pipeline.settings.arguments import duration
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers

@@ -7,9 +7,10 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.iam import ROLES
-from headrace.pipeline.cli.options import add_config, duration
+from headrace.pipeline.cli.options import add_config
 from headrace.pipeline.cli.telling import tell
 from headrace.pipeline.cli.views.json_output import add_json, print_json
+from headrace.pipeline.settings.arguments import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,12 +8,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.adopt import agree, known_streams
-from headrace.pipeline.cli.options import add_config, duration, load
+from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.stop import beats_of
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.views.json_output import print_json
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import BadSetting, TablesMissing, Unreachable
+from headrace.pipeline.settings.arguments import duration
 
 if TYPE_CHECKING:
     from headrace.pipeline.beside_kcl.adoption import Adopting

@@ -4,9 +4,10 @@ import argparse
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.options import add_config, duration, load
+from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell
 from headrace.pipeline.cli.views.json_output import add_json, print_json
+from headrace.pipeline.settings.arguments import duration
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers

@@ -6,10 +6,11 @@ from datetime import timedelta
 from time import sleep
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.pipeline.cli.options import add_config, duration, load
+from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.views.json_output import print_json
 from headrace.pipeline.inspect.command import add_table_names, place_arguments, table_names_in
+from headrace.pipeline.settings.arguments import duration
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,17 +36,6 @@ def load(args: argparse.Namespace) -> "Loaded":
     from headrace.pipeline.settings.file import read_settings
 
     return read_settings(args.config, os.environ)
-
-
-def duration(text: str) -> timedelta:
-    """An argument such as 30s or 2m, as in the settings."""
-    from headrace.pipeline.settings.values import read_value
-
-    try:
-        period: timedelta = read_value(timedelta, text)
-    except (ValueError, OverflowError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r} isn't a duration such as 30s or 2m") from error
-    return period
 
 
 def moment_argument(text: str) -> datetime:

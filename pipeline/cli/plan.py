@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from headrace.pipeline.cli.options import add_config, duration, load
+from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.views.json_output import add_json, print_json
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import cell
+from headrace.pipeline.settings.arguments import duration
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers

@@ -9,10 +9,11 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.options import add_config, duration, load
+from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.core.words.words import clean, counted
 from headrace.pipeline.errors import BadSetting, Unknown
+from headrace.pipeline.settings.arguments import duration
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers

@@ -83,6 +83,13 @@ def _add_create(actions: "Subparsers") -> None:
     )
     add_config(create)
     add_window(create, records="ranges with records")
+    _add_records(create)
+    _add_purpose(create)
+    add_json(create)
+
+
+def _add_records(create: argparse.ArgumentParser) -> None:
+    """Which records the window has, beside --from and --to."""
     create.add_argument(
         "--snapshot", type=int, metavar="ID", help="what this snapshot of the lake table landed"
     )
@@ -102,6 +109,10 @@ def _add_create(actions: "Subparsers") -> None:
         "days that the retention may have removed), as far as Kinesis still has it; "
         "all else is copied from the lake table",
     )
+
+
+def _add_purpose(create: argparse.ArgumentParser) -> None:
+    """What the window is made for, where its records aren't to be copied."""
     create.add_argument(
         "--replace",
         metavar="TARGET",
@@ -128,7 +139,6 @@ def _add_create(actions: "Subparsers") -> None:
         help="make the window for the lake table itself: `headrace window run` then takes aggregates of the "
         "Kinesis Producer Library apart that landed as one row each, into a row for each user record",
     )
-    add_json(create)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -159,6 +169,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _create(args: argparse.Namespace, windows: "WindowWiring", choice: "Asked", how: str) -> None:
     from headrace.pipeline.windows.window import KeptWindow
+    from headrace.pipeline.windows.windows import WindowRequest
 
     _refuse_together(args)
     stream = args.stream
@@ -169,14 +180,16 @@ def _create(args: argparse.Namespace, windows: "WindowWiring", choice: "Asked", 
     if args.processor is not None:
         stream = windows.stream_for_processor(args.processor, args.into or "", stream)
     window = windows.windowing(person()).create(
-        choice,
-        how=how,
-        stream=stream,
-        target=args.replace or "",
-        processor=args.processor or "",
-        into=args.into or "",
-        unpack=args.unpack,
-        from_stream=args.from_stream,
+        WindowRequest(
+            choice,
+            how=how,
+            stream=stream,
+            target=args.replace or "",
+            processor=args.processor or "",
+            into=args.into or "",
+            unpack=args.unpack,
+            from_stream=args.from_stream,
+        )
     )
     if args.json:
         print_json(window_json(KeptWindow(window), windows))

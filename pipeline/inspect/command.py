@@ -8,11 +8,11 @@ import json
 import re
 import sys
 from dataclasses import replace
-from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.pipeline.core.words.words import clean
+from headrace.pipeline.settings.arguments import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -71,7 +71,7 @@ def add_inspect_arguments(parser: argparse.ArgumentParser, *, table_is_required:
         "--for",
         dest="period",
         metavar="TIME",
-        type=_duration,
+        type=duration,
         help="read the tables twice, this long apart (30s, 2m): "
         "only what changed in between shows which workers are alive",
     )
@@ -81,7 +81,7 @@ def add_inspect_arguments(parser: argparse.ArgumentParser, *, table_is_required:
     parser.add_argument(
         "--max-behind",
         metavar="TIME",
-        type=_duration,
+        type=duration,
         help="exit with 1 and a sentence when a shard is further behind than this (10m), or its row doesn't tell",
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 when something needs a person")
@@ -157,16 +157,6 @@ def _is_behind(observation: "Observation", args: argparse.Namespace) -> bool:
 def _tell_progress(sentence: str) -> None:
     """Print a sentence on standard error, because a pipe may be reading the answer on standard output."""
     print(sentence, file=sys.stderr, flush=True)
-
-
-def _duration(text: str) -> timedelta:
-    from headrace.pipeline.settings.values import read_value
-
-    try:
-        period: timedelta = read_value(timedelta, text)
-    except (ValueError, OverflowError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r} isn't a duration such as 30s or 2m") from error
-    return period
 
 
 def _table(text: str) -> str:

@@ -47,7 +47,7 @@ class Proving:
     target_ports: Callable[[], Iterable[TargetPorts]] = tuple
     """The tables that were made of the lake table."""
     most_ranges: int = MOST_RANGES
-    """Ranges that are in memory one by one, unless a single day has more."""
+    """The most ranges that are in memory at once. Only a single day that has more goes beyond it."""
 
     def run(self, window: Window = ALL, *, anew: bool = False) -> Proof:
         """Prove all tables.

@@ -164,7 +164,8 @@ class Open:
 def divided(
     plan: CountPlan, counts: Sequence[FileCount], days: Days
 ) -> tuple[CountPlan, tuple[FileCount, ...], Open]:
-    """The plan and the counts of the ranges without records of later days, and what is left for later rounds."""
+    """What this round compares, and what is left for later rounds: a range with records of a later day has rows in files
+    that weren't counted yet. Returns the plan and the counts of this round first."""
     later = {
         (cluster.shard, span)
         for cluster in plan.clusters

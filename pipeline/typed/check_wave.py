@@ -78,8 +78,8 @@ class ParseChecking:
     clock: Clock
     words: CheckWords = field(default_factory=CheckWords)
     kept_since: datetime | None = None
-    """Since when the retention leaves the records that the waves are of; of a window, since it was made. None: since the
-    first commit of the made table."""
+    """The moment by which the retention is counted: records that it had removed by then aren't missed. That is when the
+    window was made, where the waves are those of a window; None: the first commit of the made table."""
     edges: WindowEdges = field(default_factory=WindowEdges)
     """Those of the window, where the waves are those of a window."""
     accepts_difference: bool = False

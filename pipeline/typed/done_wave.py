@@ -50,7 +50,8 @@ class Wave:
 
     @property
     def aside(self) -> int:
-        """The rows that are in the quarantine table. Only where each row is parsed, dropped or set aside."""
+        """The rows that are in the quarantine table: all that neither landed nor were dropped. A wave that copies or takes
+        aggregates apart puts none there, and this number means nothing then."""
         return self.rows - self.landed - sum(self.dropped.values())
 
     def __str__(self) -> str:

@@ -21,17 +21,14 @@ from headrace.pipeline.typed.values import SourceFile, WavePlan
 
 @dataclass(slots=True)
 class KeptOfKey:
-    """The arrivals of the rows with one key that stay, in whole units since any moment. First come those of the table
-    (`there`), then the wave's rows are offered; both in the order of their arrival."""
+    """The arrivals of the rows with one key that stay, in whole units since any moment. First `there` gets those of the table,
+    then the wave's rows are offered; both in the order of their arrival."""
 
     within: int
     # Eight bytes an arrival, where a list of Python's numbers takes some forty: a key may have many rows.
-    _there: array[int] = field(default_factory=lambda: array("q"))
+    there: array[int] = field(default_factory=lambda: array("q"))
     _last: int | None = None
     """The arrival of the newest row of the wave that stays."""
-
-    def there(self, arrivals: Iterable[int]) -> None:
-        self._there.extend(arrivals)
 
     def offer(self, arrival: int) -> bool:
         """Whether a row of the wave with this arrival stays: no row of its key that is there or stays lies within
@@ -39,8 +36,8 @@ class KeptOfKey:
         if self._last is not None and arrival - self._last <= self.within:
             return False
         # The table may also have rows that arrived later: of a shard that was parsed earlier.
-        place = bisect_left(self._there, arrival - self.within)
-        if place < len(self._there) and self._there[place] - arrival <= self.within:
+        place = bisect_left(self.there, arrival - self.within)
+        if place < len(self.there) and self.there[place] - arrival <= self.within:
             return False
         self._last = arrival
         return True

@@ -21,10 +21,18 @@ from headrace.pipeline.upkeep.stored_files import StoredFiles
 
 
 class IcebergFiles(TableFiles):
-    def __init__(self, lake: IcebergTable, find: Callable[[], Table | None] | None = None) -> None:
-        """`find`: finds the table whose files they are, where it isn't `lake`."""
+    def __init__(
+        self,
+        lake: IcebergTable,
+        find: Callable[[], Table | None] | None = None,
+        *,
+        fence: Callable[[], object] | None = None,
+    ) -> None:
+        """`find`: finds the table whose files they are, where it isn't `lake`. `fence`: refuses the commits that were
+        prepared before it, where another than the lake's commits names files of this table."""
         self._lake = lake
         self._find = find or lake.open
+        self._fence = fence or lake.carry
         self._entries: dict[str, frozenset[str]] = {}
         self._owners: dict[str, str | None] = {}
 
@@ -72,7 +80,7 @@ class IcebergFiles(TableFiles):
             out.write(body)
 
     def fence(self) -> None:
-        self._lake.carry()
+        self._fence()
 
     def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
         table = self._find()
@@ -86,30 +94,23 @@ class IcebergFiles(TableFiles):
         return self._lake.states.path(f"upkeep-{table.metadata.table_uuid.hex}.json")
 
 
-class LineageFiles(IcebergFiles):
+def lineage_files(lineage: IcebergLineage) -> IcebergFiles:
     """The files of the lineage table. A recording that was paused for days is refused by the fence, and writes its
     files anew."""
-
-    def __init__(self, lineage: IcebergLineage) -> None:
-        super().__init__(lineage.lake, lineage.find)
-        self._lineage = lineage
-
-    def fence(self) -> None:
-        self._lineage.fence()
+    return IcebergFiles(lineage.lake, lineage.find, fence=lineage.fence)
 
 
-class QuarantineFiles(IcebergFiles):
+def quarantine_files(
+    quarantine: IcebergTable, typed: IcebergTable, settle: Callable[[], object]
+) -> IcebergFiles:
     """The files of a quarantine table. A commit of the typed table decides about them, so that such a commit is fenced
     as well, and what it has decided is carried out before anything counts as unnamed."""
 
-    def __init__(self, quarantine: IcebergTable, typed: IcebergTable, settle: Callable[[], object]) -> None:
-        super().__init__(quarantine)
-        self._typed = typed
-        self._settle = settle
-
-    def fence(self) -> None:
+    def fence() -> None:
         # The typed table first: from then on no commit of it that was prepared before can decide about files of the
         # quarantine table.
-        self._typed.carry()
-        self._settle()
-        super().fence()
+        typed.carry()
+        settle()
+        quarantine.carry()
+
+    return IcebergFiles(quarantine, fence=fence)

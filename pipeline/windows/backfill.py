@@ -24,7 +24,7 @@ from headrace.pipeline.windows.asking import by_time
 from headrace.pipeline.windows.parsed_by_plan import DECISIONS, is_parsed_by
 from headrace.pipeline.windows.replace import check_replaceable
 from headrace.pipeline.windows.window import ReplayWindow, filter_of
-from headrace.pipeline.windows.windows import NothingLanded, Windowing
+from headrace.pipeline.windows.windows import NothingLanded, Windowing, WindowRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Backfilling:
             how += f", by version {target.version} ({code})"
         try:
             window = self.windowing.plan(
-                hours, how=how, stream=stream, target="" if target is None else target.name
+                WindowRequest(hours, how=how, stream=stream, target="" if target is None else target.name)
             )
         # Hours without a record are done, and hours before the first record aren't: somebody has
         # asked for the wrong time.

@@ -97,7 +97,7 @@ class WindowProcessing(OfWindow, Processing):
         return wishes_of(self.records, target)
 
     def end(self, wave: Wave) -> Wave:
-        return self.finished(Processing.end(self, wave))
+        return OfWindow.end(self, Processing.end(self, wave))
 
     def is_done(self, window: ReplayWindow) -> bool:
         positions = self.ports.table.load().positions

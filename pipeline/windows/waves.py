@@ -42,7 +42,7 @@ class OfWindow(ABC):
     # A person may have cancelled the window while the wave was staged.
     check_wanted = window
 
-    def finished(self, wave: Wave) -> Wave:
+    def end(self, wave: Wave) -> Wave:
         """The last wave of a process. Where the window is done, that is noted, and people are told what they are to
         know."""
         # Also of a window that was cancelled after its last commit.
@@ -87,6 +87,3 @@ class WindowWaves(OfWindow, Waves[_Plan]):
     on_step: Callable[[str], None] = lambda _: None
     known: KnownFiles = field(default_factory=KnownFiles)
     """What earlier waves of this process have found in files of the lake table."""
-
-    def end(self, wave: Wave) -> Wave:
-        return self.finished(wave)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from headrace.pipeline.core.ledger.arrivals import first_kept_day
 from headrace.pipeline.core.ledger.filter import RangeFilter
@@ -26,6 +26,28 @@ class NothingLanded(Unknown):
     """The lake table has no record of what is asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class WindowRequest:
+    """What a person asks a window for."""
+
+    records: Asked
+    _: KW_ONLY
+    how: str
+    """The records that are asked for, as a sentence without its point."""
+    stream: str | None = None
+    """Only shards of streams with this name."""
+    target: str = ""
+    """The target whose rows are to be replaced."""
+    processor: str = ""
+    """The processor that is to get the records."""
+    into: str = ""
+    """The table for what the processor gives."""
+    unpack: bool = False
+    """Whether aggregates are to be taken apart in the lake table."""
+    from_stream: bool = False
+    """Whether the window reads from the stream what the lake table lacks."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windowing:
     """Makes windows of the ledgers, finds them, and notes a person's words about them."""
@@ -40,77 +62,42 @@ class Windowing:
     source: Callable[[], ShardSource]
     """Called for windows that read from the stream."""
 
-    def create(
-        self,
-        request: Asked,
-        *,
-        how: str,
-        stream: str | None = None,
-        target: str = "",
-        processor: str = "",
-        into: str = "",
-        unpack: bool = False,
-        from_stream: bool = False,
-    ) -> ReplayWindow:
-        """Make a window, and keep it. The arguments are those of `plan`."""
-        window = self.plan(
-            request,
-            how=how,
-            stream=stream,
-            target=target,
-            processor=processor,
-            into=into,
-            unpack=unpack,
-            from_stream=from_stream,
-        )
+    def create(self, request: WindowRequest) -> ReplayWindow:
+        """Make a window, and keep it. Raises what `plan` raises."""
+        window = self.plan(request)
         self.windows.keep(window)
         return window
 
-    def plan(
-        self,
-        request: Asked,
-        *,
-        how: str,
-        stream: str | None = None,
-        target: str = "",
-        processor: str = "",
-        into: str = "",
-        unpack: bool = False,
-        from_stream: bool = False,
-    ) -> ReplayWindow:
-        """A window that isn't kept yet. Raises NothingLanded where the lake table has no record of it.
-
-        `how`: what is asked for, as a sentence without its point. `stream`: only shards of streams with this name.
-        `target`: the target whose rows are to be replaced. `processor`, `into`: the processor that is to get the records,
-        and the table for what it gives. `unpack`: whether aggregates are to be taken apart in the
-        lake table. `from_stream`: whether the window reads from the stream what the lake table lacks."""
+    def plan(self, request: WindowRequest) -> ReplayWindow:
+        """A window that isn't kept yet. Raises NothingLanded where the lake table has no record of it."""
+        choice, stream = request.records, request.stream
         # A window by numbers is of one shard id, so that the ledgers of the others needn't be read.
-        shards = frozenset({request.shard_id}) if isinstance(request, Numbers) else None
+        shards = frozenset({choice.shard_id}) if isinstance(choice, Numbers) else None
         of = RangeFilter(stream=stream, shards=shards)
         now, entries = self.clock.now(), tuple(self.lineage.entries(of))
         story = story_of(entries)
         keys = [key for key in story.keys if stream in (None, key.stream.name)]
         selection = make_window(
             story,
-            request,
+            choice,
             takes=keys.__contains__,
             kept_from=first_kept_day(now, self.settings.upkeep.retention, None),
-            reaches=reaches_of(keys, origins_of(entries), self.source()) if from_stream else None,
+            reaches=reaches_of(keys, origins_of(entries), self.source()) if request.from_stream else None,
         )
-        _check_makeable(selection, how, target=target, processor=processor, unpack=unpack)
+        _check_makeable(selection, request)
         return ReplayWindow(
             id=self.ids.fresh().replace("-", "")[:_ID_LENGTH].lower(),
             application=self.settings.application,
             made=now,
             by=self.by,
-            how=how,
+            how=request.how,
             ranges=selection.ranges,
             missing=selection.missing,
             oldest_day=selection.oldest_day,
-            target=target,
-            processor=processor,
-            into=into,
-            unpack=unpack,
+            target=request.target,
+            processor=request.processor,
+            into=request.into,
+            unpack=request.unpack,
         )
 
     def find(self, window: str) -> KeptWindow:
@@ -122,19 +109,19 @@ class Windowing:
             self.windows.say(window, word, by=self.by)
 
 
-def _check_makeable(selection: Made, how: str, *, target: str, processor: str, unpack: bool) -> None:
+def _check_makeable(selection: Made, request: WindowRequest) -> None:
     if not selection.ranges:
         raise NothingLanded(
-            f"the ledgers of the lake table have no range of records for this: {how}. No window was made; "
+            f"the ledgers of the lake table have no range of records for this: {request.how}. No window was made; "
             "`headrace lineage` shows all ranges"
         )
-    if selection.twice and (unpack or target or processor):
+    if selection.twice and (request.unpack or request.target or request.processor):
         why = (
             "which of the two rows of an aggregate is to be taken apart can't be told"
-            if unpack
-            else f"the rows of {target} would be there twice, too"
-            if target
-            else f"they would count twice for {processor}, too"
+            if request.unpack
+            else f"the rows of {request.target} would be there twice, too"
+            if request.target
+            else f"they would count twice for {request.processor}, too"
         )
         raise WrongShape(
             f"the lake table has records of {selection.twice[0]} twice in this window, because a person moved the "

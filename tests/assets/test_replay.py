@@ -10,6 +10,7 @@ import pytest
 from headrace.assets.names import parsed_key
 from headrace.pipeline.core.ledger.arrivals import ALL
 from headrace.pipeline.windows.window import ReplayWindow, Word
+from headrace.pipeline.windows.windows import WindowRequest
 from tests.dagster.fixtures import MakeInstance
 from tests.typed.parsings import SETTINGS as PARSE
 from tests.typed.parsings import A, B, good
@@ -56,7 +57,7 @@ def told(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
 def a_window(deployment: Deployment) -> ReplayWindow:
     deployment.bed.land(A, {1: good(1), 2: good(2)})
     deployment.bed.land(B, {7: good(7)})
-    return deployment.bed.windowing().create(ALL, how="a test")
+    return deployment.bed.windowing().create(WindowRequest(ALL, how="a test"))
 
 
 def test_a_run_copies_the_window_and_tells_its_rows_and_its_table(deployment: Deployment):

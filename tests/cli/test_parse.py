@@ -10,6 +10,7 @@ import pytest
 from headrace.pipeline.cli import STOPPED, main
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.local.endpoint import LocalAws
+from tests.cli.projects import enter_project, settings_in
 from tests.typed.parsings import BAD, A, B, Bed, good
 
 pytestmark = [
@@ -17,11 +18,7 @@ pytestmark = [
     pytest.mark.usefixtures("joined_spark"),
 ]
 
-SETTINGS = """
-application: typed-orders
-streams: [{{name: orders}}]
-aws: {{region: eu-west-1}}
-landing: {{home: {home}}}
+TARGETS = """
 parse:
   - name: orders
     table: lake.orders
@@ -36,9 +33,7 @@ parse:
 @pytest.fixture
 def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bed:
     bed = Bed(tmp_path / "home")
-    (tmp_path / "headrace.yaml").write_text(SETTINGS.format(home=tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("HEADRACE_CONFIG", raising=False)
+    enter_project(tmp_path, monkeypatch, settings_in(tmp_path, TARGETS))
     return bed
 
 
@@ -162,11 +157,9 @@ def test_a_check_with_an_option_that_it_cant_follow_is_refused(
 def test_a_check_and_the_settings_of_a_schema_in_avro_make_no_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("HEADRACE_CONFIG", raising=False)
     record = """'{"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}'"""
-    text = SETTINGS.format(home=tmp_path / "home").replace('"id BIGINT"', f"{record}\n    format: avro")
-    (tmp_path / "headrace.yaml").write_text(text)
+    text = settings_in(tmp_path, TARGETS).replace('"id BIGINT"', f"{record}\n    format: avro")
+    enter_project(tmp_path, monkeypatch, text)
     assert main(["parse", "--check"]) == main(["config"]) == 0
     assert [each.name for each in tmp_path.iterdir()] == ["headrace.yaml"]
     (tmp_path / "headrace.yaml").write_text(text.replace('"a"', '"Shard_Id"'))
@@ -248,9 +241,7 @@ def test_records_in_quarantine_are_parsed_again_by_the_present_schema(
 def test_where_nothing_has_landed_yet_no_table_is_made_and_the_reason_is_told(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    (tmp_path / "headrace.yaml").write_text(SETTINGS.format(home=tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("HEADRACE_CONFIG", raising=False)
+    enter_project(tmp_path, monkeypatch, settings_in(tmp_path, TARGETS))
     assert main(["parse", "orders"]) == 0
     said = capsys.readouterr()
     assert said.out == "orders: nothing new to parse\n"

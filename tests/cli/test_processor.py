@@ -9,6 +9,7 @@ import pytest
 from headrace.pipeline.cli import STOPPED, main
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.typed.table import IcebergTyped
+from tests.cli.projects import enter_project, settings_in
 from tests.docs.pages import ROOT
 from tests.typed.parsings import A, B, Bed
 
@@ -17,12 +18,6 @@ pytestmark = [
     pytest.mark.usefixtures("joined_spark"),
 ]
 PAGE = (ROOT / "docs" / "use" / "processors.md").read_text(encoding="utf-8")
-SETTINGS = """
-application: typed-orders
-streams: [{{name: orders}}]
-aws: {{region: eu-west-1}}
-landing: {{home: {home}}}
-{processors}"""
 KCL = """
 import json
 
@@ -81,11 +76,13 @@ def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bed:
         block("yaml", "processors:\n  - name: orders"),
     )
     processors = function + of_kcl.removeprefix("processors:\n")
-    (tmp_path / "headrace.yaml").write_text(SETTINGS.format(home=tmp_path / "home", processors=processors))
-    (tmp_path / "totals.py").write_text(block("python", "import json"))
-    (tmp_path / "my_app.py").write_text(KCL)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("HEADRACE_CONFIG", raising=False)
+    enter_project(
+        tmp_path,
+        monkeypatch,
+        settings_in(tmp_path, processors),
+        totals=block("python", "import json"),
+        my_app=KCL,
+    )
     bed.land(A, {1: order("ann", 5), 2: order("bob", 1)})
     bed.land(B, {10: order("ann", 7)})
     return bed

@@ -12,6 +12,7 @@ from headrace.pipeline.demo.aggregate import aggregated
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.local.endpoint import LocalAws
+from tests.cli.projects import enter_project, settings_in
 from tests.lake.samples import NOON
 from tests.typed.parsings import A, B, Bed, good
 
@@ -20,22 +21,16 @@ pytestmark = [
     pytest.mark.usefixtures("joined_spark"),
 ]
 
-SETTINGS = """
-application: windows
-streams: [{{name: orders}}]
-aws: {{region: eu-west-1}}
-landing: {{home: {home}}}
+TARGETS = """
 parse:
-  - {{name: orders, table: lake.orders, schema: "name STRING", version: "1"}}
+  - {name: orders, table: lake.orders, schema: "name STRING", version: "1"}
 """
 
 
 @pytest.fixture
 def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bed:
     bed = Bed(tmp_path / "home")
-    (tmp_path / "headrace.yaml").write_text(SETTINGS.format(home=tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("HEADRACE_CONFIG", raising=False)
+    enter_project(tmp_path, monkeypatch, settings_in(tmp_path, TARGETS, application="windows"))
     return bed
 
 

@@ -8,6 +8,7 @@ import pytest
 from headrace.pipeline.cli import STOPPED, main
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.typed.table import IcebergTyped
+from tests.cli.projects import enter_project, settings_in
 from tests.typed.parsings import A, B, Bed
 
 pytestmark = [
@@ -15,11 +16,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
     pytest.mark.usefixtures("joined_spark"),
 ]
-SETTINGS = """
-application: typed-orders
-streams: [{{name: orders}}]
-aws: {{region: eu-west-1}}
-landing: {{home: {home}}}
+PROCESSORS = """
 processors:
   - name: words
     callable: words:rows
@@ -43,10 +40,7 @@ def rows(records, state):
 @pytest.fixture
 def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bed:
     bed = Bed(tmp_path / "home")
-    (tmp_path / "headrace.yaml").write_text(SETTINGS.format(home=tmp_path / "home"))
-    (tmp_path / "words.py").write_text(CODE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("HEADRACE_CONFIG", raising=False)
+    enter_project(tmp_path, monkeypatch, settings_in(tmp_path, PROCESSORS), words=CODE)
     bed.land(A, {1: b"a", 2: b"b"})
     bed.land(A, {3: b"a", 4: b"bad", 5: b"b"})
     bed.land(B, {10: b"a"})

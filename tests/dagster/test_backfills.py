@@ -20,6 +20,7 @@ from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.typed.duplicates_plan import Comparison
 from headrace.pipeline.typed.values import Parsed, WavePlan, Wishes
 from headrace.pipeline.windows.window import Word
+from headrace.pipeline.windows.windows import WindowRequest
 from tests.dagster.backfills import WARNINGS_OF_DAGSTER, Backfills, backfills_of
 from tests.lake.samples import STREAM
 from tests.typed.parsings import SETTINGS as TARGET
@@ -250,7 +251,9 @@ def test_of_two_runs_that_replace_the_same_hours_at_once_each_record_is_replaced
 
 def test_a_window_that_other_code_has_begun_isnt_gone_on_with(deployment: Deployment):
     bed = deployment.bed
-    window = bed.windowing().plan(ALL, how="ranges of these hours, by version 1", target=TARGET.name)
+    window = bed.windowing().plan(
+        WindowRequest(ALL, how="ranges of these hours, by version 1", target=TARGET.name)
+    )
     bed.windowing().windows.keep(window)
     deployment.backfills.done([AGAIN], partitionNames=[key(10)])
     done = {each.window.id: each.is_done for each in bed.windowing().windows.all()}

@@ -12,6 +12,7 @@ from headrace.pipeline.app.wiring import Wiring, wire
 from headrace.pipeline.core.ledger.arrivals import ALL
 from headrace.pipeline.lake.table.plain_read import rows
 from headrace.pipeline.windows.window import ReplayWindow
+from headrace.pipeline.windows.windows import WindowRequest
 from tests.e2e.app import App
 from tests.e2e.conftest import MakeApp
 from tests.e2e.windows import Windows
@@ -61,7 +62,7 @@ def made_in(wiring: Wiring, name: str) -> list[tuple[str, int]]:
 def window_of(wiring: Wiring) -> ReplayWindow:
     """A window of all that has landed, for the processor."""
     return wiring.windows.windowing("a test").create(
-        ALL, how="a test", processor="places", into="lake.places_again"
+        WindowRequest(ALL, how="a test", processor="places", into="lake.places_again")
     )
 
 

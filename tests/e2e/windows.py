@@ -13,6 +13,7 @@ from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lake.table.plain_read import rows
 from headrace.pipeline.proof.verdict import Proof
 from headrace.pipeline.windows.window import ReplayWindow
+from headrace.pipeline.windows.windows import WindowRequest
 from tests.e2e.app import App
 from tests.eventually import eventually
 from tests.killed import KILLED
@@ -30,7 +31,7 @@ class Windows:
 
     def make(self, **how: Any) -> ReplayWindow:
         """A window of all that has landed."""
-        return self._wiring.windows.windowing("a test").create(ALL, how="a test", **how)
+        return self._wiring.windows.windowing("a test").create(WindowRequest(ALL, how="a test", **how))
 
     def land(self, count: int) -> None:
         """Read until the lake table has so many rows."""

@@ -43,7 +43,7 @@ def duplicates_of(
 
     for arrival, _, event in timed(earlier):
         if comparison.since <= arrival <= comparison.until:
-            kept(event).there([_units(arrival)])
+            kept(event).there.append(_units(arrival))
     return frozenset(
         row[:2] for arrival, row, event in timed(fresh) if not kept(event).offer(_units(arrival))
     )

@@ -18,7 +18,7 @@ arrivals = st.lists(st.integers(0, 60), max_size=12).map(sorted)
 
 def offered(there: list[int], wave: list[int], within: int) -> list[bool]:
     kept = KeptOfKey(within)
-    kept.there(there)
+    kept.there.extend(there)
     return [kept.offer(arrival) for arrival in wave]
 
 

@@ -19,6 +19,7 @@ from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from headrace.pipeline.windows.days import days_of
 from headrace.pipeline.windows.window import ReplayWindow, WindowRange
+from headrace.pipeline.windows.windows import WindowRequest
 from tests.lake.merge_on_read import delete_by_values, delete_rows
 from tests.lake.samples import NOON, a_key
 from tests.lake.tables import expire_all_but_the_head
@@ -251,7 +252,7 @@ ON_THE_THIRD_DAY = Arrivals(NOON + 2 * DAY, NOON + 2 * DAY + timedelta(hours=1))
 
 def test_a_window_looks_only_into_the_files_of_its_days(files: SharedFiles):
     paths = days_of_files(files)
-    window = files.windowing().create(ON_THE_THIRD_DAY, how="a test")
+    window = files.windowing().create(WindowRequest(ON_THE_THIRD_DAY, how="a test"))
     files.copy(window)
     assert [number for _, _, number, _ in files.copied(window)] == [10_002, 20_002, 30_002, 40_002]
     assert files.looked_into_by_windows == {paths[2]}

@@ -18,7 +18,7 @@ from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.delete import Deleting
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from headrace.pipeline.upkeep.rewrite_task import digest
-from headrace.pipeline.upkeep.table_files import IcebergFiles, QuarantineFiles
+from headrace.pipeline.upkeep.table_files import IcebergFiles, quarantine_files
 from headrace.pipeline.upkeep.upkeep import Upkeep, UpkeepReport, together
 from tests.lake.samples import NOON
 from tests.lake.tables import commit_nothing
@@ -41,7 +41,7 @@ def upkeeps(bed: Bed) -> Iterator[tuple[str, Upkeep]]:
     settle = bed.parsing().settling.settle
     for table, files in (
         (typed, IcebergFiles(typed)),
-        (quarantine, QuarantineFiles(quarantine, typed, settle)),
+        (quarantine, quarantine_files(quarantine, typed, settle)),
     ):
         settings = replace(FEW, compact_after=timedelta(minutes=1))
         compacting = Compacting(
@@ -119,7 +119,7 @@ def test_a_commit_that_comes_while_upkeep_looks_keeps_its_files_and_one_that_com
     typed = bed.typed()
     before = typed.load().snapshot
     settling = bed.parsing().settling
-    QuarantineFiles(bed.quarantine(), typed, settling.settle).fence()
+    quarantine_files(bed.quarantine(), typed, settling.settle).fence()
     assert settling.is_settled()
     assert typed.load().snapshot != before
 

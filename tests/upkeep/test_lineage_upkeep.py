@@ -10,7 +10,7 @@ from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.upkeep.delete import Deleted, Deleting
-from headrace.pipeline.upkeep.table_files import LineageFiles
+from headrace.pipeline.upkeep.table_files import lineage_files
 from tests.lake.samples import ORIGIN, a_key, a_range
 from tests.lake.tables import IcebergLake, before_next_swap
 
@@ -39,7 +39,7 @@ class Kept:
 
     def days(self, count: int) -> list[Deleted]:
         lineage = IcebergLineage(self.lake.handle())
-        duty = Deleting(files=LineageFiles(lineage), settings=UpkeepSettings(), clock=self.lake.clock)
+        duty = Deleting(files=lineage_files(lineage), settings=UpkeepSettings(), clock=self.lake.clock)
         found = []
         for _ in range(count):
             found.append(duty.run())
@@ -86,7 +86,7 @@ def test_files_that_recordings_replaced_go_and_those_of_the_newest_snapshot_stay
 
 def test_all_files_of_a_recording_have_the_forms_by_which_upkeep_knows_them(kept: Kept):
     kept.record(3)
-    known = {Path(each.path).name for each in LineageFiles(kept.lineage).look().stored}
+    known = {Path(each.path).name for each in lineage_files(kept.lineage).look().stored}
     assert known == kept.files("data") | kept.files("metadata")
 
 
@@ -112,5 +112,5 @@ def test_a_recording_that_wakes_after_its_file_was_deleted_is_refused_and_record
 def test_a_fence_changes_nothing_of_what_is_recorded(kept: Kept):
     kept.record(2)
     recorded = kept.lineage.recorded()
-    LineageFiles(kept.lineage).fence()
+    lineage_files(kept.lineage).fence()
     assert IcebergLineage(kept.lake.handle()).recorded() == recorded

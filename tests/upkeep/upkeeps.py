@@ -14,7 +14,7 @@ from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.delete import Deleting
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from headrace.pipeline.upkeep.ports import Rewriter, TableFiles
-from headrace.pipeline.upkeep.table_files import IcebergFiles, LineageFiles
+from headrace.pipeline.upkeep.table_files import IcebergFiles, lineage_files
 from headrace.pipeline.upkeep.upkeep import Upkeep, UpkeepReport
 from tests.lake.samples import ORIGIN, StandingClock, a_key, a_landing
 from tests.lake.tables import IcebergLake
@@ -33,7 +33,7 @@ def upkeep_of(
     rewriter: Rewriter | None = None,
 ) -> Upkeep:
     """`expires_by`: the clock by which snapshots get old, where it isn't the one by which files do."""
-    files = (IcebergFiles(table), LineageFiles(IcebergLineage(table)))
+    files = (IcebergFiles(table), lineage_files(IcebergLineage(table)))
     return Upkeep(
         table=table,
         deleting=tuple(Deleting(files=each, settings=settings, clock=clock) for each in files),

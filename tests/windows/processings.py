@@ -18,6 +18,7 @@ from headrace.pipeline.windows.ports import WindowStore
 from headrace.pipeline.windows.process import WindowProcessing
 from headrace.pipeline.windows.table import IcebergWindows
 from headrace.pipeline.windows.window import ReplayWindow
+from headrace.pipeline.windows.windows import WindowRequest
 from headrace.pipeline.windows.wiring import WindowWiring
 from tests.lake.samples import StandingClock
 from tests.processors.beds import ProcessorBed
@@ -67,7 +68,7 @@ class WindowProcessorBed(ProcessorBed):
         wiring, name = self.wiring(), self.settings.name
         stream = wiring.stream_for_processor(name, into, stream)
         return wiring.windowing("a test").create(
-            asked, how="a test", stream=stream, processor=name, into=into
+            WindowRequest(asked, how="a test", stream=stream, processor=name, into=into)
         )
 
     def of(self, window: ReplayWindow) -> ProcessorBed:

@@ -12,13 +12,14 @@ from headrace.pipeline.windows.make import Asked
 from headrace.pipeline.windows.replace import Replacing
 from headrace.pipeline.windows.table import IcebergWindows
 from headrace.pipeline.windows.window import ReplayWindow
+from headrace.pipeline.windows.windows import WindowRequest
 from tests.typed.parsings import Killed
 from tests.windows.windows import WindowBed
 
 
 class ReplaceBed(WindowBed):
     def window(self, asked: Asked) -> ReplayWindow:
-        return self.windowing().create(asked, how="a test", target=self.settings.name)
+        return self.windowing().create(WindowRequest(asked, how="a test", target=self.settings.name))
 
     def replacing(
         self,

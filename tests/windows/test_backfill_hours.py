@@ -12,6 +12,7 @@ from headrace.pipeline.errors import Unknown
 from headrace.pipeline.ports.landing import TableState
 from headrace.pipeline.windows.asking import by_time
 from headrace.pipeline.windows.backfill import Backfilling, HoursOfPartition
+from headrace.pipeline.windows.windows import WindowRequest
 from tests.lake.samples import STREAM
 from tests.typed.parsings import A, good
 from tests.windows.windows import WindowBed
@@ -49,7 +50,7 @@ def test_a_backfill_of_copies_doesnt_take_a_window_that_was_made_for_something_e
 ) -> None:
     bed, hours = WindowBed(tmp_path), Hours(hour(0).since, hour(0).until)
     bed.land(A, {1: good(1)}, arrival=NOON + HOUR / 2)
-    other = bed.windowing().create(hours, how=by_time(hours, None), **purpose)
+    other = bed.windowing().create(WindowRequest(hours, how=by_time(hours, None), **purpose))
     copying = Backfilling(windowing=bed.windowing(), landed=lambda: STATED)
     first = copying.choose((hour(0),), target=None, ports=None).window
     assert first is not None

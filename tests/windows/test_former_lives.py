@@ -15,6 +15,7 @@ from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.windows.copy_plan import why_not
 from headrace.pipeline.windows.former_lives import left_unparsed
 from headrace.pipeline.windows.window import ReplayWindow, WindowRange
+from headrace.pipeline.windows.windows import WindowRequest
 from tests.lake.samples import NOON, STREAM
 from tests.typed.parsings import A, B, good
 from tests.windows.replacements import ReplaceBed
@@ -115,7 +116,7 @@ def test_a_window_is_done_though_the_typed_table_never_gets_a_part_of_it_and_say
 
 
 def test_rows_of_a_life_that_a_repair_has_left_out_are_copied(bed: ReplaceBed) -> None:
-    window: ReplayWindow = bed.windowing().create(ALL, how="a test")
+    window: ReplayWindow = bed.windowing().create(WindowRequest(ALL, how="a test"))
     repaired(bed)
     bed.copy(window)
     assert bed.copied(window) == bed.lake_rows()

@@ -13,6 +13,7 @@ from headrace.pipeline.settings.choices import OnProcessorError, ProcessorMode
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.windows.make import Numbers, OfSnapshot
 from headrace.pipeline.windows.window import Word
+from headrace.pipeline.windows.windows import WindowRequest
 from tests.processors.beds import dying
 from tests.typed.parsings import A, B, Killed
 from tests.windows.processings import INTO, WindowProcessorBed
@@ -133,7 +134,7 @@ def test_children_of_the_window_come_after_its_parents_also_where_the_processor_
 
 
 def _ranges(bed: WindowProcessorBed, key: ShardKey, *, parents: tuple[str, ...]):
-    (own,) = bed.wiring().windowing("a test").plan(Numbers(key.shard_id), how="a test").ranges
+    (own,) = bed.wiring().windowing("a test").plan(WindowRequest(Numbers(key.shard_id), how="a test")).ranges
     return (replace(own, parents=parents),)
 
 

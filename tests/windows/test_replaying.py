@@ -20,6 +20,7 @@ from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from headrace.pipeline.windows.make import Numbers, OfSnapshot
 from headrace.pipeline.windows.window import ReplayWindow, Word
+from headrace.pipeline.windows.windows import WindowRequest
 from tests.lake.merge_on_read import delete_rows
 from tests.lake.samples import NOON, STREAM, a_key
 from tests.typed.parsings import A, B, Killed, good
@@ -328,6 +329,6 @@ def test_what_the_retention_may_have_removed_is_told_when_the_window_is_made(bed
     bed.land(A, {1: good(1)}, arrival=NOON - 3 * DAY)
     bed.land(A, {2: good(2)})
     settings = replace(SETTINGS, upkeep=replace(SETTINGS.upkeep, retention=DAY))
-    window = bed.windowing(settings).create(ALL, how="a test")
+    window = bed.windowing(settings).create(WindowRequest(ALL, how="a test"))
     assert len(window.missing) == 1
     assert "1 row of 1 range arrived before 2026-01-30" in window.missing[0]

@@ -15,6 +15,7 @@ from headrace.pipeline.errors import Transient, Unreachable, WrongShape, WrongSt
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.ports.pages import RecordPage
 from headrace.pipeline.windows.make import Asked, Numbers, OfSnapshot
+from headrace.pipeline.windows.windows import WindowRequest
 from tests.proof.target_proofs import beside, changed, prove, removed, unproved, window_ports, wrong
 from tests.typed.parsings import Killed, good
 from tests.windows.unpackings import packed
@@ -375,7 +376,7 @@ def test_days_that_the_retention_removes_are_read_from_the_stream_as_long_as_it_
     bed.tick(3 * DAY)
     numbers += bed.land_put(3)
     settings = replace(SETTINGS, upkeep=replace(SETTINGS.upkeep, retention=timedelta(days=1)))
-    window = bed.windowing(settings).create(ALL, how="a test", from_stream=True)
+    window = bed.windowing(settings).create(WindowRequest(ALL, how="a test", from_stream=True))
     assert (window.missing, window.rows) == ((), 3)
     assert bed.copy(window) == ["3 rows read from the stream", "3 rows copied"]
     assert bed.numbers(window) == numbers

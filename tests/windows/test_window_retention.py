@@ -16,6 +16,7 @@ from headrace.pipeline.upkeep.upkeep import UpkeepReport
 from headrace.pipeline.windows.make import Numbers
 from headrace.pipeline.windows.table import IcebergWindows
 from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word, kept_days
+from headrace.pipeline.windows.windows import WindowRequest
 from tests.lake.samples import NOON
 from tests.typed.parsings import A, Killed, good
 from tests.upkeep.compactions import InProcess as InProcessRewriter
@@ -61,7 +62,7 @@ def days(bed: ReplaceBed) -> list[int]:
 
 def window_from_second_day(bed: ReplaceBed) -> ReplayWindow:
     bed.clock.at = NOON + 3 * DAY
-    window = bed.windowing().create(Numbers(A.shard_id, 2, 3), how="a test")
+    window = bed.windowing().create(WindowRequest(Numbers(A.shard_id, 2, 3), how="a test"))
     bed.clock.at = NOON + 5 * DAY
     return window
 

@@ -15,6 +15,7 @@ from headrace.pipeline.windows.table import IcebergWindows
 from headrace.pipeline.windows.unpack import Unpacking
 from headrace.pipeline.windows.unpacker import TaskUnpacker
 from headrace.pipeline.windows.window import ReplayWindow
+from headrace.pipeline.windows.windows import WindowRequest
 from tests.memory.tasks import LocalTasks
 from tests.proof.proofs import ListedStream
 from tests.typed.parsings import A, B, Killed, good
@@ -51,7 +52,7 @@ def local_unpacker(bed: ReplaceBed) -> Unpacker:
 
 class UnpackBed(ReplaceBed):
     def to_unpack(self, asked: Asked) -> ReplayWindow:
-        return self.windowing().create(asked, how="a test", unpack=True)
+        return self.windowing().create(WindowRequest(asked, how="a test", unpack=True))
 
     def unpacking(
         self,

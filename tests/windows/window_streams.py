@@ -19,6 +19,7 @@ from headrace.pipeline.ports.staging import OnWaiting, Stage, StagingSpec
 from headrace.pipeline.settings.choices import Aggregates
 from headrace.pipeline.windows.make import Asked
 from headrace.pipeline.windows.window import ReplayWindow
+from headrace.pipeline.windows.windows import WindowRequest
 from tests.aws.pages_world import World
 from tests.windows.windows import WindowBed
 
@@ -90,7 +91,7 @@ class StreamBed(WindowBed):
         self.tick()
 
     def window_from_stream(self, asked: Asked) -> ReplayWindow:
-        return self.windowing().create(asked, how="a test", from_stream=True)
+        return self.windowing().create(WindowRequest(asked, how="a test", from_stream=True))
 
     def keep_aggregates(self, window: ReplayWindow) -> None:
         """Make the window's table as settings with `landing.aggregates: keep` do."""

@@ -24,7 +24,7 @@ from headrace.pipeline.windows.ports import Copier, ReplayPorts
 from headrace.pipeline.windows.read_stream import WindowReading
 from headrace.pipeline.windows.table import IcebergWindows
 from headrace.pipeline.windows.window import ReplayWindow, WindowRange, window_table
-from headrace.pipeline.windows.windows import Windowing
+from headrace.pipeline.windows.windows import Windowing, WindowRequest
 from tests.lake.samples import NOON, a_key
 from tests.memory.tasks import LocalTasks
 from tests.typed.parsings import Bed, Killed
@@ -93,7 +93,7 @@ class WindowBed(Bed):
         raise AssertionError("a window of landed records reads nothing from the stream")
 
     def window(self, asked: Asked) -> ReplayWindow:
-        return self.windowing().create(asked, how="a test")
+        return self.windowing().create(WindowRequest(asked, how="a test"))
 
     def table_of(self, window: ReplayWindow) -> IcebergTable:
         return self.own_table(window.id)

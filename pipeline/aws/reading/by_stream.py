@@ -27,7 +27,7 @@ _V = TypeVar("_V")
 
 @dataclass(frozen=True, slots=True)
 class PartsByStream(Generic[_T]):
-    """The parts that ask for streams, such as clients of a role."""
+    """For each stream the part that reads it, such as a source that asks by the stream's own role."""
 
     others: _T
     """The part for each stream that has none of its own."""

@@ -133,11 +133,11 @@ def plan_begin(
         goes_on=goes_on or (position is not None and position.gap_accepted),
         hash_range=row.hash_range,
     )
-    stands = position.checkpoint if position else None
+    if position is None:
+        return Read(batch, below=below, known=known, origin=origin)
+    stands = position.checkpoint
     repair = stands if stands is not None and row.checkpoint < stands else None
-    if position is not None:
-        return Read(batch, repair, origin=origin)
-    return Read(batch, repair, below, known, origin)
+    return Read(batch, repair, origin=origin)
 
 
 def _disagreement(row: Lease, key: ShardKey, position: Position | None) -> str | None:

@@ -39,7 +39,7 @@ class Weights:
     cpu: Mapping[str, float] = field(default_factory=dict)
     """Worker -> CPU in percent. Empty where no worker is measured; then only throughput counts."""
     read: Mapping[str, int] = field(default_factory=dict)
-    """Worker -> throughput of the leases that it reads now, without CPU."""
+    """Worker -> throughput of the leases that it reads now, whatever CPU that takes."""
 
     def is_busier(self, giver: str, taker: str) -> bool:
         """Whether the CPU of `giver` is higher than that of `taker` by more than their throughputs explain."""

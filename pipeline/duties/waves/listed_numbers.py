@@ -7,7 +7,7 @@ stream is the driver's, and judge arrivals.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from headrace.pipeline.core.shards.shard import NumberRange
@@ -23,8 +23,10 @@ class ListedNumbers:
     """None: no list that this run has asked for has the shard. Kinesis forgets shards, and its list may be late."""
     _noted: set[StreamId] = field(default_factory=set)
 
-    def look_up(self, keys: Iterable[ShardKey], source: ShardSource, log: WaveLog) -> None:
-        """List the streams of these shards, where that is needed."""
+    def of(
+        self, keys: Collection[ShardKey], source: ShardSource, log: WaveLog
+    ) -> dict[ShardKey, NumberRange | None]:
+        """The numbers of these shards; None for those that aren't known. Streams are listed where that is needed."""
         unknown = {key for key in keys if key not in self._known}
         for stream in sorted({key.stream for key in unknown}):
             try:
@@ -36,9 +38,7 @@ class ListedNumbers:
             # that Kinesis has forgotten would make each wave list the stream again.
             self._known |= dict.fromkeys(key for key in unknown if key.stream == stream)
             self._known |= {ShardKey(stream, shard.shard_id): shard.numbers for shard in listed}
-
-    def of(self, key: ShardKey) -> NumberRange | None:
-        return self._known.get(key)
+        return {key: self._known.get(key) for key in keys}
 
     def _note(self, stream: StreamId, error: HeadraceError, log: WaveLog) -> None:
         """Once in a run."""

@@ -57,9 +57,9 @@ class Staging:
 
     def _with_numbers(self, planned: Planned) -> Planned:
         """The reads with the sequence numbers that Kinesis's list gives to their shards."""
-        self.numbers.look_up(planned.reads, self.ports.source, planned.claimed.log)
+        numbers = self.numbers.of(planned.reads.keys(), self.ports.source, planned.claimed.log)
         reads = {
-            key: replace(read, batch=replace(read.batch, numbers=self.numbers.of(key)))
+            key: replace(read, batch=replace(read.batch, numbers=numbers[key]))
             for key, read in planned.reads.items()
         }
         return replace(planned, reads=reads)

@@ -22,7 +22,14 @@ from weakref import WeakSet
 
 from headrace.pipeline.errors import BadSetting, Unreachable
 from headrace.pipeline.lake.spark.engine_zip import ON_SERVER, engine_name, engine_zip, private_folder
-from headrace.pipeline.lake.spark.server.joining import AUTHENTICATION, ServerStart, answers, bring_up, stop
+from headrace.pipeline.lake.spark.server.joining import (
+    AUTHENTICATION,
+    ServerStart,
+    answers,
+    bring_up,
+    stop,
+    stop_unused,
+)
 from headrace.pipeline.lake.spark.server.key import ServerKey, key_of, read, write
 from headrace.pipeline.lake.spark.server.watch import delete_old
 from headrace.pipeline.lake.spark.waiting import PATIENCE, telling, warn
@@ -106,12 +113,12 @@ def is_local(settings: SparkSettings) -> bool:
     return settings.master is None and (settings.remote or "local").startswith("local")
 
 
-def stop_local_server() -> bool:
-    """Stop the local server if it runs. Returns whether it did."""
+def stop_local_server(*, if_unused: bool = False) -> None:
+    """Stop the local server if it runs. `if_unused`: it runs on where another process uses it."""
     # The sessions first: when the process ends, a session whose server is gone tries to reach it for minutes.
     for session in list(_made):
         session.stop()
-    return stop(server_folder())
+    (stop_unused if if_unused else stop)(server_folder())
 
 
 def _local(

@@ -86,7 +86,7 @@ def _place(location: str) -> str:
 
 class IcebergTable(LakeTable):
     layout: ClassVar[TableLayout] = RECORDS
-    """The columns that Headrace writes. Tables of other columns are subclasses."""
+    """The columns that Headrace writes. A table with other columns has a class of its own below this one."""
 
     def __init__(  # noqa: PLR0913 - what the settings say about the table, and what its commits need
         self,

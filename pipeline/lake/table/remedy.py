@@ -12,7 +12,8 @@ class Remedy:
     way: str
     """What to do, as the end of a message."""
     copied: str = ""
-    """What to do where the table has a form that Headrace can't write, if a copy of it is of use: else `way`."""
+    """What to do where the table has a form that Headrace can't write, and a copy of the table in another form would do.
+    Empty where no copy would do: then it is `way`."""
 
     @property
     def new_format(self) -> str:

@@ -21,14 +21,15 @@ import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from headrace.pipeline.core.leases import change
-from headrace.pipeline.core.leases.change import Applied, Change, Refused
+from headrace.pipeline.core.leases.change import Applied, Change
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.errors import HeadraceError, TablesMissing, Throttled
 from headrace.pipeline.kcl.checkpointer import CheckpointProgress, OutOfBounds, Write, plan_prepare
+from headrace.pipeline.ports.leases import LeaseStore
 from headrace.pipeline.processors.checkpoints import OUT_OF_RANGE, Checkpoints, requested_by
 
 LOST = "ShutdownException"
@@ -37,19 +38,11 @@ _TRIES = 3
 """Writes of one checkpoint, each by the row as the one before has found it."""
 
 
-class OneRow(Protocol):
-    """The part of a `LeaseStore` that a task needs."""
-
-    def get(self, key: str) -> Lease | None: ...
-
-    def apply(self, change: Change) -> Applied | Refused: ...
-
-
 @dataclass(slots=True)
 class ClaimedRow:
     """The row of one shard, as a task writes it."""
 
-    rows: OneRow
+    rows: LeaseStore
     lease: Lease
     """As it was last read or written."""
     me: str

@@ -18,17 +18,21 @@ from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import HeadraceError, Unreachable
 from headrace.pipeline.lake.staging.stage import pack, shares_of, tasks_within
 from headrace.pipeline.lake.staging.stage_codec import decode, encode
+from headrace.pipeline.ports.leases import LeaseStore
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.staging import OnWaiting, Stage, StagingSpec
 from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work
 from headrace.pipeline.processors.application.claimed_rows import ClaimedRows
 from headrace.pipeline.processors.application.kept import IDLE
-from headrace.pipeline.processors.application.row_checkpoints import OneRow
 from headrace.pipeline.processors.application.task import ClaimedShard, Delivering, DeliverySpec
 from headrace.pipeline.processors.code import ProcessorCode
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 
 _log = logging.getLogger("headrace")
+
+OpenLeaseTable = Callable[[], LeaseStore]
+"""Opens the application's lease table in the process of a task. It is pickled into the task, with the driver's keys of that
+moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +48,8 @@ class DeliveryStage:
     """How many shards a task reads at once."""
     rows: ClaimedRows
     pages: Callable[[], Pages]
-    task_rows: Callable[[], OneRow]
-    """Both are pickled to the tasks, with the keys of their moment."""
+    task_rows: Callable[[], OpenLeaseTable]
+    """What both answer is pickled into the tasks, with the keys of their moment."""
     lease_table: str
     """The application's lease table, and where it is: the same text in each run. By it the processes that a host keeps are told
     apart from those of other applications."""
@@ -155,11 +159,11 @@ def _nothing_of(key: ShardKey) -> Batch:
     return Batch(key, None, TRIM, key.stream.created, timedelta(0))
 
 
-def _ending(shards: Sequence[ClaimedShard], rows: OneRow, spec: DeliverySpec) -> Work:
+def _ending(shards: Sequence[ClaimedShard], open_rows: OpenLeaseTable, spec: DeliverySpec) -> Work:
     def work(_number: int, _now: Now) -> bytes:
         from headrace.pipeline.processors.application.task import end_kept
 
-        return encode(end_kept(shards, rows, spec))
+        return encode(end_kept(shards, open_rows(), spec))
 
     return work
 
@@ -168,7 +172,7 @@ def _delivering(
     parts: Sequence[Sequence[ClaimedShard]],
     shares: Sequence[BatchLimits],
     pages: Pages,
-    rows: OneRow,
+    open_rows: OpenLeaseTable,
     spec: DeliverySpec,
     threads: int,
 ) -> Work:
@@ -180,7 +184,7 @@ def _delivering(
         done = deliver_batches(
             parts[number],
             pages,
-            rows,
+            open_rows(),
             spec,
             limits=shares[number],
             threads=threads,

@@ -26,11 +26,12 @@ from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.lake.staging.host_load import Gauge
 from headrace.pipeline.lake.staging.stage_read import Box, ShardReading
 from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.leases import LeaseStore
 from headrace.pipeline.ports.pages import Pages, RecordPage
 from headrace.pipeline.processors.application.delivery import Delivery
 from headrace.pipeline.processors.application.kept import begun, met
 from headrace.pipeline.processors.application.places import meeting_place, name_log
-from headrace.pipeline.processors.application.row_checkpoints import ClaimedRow, OneRow
+from headrace.pipeline.processors.application.row_checkpoints import ClaimedRow
 from headrace.pipeline.processors.starting import folder_of, process_of
 from headrace.pipeline.processors.stopping import check_stop, noting_signals
 from headrace.pipeline.processors.values import ChildSpec, Delivered, TurnRules
@@ -62,7 +63,7 @@ class DeliverySpec:
     lease_table: str = ""
     """The application's lease table, and where it is. By it kept processes are told apart from those of other applications."""
 
-    def delivery(self, shard: ClaimedShard, rows: OneRow, folder: str, clock: Clock) -> Delivery:
+    def delivery(self, shard: ClaimedShard, rows: LeaseStore, folder: str, clock: Clock) -> Delivery:
         """How the records of a shard are handed to a process of the processor.
 
         `folder`: where the user's modules are, for a process that isn't kept.
@@ -103,7 +104,7 @@ class Delivering:
 def deliver_batches(
     shards: Sequence[ClaimedShard],
     pages: Pages,
-    rows: OneRow,
+    rows: LeaseStore,
     spec: DeliverySpec,
     *,
     limits: BatchLimits,
@@ -134,7 +135,7 @@ def deliver_batches(
     )
 
 
-def end_kept(shards: Sequence[ClaimedShard], rows: OneRow, spec: DeliverySpec) -> Delivering:
+def end_kept(shards: Sequence[ClaimedShard], rows: LeaseStore, spec: DeliverySpec) -> Delivering:
     """Let the processes end that this host keeps for these shards. Each may checkpoint, because the run still has the
     rows."""
     clock, left = SystemClock(), []
@@ -157,7 +158,7 @@ class _ShardWork:
         self,
         shard: ClaimedShard,
         pages: Pages,
-        rows: OneRow,
+        rows: LeaseStore,
         spec: DeliverySpec,
         folder: str,
         clock: Clock,

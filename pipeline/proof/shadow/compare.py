@@ -34,7 +34,7 @@ class Shadowing:
     lineage: LineageTable
     other_side: Callable[[StreamId], OtherSide]
     stream: str | None
-    """None: the only stream of the lake table."""
+    """The stream whose records are compared. None where the lake table has only one."""
 
     def run(self, window: Window = ALL) -> Shadow:
         look = self.table.look()

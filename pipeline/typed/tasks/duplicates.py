@@ -123,7 +123,7 @@ def marked(batches: Iterable[pa.RecordBatch], *, keys: int, within: timedelta) -
 def _mark(kept: KeptOfKey, start: int, fresh: Any, arrivals: Any, duplicate: Any) -> None:
     # Rows that the table has come first, because they were there first whenever they arrived.
     first = int(np.argmax(fresh)) if fresh.any() else len(fresh)
-    kept.there(arrivals[:first].tolist())
+    kept.there.extend(arrivals[:first].tolist())
     for place, arrival in enumerate(arrivals[first:].tolist(), start + first):
         duplicate[place] = not kept.offer(arrival)
 

@@ -57,7 +57,7 @@ def number_of(world: ApplicationWorld, word: str) -> str:
 
 def test_a_checkpoint_whose_answer_was_lost_loses_no_lease(world: ApplicationWorld):
     rows = LosesAnswers(world.store)
-    world.stage = replace(world.stage, task_rows=lambda: rows)  # type: ignore[type-var]
+    world.stage = replace(world.stage, task_rows=lambda: lambda: rows)  # type: ignore[type-var]
     world.say("a", "b", "c")
     report = world.wave()
     assert not report.problems

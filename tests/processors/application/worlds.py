@@ -122,7 +122,7 @@ class ApplicationWorld(World):
             threads=4,
             rows=rows,
             pages=lambda: SourcePages(self.source),
-            task_rows=lambda: self.store,
+            task_rows=lambda: lambda: self.store,
             lease_table=f"that of {self.log}",
             keeps=self.keeps,
         )

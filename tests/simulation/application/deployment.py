@@ -109,7 +109,7 @@ class ApplicationPorts(ProcessPorts):
             threads=1,
             rows=self._claimed,
             pages=lambda: SimulatedPages(fleet),
-            task_rows=lambda: rows,
+            task_rows=lambda: lambda: rows,
             lease_table="processing",
             keeps=fleet.drawn.keeps,
             fleet=fleet,

@@ -86,7 +86,7 @@ class SimulatedStage(DeliveryStage):
 
     def _deliver(self, shards: Sequence[ClaimedShard], limits: BatchLimits) -> Delivering:
         clock, stopping = self.process.host, Event()
-        box, rows, pages, spec = Box(limits, clock), self.task_rows(), self.pages(), self._spec
+        box, rows, pages, spec = Box(limits, clock), self.task_rows()(), self.pages(), self._spec
         works = [_ShardWork(shard, pages, rows, spec, "", clock) for shard in shards]
         for work in works:
             work.run(box, stopping, clock)

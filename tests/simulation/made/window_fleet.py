@@ -18,6 +18,7 @@ from headrace.pipeline.typed.check_wave import SET_ELSEWHERE
 from headrace.pipeline.windows.backfill import HoursOfPartition
 from headrace.pipeline.windows.make import Asked, Numbers, OfRun, OfSnapshot
 from headrace.pipeline.windows.window import ReplayWindow, Word
+from headrace.pipeline.windows.windows import WindowRequest
 from tests.memory.windows import MemoryWindows
 from tests.simulation.made.processor_fleet import Processor, ProcessorJob
 from tests.simulation.made.typed_job import Job
@@ -162,13 +163,15 @@ class WindowFleet:
                 return
             named = target.settings
             made = job.wiring.windows.windowing("a person").create(
-                asked,
-                how=f"{asked}",
-                stream=named.stream if what is What.REPLACE else None,
-                target=named.name if what is What.REPLACE else "",
-                processor=named.name if what is What.PROCESS else "",
-                unpack=what is What.UNPACK,
-                from_stream=what is What.READ,
+                WindowRequest(
+                    asked,
+                    how=f"{asked}",
+                    stream=named.stream if what is What.REPLACE else None,
+                    target=named.name if what is What.REPLACE else "",
+                    processor=named.name if what is What.PROCESS else "",
+                    unpack=what is What.UNPACK,
+                    from_stream=what is What.READ,
+                )
             )
             self._made[made.id] = _Made(made, target, what)
             self._begin(self._made[made.id])
