@@ -15,6 +15,7 @@ from headrace.pipeline.core.landing.valid_through import overall
 from headrace.pipeline.core.leases.lag import longest
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.stream_names import name_in
 
 
 def observations(settings: Settings, look: CheckLook) -> Iterator[dg.AssetObservation]:
@@ -44,7 +45,7 @@ def _by_stream(settings: Settings, look: CheckLook) -> Mapping[str, list[Lease]]
     by_stream: dict[str, list[Lease]] = {}
     for row in look.leases:
         # Without a stream in its key, a row belongs to the only stream of the application.
-        name = stream_of(row.key) or settings.streams[0].name.rpartition("/")[2]
+        name = stream_of(row.key) or name_in(settings.streams[0].name)
         by_stream.setdefault(name, []).append(row)
     return by_stream
 

@@ -70,8 +70,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _reading(settings: "Settings") -> "Iterator[dict[str, str | None]]":
     """How each stream is read, by the settings. The last entry is of the streams that discovery finds."""
+    from headrace.pipeline.settings.stream_names import name_in
+
     named: list[tuple[str, StreamSettings | DiscoverySettings]] = [
-        (stream.name.rpartition("/")[2], stream) for stream in settings.streams
+        (name_in(stream.name), stream) for stream in settings.streams
     ]
     if settings.discovery.is_asked_for:
         named.append(("others", settings.discovery))
