@@ -19,6 +19,7 @@ from headrace.pipeline.health.verdict import (
     LeaderState,
     check_leader,
     check_shards,
+    check_streams,
 )
 from headrace.pipeline.inspect.layout import LayoutFacts
 from headrace.pipeline.inspect.observation import Observation
@@ -103,8 +104,9 @@ class Examining:
     def _lake_table(self) -> Iterator[HealthCheck]:
         table = self.wiring.settings.landing.table
         try:
-            self.wiring.ports.table("health").load()
+            state = self.wiring.ports.table("health").load()
         except HeadraceError as error:
             yield HealthCheck("lake table", HealthCode.UNKNOWN, str(error))
         else:
             yield HealthCheck("lake table", HealthCode.WELL, f"{table} has its positions")
+            yield from check_streams(state.positions, self.wiring.settings.stream_names)
