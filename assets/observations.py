@@ -61,13 +61,15 @@ def _of_stream(settings: Settings, look: CheckLook, rows: list[Lease]) -> dict[s
     known = {row.key: lag.total_seconds() for row in is_open if (lag := by_key[row.key]) is not None}
     most = longest(by_key[row.key] for row in is_open)
     rates = {row.key: row.throughput_kbps or 0.0 for row in is_open}
-    backlog = sum(known[key] * rates[key] for key in known) / 1000
+    # Sums of nothing are whole numbers, which Dagster refuses here.
+    rate = float(sum(rates.values()))
+    backlog = float(sum(known[key] * rates[key] for key in known) / 1000)
     number, name = dg.MetadataValue.float, settings.application
     # Where the lag of a shard isn't known, 0 would say that all is read.
     told = {} if most.seconds is None else {f"{name}: lag (seconds)": number(round(most.seconds, 1))}
     return {
         **told,
-        f"{name}: rate (KB/s)": number(round(sum(rates.values()), 3)),
+        f"{name}: rate (KB/s)": number(round(rate, 3)),
         f"{name}: backlog (MB, estimated)": number(round(backlog, 3)),
         f"{name}: open shards": dg.MetadataValue.int(len(is_open)),
         f"{name}: ended shards": dg.MetadataValue.int(len(rows) - len(is_open)),

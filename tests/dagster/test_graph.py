@@ -148,6 +148,13 @@ def test_what_the_watch_observes_of_a_table_is_told_to_the_asset_of_its_stream()
     assert dg.AssetKey(["dynamodb", "orders.stream.2026-11-27T05_00_00.000"]) in told
 
 
+def test_a_stream_without_an_open_shard_is_observed_too():
+    all_ended = tuple(row for row in healthy().leases if row.has_ended)
+    (of_stream, *_) = observations(SETTINGS, replace(healthy(), leases=all_ended))
+    assert of_stream.metadata["shop: rate (KB/s)"] == dg.MetadataValue.float(0.0)
+    assert of_stream.metadata["shop: open shards"] == dg.MetadataValue.int(0)
+
+
 def test_an_application_may_read_tables_and_kinesis_beside_each_other():
     arn = "arn:aws:dynamodb:us-east-1:123456789012:table/orders/stream/2026-11-27T05:00:00.000"
     both = replace(SETTINGS, streams=(*SETTINGS.streams, StreamSettings(name=arn)))
