@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.options import add_config, load, require_home
 from headrace.pipeline.inspect.command import add_inspect_arguments, answer, place_arguments, table_names_in
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def _processors(settings: "Settings") -> "Iterator[tuple[list[str], dict[str, An
     try:
         for processor in landed_processors(settings):
             try:
+                require_home(settings)
                 standing = standing_of(processor, ports.processing(processor, "status"))
             except HeadraceError as error:
                 # The leases are told of all the same.

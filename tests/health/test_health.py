@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -216,3 +217,12 @@ def test_an_application_whose_table_has_switched_its_stream_off_is_not_well_unti
     assert judged(Positions({}, {ShardKey(first, "shardId-0"): Position(7)}), first) == []
     rolled_over = Position(7, ended=True, children=("shardId-1",))
     assert judged(Positions({}, {ShardKey(first, "shardId-0"): rolled_over}), first) == []
+
+
+def test_a_look_at_a_lake_whose_folder_isnt_there_makes_none(world: World, tmp_path: Path) -> None:
+    home = tmp_path / "lake"
+    wiring = Wiring(world.settings, TimedPorts(world))  # type: ignore[arg-type]
+    verdict = Examining(wiring=wiring, most=TEN_MINUTES, home=home).look(patient=True)
+    assert healths(verdict)["lake table"] is HealthCode.UNKNOWN
+    assert f"there is no folder {home} (landing.home)" in str(verdict)
+    assert not home.exists()
