@@ -10,7 +10,7 @@ from headrace.assets.names import partitions_name, records_key, resource_key, sl
 from headrace.assets.outside import streams_outside
 from headrace.assets.records import RunOfShards
 from headrace.assets.records_config import CONFIG_SCHEMA, read_config
-from headrace.assets.shown import Layer, code_version, shown_metadata
+from headrace.assets.shown import Layer, code_version, shown_metadata, source_kind
 from headrace.pipeline.app.application_wiring import ApplicationWiring
 from headrace.pipeline.duties.waves.report import OnStep
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
@@ -26,7 +26,7 @@ def build_application(
         partitions_def=dg.DynamicPartitionsDefinition(name=partitions_name(settings)),
         deps=[stream.key for stream in streams_outside(settings)],
         description=_description(processor),
-        kinds={"kinesis", "pyspark", "python"},
+        kinds={source_kind(settings), "pyspark", "python"},
         code_version=f"{code_version()}/{processor.version}",
         **shown_metadata(settings, Layer.TYPED),
         # Shards are materialized by events, and not by the return of the function.

@@ -7,6 +7,7 @@ import dagster as dg
 from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.stream_names import is_dynamodb, name_in
 
 
 def slug(text: str) -> str:
@@ -61,8 +62,14 @@ def copies_key(settings: Settings) -> dg.AssetKey:
 
 
 def stream_key(name: str) -> dg.AssetKey:
-    """The asset of a Kinesis stream, by the stream's name or ARN. Applications that read one stream share it."""
-    return dg.AssetKey(["kinesis", name.rpartition("/")[2]])
+    """The asset of a stream, by the stream's name or ARN. Applications that read one stream share it."""
+    # An ARN of DynamoDB ends with a label that has colons, which Dagster refuses in keys.
+    return dg.AssetKey([service_of(name), name_in(name)])
+
+
+def service_of(stream: str) -> str:
+    """Whose stream this is, by the stream's name or ARN."""
+    return "dynamodb" if is_dynamodb(stream) else "kinesis"
 
 
 def leases_key(settings: Settings) -> dg.AssetKey:

@@ -15,6 +15,7 @@ from headrace.pipeline.core.landing.valid_through import overall
 from headrace.pipeline.core.leases.lag import longest
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.stream_names import name_in
 
 
 def observations(settings: Settings, look: CheckLook) -> Iterator[dg.AssetObservation]:
@@ -44,7 +45,7 @@ def _by_stream(settings: Settings, look: CheckLook) -> Mapping[str, list[Lease]]
     by_stream: dict[str, list[Lease]] = {}
     for row in look.leases:
         # Without a stream in its key, a row belongs to the only stream of the application.
-        name = stream_of(row.key) or settings.streams[0].name.rpartition("/")[2]
+        name = stream_of(row.key) or name_in(settings.streams[0].name)
         by_stream.setdefault(name, []).append(row)
     return by_stream
 
@@ -60,13 +61,15 @@ def _of_stream(settings: Settings, look: CheckLook, rows: list[Lease]) -> dict[s
     known = {row.key: lag.total_seconds() for row in is_open if (lag := by_key[row.key]) is not None}
     most = longest(by_key[row.key] for row in is_open)
     rates = {row.key: row.throughput_kbps or 0.0 for row in is_open}
-    backlog = sum(known[key] * rates[key] for key in known) / 1000
+    # Sums of nothing are whole numbers, which Dagster refuses here.
+    rate = float(sum(rates.values()))
+    backlog = float(sum(known[key] * rates[key] for key in known) / 1000)
     number, name = dg.MetadataValue.float, settings.application
     # Where the lag of a shard isn't known, 0 would say that all is read.
     told = {} if most.seconds is None else {f"{name}: lag (seconds)": number(round(most.seconds, 1))}
     return {
         **told,
-        f"{name}: rate (KB/s)": number(round(sum(rates.values()), 3)),
+        f"{name}: rate (KB/s)": number(round(rate, 3)),
         f"{name}: backlog (MB, estimated)": number(round(backlog, 3)),
         f"{name}: open shards": dg.MetadataValue.int(len(is_open)),
         f"{name}: ended shards": dg.MetadataValue.int(len(rows) - len(is_open)),

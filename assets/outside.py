@@ -14,15 +14,17 @@ from headrace.assets.names import (
     proof_key,
     quarantine_key,
     records_key,
+    service_of,
     slug,
     stream_key,
     upkeep_key,
     workers_key,
 )
-from headrace.assets.shown import STREAMS, Layer, shown_metadata, table_name
+from headrace.assets.shown import Layer, shown_metadata, table_name
 from headrace.pipeline.settings.blocks.discovery import DiscoverySettings
 from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.stream_names import name_in, table_and_label
 
 
 def outside(settings: Settings) -> list[dg.AssetSpec]:
@@ -40,10 +42,10 @@ def streams_outside(settings: Settings) -> list[dg.AssetSpec]:
     named = [
         dg.AssetSpec(
             stream_key(stream.name),
-            description=f"The Kinesis stream `{stream.name.rpartition('/')[2]}`. Its observations tell lag, rate and "
-            "shards, for each application that reads it.",
-            kinds={"kinesis"},
-            group_name=STREAMS,
+            description=f"{_what_it_is(name_in(stream.name))} Its observations tell lag, rate and shards, for each "
+            "application that reads it.",
+            kinds={service_of(stream.name)},
+            group_name=service_of(stream.name),
         )
         for stream in settings.streams
     ]
@@ -55,9 +57,17 @@ def streams_outside(settings: Settings) -> list[dg.AssetSpec]:
         found_key(settings),
         description=_found_by(how),
         kinds={"kinesis"},
-        group_name=STREAMS,
+        group_name="kinesis",
     )
     return [*named, matching]
+
+
+def _what_it_is(stream: str) -> str:
+    of_table = table_and_label(stream)
+    if of_table is None:
+        return f"The Kinesis stream `{stream}`."
+    table, label = of_table
+    return f"The changes of the DynamoDB table `{table}`, by its stream that was switched on at {label}."
 
 
 def _found_by(how: DiscoverySettings) -> str:

@@ -25,6 +25,7 @@ from headrace.assets.shown import (
     list_of,
     schema_of,
     shown_metadata,
+    source_kind,
     table_name,
     totals,
 )
@@ -37,6 +38,7 @@ from headrace.pipeline.duties.waves.report import OnStep, WaveReport, WaveStep
 from headrace.pipeline.duties.waves.run import RunEnding
 from headrace.pipeline.errors import BadSetting, HeadraceError, Unknown
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.stream_names import name_in
 from headrace.resources.lease_tables import LeaseTablesResource
 from headrace.resources.runs import FAILED_TAG, PASSING_TAG, DagsterRuns
 
@@ -58,7 +60,7 @@ def build_records(wiring: Wiring, on_step: OnStep | None = None) -> dg.AssetsDef
         partitions_def=dg.DynamicPartitionsDefinition(name=partitions_name(settings)),
         deps=[*(stream.key for stream in streams_outside(settings)), leases_key(settings)],
         description=_description(settings),
-        kinds={"kinesis", "pyspark", "iceberg"},
+        kinds={source_kind(settings), "pyspark", "iceberg"},
         code_version=code_version(),
         metadata={**table_name(settings.landing.table), "dagster/column_schema": schema_of(RECORD_COLUMNS)},
         freshness_policy=freshness(settings),
@@ -86,9 +88,9 @@ def build_records(wiring: Wiring, on_step: OnStep | None = None) -> dg.AssetsDef
 
 
 def _description(settings: Settings) -> str:
-    streams = [stream.name.rpartition("/")[2] for stream in settings.streams]
+    streams = [name_in(stream.name) for stream in settings.streams]
     found = ["the streams that it finds by `discovery`"] if settings.discovery.is_asked_for else []
-    read = " and ".join([*([f"Kinesis {list_of(streams)}"] if streams else []), *found])
+    read = " and ".join([*([list_of(streams)] if streams else []), *found])
     return (
         f"Iceberg table `{settings.landing.table}`: each record of {read}, once and in the order of its shard, with its "
         "payload untouched. One partition is one shard. The workers' sensors keep it up to date by themselves; "

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 import dagster as dg
 
-from headrace.assets.names import records_key, slug
+from headrace.assets.names import records_key, service_of, slug
 from headrace.assets.record_columns import RECORD_COLUMNS
 from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.core.words.words import size_in_words
@@ -14,10 +14,6 @@ from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.ports.described_table import Column, TableDescription
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.rules.schema import RECORD_KEY
-
-STREAMS = "kinesis"
-"""The group of all streams. Applications that read one stream share its asset, so it has no group of one of them."""
-
 
 PAYLOAD = "data"
 """The column of the lake table with the payload."""
@@ -49,6 +45,13 @@ def shown_metadata(settings: Settings, layer: Layer) -> Shown:
         "owners": list(dagster.owners),
         "tags": dict(dagster.tags),
     }
+
+
+def source_kind(settings: Settings) -> str:
+    """Whose streams the application reads, as a kind of its assets. Dagster shows three kinds of an asset at most, and two
+    are taken."""
+    services = {service_of(stream.name) for stream in settings.streams}
+    return "dynamodb" if services == {"dynamodb"} else "kinesis"
 
 
 def freshness(settings: Settings) -> dg.FreshnessPolicy | None:

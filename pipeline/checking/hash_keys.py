@@ -12,13 +12,19 @@ from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
 
 def unread(rows: Iterable[Lease]) -> Iterator[tuple[str, HashRange]]:
     """Ranges without an open lease, with the name of their stream, which is empty in an application with a single
-    stream. A stream with an open lease of an unknown range is left out: that lease may have any hash keys."""
+    stream. A stream with an open lease of an unknown range is left out: that lease may have any hash keys. So is a stream of
+    which no lease has a range, as that of a DynamoDB table."""
     open_ranges: dict[str, list[HashRange | None]] = defaultdict(list)
+    with_keys: set[str] = set()
     for row in rows:
         ranges = open_ranges[stream_of(row.key)]
+        if row.hash_range is not None:
+            with_keys.add(stream_of(row.key))
         if not row.has_ended:
             ranges.append(row.hash_range)
     for stream, ranges in sorted(open_ranges.items()):
+        if stream not in with_keys:
+            continue
         known = [keys for keys in ranges if keys is not None]
         if len(known) == len(ranges):
             yield from ((stream, gap) for gap in _between(known))

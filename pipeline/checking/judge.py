@@ -13,6 +13,7 @@ from headrace.pipeline.core.leases.lag import LongestLag
 from headrace.pipeline.core.shards.partition import partition_of, read_name
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.shards.switched_off import SWITCHED_OFF
 from headrace.pipeline.core.words.words import counted, time_in_words
 from headrace.pipeline.settings.blocks.dagster import CheckSettings
 from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
@@ -131,13 +132,16 @@ def hash_keys_covered(look: CheckLook) -> Verdict:
         Offender(stream or "the stream", f"no open lease for hash keys {gap.start} to {gap.end}")
         for stream, gap in unread(look.leases)
     ]
+    offenders += [Offender(stream.name, SWITCHED_OFF) for stream in look.switched_off]
     return Verdict(
         check="hash_keys_covered",
         sentence=_told(
             offenders,
-            "range of hash keys without an open lease",
-            "each hash key belongs to an open lease",
-            more="ranges of hash keys without an open lease",
+            "stream or range of hash keys without an open lease",
+            "each hash key belongs to an open lease"
+            if any(row.hash_range is not None for row in look.leases)
+            else "no stream that is read by hash keys, and none that was switched off",
+            more="streams or ranges of hash keys without an open lease",
         ),
         offenders=tuple(offenders),
         is_grave=True,

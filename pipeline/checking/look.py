@@ -44,6 +44,8 @@ class CheckLook:
     leases: tuple[Lease, ...]
     readers: LivingWorkers
     positions: Positions
+    switched_off: tuple[StreamId, ...] = ()
+    """The streams of DynamoDB tables from which nothing comes any more, where no later one of the table is read."""
     through: Mapping[StreamId, datetime] = field(default_factory=dict)
     """Up to when the lake table has all records, by stream."""
     retention: Mapping[str, timedelta] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.shards.partition import read_name
 from headrace.pipeline.core.shards.position import TRIM, Position, Positions, Start
 from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.shards.switched_off import switched_off
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.inspect.layout import LayoutFacts
 from headrace.pipeline.inspect.progress import readers_of
@@ -95,6 +96,7 @@ class CheckLooking:
             leases=rows,
             readers=readers,
             positions=positions,
+            switched_off=switched_off(positions, self.settings.stream_names),
             through=dict(state.through) if state is not None else {},
             retention=self._retentions(ports.source, positions),
             waiting=self._waiting(rows, positions, ports.source),

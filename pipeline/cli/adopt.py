@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
     settings = load(args).settings
     adopting = wire(settings).decisions.adopting()
+    _require_lease_table(adopting, settings)
     adopting.table.ensure(create=True)
     return adopt(adopting, settings, args, pause=time.sleep)
 
@@ -97,6 +98,20 @@ def adopt(
             "whose workers then take the leases"
         )
     return 0
+
+
+def _require_lease_table(adopting: "Adopting", settings: "Settings") -> None:
+    """Refuse to adopt from a table that isn't there. Whoever then let the leader make it would begin anew."""
+    from headrace.pipeline.errors import TablesMissing
+
+    try:
+        adopting.leases.scan()
+    except TablesMissing as error:
+        raise Unknown(
+            f"there is nothing to adopt: no lease table {settings.lease_table} is in this account and region. Nothing was made or "
+            "changed; `application` has to be the name of the KCL application, or coordination.lease_table that of its table. "
+            "Check aws.region and aws.endpoint, too"
+        ) from error
 
 
 def _why_passed_over(adoption: "Adoption") -> str:

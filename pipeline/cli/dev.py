@@ -13,6 +13,7 @@ from headrace.pipeline.cli.telling import tell
 from headrace.pipeline.core.words.words import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import timedelta
     from typing import NoReturn
 
@@ -56,7 +57,7 @@ def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
     from headrace.pipeline.cli.beside.beater_beside import beater_beside
     from headrace.pipeline.cli.beside.console_beside import console_beside
     from headrace.pipeline.cli.beside.other_dagster import require_alone
-    from headrace.pipeline.cli.beside.own_spark import spark_of_its_own, warmed
+    from headrace.pipeline.cli.beside.own_spark import spark_of_its_own
     from headrace.pipeline.errors import BadSetting
 
     # Before the look for others: a Dagster that a killed `headrace dev` left isn't somebody else's.
@@ -73,7 +74,7 @@ def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
         # Around Dagster, so that the Spark server outlives the runs that use it.
         with spark_of_its_own(home, config):
             env = services.environment(os.environ, config, home)
-            warmed(env)
+            _warm(env)
             dagster = services.Group(services.dagster_command(workspace, port), env=env)
             # At once: if this process is killed, the next command finds Dagster by this number.
             hold.has_dagster(dagster.pid)
@@ -84,6 +85,16 @@ def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
                 _supervise(dagster, loaded.settings, home, port=port)
     except KeyboardInterrupt:
         return 0
+
+
+def _warm(env: "Mapping[str, str]") -> None:
+    from headrace.pipeline.cli.beside.own_spark import warmed
+
+    try:
+        warmed(env)
+    except KeyboardInterrupt:
+        _say("interrupted before Dagster was started; the local Spark is stopped, and no record was read")
+        raise
 
 
 def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int) -> "NoReturn":
@@ -109,7 +120,11 @@ def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int)
         raise
     finally:
         with services.undisturbed():
-            _say("stopping Dagster, its runs and the local Spark")
+            # Dagster's commands print that word where they are asked to end before they have begun to work.
+            starting = (
+                "" if is_up else "; Dagster is still starting, and may say `Aborted!`, which is no error"
+            )
+            _say(f"stopping Dagster, its runs and the local Spark{starting}")
             try:
                 # Before Dagster is stopped, which would mark them as failed.
                 _cancel_runs(home)

@@ -2,6 +2,7 @@
 
 import argparse
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import add_config, load
@@ -61,7 +62,9 @@ def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.health.examining import Examining
     from headrace.pipeline.health.server import health_document
 
-    examining = Examining(wiring=wire(load(args).settings), most=args.max_lag)
+    settings = load(args).settings
+    home = None if settings.landing.catalog else Path(settings.landing.home)
+    examining = Examining(wiring=wire(settings), most=args.max_lag, home=home)
     if args.serve is not None:
         return _serve(args, examining)
     verdict = examining.look(patient=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli import DONE, STOPPED, TRY_LATER
 from headrace.pipeline.cli.beside.told_dagster import tell_dagster
-from headrace.pipeline.cli.options import add_config, add_limit, load
+from headrace.pipeline.cli.options import add_config, add_limit, load, require_home
 from headrace.pipeline.cli.telling import tell, tell_aside, tell_waves
 from headrace.pipeline.cli.views.json_output import add_json, print_json
 from headrace.pipeline.errors import BadSetting
@@ -151,6 +151,7 @@ def _status(args: argparse.Namespace, processor: "ProcessorSettings", wiring: "W
     from headrace.pipeline.cli.views.processor_views import standing_json
     from headrace.pipeline.processors.standing import standing_of
 
+    require_home(wiring.settings)
     standing = standing_of(processor, wiring.ports.processing(processor, "status"))
     if not args.json:
         tell(standing, *(f"  {shard}" for shard in standing.shards))

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.options import add_config, load, require_home
 from headrace.pipeline.inspect.command import add_inspect_arguments, answer, place_arguments, table_names_in
 
 if TYPE_CHECKING:
@@ -70,8 +70,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _reading(settings: "Settings") -> "Iterator[dict[str, str | None]]":
     """How each stream is read, by the settings. The last entry is of the streams that discovery finds."""
+    from headrace.pipeline.settings.stream_names import name_in
+
     named: list[tuple[str, StreamSettings | DiscoverySettings]] = [
-        (stream.name.rpartition("/")[2], stream) for stream in settings.streams
+        (name_in(stream.name), stream) for stream in settings.streams
     ]
     if settings.discovery.is_asked_for:
         named.append(("others", settings.discovery))
@@ -101,6 +103,7 @@ def _processors(settings: "Settings") -> "Iterator[tuple[list[str], dict[str, An
     try:
         for processor in landed_processors(settings):
             try:
+                require_home(settings)
                 standing = standing_of(processor, ports.processing(processor, "status"))
             except HeadraceError as error:
                 # The leases are told of all the same.

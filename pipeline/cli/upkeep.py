@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli import DONE, tell_errors
 from headrace.pipeline.cli.beside.told_dagster import tell_dagster
-from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.options import add_config, load, require_home
 from headrace.pipeline.cli.telling import tell
 from headrace.pipeline.cli.views.json_output import add_json, print_json
 
@@ -40,6 +40,8 @@ def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.cli.beside.services import join_spark
 
     loaded = load(args)
+    if args.dry_run:
+        require_home(loaded.settings)
     join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)
     try:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from headrace.pipeline.core.words.words import time_in_words
 from headrace.pipeline.doctor.case import LiveCase
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
+from headrace.pipeline.doctor.images import lacking_images
 from headrace.pipeline.errors import HeadraceError, Unreachable
 
 _AWS, _CLOCK, _STREAMS = "AWS", "clock", "streams"
@@ -36,6 +37,7 @@ def aws_answers(live: LiveCase) -> Iterator[Diagnosis]:
                 Health.WELL,
                 f"{stream.name} is there; it keeps records for {time_in_words(facts.retention)}",
             )
+            yield from lacking_images(live.settings, facts.stream.name, facts.view)
     aws, here = source.aws_now(), live.ports.clock.now()
     if aws is None:
         return

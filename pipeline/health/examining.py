@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.beside_kcl.following import followed
@@ -19,6 +20,7 @@ from headrace.pipeline.health.verdict import (
     LeaderState,
     check_leader,
     check_shards,
+    check_streams,
 )
 from headrace.pipeline.inspect.layout import LayoutFacts
 from headrace.pipeline.inspect.observation import Observation
@@ -35,6 +37,8 @@ class Examining:
     wiring: Wiring
     most: timedelta
     """The longest lag that is well."""
+    home: Path | None = None
+    """The folder of the lake, if it is one on this host: a look doesn't make it."""
     _lock: LockRow | None = None
     """The lock as last seen."""
     _beat_at: float | None = None
@@ -102,9 +106,18 @@ class Examining:
 
     def _lake_table(self) -> Iterator[HealthCheck]:
         table = self.wiring.settings.landing.table
+        if self.home is not None and not self.home.exists():
+            yield HealthCheck(
+                "lake table",
+                HealthCode.UNKNOWN,
+                f"there is no folder {self.home} (landing.home), so that the lake table {table} isn't there. Nothing was made; the "
+                "first tick of a new application makes its table",
+            )
+            return
         try:
-            self.wiring.ports.table("health").load()
+            state = self.wiring.ports.table("health").load()
         except HeadraceError as error:
             yield HealthCheck("lake table", HealthCode.UNKNOWN, str(error))
         else:
             yield HealthCheck("lake table", HealthCode.WELL, f"{table} has its positions")
+            yield from check_streams(state.positions, self.wiring.settings.stream_names)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
 
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.shards.switched_off import SWITCHED_OFF, switched_off
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.inspect.progress import ShardProgress
 from headrace.pipeline.settings.values import show
@@ -101,6 +103,15 @@ def check_shards(shards: Sequence[ShardProgress], *, most: timedelta) -> Iterato
         yield HealthCheck("lag", HealthCode.WELL, "no shard is open")
         return
     yield _check_lag(shards, most)
+
+
+def check_streams(positions: Positions, asked_for: Collection[str]) -> Iterator[HealthCheck]:
+    """Whether a stream of a DynamoDB table was switched off: then nothing of the table lands any more.
+
+    `asked_for`: the names of the streams that the settings name.
+    """
+    for stream in switched_off(positions, asked_for):
+        yield HealthCheck("streams", HealthCode.ILL, f"the stream {stream.name} {SWITCHED_OFF}")
 
 
 def _check_lag(shards: Sequence[ShardProgress], most: timedelta) -> HealthCheck:

@@ -82,6 +82,7 @@ def _places_in_trouble(observation: Observation) -> dict[str, Any]:
             {"stream": uncovered.stream, "start": str(uncovered.gap.start), "end": str(uncovered.gap.end)}
             for uncovered in observation.uncovered
         ],
+        "finished": [{"stream": over.stream, "leases": over.leases} for over in observation.finished],
         "early": [{"child": early.child, "parent": early.parent} for early in observation.early],
         "unowned": list(observation.unowned),
         "left": list(observation.still_unowned),

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.inspect.balance import balance_of
-from headrace.pipeline.inspect.cover import children_read_early, uncovered
+from headrace.pipeline.inspect.cover import children_read_early, finished, uncovered
 from headrace.pipeline.inspect.layout import layout_of
 from headrace.pipeline.inspect.observation import (
     FailingShard,
@@ -65,6 +65,7 @@ def observation_of(
         leader=_leader(before, latest, watched=watched, pairs=pairs),
         pending=_pending(before, latest),
         uncovered=_in_both(before, latest, uncovered),
+        finished=_in_both(before, latest, finished),
         unranged=sum(lease.hash_range is None for lease in open_ones),
         early=_in_both(before, latest, children_read_early),
         unowned=unowned,

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
+from headrace.pipeline.core.shards.stream import name_of_serialized
+from headrace.pipeline.core.shards.switched_off import table_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,15 @@ class UncoveredRange:
     stream: str | None
     """The stream's part of the lease keys; None in an application of a single stream."""
     gap: HashRange
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedStream:
+    """A stream of which each lease has ended."""
+
+    stream: str | None
+    """The stream's part of the lease keys; None in an application of a single stream."""
+    leases: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +41,45 @@ class EarlyChild:
 def uncovered(leases: Iterable[Lease]) -> tuple[UncoveredRange, ...]:
     """All ranges of hash keys without an open lease, stream by stream.
 
-    A stream that has an open lease without a hash range is left out: which keys that lease covers isn't known.
+    A stream that has an open lease without a hash range is left out: which keys that lease covers isn't known. So is one of
+    which no lease at all has a range.
     """
     streams: dict[str, list[HashRange | None]] = defaultdict(list)
+    with_keys: set[str] = set()
     for lease in leases:
         ranges = streams[_stream(lease)]
+        if lease.hash_range is not None:
+            with_keys.add(_stream(lease))
         if not lease.has_ended:
             ranges.append(lease.hash_range)
     return tuple(
         UncoveredRange(stream or None, gap)
-        for stream in sorted(streams)
+        for stream in sorted(with_keys)
         # A lease without a range may cover any hash keys, so that no gap of its stream is certain.
         if None not in streams[stream]
         for gap in _gaps(hashes for hashes in streams[stream] if hashes is not None)
     )
+
+
+def finished(leases: Iterable[Lease]) -> tuple[FinishedStream, ...]:
+    """The streams without hash keys of which each lease has ended. Of a table of DynamoDB, only the newest stream counts."""
+    streams: dict[str, list[Lease]] = defaultdict(list)
+    for lease in leases:
+        streams[_stream(lease)].append(lease)
+    newest: dict[str, str] = {}
+    for stream in sorted(streams):
+        newest[_table(stream)] = stream
+    return tuple(
+        FinishedStream(stream or None, len(of_stream))
+        for stream, of_stream in sorted(streams.items())
+        if newest[_table(stream)] == stream
+        and all(lease.has_ended and lease.hash_range is None for lease in of_stream)
+    )
+
+
+def _table(stream: str) -> str:
+    """The table of which this is a stream, and the stream itself where it is no table's."""
+    return table_of(name_of_serialized(stream)) or stream
 
 
 def _gaps(ranges: Iterable[HashRange]) -> list[HashRange]:

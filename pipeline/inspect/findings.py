@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from headrace.pipeline.core.shards.partition import partition_of
+from headrace.pipeline.core.shards.switched_off import SWITCHED_OFF
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.inspect.balance import imbalance_of
 from headrace.pipeline.inspect.compare import QUIET
@@ -187,11 +188,21 @@ def _leases(observation: Observation) -> Iterator[Finding]:
             needs_person=True,
             names=tuple(gaps),
         )
+    for over in observation.finished:
+        of_stream = f" of {over.stream}" if over.stream else ""
+        have = "has" if over.leases == 1 else "have"
+        yield Finding(
+            "no-open-lease",
+            f"{counted(over.leases, 'lease')}{of_stream} {have} ended, and none is open, so that no worker reads anything. "
+            f"If these are leases of a DynamoDB table's stream, the stream {SWITCHED_OFF}",
+            needs_person=True,
+            names=() if over.stream is None else (over.stream,),
+        )
     if observation.unranged:
         yield Finding(
             "hash-keys-unknown",
             f"{counted(observation.unranged, 'open lease')} without a hash range, so whether all hash keys are "
-            "covered can't be told",
+            "covered can't be told; leases of a DynamoDB table's stream never have one",
         )
     if observation.early:
         pairs = [

@@ -10,7 +10,7 @@ from headrace.pipeline.core.leases.election import LockRow
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.inspect.balance import Balance
-from headrace.pipeline.inspect.cover import EarlyChild, UncoveredRange
+from headrace.pipeline.inspect.cover import EarlyChild, FinishedStream, UncoveredRange
 from headrace.pipeline.inspect.finding import Finding
 from headrace.pipeline.inspect.layout import LayoutFacts, LayoutSeen
 
@@ -100,6 +100,7 @@ class Observation:
     leader: LeaderSeen | None
     pending: tuple[PendingHandover, ...]
     uncovered: tuple[UncoveredRange, ...]
+    finished: tuple[FinishedStream, ...]
     unranged: int
     """Number of open leases without a hash range. If it isn't 0, which hash keys are covered can't be told."""
     early: tuple[EarlyChild, ...]

@@ -18,6 +18,8 @@ class StreamFacts:
     retention: timedelta
     asked: datetime
     """The Date of the answer, which is the time by Kinesis's clock."""
+    view: str | None = None
+    """What the changes of a DynamoDB table's stream have beside the keys, as DynamoDB names it; None of another stream."""
 
 
 class ShardSource(Protocol):

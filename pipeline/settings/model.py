@@ -389,6 +389,11 @@ class Settings:
         """The entry of `streams` for the stream with this name, whether the entry has the name or the ARN."""
         return next((s for s in self.streams if name_in(s.name) == name), None)
 
+    @property
+    def stream_names(self) -> tuple[str, ...]:
+        """The names of the streams in `streams`, whether an entry has the name or the ARN."""
+        return tuple(name_in(stream.name) for stream in self.streams)
+
     def consumer_of(self, stream: StreamSettings | DiscoverySettings) -> str | None:
         """The consumer of enhanced fan-out that reads the stream; None where it is polled."""
         if stream.retrieval is Retrieval.POLLING:

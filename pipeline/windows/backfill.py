@@ -16,6 +16,7 @@ from headrace.pipeline.core.landing.valid_through import overall
 from headrace.pipeline.core.ledger.arrivals import Window as Hours
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry
+from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import Unknown
 from headrace.pipeline.ports.landing import TableState
 from headrace.pipeline.settings.blocks.parse import ParseSettings
@@ -90,7 +91,7 @@ class Backfilling:
         # Hours without a record are done, and hours before the first record aren't: somebody has
         # asked for the wrong time.
         except NothingLanded:
-            self._check_began(done)
+            self._check_began(done, late)
             return Chosen(done, late, None, f"nothing to do: no record arrived {_when(done)}")
         if (
             target is not None
@@ -120,16 +121,19 @@ class Backfilling:
         done = tuple(span for span in spans if through is not None and span.until <= through)
         late = tuple(span for span in spans if span not in done)
         if not done:
-            upto = "a time that nothing states yet" if through is None else f"{through:%Y-%m-%d %H:%M:%S} UTC"
+            complete = (
+                "nothing states yet up to when the lake table is complete"
+                if through is None
+                else f"the lake table is complete up to {through:%Y-%m-%d %H:%M:%S} UTC"
+            )
             raise Unknown(
-                f"more records may come into {late[0].name}: the lake table is complete up to {upto}. Nothing was "
-                "changed; wait until the hours are complete, a quarter of an hour after their end where nothing lags, or set "
+                f"more records may come into {_which(late)}: {complete}. Nothing was changed; wait until the hours are complete, a quarter of an hour after their end where nothing lags, or set "
                 "`incomplete: true` in the config to take what has landed so far"
             )
         return done, late
 
-    def _check_began(self, spans: Sequence[HoursOfPartition]) -> None:
-        """Raise Unknown where all spans lie before the first landed record."""
+    def _check_began(self, spans: Sequence[HoursOfPartition], late: Sequence[HoursOfPartition]) -> None:
+        """Raise Unknown where all spans lie before the first landed record. `late`: those that were left out before."""
         entries = self.windowing.lineage.entries(RangeFilter())
         arrivals = [
             recorded.first_arrival
@@ -145,8 +149,11 @@ class Backfilling:
                 if first is None
                 else f"the first landed record arrived at {first:%Y-%m-%d %H:%M} UTC"
             )
+            others = f"; more records may come into {_which(late)}" if late else ""
+            have = "has" if len(spans) == 1 else "have"
             raise Unknown(
-                f"{spans[-1].name} has no record: {began}. Nothing was changed; choose later partitions"
+                f"{_which(spans)} {have} no record: {began}{others}. Nothing was changed; choose later partitions that are "
+                "complete"
             )
 
     def _is_parsed(self, window: ReplayWindow, target: ParseSettings, ports: ParsePorts, code: str) -> bool:
@@ -182,6 +189,12 @@ def _asks(window: ReplayWindow) -> tuple[object, ...]:
     """What was asked for, of which records, and what they are for."""
     bounds = [(planned.key, planned.after, planned.upto) for planned in window.ranges]
     return window.how, bounds, window.target, window.processor, window.unpack
+
+
+def _which(spans: Sequence[HoursOfPartition]) -> str:
+    if len(spans) == 1:
+        return spans[0].name
+    return f"{counted(len(spans), 'partition')} ({spans[0].name} to {spans[-1].name})"
 
 
 def _when(spans: Sequence[HoursOfPartition]) -> str:

@@ -136,3 +136,15 @@ def test_a_proof_that_did_not_hold_fails_with_its_sentence_also_without_a_limit(
     assert not verdict.holds
     assert verdict.is_grave
     assert verdict.sentence == "2 rows are there twice"
+
+
+def test_a_table_whose_stream_was_switched_off_fails_and_leases_without_hash_keys_are_no_holes():
+    of_table = replace(
+        healthy(), leases=tuple(replace(row, hash_range=None) for row in healthy().leases if row.has_ended)
+    )
+    held = judged(of_table)["hash_keys_covered"]
+    assert held.holds
+    assert held.sentence == "no stream that is read by hash keys, and none that was switched off"
+    off = judged(replace(of_table, switched_off=(STREAM,)))["hash_keys_covered"]
+    assert not off.holds
+    assert "was switched off" in off.offenders[0].what

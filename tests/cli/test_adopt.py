@@ -49,6 +49,18 @@ def test_without_a_confirmation_adopt_shows_the_positions_and_writes_nothing(
     assert "no range of records has landed" in capsys.readouterr().out
 
 
+def test_a_lease_table_that_isnt_there_isnt_adopted_and_nothing_is_made(
+    application: str, capsys: pytest.CaptureFixture[str]
+):
+    settings = Path("headrace.yaml")
+    settings.write_text(settings.read_text().replace(f"application: {application}", "application: mistyped"))
+    assert main(["adopt", "--json"]) == 2
+    told = capsys.readouterr().err
+    assert "there is nothing to adopt: no lease table mistyped is in this account and region" in told
+    assert main(["lineage"]) == 2
+    assert "isn't in the catalog" in capsys.readouterr().err
+
+
 def test_a_stopped_application_is_adopted_and_given_back(
     application: str, dynamodb, capsys: pytest.CaptureFixture[str]
 ):

@@ -20,6 +20,7 @@ from headrace.pipeline.cli.beside.holding import LOCK
 from headrace.pipeline.cli.beside.own_spark import warmed
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.local.endpoint import LocalAws
+from tests.eventually import eventually
 from tests.ports import free_port
 
 DAGSTER = """
@@ -274,3 +275,52 @@ def test_a_spark_that_needs_a_person_first_is_no_reason_for_a_supervisor_to_star
     with pytest.raises(BadSetting, match="Dagster wasn't started"):
         warmed(environment)
     assert "Spark needs Java 17 or newer, and JAVA_HOME is /nowhere" in capfd.readouterr().err
+
+
+def test_an_interrupt_while_spark_starts_is_told_in_one_line_and_leaves_no_traceback(
+    folder: Path, aws: LocalAws, tmp_path: Path
+):
+    """A Java that never listens, so that the start lasts until the interrupt."""
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        '#!/bin/sh\ncase "$*" in *-version*) echo \'openjdk version "17.0.1"\' >&2; exit 0;; esac\ntouch "$JAVA_HOME/began"; exec sleep 600\n'
+    )
+    java.chmod(0o755)
+    settings = folder / "h.yaml"
+    settings.write_text(settings.read_text().replace(", spark: {remote: 'sc://127.0.0.1:1'}", ""))
+    ours, theirs = os.pipe()
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "headrace.pipeline.cli",
+            "dev",
+            "--config",
+            "h.yaml",
+            "--port",
+            str(free_port()),
+        ],
+        cwd=folder,
+        env={
+            **os.environ,
+            **aws.environment,
+            "PYTHONPATH": str(services.ROOT),
+            "JAVA_HOME": str(tmp_path / "jdk"),
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    ) as headrace:
+        os.close(theirs)
+        try:
+            with os.fdopen(ours, encoding="utf-8") as lines:
+                eventually((tmp_path / "jdk" / "began").exists, "the start of Spark has begun")
+                headrace.send_signal(signal.SIGINT)
+                told = list(lines)
+            assert headrace.wait() == 0, told
+        finally:
+            headrace.kill()
+    assert "Traceback" not in "".join(told)
+    assert told[-1].startswith("headrace: interrupted before Dagster was started")

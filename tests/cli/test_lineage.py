@@ -175,6 +175,8 @@ def test_json_has_the_form_that_the_documents_tell(shop: Shop, name: str, words:
         ("prove",),
         ("window", "list"),
         ("window", "show", "4f0c2a91"),
+        ("upkeep", "--dry-run"),
+        ("processor", "status"),
     ],
 )
 def test_a_look_makes_no_folder_for_a_lake_table_that_isnt_there(
@@ -183,6 +185,7 @@ def test_a_look_makes_no_folder_for_a_lake_table_that_isnt_there(
     config = tmp_path / "headrace.yaml"
     config.write_text(
         "application: shop\nstreams: [{name: orders}]\naws: {region: eu-west-1}\nlanding: {home: lake}\n"
+        "processors: [{name: p, command: cat, table: lake.p}]\n"
     )
     assert main([*words, "--config", str(config)]) == STOPPED
     assert f"there is no folder {tmp_path / 'lake'} (landing.home)" in capsys.readouterr().err

@@ -167,6 +167,21 @@ def test_status_names_how_each_stream_is_read_and_by_which_consumer(
     assert reading[1] == {"stream": "orders", "retrieval": "fanout", "consumer": "shop"}
 
 
+def test_status_calls_the_stream_of_a_table_as_the_lake_table_does(
+    kcl: KclTables, aws: LocalAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    kcl.put(leases_of("a-1"))
+    file = tmp_path / "headrace.yaml"
+    arn = f"arn:aws:dynamodb:{aws.region}:123456789012:table/orders/stream/2026-11-27T05:00:00.000"
+    file.write_text(
+        f"{{application: orders, coordination: {{lease_table: {kcl.lease_table}}}, streams: [{{name: '{arn}'}}], "
+        f"aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}}}",
+        encoding="utf-8",
+    )
+    main(["status", "--config", str(file)])
+    assert "stream orders.stream.2026-11-27T05_00_00.000: polling" in capsys.readouterr().out.splitlines()
+
+
 def test_status_tells_where_each_processor_stands(
     kcl: KclTables, aws: LocalAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

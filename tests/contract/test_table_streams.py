@@ -145,6 +145,7 @@ def values_of(pages: list[RecordPage]) -> list[str]:
 
 def test_a_stream_is_the_life_that_its_label_tells(world: World):
     facts = world.source.describe(world.stream.arn)
+    assert facts.view == "NEW_AND_OLD_IMAGES"
 
     assert facts.stream == world.stream
     assert world.stream.is_dynamodb

@@ -8,6 +8,7 @@ import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from headrace.assets.names import records_key
+from headrace.assets.observations import observations
 from headrace.assets.record_columns import RECORD_COLUMNS
 from headrace.pipeline.building import build_definitions
 from headrace.pipeline.lake.table.schema import RECORDS
@@ -15,6 +16,7 @@ from headrace.pipeline.settings.blocks.dagster import BackfillSettings, DagsterS
 from headrace.pipeline.settings.blocks.parse import ParseSettings, UniqueSettings
 from headrace.pipeline.settings.choices import Period
 from headrace.pipeline.settings.model import LandingSettings, Settings, StreamSettings
+from tests.checking.looks import healthy
 
 TARGET = ParseSettings(name="sold", table="lake.sold", schema="id BIGINT", filter="record IS NOT NULL")
 SETTINGS = Settings(
@@ -121,6 +123,44 @@ def test_two_applications_may_read_one_stream_from_different_places():
     two = Settings(application="two", streams=(StreamSettings(name=arn),))
     keys = dg.Definitions.merge(build_definitions(one), build_definitions(two)).resolve_all_asset_keys()
     assert dg.AssetKey(["kinesis", "orders"]) in keys
+
+
+def test_the_stream_of_a_table_is_an_asset_with_the_name_that_the_lake_table_has_for_it():
+    arn = "arn:aws:dynamodb:us-east-1:123456789012:table/orders/stream/2026-11-27T05:00:00.000"
+    of_table = replace(SETTINGS, streams=(StreamSettings(name=arn),))
+    graph = graph_of(of_table)
+    key = dg.AssetKey(["dynamodb", "orders.stream.2026-11-27T05_00_00.000"])
+    assert graph.get(key).kinds == {"dynamodb"}
+    assert graph.get(key).group_name == "dynamodb"
+    assert graph.get(key).description == (
+        "The changes of the DynamoDB table `orders`, by its stream that was switched on at 2026-11-27T05:00:00.000. "
+        "Its observations tell lag, rate and shards, for each application that reads it."
+    )
+    assert key in graph.get(records_key(of_table)).parent_keys
+    assert graph.get(records_key(of_table)).kinds == {"dynamodb", "pyspark", "iceberg"}
+
+
+def test_what_the_watch_observes_of_a_table_is_told_to_the_asset_of_its_stream():
+    arn = "arn:aws:dynamodb:us-east-1:123456789012:table/orders/stream/2026-11-27T05:00:00.000"
+    of_table = replace(SETTINGS, streams=(StreamSettings(name=arn),))
+    told = {observation.asset_key for observation in observations(of_table, healthy())}
+    assert told <= graph_of(of_table).get_all_asset_keys()
+    assert dg.AssetKey(["dynamodb", "orders.stream.2026-11-27T05_00_00.000"]) in told
+
+
+def test_a_stream_without_an_open_shard_is_observed_too():
+    all_ended = tuple(row for row in healthy().leases if row.has_ended)
+    (of_stream, *_) = observations(SETTINGS, replace(healthy(), leases=all_ended))
+    assert of_stream.metadata["shop: rate (KB/s)"] == dg.MetadataValue.float(0.0)
+    assert of_stream.metadata["shop: open shards"] == dg.MetadataValue.int(0)
+
+
+def test_an_application_may_read_tables_and_kinesis_beside_each_other():
+    arn = "arn:aws:dynamodb:us-east-1:123456789012:table/orders/stream/2026-11-27T05:00:00.000"
+    both = replace(SETTINGS, streams=(*SETTINGS.streams, StreamSettings(name=arn)))
+    graph = graph_of(both)
+    assert dg.AssetKey(["dynamodb", "orders.stream.2026-11-27T05_00_00.000"]) in graph.get_all_asset_keys()
+    assert graph.get(records_key(both)).kinds == {"kinesis", "pyspark", "iceberg"}
 
 
 def test_backfills_are_assets_of_their_own_group_for_each_target_whose_rows_can_be_replaced():

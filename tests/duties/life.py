@@ -113,7 +113,16 @@ class Life:
         state = ensure_origin(
             self.table, self.table.load(), facts, stream=self.settings.streams[0], leases=listing.leases
         )
-        syncing = ShardSync(
+        plan = self.syncing.plan(self.settings.streams[0], facts, listing, state=state)
+        told = [f"{c.key[-1]}: {c.why}" for c in plan if isinstance(self.leases.apply(c), Applied)]
+        for row in self.leases.scan().leases:
+            if row.owner is None:
+                self.leases.apply(assign(row, "w1", "for the test"))
+        return told
+
+    @property
+    def syncing(self) -> ShardSync:
+        return ShardSync(
             settings=self.settings,
             rows=self.policy.rows,
             leases=self.leases,
@@ -121,12 +130,6 @@ class Life:
             table=self.table,
             consumers=lambda _: MemoryConsumers(),
         )
-        plan = syncing.plan(self.settings.streams[0], facts, listing, state=state)
-        told = [f"{c.key[-1]}: {c.why}" for c in plan if isinstance(self.leases.apply(c), Applied)]
-        for row in self.leases.scan().leases:
-            if row.owner is None:
-                self.leases.apply(assign(row, "w1", "for the test"))
-        return told
 
     def run(self, name: str | None = None) -> Attempt:
         run = name or self.ids.fresh()

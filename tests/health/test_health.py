@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +15,17 @@ from headrace.pipeline.core.leases.election import LockRow
 from headrace.pipeline.core.leases.failure import failed_again
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.shards.position import Position, Positions
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.health.examining import Examining
-from headrace.pipeline.health.verdict import HealthCheck, HealthCode, HealthVerdict, check_shards
+from headrace.pipeline.health.verdict import (
+    HealthCheck,
+    HealthCode,
+    HealthVerdict,
+    check_shards,
+    check_streams,
+)
 from headrace.pipeline.inspect.compare import observation_of
 from headrace.pipeline.inspect.layout import LayoutFacts
 from headrace.pipeline.inspect.observation import TablesRead
@@ -184,3 +193,36 @@ def test_what_several_troubles_have_in_common_is_said_once() -> None:
         said
         == "shop is not well: the table a doesn't exist. Start the leader; the table b doesn't exist; nobody leads"
     )
+
+
+def test_an_application_whose_table_has_switched_its_stream_off_is_not_well_until_a_later_stream_is_read() -> (
+    None
+):
+    arn = "arn:aws:dynamodb:us-east-1:123456789012:table/orders/stream/2026-11-27T{}:00:00.000"
+    first, second = (StreamId(arn.format(hour), epoch) for hour, epoch in (("05", 5), ("06", 6)))
+    end = {ShardKey(first, "shardId-0"): Position(7, ended=True)}
+    off = Positions({}, end)
+    on_again = Positions({}, {**end, ShardKey(second, "shardId-1"): Position(1)})
+
+    def judged(positions: Positions, *asked_for: StreamId) -> list[str]:
+        checks = list(check_streams(positions, [stream.name for stream in asked_for]))
+        assert all(check.health is HealthCode.ILL for check in checks)
+        return [check.sentence.split()[2] for check in checks]
+
+    assert judged(off, first) == [first.name]
+    # The settings name the new stream, and nothing of it has landed: the leader may refuse it.
+    assert judged(off, second) == [first.name]
+    assert judged(off, first, second) == [first.name]
+    assert judged(on_again, first, second) == []
+    assert judged(Positions({}, {ShardKey(first, "shardId-0"): Position(7)}), first) == []
+    rolled_over = Position(7, ended=True, children=("shardId-1",))
+    assert judged(Positions({}, {ShardKey(first, "shardId-0"): rolled_over}), first) == []
+
+
+def test_a_look_at_a_lake_whose_folder_isnt_there_makes_none(world: World, tmp_path: Path) -> None:
+    home = tmp_path / "lake"
+    wiring = Wiring(world.settings, TimedPorts(world))  # type: ignore[arg-type]
+    verdict = Examining(wiring=wiring, most=TEN_MINUTES, home=home).look(patient=True)
+    assert healths(verdict)["lake table"] is HealthCode.UNKNOWN
+    assert f"there is no folder {home} (landing.home)" in str(verdict)
+    assert not home.exists()

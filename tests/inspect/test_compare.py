@@ -11,7 +11,14 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.shards.checkpoint import LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
 from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
-from headrace.pipeline.inspect.cover import EarlyChild, UncoveredRange, children_read_early, uncovered
+from headrace.pipeline.inspect.cover import (
+    EarlyChild,
+    FinishedStream,
+    UncoveredRange,
+    children_read_early,
+    finished,
+    uncovered,
+)
 from headrace.pipeline.inspect.observation import PendingHandover
 from headrace.pipeline.kcl.auditor import find_hole
 from tests.inspect.looks import AT, LEFT, LOCK, MIDDLE, RIGHT, W1, W2, a_look, later, seen
@@ -173,6 +180,25 @@ def test_each_streams_leases_cover_only_that_stream_and_unknown_ranges_are_no_ho
         UncoveredRange(a, HashRange(MIDDLE + 1, MAX_HASH_KEY)),
         UncoveredRange(b, HashRange(0, MIDDLE)),
     )
+
+
+def test_a_stream_without_hash_keys_whose_leases_have_all_ended_is_finished_and_has_no_hole():
+    ended = Lease("shardId-0", checkpoint=SHARD_END)
+    assert uncovered([ended]) == ()
+    assert finished([ended, replace(ended, key="shardId-1")]) == (FinishedStream(None, 2),)
+    assert finished([ended, Lease("shardId-1")]) == ()
+    assert finished([a_range(0, MAX_HASH_KEY, checkpoint=SHARD_END)]) == ()
+    assert finished([]) == ()
+
+
+def test_a_former_stream_of_a_table_is_no_finding_beside_the_present_one():
+    former, present, other = (
+        f"1:{name}.stream.2026-11-27T{hour}_00_00.000:5"
+        for name, hour in (("orders", "05"), ("orders", "06"), ("clicks", "05"))
+    )
+    over = [Lease(f"{stream}:shardId-0", checkpoint=SHARD_END) for stream in (former, other)]
+    assert finished([*over, Lease(f"{present}:shardId-0")]) == (FinishedStream(other, 1),)
+    assert finished(over) == (FinishedStream(other, 1), FinishedStream(former, 1))
 
 
 ENDS = st.integers(0, 15)

@@ -330,3 +330,11 @@ def test_a_lease_is_shown_as_a_row_with_kcls_attribute_names():
     last = later(first, leases=(*first.leases[:1], replace(handing, counter=21), first.leases[2]))
     again = [dict(zip(COLUMNS, row, strict=True)) for row in lease_rows_of(seen(first, last))]
     assert [row["moved"] for row in again] == [False, False, True]
+
+
+def test_a_table_whose_stream_was_switched_off_needs_a_person_and_no_word_is_of_hash_keys():
+    over = Lease("shardId-0", checkpoint=SHARD_END)
+    findings = found(seen(a_look(over)))
+    assert "hash-keys-uncovered" not in findings
+    assert findings["no-open-lease"].needs_person
+    assert "docs/use/dynamodb-streams.md" in findings["no-open-lease"].sentence

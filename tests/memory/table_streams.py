@@ -164,7 +164,13 @@ class MemoryTableStreams:
             shards = [shard for shard in shards if shard.shard_id > after]
         more = {"LastEvaluatedShardId": shards[Limit - 1].shard_id} if len(shards) > Limit else {}
         listed = [_listed(shard) for shard in shards[:Limit]]
-        about = {"StreamArn": self.arn, "StreamStatus": self.status, "Shards": listed, **more}
+        about = {
+            "StreamArn": self.arn,
+            "StreamStatus": self.status,
+            "StreamViewType": "NEW_AND_OLD_IMAGES",
+            "Shards": listed,
+            **more,
+        }
         return {"StreamDescription": about}
 
     def GetShardIterator(

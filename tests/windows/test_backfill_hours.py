@@ -34,13 +34,24 @@ def backfilling(folder: Path, state: TableState = STATED) -> Backfilling:
 
 
 def test_an_hour_that_the_lake_table_has_begun_and_not_completed_is_left_out(tmp_path: Path) -> None:
-    with pytest.raises(Unknown, match="more records may come into hour 1: the lake table is complete up to"):
+    with pytest.raises(Unknown) as told:
         backfilling(tmp_path).choose((hour(1), hour(2)), target=None, ports=None)
+    assert str(told.value).startswith(
+        "more records may come into 2 partitions (hour 1 to hour 2): the lake table is complete up to 2026-01-31 13:30:00 UTC. "
+    )
+
+
+def test_an_hour_before_the_first_record_is_told_beside_one_into_which_more_may_come(tmp_path: Path) -> None:
+    with pytest.raises(Unknown) as told:
+        backfilling(tmp_path).choose((hour(0), hour(1)), target=None, ports=None)
+    assert str(told.value).startswith(
+        "hour 0 has no record: no record has landed yet; more records may come into hour 1. Nothing was changed"
+    )
 
 
 def test_nothing_is_complete_where_the_lake_table_states_nothing(tmp_path: Path) -> None:
     silent = TableState(STATED.positions, 1, origin_allowed=False)
-    with pytest.raises(Unknown, match="more records may come into hour 0"):
+    with pytest.raises(Unknown, match="more records may come into hour 0: nothing states yet up to when"):
         backfilling(tmp_path, silent).choose((hour(0),), target=None, ports=None)
 
 

@@ -43,7 +43,8 @@ class DynamoDbSource(StreamSource):
     def describe(self, name: str) -> StreamFacts:
         arn = name if DYNAMODB_ARN.fullmatch(name) else self._arn_of(name_of_serialized(name))
         answer = self._ask("describe_stream", arn, StreamArn=arn, Limit=1)
-        return StreamFacts(life_of(arn), RETENTION, self._note_date(answer, self._client))
+        view = answer["StreamDescription"].get("StreamViewType")
+        return StreamFacts(life_of(arn), RETENTION, self._note_date(answer, self._client), view)
 
     def find_streams(self, prefix: str | None, tags: Mapping[str, str]) -> tuple[StreamId, ...]:
         """Finds no stream: those of DynamoDB tables are named by the settings, and nobody searches for them."""

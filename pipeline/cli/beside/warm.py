@@ -7,7 +7,7 @@ does nothing.
 import logging
 import os
 
-from headrace.pipeline.cli import tell_errors
+from headrace.pipeline.cli import INTERRUPTED, tell_errors
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.lake.spark.session import is_local, spark_session
 from headrace.pipeline.lake.spark.spark_job import run_tasks
@@ -40,4 +40,8 @@ def _nothing() -> Work:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        raise SystemExit(main())
+    except KeyboardInterrupt:
+        # `headrace dev` says that it was interrupted.
+        raise SystemExit(INTERRUPTED) from None

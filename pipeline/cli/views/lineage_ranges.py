@@ -66,17 +66,23 @@ def _frame(args: argparse.Namespace, entries: list[Entry]) -> pd.DataFrame:
 def _tell(args: argparse.Namespace, frame: pd.DataFrame, left_out: int) -> None:
     import pandas as pd
 
+    from headrace.pipeline.core.ledger.ledger import Kind
+
     columns, width = (_SHORT, 64) if args.target is None else (_OF_TARGET, 120)
     # pandas would else cut the table to the width of a terminal, and leave rows out in the middle.
     with pd.option_context("display.width", None, "display.max_rows", None, "display.max_colwidth", width):
         tell(*frame[_with_lives(columns, frame)].to_string(index=False).split("\n"))
-    rows = int(frame["rows"].sum())
+    is_again = frame["kind"].isin([Kind.REPLAY, Kind.GENERATION] if args.target else [])
+    rows = int(frame.loc[~is_again, "rows"].sum())
     # How many Kinesis records the rows of a window, or those of a typed table, were made of isn't counted.
     is_lake = args.window is None and args.target is None
     total = records_in(int(frame["records"].sum()), rows) if is_lake else counted(rows, "row")
     # The number of a shard's redrives is a position of its own, with `#redrive` after the shard's name.
     names = frame[["stream", "stream_epoch", "shard"]].assign(shard=frame["shard"].str.partition("#")[0])
     shards = counted(len(names.drop_duplicates()), "shard")
+    # A window replaces rows that an earlier range has counted.
+    again = int(frame.loc[is_again, "rows"].sum())
+    total += f", and {counted(again, 'row')} that took the place of others," if again else ""
     older = f"; {counted(left_out, 'older range')} left out by --limit" if left_out else ""
     tell(f"{total} in {counted(len(frame), 'range')} of {shards}{older}")
 

@@ -20,6 +20,7 @@ from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, TRIM_
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import StreamId
+from headrace.pipeline.core.shards.switched_off import SWITCHED_OFF, switched_off
 from headrace.pipeline.core.sharing.sync_plan import ends_lost, is_of_this_life, rows_of_stream, sync_token
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.duties.fleet.cleanup import Cleaning, CleanupDue
@@ -253,6 +254,8 @@ class ShardSync:
                 f"({lost[0]}, ...): the table was rolled back or restored; the children of these shards aren't read until "
                 "`headrace reposition` decides"
             )
+        if facts.stream in switched_off(done.state.positions, self.settings.stream_names):
+            tally.notes.append(f"the stream {tracked.name} {SWITCHED_OFF}")
         before = done.before(tracked)
         token = sync_token(facts.stream, mine, done.state.positions)
         if cleanup or not before.is_unchanged(token):

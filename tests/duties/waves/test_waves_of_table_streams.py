@@ -18,6 +18,10 @@ from headrace.pipeline.aws.dynamodb_streams.table_pages import DynamoDbPages
 from headrace.pipeline.aws.reading.asking import Host
 from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.shards.switched_off import SWITCHED_OFF, switched_off
+from headrace.pipeline.duties.fleet.cleanup import CleanupDue
+from headrace.pipeline.duties.streams.streams import Tracked
+from headrace.pipeline.duties.streams.writing import Tally
 from headrace.pipeline.settings.choices import InitialPosition, OnDataLoss
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from tests.duties.life import Life
@@ -55,6 +59,20 @@ class TableLife(Life):
             shard = self.double.shards[-1].shard_id
             number = self.double.put(f"item {len(self.values) % 2}", self.values[-1])
             self.put.append((ShardKey(self.stream, shard), number))
+
+    def notes_of_a_tick(self) -> list[str]:
+        """What the leader's tick says of its shard sync."""
+        tally = Tally()
+        self.syncing.round(
+            [Tracked(self.settings.streams[0])],
+            self.leases.scan(),
+            tally,
+            memory={},
+            resumed=None,
+            has_time=lambda: True,
+            cleanup=CleanupDue(),
+        )
+        return tally.notes
 
     def pass_time(self, by: timedelta) -> None:
         self.double.advance(by)
@@ -204,6 +222,18 @@ def test_a_stream_that_was_switched_off_is_read_to_its_end(life: TableLife) -> N
     assert all(
         life.positions.has_ended(ShardKey(life.stream, shard.shard_id)) for shard in life.double.shards
     )
+    # Nobody would notice otherwise that nothing comes any more.
+    assert switched_off(life.positions, [life.stream.name]) == (life.stream,)
+    assert f"the stream {life.stream.name} {SWITCHED_OFF}" in life.notes_of_a_tick()
+
+
+def test_a_stream_whose_shards_only_roll_over_was_not_switched_off(life: TableLife) -> None:
+    for _ in range(3):
+        life.change()
+        life.double.roll_over()
+        life.wave_after_sync()
+    assert switched_off(life.positions, [life.stream.name]) == ()
+    assert life.notes_of_a_tick() == []
 
 
 def test_a_start_at_the_newest_change_leaves_earlier_ones_out(tmp_path: Path) -> None:
