@@ -349,9 +349,10 @@ class TypedWatch:
 
     def has_passed(self, position: Position, row: TypedRow) -> bool:
         """Whether no wave looks for the row, because it lies at or before the position. Such a row is there only where a person has set the lake
-        table elsewhere."""
+        table elsewhere, or has repaired its positions."""
         is_behind = position.ended or self.landed_rows.sort_key(row) <= past(position)
-        return is_behind and bool(self._world.call_faults.happened["rolled_back"])
+        happened = self._world.call_faults.happened
+        return is_behind and bool(happened["rolled_back"] or happened["repaired"])
 
     def rows_at(self, snapshot: int | None, key: ShardKey) -> dict[int, TypedRow]:
         """The rows of a shard that the lake table has at a snapshot."""
