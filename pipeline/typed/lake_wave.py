@@ -246,11 +246,18 @@ class LakeWaves(Waves[Basis]):
         files = tuple(file for file in look.files if looked is None or not covers(looked, file))
         plan = plan_next(wishes, files, surveyor=self.surveyor, limits=self.limits, known=self.known)
         elsewhere = self._elsewhere(plan, look, target, others)
-        moving = {planned.key for planned in plan.ranges}
-        standing = standing_ranges(elsewhere, look.positions, target)
-        ranges = (*plan.ranges, *(planned for planned in standing if planned.key not in moving))
-        plan = replace(plan, ranges=ranges)
+        if self._looks_behind:
+            moving = {planned.key for planned in plan.ranges}
+            standing = standing_ranges(elsewhere, look.positions, target)
+            ranges = (*plan.ranges, *(planned for planned in standing if planned.key not in moving))
+            plan = replace(plan, ranges=ranges)
         return Basis(look, target, looked, files, wishes, plan, wishes.notes, elsewhere)
+
+    @property
+    def _looks_behind(self) -> bool:
+        """Whether a wave looks for records behind the positions of shards that it doesn't move. A window is over at its
+        end."""
+        return self.checking is not None and not self.of_window
 
     def _elsewhere(
         self, plan: WavePlan, look: SourceLook, target: Positions, pages: Sequence[Iterator[LedgerPage]]
@@ -259,8 +266,10 @@ class LakeWaves(Waves[Basis]):
         moves no shard. `pages`: three times the ledgers of the made table, newest first."""
         for_look, for_ranges, for_places = pages
         elsewhere = parsed_elsewhere(plan, for_ranges, way_to=look.way_to)
+        if self.checking is None or not self._looks_behind:
+            return elsewhere
         newest = newest_look(for_look)
-        if self.checking is None or self.of_window or newest is None or look.snapshot is None:
+        if newest is None or look.snapshot is None:
             return elsewhere
         above = self.seen.above(newest, look.way_to)
         if above >= look.sequence:

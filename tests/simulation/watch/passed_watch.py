@@ -37,13 +37,22 @@ def accept_passed(world: World, watch: TypedWatch, error: WrongShape, looked: in
 def give_up_passed(
     watch: TypedWatch, looked: int | None, positions: Mapping[ShardKey, Position]
 ) -> set[tuple[ShardKey, int]]:
-    """The rows that the table has passed with these positions, at this snapshot of the lake table. The person gives them up: those of the
-    refusal, and those that had come once the accepting wave looked."""
+    """The rows that the table has passed with these positions, at this snapshot of the lake table, but for those about which a commit has noted
+    that the person has accepted. The person gives them up: those of the refusal, and those that had come once the accepting wave looked."""
     passed = {
         (key, number)
         for key, position in positions.items()
         for number, row in watch.rows_at(looked, key).items()
-        if not watch.is_told(key, number) and watch.has_passed(position, row)
+        if watch.has_passed(position, row)
+        # The wave that accepts may die before its commit: then the next one is refused for the same rows.
+        and ((key, number) in watch.given_up or not watch.is_told(key, number))
     }
     watch.given_up |= passed
-    return passed
+    return passed - watch.accepted
+
+
+def note_accepted(watch: TypedWatch, snapshot: int | None) -> None:
+    """A wave of a person who accepts has committed this snapshot: nobody is to be asked about the rows of its shards again."""
+    if snapshot is not None:
+        keys = {each.key for each in watch.table.snapshots[snapshot].page.ranges}
+        watch.accepted |= {row for row in watch.given_up if row[0] in keys}
