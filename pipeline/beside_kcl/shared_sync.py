@@ -6,7 +6,9 @@ the next run writes SHARD_END into it and makes the rows of its children.
 
 KCL's rules take the row of an ended parent for proof that its children have rows. So they never make two
 kinds of missing rows: that of a child that no listing showed yet when its parent ended, and one that was
-deleted. Headrace makes them, because the lake table says that these shards are still to be read.
+deleted. Headrace makes them, because the lake table says that these shards are still to be read. Nor do
+they make that of a shard that no listing showed when the row of its child was made. Headrace makes it as
+long as the child is unread: Headrace's runs wait for its end, and a KCL worker passes over its records.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, lease_key
 from headrace.pipeline.core.sharing.sync_plan import (
     a_lease,
+    is_unread,
     plan_turnover,
     rows_of_earlier_lives,
     rows_of_stream,
@@ -73,7 +76,11 @@ def plan_sync_kcl(
     why = f"KCL's shard sync from {sentinel} would make it too"
     changes = [create(_as_our_row(lease, family, positions, multi=multi), why) for lease in missing]
     with_row = {row.shard_id for row in of_stream} | {lease.key for lease in missing}
-    for shard in _missed_by_kcl(listing, family, of_stream, positions=positions, with_row=with_row):
+    # At LATEST, closed shards without a row may be from before the start.
+    awaited = _above_unread(of_stream, family) if sentinel != LATEST else frozenset()
+    for shard in _missed_by_kcl(
+        listing, family, of_stream, positions=positions, with_row=with_row, awaited=awaited
+    ):
         lease = a_lease(family.stream, shard, multi=multi, positions=positions, sentinel=sentinel)
         changes.append(
             create(lease, "the lake table has yet to read the shard, and KCL's shard sync won't make its row")
@@ -88,10 +95,12 @@ def _missed_by_kcl(
     *,
     positions: Positions,
     with_row: Collection[str],
+    awaited: Collection[str],
 ) -> Iterator[Shard]:
     """Shards without a row that the lake table still has to read, and whose row KCL's rules don't make.
 
-    `with_row`: shards that have a row, or are given one by KCL's rules.
+    `with_row`: shards that have a row, or are given one by KCL's rules. `awaited`: shards of whose descendants an unread
+    one waits for them.
     """
     stream, passed = family.stream, family.passed(positions)
     # A shard without a row has ended if a descendant's row is past its start: KCL deletes rows only then.
@@ -104,8 +113,19 @@ def _missed_by_kcl(
         # The unfiltered listing also shows shards from before the origin. A parent's END in the lake table
         # shows that the shard comes after the origin.
         follows = any(positions.has_ended(ShardKey(stream, parent)) for parent in shard.parents)
-        if follows or positions.of(key) is not None:
+        if follows or positions.of(key) is not None or shard.shard_id in awaited:
             yield shard
+
+
+def _above_unread(rows: Iterable[Lease], family: Family) -> frozenset[str]:
+    """The ancestors without a row of shards that no worker has read yet."""
+    above, by_shard = set[str](), {row.shard_id: row for row in rows}
+    left = [shard_id for shard_id, row in by_shard.items() if is_unread(row)]
+    while left:
+        parents = family.parents.get(left.pop(), frozenset()) - by_shard.keys() - above
+        above |= parents
+        left += parents
+    return frozenset(above)
 
 
 def _in_order(shards: Iterable[Shard], family: Family) -> list[Listed]:

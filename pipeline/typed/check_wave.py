@@ -16,14 +16,17 @@ another engine has removed them, the retention had removed them before the typed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from headrace.pipeline.core.ledger.arrivals import first_kept_day
+from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import LedgerPage
 from headrace.pipeline.core.ledger.story import story_of
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import ChainBroken, WrongShape
 from headrace.pipeline.ports.base import Clock
@@ -37,11 +40,11 @@ from headrace.pipeline.typed.check import (
     passed_over,
 )
 from headrace.pipeline.typed.ports import MadePorts
-from headrace.pipeline.typed.set_elsewhere import ParsedElsewhere, WayTo, may_be_passed
+from headrace.pipeline.typed.set_elsewhere import ParsedElsewhere, WayTo, landed_behind, may_be_passed
 from headrace.pipeline.typed.values import PlannedRange, WavePlan
 from headrace.pipeline.typed.window_edges import WindowEdges
 
-SET_ELSEWHERE = "the lake table was set to another snapshot after this table had parsed"
+SET_ELSEWHERE = "the lake table was set to another snapshot, or repaired, after this table had parsed"
 
 
 class Changed(Exception):
@@ -141,6 +144,14 @@ class ParseChecking:
             else:
                 raise WrongShape(self._refusal(difference))
         return tuple(notes)
+
+    def landed_behind(self, positions: Positions, *, above: int) -> Mapping[ShardKey, str]:
+        """The shards of which records have landed behind these positions of the typed table, with the place after which
+        they begin, by the ledgers of the lake table's snapshots above this sequence number."""
+        shards = frozenset(key.shard_id for key in positions.shards)
+        return landed_behind(
+            positions, story_of(self.landings.entries(RangeFilter(shards=shards, above=above)))
+        )
 
     def _by_others(self, difference: Differs, unexcused: Iterable[Differs]) -> str:
         """Which commit of another engine tells why; empty where none does. One deletion may not be the reason for more

@@ -22,8 +22,9 @@ from typing import ClassVar
 from headrace.pipeline.core.landing.landing import Proposal, RangeRefused
 from headrace.pipeline.core.ledger.arrivals import APPROXIMATE
 from headrace.pipeline.core.ledger.batch import StagedFile
+from headrace.pipeline.core.ledger.generation import is_chain
 from headrace.pipeline.core.ledger.ledger import FilesDone, LedgerPage, Range
-from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.shards.position import Positions, is_forward
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.errors import ChainBroken, Overtaken
@@ -39,7 +40,14 @@ from headrace.pipeline.typed.own_table import check_own
 from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.ports import MadePorts, SourceLook, Surveyor
 from headrace.pipeline.typed.quarantine.settle import Settling
-from headrace.pipeline.typed.set_elsewhere import ParsedElsewhere, parsed_elsewhere
+from headrace.pipeline.typed.set_elsewhere import (
+    LedgersSeen,
+    ParsedElsewhere,
+    newest_look,
+    parsed_back_to,
+    parsed_elsewhere,
+    standing_ranges,
+)
 from headrace.pipeline.typed.values import SourceFile, WaveLimits, WavePlan, Wishes
 from headrace.pipeline.typed.wave_engine import Waves
 
@@ -90,6 +98,8 @@ class LakeWaves(Waves[Basis]):
     """What expires rows of the made table, and of its quarantine table."""
     known: KnownFiles = field(default_factory=KnownFiles)
     """What earlier waves of this process have found in files of the lake table."""
+    seen: LedgersSeen = field(default_factory=LedgersSeen)
+    """Which ledgers of the lake table earlier waves of this process have looked through."""
     on_step: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a wave."""
 
@@ -228,15 +238,55 @@ class LakeWaves(Waves[Basis]):
         check_own(state, self.settings, of_window=self.of_window, past=self.past)
         target = state.positions
         wishes = self.wishes(look.positions, target)
-        for_files, for_ranges = tee(self._pages())
+        for_files, *others = tee(self._pages(), 4)
         looked = looked_in(for_files, stream=self.settings.stream, leads_to=look.leads_to)
         if self.ports.table.load().snapshot != state.snapshot:
             # What the ledgers say may rest on other positions.
             looked = None
         files = tuple(file for file in look.files if looked is None or not covers(looked, file))
         plan = plan_next(wishes, files, surveyor=self.surveyor, limits=self.limits, known=self.known)
-        elsewhere = parsed_elsewhere(plan, for_ranges, way_to=look.way_to) if plan.ranges else ()
+        elsewhere = self._elsewhere(plan, look, target, others)
+        if self._looks_behind:
+            moving = {planned.key for planned in plan.ranges}
+            standing = standing_ranges(elsewhere, look.positions, target)
+            ranges = (*plan.ranges, *(planned for planned in standing if planned.key not in moving))
+            plan = replace(plan, ranges=ranges)
         return Basis(look, target, looked, files, wishes, plan, wishes.notes, elsewhere)
+
+    @property
+    def _looks_behind(self) -> bool:
+        """Whether a wave looks for records behind the positions of shards that it doesn't move. A window is over at its
+        end."""
+        return self.checking is not None and not self.of_window
+
+    def _elsewhere(
+        self, plan: WavePlan, look: SourceLook, target: Positions, pages: Sequence[Iterator[LedgerPage]]
+    ) -> tuple[ParsedElsewhere, ...]:
+        """What was parsed of shards of which records may have landed behind the positions since, also where the wave
+        moves no shard. `pages`: three times the ledgers of the made table, newest first."""
+        for_look, for_ranges, for_places = pages
+        elsewhere = parsed_elsewhere(plan, for_ranges, way_to=look.way_to)
+        if self.checking is None or not self._looks_behind:
+            return elsewhere
+        newest = newest_look(for_look)
+        if newest is None or look.snapshot is None:
+            return elsewhere
+        above = self.seen.above(newest, look.way_to)
+        if above >= look.sequence:
+            return elsewhere
+        # Where the lake table is behind, these records can't have landed yet.
+        reached = {
+            key: position
+            for key, position in target.shards.items()
+            if not is_chain(key)
+            and (landed := look.positions.of(key)) is not None
+            and is_forward(position, landed)
+        }
+        places = self.checking.landed_behind(Positions(shards=reached), above=above)
+        if not places:
+            self.seen.snapshot, self.seen.sequence = look.snapshot, look.sequence
+        landed_anew = parsed_back_to(places, for_places)
+        return (*(before for before in elsewhere if before.parsed.key not in places), *landed_anew)
 
     def _wishes_now(self) -> Wishes:
         return self.wishes(self.ports.source.look().positions, self.ports.table.load().positions)

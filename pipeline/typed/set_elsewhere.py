@@ -4,20 +4,24 @@ the lake table when the waves looked   (0 .. 20] 7 rows   (20 .. 30] skipped   (
 a person has set it back, and on       (0 .. 20] 7 rows   (20 .. 30] 4 rows    (30 .. 50] 9 rows: 4 were passed over
 
 Records that land once more are the same ones, unless a person has undone a skip meanwhile, or has gone back to a
-snapshot on whose way fewer records had been lost. Then rows land behind the typed table's position, where no wave would
-ever look.
+snapshot on whose way fewer records had been lost, or has repaired the positions. Then rows land behind the typed table's
+position, where no wave would ever look for something to parse.
+
+A wave finds such rows by its shards that move (`parsed_elsewhere`), and of all shards by the ledgers that the lake
+table has got since the newest look (`landed_behind`): so also a wave that has nothing new finds them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import islice
 
 from headrace.pipeline.core.ledger.accounting import read_accounting
-from headrace.pipeline.core.ledger.ledger import Kind, LedgerPage, Range
+from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerPage, Range
 from headrace.pipeline.core.ledger.story import Story
+from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.sort_texts import order_text, order_text_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.typed.values import PlannedRange, WavePlan
@@ -61,6 +65,8 @@ class ParsedElsewhere:
     """The sequence number of the newest of these snapshots."""
     has_left: bool
     """Whether main has left one of them. Else nothing tells."""
+    has_landed_anew: bool = False
+    """Whether main is known to have landed records of this range after the newest look."""
 
 
 def parsed_elsewhere(
@@ -75,8 +81,8 @@ def parsed_elsewhere(
     settled: set[ShardKey] = set()
     moving = {planned.key for planned in plan.ranges if planned.after is not None}
     has_seen_main = False
-    for page in islice(pages, _FARTHEST):
-        if (has_seen_main and moving <= settled) or any(recorded.may_go_back for recorded in page.ranges):
+    for page in _newest(pages):
+        if has_seen_main and moving <= settled:
             break
         looked = page.looked
         way = Way.UNKNOWN if looked is None else way_to(looked.snapshot, looked.sequence)
@@ -92,6 +98,82 @@ def parsed_elsewhere(
                     parsed.get(recorded.key), recorded, looked.sequence, has_left=way is Way.LEFT
                 )
     return tuple(parsed.values())
+
+
+def newest_look(pages: Iterable[LedgerPage]) -> FilesDone | None:
+    """At which snapshot of the lake table the newest wave has looked. `pages`: the typed table's ledgers, newest first."""
+    return next((page.looked for page in _newest(pages) if page.looked is not None), None)
+
+
+def landed_behind(positions: Positions, since: Story) -> dict[ShardKey, str]:
+    """The shards of which records have landed behind the typed table's `positions`, with the place after which they
+    begin. `since`: the ledgers that the lake table has got since the newest look."""
+    places: dict[ShardKey, str] = {}
+    for key, position in positions.shards.items():
+        begins = [
+            order_text_of(step.range.after)
+            for step in since.of(key)
+            if step.range.rows and step.range.kind not in _MOVED_BY_PEOPLE
+        ]
+        if begins and min(begins) < order_text(position):
+            places[key] = min(begins)
+    return places
+
+
+def parsed_back_to(
+    places: Mapping[ShardKey, str], pages: Iterable[LedgerPage]
+) -> tuple[ParsedElsewhere, ...]:
+    """What the typed table has parsed of these shards after these places, at any snapshot. `pages`: the typed table's
+    ledgers, newest first."""
+    parsed: dict[ShardKey, ParsedElsewhere] = {}
+    left = set(places)
+    for page in _newest(pages) if left else ():
+        for recorded in page.ranges:
+            if recorded.kind in MADE and recorded.moves and recorded.key in left:
+                looked = 0 if page.looked is None else page.looked.sequence
+                so_far = _with_range(parsed.get(recorded.key), recorded, looked, has_left=False)
+                parsed[recorded.key] = replace(so_far, has_landed_anew=True)
+                if order_text_of(recorded.after) <= places[recorded.key]:
+                    left.discard(recorded.key)
+        if not left:
+            break
+    return tuple(parsed.values())
+
+
+def standing_ranges(
+    elsewhere: Iterable[ParsedElsewhere], source: Positions, target: Positions
+) -> tuple[PlannedRange, ...]:
+    """A range without a record for each of these shards of which both tables are at the same position. With it a commit
+    tells that the shard was looked at, so that the next wave needn't do so again."""
+    ranges: list[PlannedRange] = []
+    for before in elsewhere:
+        landed, position = source.of(before.parsed.key), target.of(before.parsed.key)
+        if landed is not None and position is not None and landed.token == position.token:
+            ranges.append(PlannedRange(before.parsed.key, position, position))
+    return tuple(ranges)
+
+
+@dataclass(slots=True)
+class LedgersSeen:
+    """Up to which snapshot of the lake table this process has looked for records behind the typed table's positions, and
+    has found none."""
+
+    snapshot: int = 0
+    sequence: int = 0
+
+    def above(self, newest: FilesDone, way_to: WayTo) -> int:
+        """The sequence number of the snapshot after which ledgers tell something new. `newest`: the look of the newest
+        commit."""
+        is_later = self.sequence > newest.sequence and way_to(self.snapshot, self.sequence) is Way.MAIN
+        return self.sequence if is_later else newest.sequence
+
+
+def _newest(pages: Iterable[LedgerPage]) -> Iterator[LedgerPage]:
+    """The newest ledgers of a typed table, up to where a person has set it back."""
+    for page in islice(pages, _FARTHEST):
+        if any(recorded.may_go_back for recorded in page.ranges):
+            return
+        yield page
 
 
 def _with_range(
@@ -113,7 +195,11 @@ def may_be_passed(elsewhere: Iterable[ParsedElsewhere], story: Story) -> tuple[P
 
     Records that land anew go on up to the shard's position, so that the last ones are always among them.
     """
-    return tuple(before for before in elsewhere if before.has_left or _has_landed_anew(before, story))
+    return tuple(
+        before
+        for before in elsewhere
+        if before.has_left or before.has_landed_anew or _has_landed_anew(before, story)
+    )
 
 
 def _has_landed_anew(before: ParsedElsewhere, story: Story) -> bool:

@@ -24,8 +24,8 @@ from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.generation import chain_of, next_link
 from headrace.pipeline.core.ledger.ledger import DONE_ANEW, Kind, Range
 from headrace.pipeline.core.ledger.story import Story, story_of
-from headrace.pipeline.core.shards.position import Positions
-from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.shards.position import Position, Positions
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import BadSetting, Overtaken, Unknown, WrongShape
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.blocks.parse import ParseSettings
@@ -36,7 +36,7 @@ from headrace.pipeline.typed.next_wave import plan_next
 from headrace.pipeline.typed.own_table import check_own_table
 from headrace.pipeline.typed.ports import ParsePorts, Parser, SourceLook
 from headrace.pipeline.typed.quarantine.settle import Settling
-from headrace.pipeline.typed.values import Parsed, SurveyOrder, WavePlan, Wishes
+from headrace.pipeline.typed.values import Parsed, Piece, SurveyOrder, WavePlan, Wishes
 from headrace.pipeline.typed.wave_engine import ReadyWave, accounted_ranges
 from headrace.pipeline.windows.copy_plan import wishes_of
 from headrace.pipeline.windows.days import days_of, within
@@ -52,6 +52,7 @@ from headrace.pipeline.windows.replace_plan import (
     for_quarantine,
     is_carried_out,
     leaving_of,
+    never_landed,
     replayed_ranges,
     survey_order_of,
     whole_order,
@@ -144,7 +145,13 @@ class Replacing(WindowWaves[_Replacement]):
             )
             for leaver, table_look in ((ports.typed.leaver, typed_look), (ports.redriver, aside_look))
         )
-        check_covered(rows, typed, aside)
+        parts = [(part.key, part.after, part.upto) for part in never_landed(rows, story)]
+        without_record = [
+            piece
+            for leaver, leaving in ((ports.typed.leaver, typed), (ports.redriver, aside))
+            for piece in self._in_parts(leaver, leaving, parts, window.streams)
+        ]
+        check_covered(rows, typed, aside, without_record)
         return _Replacement(window, rows, typed, aside, typed_look, aside_look)
 
     def stage(self, plan: _Replacement) -> ReadyWave:
@@ -256,6 +263,17 @@ class Replacing(WindowWaves[_Replacement]):
     def _leaving(self, leaver: Parser, look: SourceLook, order: SurveyOrder) -> Leaving:
         self._check_deletes(f"{self.settings.table} or its quarantine table", look, order)
         return leaving_of(look.files, leaver.survey(order).pieces if order.files else ())
+
+    def _in_parts(
+        self,
+        leaver: Parser,
+        leaving: Leaving,
+        parts: Sequence[tuple[ShardKey, Position | None, Position]],
+        streams: tuple[StreamId, ...],
+    ) -> Sequence[Piece]:
+        """The rows that leave and are of these parts of shards."""
+        order = survey_order_of(parts, leaving.files, streams)
+        return leaver.survey(order).pieces if parts and order.files else ()
 
     def _check_deletes(self, where: str, look: SourceLook, order: SurveyOrder) -> None:
         paths = set(order.files)

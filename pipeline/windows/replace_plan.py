@@ -15,7 +15,7 @@ from headrace.pipeline.core.ledger.generation import is_chain
 from headrace.pipeline.core.ledger.ledger import LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.ledger.story import Story
 from headrace.pipeline.core.shards.position import Position, Positions, reaches
-from headrace.pipeline.core.shards.sort_texts import sort_key_of
+from headrace.pipeline.core.shards.sort_texts import order_text, order_text_of, sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import WrongShape
@@ -25,6 +25,7 @@ from headrace.pipeline.typed.values import (
     Bound,
     Parsed,
     Piece,
+    PlannedRange,
     SourceFile,
     SurveyOrder,
     Wanted,
@@ -172,16 +173,41 @@ def leaving_of(files: Iterable[SourceFile], pieces: Sequence[Piece]) -> Leaving:
     return Leaving(tuple(taken), tuple(pieces))
 
 
-def check_covered(plan: WavePlan, typed: Leaving, aside: Leaving) -> None:
-    """Raise where rows would leave whose records the lake table no longer has.
+def never_landed(plan: WavePlan, story: Story) -> tuple[PlannedRange, ...]:
+    """The parts of the wave's ranges of which no record has landed, by the ledgers of the lake table: they were skipped,
+    or lost, or nothing was there. None where a ledger is lost: it may tell of rows."""
+    parts: list[PlannedRange] = []
+    for planned in plan.ranges if not story.lost else ():
+        landed = [step.range for step in story.of(planned.key) if step.range.rows]
+        reached = planned.after
+        for step_range in sorted(landed, key=lambda r: order_text_of(r.after)):
+            begins = step_range.after
+            if order_text_of(begins) >= order_text(planned.upto):
+                break
+            if begins is not None and order_text_of(begins) > order_text_of(reached):
+                parts.append(PlannedRange(planned.key, reached, begins))
+            if order_text(step_range.upto) > order_text_of(reached):
+                reached = step_range.upto
+        if order_text_of(reached) < order_text(planned.upto):
+            parts.append(PlannedRange(planned.key, reached, planned.upto))
+    return tuple(parts)
 
-    A retention removes the oldest records of a shard, so that the lowest sort key tells. The number tells of most other
-    losses.
+
+def check_covered(
+    plan: WavePlan, typed: Leaving, aside: Leaving, without_record: Iterable[Piece] = ()
+) -> None:
+    """Raise where rows would leave whose records the lake table no longer has. `without_record`: the leaving rows of
+    which no record has landed.
+
+    A retention removes the oldest records of a shard, so that the lowest sort key tells. A person may have set the lake
+    table elsewhere and skipped records there, after they were parsed. The number tells of most other losses, but not
+    where aggregates were taken apart since, because then there are more rows.
     """
+    lost = {piece.key for piece in without_record if piece.rows}
     for planned in plan.ranges:
         leaving = typed.rows_of(planned.key) + aside.rows_of(planned.key)
         lowest = min((p.first for p in (*typed.pieces, *aside.pieces) if p.key == planned.key), default="")
-        if leaving and (leaving > planned.rows or lowest < planned.first):
+        if leaving and (leaving > planned.rows or lowest < planned.first or planned.key in lost):
             raise WrongShape(
                 f"of {planned.key} after {planned.after or 'the start'} up to {planned.upto}, "
                 f"{counted(leaving, 'row')} would leave the typed table and "

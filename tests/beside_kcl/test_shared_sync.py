@@ -189,6 +189,35 @@ def test_a_row_that_kcl_deleted_is_not_made_again(start: Checkpoint, comes: set[
     assert set(created(plan)) == comes
 
 
+@pytest.mark.parametrize(
+    ("sentinel", "start", "comes"),
+    [
+        (TRIM_HORIZON, TRIM_HORIZON, {"o", "b"}),
+        (AT_TIMESTAMP, AT_TIMESTAMP, {"o", "b"}),
+        # Nothing tells that the shards came after the start.
+        (LATEST, LATEST, set()),
+        # The child is read: its parents are over.
+        (TRIM_HORIZON, Checkpoint("300"), set()),
+    ],
+)
+def test_a_row_that_a_late_listing_hid_is_made_while_an_unread_child_waits_for_it(
+    sentinel: Checkpoint, start: Checkpoint, comes: set[str]
+) -> None:
+    """The child covers the hash keys, so that KCL's plan never makes the row. A KCL worker would read the child at once, and
+    pass over the records of its parent."""
+    merge = [
+        Shard("o", (), hashes(3, 5), closed=True),
+        Shard("b", ("o",), hashes(3, 5), closed=True),
+        Shard("a", (), hashes(0, 2), closed=True),
+        Shard("m", ("b", "a"), hashes(0, 5)),
+    ]
+    rows = [Lease("a", checkpoint=SHARD_END), Lease("m", checkpoint=start, parents=frozenset({"a", "b"}))]
+    plan = plan_sync_kcl(
+        a_family(STREAM, merge, leases=rows), merge, rows, positions=at(), multi=False, sentinel=sentinel
+    )
+    assert [*created(plan)] == sorted(comes, reverse=True)
+
+
 def test_a_merged_shards_row_is_made_after_those_of_its_parents() -> None:
     """A KCL worker takes a parent without a row for finished."""
     merge = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING
@@ -66,6 +67,8 @@ _UPKEEP = UpkeepSettings(
     keep_snapshots=10, keep_for=timedelta(minutes=1), compact_after=timedelta(seconds=10)
 )
 """So that snapshots expire, and files are compacted, within minutes."""
+_KEEPS = timedelta(seconds=20)
+"""Where days are dropped, the day before goes so long after midnight."""
 _CLEANUP = _FORMER_WAIT = timedelta(seconds=60)
 """Shorter than the defaults, so that clean-ups happen within minutes in a plan without a quiet stretch. All other
 times are the defaults."""
@@ -211,7 +214,8 @@ class World:
             times=_times(plan),
             assignment=AssignmentSettings(graceful=plan.graceful),
             wave=WaveSettings(records=plan.wave_records, every=timedelta(seconds=plan.wave_every)),
-            upkeep=_UPKEEP,
+            # The same for all: who makes and reads windows goes by the retention of those who drop days.
+            upkeep=replace(_UPKEEP, retention=_KEEPS if plan.midnight else None),
         )
 
     # -- for processes -----------------------------------------------------------------------------

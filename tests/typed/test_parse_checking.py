@@ -1,6 +1,6 @@
 """A typed table passes over no row that landed: what the ledgers of the lake table state is compared with what a wave finds there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import inf
@@ -10,6 +10,10 @@ import pytest
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.filter import ALL_RANGES, RangeFilter
+from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Lost, Range
+from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.lake.table import history
 from headrace.pipeline.lake.table.data_files import data_files
@@ -245,6 +249,78 @@ def test_rows_that_land_behind_the_position_after_a_rollback_are_never_passed_un
     assert "as a person has accepted" in wave.notes[0]
     bed.land(A, {5: good(5)}, arrival=bed.clock.at)
     assert bed.catch_up() == 1
+
+
+def set_back(bed: Bed, to: int) -> None:
+    """As `headrace repair` sets a shard's position back to its last row: records after it land behind a typed table."""
+    table = bed.lake.handle()
+    position = table.load().positions.of(A)
+    back = Range(Kind.REPAIR, A, position, Position(to, arrival=bed.clock.at), run="r", claim="r")
+    assert table.commit(Proposal((back,))).landing.page.ranges
+
+
+def roll_back_by_one(bed: Bed) -> None:
+    bed.lake.rollback(1)
+
+
+def set_back_to_one(bed: Bed) -> None:
+    set_back(bed, 1)
+
+
+@pytest.mark.parametrize("act", [roll_back_by_one, set_back_to_one])
+def test_a_wave_that_has_nothing_new_is_refused_for_rows_behind_the_position(
+    bed: Bed, act: Callable[[Bed], None]
+):
+    """The lake table is at the typed table's position again, and no record comes any more."""
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at)
+    bed.land(A, {3: good(3)}, arrival=bed.clock.at)
+    bed.catch_up()
+    act(bed)
+    assert bed.parsing().wave().snapshot is None
+    bed.land(A, {2: good(2), 3: good(3)}, arrival=bed.clock.at)
+    for _ in range(2):
+        with pytest.raises(WrongShape, match=f"{SET_ELSEWHERE} {A}.*it has . rows now, and . were parsed"):
+            bed.parsing().wave()
+    parsing = bed.parsing()
+    checking = parsing.checking
+    assert checking is not None
+    wave = replace(parsing, checking=replace(checking, accepts_difference=True)).wave()
+    assert wave.landed == 0
+    assert "as a person has accepted" in wave.notes[0]
+    # The person has said so once, and is asked no more, also not when a record comes.
+    assert bed.parsing().wave().snapshot is None
+    bed.land(A, {4: good(4)}, arrival=bed.clock.at)
+    assert bed.catch_up() == 1
+
+
+def test_rows_behind_the_position_of_a_shard_at_rest_are_found_by_a_wave_of_another_shard(bed: Bed):
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at)
+    bed.land(A, {3: good(3)}, arrival=bed.clock.at)
+    bed.catch_up()
+    set_back(bed, 1)
+    bed.land(A, {2: good(2), 3: good(3)}, arrival=bed.clock.at)
+    bed.land(B, {9: good(9)}, arrival=bed.clock.at)
+    with pytest.raises(WrongShape, match=f"{SET_ELSEWHERE} {A}"):
+        bed.parsing().wave()
+
+
+def test_a_wave_at_rest_reads_the_ledgers_of_the_lake_table_once(bed: Bed):
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at)
+    bed.catch_up()
+    set_back(bed, 1)
+    parsing, asked = bed.parsing(), list[RangeFilter]()
+    checking = parsing.checking
+    assert checking is not None
+
+    class Asked(IcebergLineage):
+        def entries(self, ranges: RangeFilter = ALL_RANGES) -> Iterator[LedgerEntry | Lost]:
+            asked.append(ranges)
+            return super().entries(ranges)
+
+    parsing = replace(parsing, checking=replace(checking, landings=Asked(bed.lake.handle())))
+    for _ in range(3):
+        assert parsing.wave().snapshot is None
+    assert len(asked) == 1
 
 
 def test_rows_that_another_engine_deleted_excuse_no_rows_behind_the_position(bed: Bed):

@@ -9,14 +9,20 @@ import pytest
 
 from headrace.pipeline.core.ledger.accounting import Accounting
 from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerEntry, LedgerPage, Range
-from headrace.pipeline.core.ledger.story import story_of
-from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.ledger.story import Story, story_of
+from headrace.pipeline.core.shards.position import Position, Positions
+from headrace.pipeline.core.shards.sort_texts import order_text
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.typed.set_elsewhere import (
+    LedgersSeen,
     ParsedElsewhere,
     Way,
+    landed_behind,
     may_be_passed,
+    newest_look,
+    parsed_back_to,
     parsed_elsewhere,
+    standing_ranges,
     way_on,
 )
 from headrace.pipeline.typed.values import PlannedRange, WavePlan
@@ -109,3 +115,59 @@ def test_a_snapshot_is_of_main_or_main_has_left_it_or_it_has_expired(snapshot: i
 def test_a_redrive_has_parsed_nothing_of_the_lake_table():
     redriven = a_page(OFF, (A, 90, 90, 5), kind=Kind.REDRIVEN)
     assert found(A, redriven, a_page(ON, (A, None, 90, 9))) == []
+
+
+def landed(*ranges: tuple[ShardKey, int | None, int, int], kind: Kind = Kind.LANDED) -> Story:
+    """`ranges`: shard, after, up to, rows."""
+    page = LedgerPage(
+        tuple(
+            Range(kind, key, None if a is None else Position(a), Position(b), run="r", claim="r", rows=rows)
+            for key, a, b, rows in ranges
+        )
+    )
+    return story_of([LedgerEntry(9, 9, NOON, page)])
+
+
+TARGET = Positions(shards={A: Position(90), B: Position(30)})
+
+
+def test_records_have_landed_behind_the_position_where_a_range_with_rows_begins_before_it():
+    found = landed_behind(TARGET, landed((A, 60, 95, 3), (A, 40, 60, 1), (B, 30, 50, 9)))
+    assert found == {A: order_text(Position(40))}
+    assert landed_behind(TARGET, landed((B, None, 30, 1))) == {B: ""}
+    # A skip brings no row, and aggregates that are taken apart had landed before.
+    assert landed_behind(TARGET, landed((A, 60, 95, 0))) == {}
+    assert landed_behind(TARGET, landed((A, 60, 90, 5), kind=Kind.UNPACKED)) == {}
+
+
+def test_what_was_parsed_of_these_shards_goes_back_to_where_the_records_begin():
+    pages = (
+        a_page(ON, (A, 60, 90, 3), (B, 10, 30, 2)),
+        a_page(OFF, (A, 50, 60, 4)),
+        a_page(EXPIRED, (A, 20, 50, 9)),
+        a_page(EXPIRED, (A, None, 20, 5)),
+    )
+    (before,) = parsed_back_to({A: order_text(Position(40))}, pages)
+    assert (before.parsed.after, before.parsed.rows, before.looked) == (Position(20, arrival=NOON), 16, ON)
+    assert may_be_passed([before], Story()) == (before,)
+    assert parsed_back_to({}, pages) == ()
+
+
+def test_only_shards_of_which_both_tables_are_at_one_position_stand():
+    elsewhere = parsed_back_to({A: "", B: ""}, [a_page(ON, (A, None, 90, 3), (B, None, 30, 2))])
+    (standing,) = standing_ranges(elsewhere, Positions(shards={A: Position(90), B: Position(31)}), TARGET)
+    assert standing == PlannedRange(A, Position(90), Position(90))
+    assert standing_ranges(elsewhere, Positions(), TARGET) == ()
+
+
+def test_ledgers_are_new_above_the_newest_look_of_a_commit_or_of_this_process():
+    newest = newest_look([LedgerPage(), a_page(ON), a_page(OFF)])
+    assert newest is not None
+    assert newest.snapshot == ON
+    back = a_page(ON, (A, 90, 90, 0), kind=Kind.REPOSITION)
+    assert newest_look([back, a_page(ON)]) is None, "a person has set the typed table back"
+
+    def above(snapshot: int, way: Way) -> int:
+        return LedgersSeen(snapshot, snapshot).above(newest, lambda _, __: way)
+
+    assert [above(7, Way.MAIN), above(7, Way.LEFT), above(7, Way.UNKNOWN), above(0, Way.MAIN)] == [7, 1, 1, 1]

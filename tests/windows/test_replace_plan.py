@@ -33,6 +33,7 @@ from headrace.pipeline.windows.replace_plan import (
     for_quarantine,
     is_carried_out,
     leaving_of,
+    never_landed,
     survey_order_of,
     whole_order,
     why_not_replaced,
@@ -205,6 +206,50 @@ def test_no_row_leaves_whose_record_the_lake_table_lacks(
         assert is_refused
     else:
         assert not is_refused
+
+
+def landed(*ranges: tuple[int | None, int, int], lost: bool = False) -> Story:
+    """`ranges`: of shard A, after, up to, rows."""
+    entries: list[LedgerEntry | Lost] = [Lost(1, 1, NOON, "gone")] if lost else []
+    for number, (after, upto, rows) in enumerate(ranges, start=2):
+        begins = None if after is None else Position(after)
+        kind = Kind.LANDED if rows else Kind.SKIPPED
+        page = LedgerPage((Range(kind, A, begins, Position(upto), run="r", claim="r", rows=rows),))
+        entries.append(LedgerEntry(number, number, NOON, page))
+    return story_of(entries)
+
+
+@pytest.mark.parametrize(
+    ("story", "parts"),
+    [
+        (landed((None, 4, 3), (4, 20, 9)), []),
+        (landed((None, 4, 3), (4, 6, 0), (6, 20, 9)), [(4, 6)]),
+        # What a person skipped has landed after all, because a repair set the shard back.
+        (landed((None, 4, 3), (4, 6, 0), (6, 20, 9), (4, 7, 2)), []),
+        (landed((None, 4, 3), (4, 20, 0)), [(4, 9)]),
+        (landed((5, 9, 3)), [(2, 5)]),
+        (landed(), [(2, 9)]),
+        # Another part of the history may tell of rows.
+        (landed((5, 9, 3), lost=True), []),
+    ],
+)
+def test_parts_of_which_no_record_has_landed_are_those_between_ranges_with_rows(
+    story: Story, parts: list[tuple[int, int]]
+):
+    plan = WavePlan((PlannedRange(A, Position(2), Position(9), rows=3),))
+    assert [
+        (p.after.sequence if p.after else None, p.upto.sequence) for p in never_landed(plan, story)
+    ] == parts
+
+
+def test_no_row_leaves_of_which_no_record_has_landed_however_many_come():
+    """Its record was skipped on the way of the lake table that a person has set it to; aggregates of other records were taken
+    apart since they were parsed."""
+    plan = WavePlan((PlannedRange(A, None, Position(9), rows=50, first=f"001:1:{0:019}"),))
+    leaving = Leaving(pieces=(a_piece(3), a_piece(5)))
+    check_covered(plan, leaving, Leaving())
+    with pytest.raises(WrongShape, match="doesn't have all of their records any more"):
+        check_covered(plan, leaving, Leaving(), [a_piece(5, rows=1)])
 
 
 @pytest.mark.parametrize(("after", "told"), [(None, "the start"), (Position(2), "2")])

@@ -167,14 +167,20 @@ def sync_token(stream: StreamId, leases: Iterable[Lease], positions: Positions) 
 
     A shard becomes new only when a parent ends in the table, and a row is missing only if it was deleted; the text
     changes with both. It is None where the open rows of this life don't cover all hash keys, or don't name them: then only a
-    listing tells which shards there are.
+    listing tells which shards there are. It is None, too, while a shard that was never read names a parent of which
+    nothing is known: a late listing may have hidden the parent, for whose end the shard waits.
 
-    The text shows neither a closed shard that a late listing hid while its children cover its hash keys, nor that
-    Kinesis has forgotten a parent for which a shard waited. For these, clean-up syncs all streams at its own interval.
+    The text shows neither a closed shard that a late listing hid while its children cover its hash keys and are read, nor
+    that Kinesis has forgotten a parent for which a shard waited. For these, clean-up syncs all streams at its own
+    interval.
     """
     mine = rows_of_stream(stream, leases)
-    ranges = [row.hash_range for row in mine if not row.has_ended and is_of_this_life(stream, row)]
-    if not cover_all(ranges):
+    of_this_life = [row for row in mine if is_of_this_life(stream, row)]
+    if not cover_all([row.hash_range for row in of_this_life if not row.has_ended]):
+        return None
+    with_row = {row.shard_id for row in of_this_life}
+    parents = {parent for row in of_this_life if is_unread(row) for parent in row.parents}
+    if any(positions.of(ShardKey(stream, parent)) is None for parent in parents - with_row):
         return None
     facts = (
         str(stream),
@@ -187,6 +193,11 @@ def sync_token(stream: StreamId, leases: Iterable[Lease], positions: Positions) 
     )
     # 12 bytes, because Dagster keeps this text in the cursor of the sensor, which each tick writes.
     return hashlib.blake2b(repr(facts).encode(), digest_size=12).hexdigest()
+
+
+def is_unread(row: Lease) -> bool:
+    """Whether no worker has read the shard yet, as far as its row tells."""
+    return row.looked_at is None and not (row.checkpoint.is_digits or row.has_ended)
 
 
 def _unlisted(family: Family, listed: Mapping[str, Shard], positions: Positions) -> dict[str, Shard]:

@@ -122,6 +122,19 @@ def test_syncs_are_left_out_only_while_open_rows_cover_all_hash_keys() -> None:
     assert token(older, BOTH_ROWS[1]) is None, "a shard of the present life has no row yet"
 
 
+def test_no_sync_is_left_out_while_an_unread_shard_waits_for_a_parent_of_which_nothing_is_known() -> None:
+    """A late listing hid the parent, and its children cover its hash keys. Else the clean-up alone would find it."""
+    unread = replace(BOTH_ROWS[0], parents=frozenset({"p"}))
+    assert token(unread, BOTH_ROWS[1]) is None
+    older = Lease("p", checkpoint=SHARD_END, stream_epoch=STREAM.epoch - 1)
+    assert token(unread, BOTH_ROWS[1], older) is None, "the row is of an earlier life"
+    assert token(unread, BOTH_ROWS[1], Lease("p", checkpoint=SHARD_END)) is not None
+    assert token(unread, BOTH_ROWS[1], p=Position(5, ended=True)) is not None
+    # At LATEST the parents of the first shards get no row for ever, and a shard may have no record for ever.
+    read = [replace(unread, looked_at=VIRTUAL_ZERO), replace(unread, checkpoint=Checkpoint("5"))]
+    assert all(token(row, BOTH_ROWS[1]) is not None for row in read)
+
+
 def test_syncs_are_left_out_only_while_rows_and_ends_stay_the_same() -> None:
     quiet = token(*BOTH_ROWS, l=Position(5))
     assert token(*BOTH_ROWS, l=Position(6)) == quiet, "a position that moves on makes no new shard"

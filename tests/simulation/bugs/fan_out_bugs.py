@@ -74,6 +74,12 @@ FAN_OUT: Final = (
             "        if entry is None or batch.after is None or (batch.after.sequence, batch.after.sub) != entry.after:\n",
             "        if entry is None or batch.after is None:\n",
         ),
-        among=_FANNED_OUT | {"mix": _FANNED_OUT["mix"] | {"swap_lost": 0.2, "swap_late": 0.1}},
+        # A process knows a further place than its next batch begins at where a person has set the table or the shard elsewhere.
+        among=_FANNED_OUT
+        | {
+            "shards": 4,
+            "mix": _FANNED_OUT["mix"] | {"swap_lost": 0.2, "swap_late": 0.1},
+            "troubles": _FANNED_OUT["troubles"] | {"roll_back": 45.0, "skip": 20.0},
+        },
     ),
 )

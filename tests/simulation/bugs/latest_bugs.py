@@ -8,10 +8,9 @@ from tests.simulation.bugs.planted import a_bug
 from tests.simulation.bugs.typed_bugs import typed_fleet
 
 
-def _fleet(**troubles: float) -> dict[str, Any]:
+def _fleet(**typed: Any) -> dict[str, Any]:
     often = {"latest": True, "targets": 0, "every": 5.0, "rows": 20, "cut": 0.05, "processor": ""}
-    fleet = typed_fleet(**often)
-    return fleet | {"troubles": {"split": 40.0} | troubles}
+    return typed_fleet(**often | typed) | {"troubles": {"split": 40.0}}
 
 
 LATEST: Final = (
@@ -41,6 +40,7 @@ LATEST: Final = (
         "back-by-an-earlier-life",
         "rows of an earlier life of a stream come after a later life has deleted their keys",
         ("typed.wave", "wishes if self.merging is None else by_lives(wishes)", "wishes"),
-        among=_fleet(recreate=60.0),
+        # The table is made late: a child of the earlier life waits for its parent's end, and the later life for nothing.
+        among=_fleet(begins=150.0, every=20.0, rows=1000) | {"troubles": {"split": 20.0, "recreate": 60.0}},
     ),
 )

@@ -65,9 +65,13 @@ PROCESSORS: Final = (
         ),
         seeds=30,
         # A repair leaves out former lives, and the processor, which is made late, has stopped within them.
-        among=_fleet(begins=300.0, deploys=30.0, redrives=0.0, cut=0.0, windows=0.0, unique=0.0)
+        among=_fleet(begins=170.0, deploys=30.0, redrives=0.0, cut=0.0, windows=0.0, unique=0.0)
         | LIVES_LEFT_OUT
-        | {"troubles": LIVES_LEFT_OUT["troubles"] | {"split": 90.0, "merge": 90.0}},
+        | {
+            # It stops only while there are faults.
+            "fault_seconds": 400.0,
+            "troubles": {"expire": 50.0, "recreate": 50.0, "split": 30.0, "merge": 60.0},
+        },
     ),
     a_bug(
         "window-from-the-shards-start",

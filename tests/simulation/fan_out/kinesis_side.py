@@ -118,12 +118,16 @@ class KinesisSide:
         number = position.get("SequenceNumber")
         if number is None:
             return Start(position.get("Timestamp"))
-        shards = self._world.source.list_shards(key.stream)
-        numbers = next((shard.numbers for shard in shards if shard.shard_id == key.shard_id), None)
-        if numbers is not None and int(number) < numbers.first - 1:
+        if not self.takes(key, int(number)):
             raise Refused(INVALID)
         is_at: bool = position["Type"] == "AT_SEQUENCE_NUMBER"
         return int(number) - is_at
+
+    def takes(self, key: ShardKey, number: int) -> bool:
+        """Whether reading may go on after this number: it isn't before the shard's first one."""
+        shards = self._world.source.list_shards(key.stream)
+        numbers = next((shard.numbers for shard in shards if shard.shard_id == key.shard_id), None)
+        return numbers is None or number >= numbers.first - 1
 
     def read(self, key: ShardKey, at: Start | int) -> tuple[MemoryRecord, ...]:
         try:

@@ -30,6 +30,7 @@ from headrace.pipeline.typed.values import Bound, Parsed, PlannedRange, SourceFi
 from tests.memory.parse import MemorySourceTable, MemorySurveyor, TypedRow, unselected_rows
 from tests.simulation.made.processor_code import ProcessorCodeRules, SimulatedProcessor, started
 from tests.simulation.made.typed_job import FINAL, Job, LakeLook, LakePort, SparkAtWork, kept_table
+from tests.simulation.watch.passed_watch import note_accepted
 from tests.simulation.watch.processor_watch import ProcessorWatch
 
 if TYPE_CHECKING:
@@ -227,6 +228,8 @@ class ProcessorFleet:
         )
         for wave in replace(processing, on_step=job.on_step).waves():
             self._fleet.faults.happened["processed"] += wave.snapshot is not None
+            if accepts:
+                note_accepted(job.target.watch, wave.snapshot)
             yield wave
 
     def _redrive(self, processor: Processor) -> None:

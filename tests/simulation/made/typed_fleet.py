@@ -32,7 +32,7 @@ from tests.simulation.made.window_fleet import WindowFleet
 from tests.simulation.scheduler import Process
 from tests.simulation.stretches import TICK
 from tests.simulation.troubles.call_faults import CallFaults
-from tests.simulation.watch.passed_watch import accept_passed, give_up_passed
+from tests.simulation.watch.passed_watch import accept_passed, give_up_passed, note_accepted
 from tests.simulation.watch.truth import Violation
 from tests.simulation.watch.typed_watch import TypedWatch
 from tests.simulation.watch.unpack_watch import UnpackWatch
@@ -216,6 +216,8 @@ class TypedFleet:
         for wave in replace(parsing, on_step=job.on_step).waves():
             # No row that this very wave has passed is given up.
             give_up_passed(watch, self.looks.get(job.process), before)
+            if accepts:
+                note_accepted(watch, wave.snapshot)
             yield wave
 
     def tidy(self, target: Target | LatestTarget, job_of: Callable[..., Job] = Job) -> None:

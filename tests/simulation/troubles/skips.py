@@ -61,7 +61,12 @@ class Skips:
     def _skip(self, recovery: Recovery, key: str, sequence: int) -> None:
         world, row = self._world, self._world.leases.rows[key]
         person = Person(recovery.claim, recovery.claim, "these records aren't wanted")
-        decision = plan_skip(recovery.situation(row), AfterRecord(sequence), person)
+        situation = recovery.situation(row)
+        # The command asks Kinesis first. The stream may have been created again since the person saw the record.
+        if not world.fan_out.takes(situation.key, sequence):
+            world.note("a person", f"gives up to skip records of {key}: Kinesis doesn't take {sequence}")
+            return
+        decision = plan_skip(situation, AfterRecord(sequence), person)
         if isinstance(decision, Stop):
             world.note("a person", decision.why)
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.app.wiring import Wiring
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 _LISTING = 8.0
 """Seconds that a listing of all files takes at most."""
-_KEEPS = timedelta(seconds=20)
-"""The day before goes so long after midnight."""
 
 
 def tidy(world: World) -> None:
@@ -49,9 +46,7 @@ def tidy(world: World) -> None:
         replace(each.settings, version=str(each.version)) for each in world.typed.processing.processors
     )
     settings = world.settings(())
-    upkeep = replace(
-        settings.upkeep, orphans_after=ORPHANS_AFTER, retention=_KEEPS if world.plan.midnight else None
-    )
+    upkeep = replace(settings.upkeep, orphans_after=ORPHANS_AFTER)
     wiring = Wiring(
         replace(settings, parse=targets, processors=processors, upkeep=upkeep), _TidyPorts(world, process)
     )

@@ -23,27 +23,38 @@ def accept_passed(world: World, watch: TypedWatch, error: WrongShape, looked: in
     the lake table at which the wave has looked."""
     if SET_ELSEWHERE not in str(error):
         return False
-    happened = world.call_faults.happened
-    if not happened["rolled_back"]:
+    if not watch.times_set_elsewhere:
         raise Violation("I38", f"{watch.name}: nobody has set the lake table elsewhere: {error}")
     passed = give_up_passed(watch, looked, watch.table.load().positions.shards)
     # An aggregate that was whole when it was parsed may have landed as its records since.
     if not passed and not world.plan.keeps:
         raise Violation("I38", f"{watch.name}: no row was passed: {error}")
-    happened["passed_over"] += 1
+    world.call_faults.happened["passed_over"] += 1
     return True
 
 
 def give_up_passed(
     watch: TypedWatch, looked: int | None, positions: Mapping[ShardKey, Position]
 ) -> set[tuple[ShardKey, int]]:
-    """The rows that the table has passed with these positions, at this snapshot of the lake table. The person gives them up: those of the
-    refusal, and those that had come once the accepting wave looked."""
+    """The rows that the table has passed with these positions, at this snapshot of the lake table, but for those about which a commit has noted
+    that the person has accepted, if the lake table hasn't been set elsewhere again since. The person gives them up: those of the refusal, and
+    those that had come once the accepting wave looked."""
     passed = {
         (key, number)
         for key, position in positions.items()
         for number, row in watch.rows_at(looked, key).items()
-        if not watch.is_told(key, number) and watch.has_passed(position, row)
+        if watch.has_passed(position, row)
+        # The wave that accepts may die before its commit: then the next one is refused for the same rows.
+        and ((key, number) in watch.given_up or not watch.is_told(key, number))
     }
     watch.given_up |= passed
-    return passed
+    now = watch.times_set_elsewhere
+    return {row for row in passed if watch.accepted.get(row) != now}
+
+
+def note_accepted(watch: TypedWatch, snapshot: int | None) -> None:
+    """A wave of a person who accepts has committed this snapshot: nobody is to be asked about the rows of its shards again."""
+    if snapshot is not None:
+        keys = {each.key for each in watch.table.snapshots[snapshot].page.ranges}
+        now = watch.times_set_elsewhere
+        watch.accepted.update((row, now) for row in watch.given_up if row[0] in keys)

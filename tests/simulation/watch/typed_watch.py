@@ -98,6 +98,8 @@ class TypedWatch:
         """The rows that commits have decided to be in quarantine."""
         self.given_up: set[_Row] = set()
         """The rows that a person has given up, because the table had passed them before they landed (`passed_watch.py`)."""
+        self.accepted: dict[_Row, int] = {}
+        """Those of them of which a commit knows that the person has said so, with how often the lake table had been set elsewhere by then."""
         self.whole: set[_Row] = set()
         """The rows with an aggregate that were decided about as one row."""
         self._states: dict[frozenset[object], tuple[int, Counter[TypedRow]]] = {frozenset(): (0, Counter())}
@@ -349,9 +351,15 @@ class TypedWatch:
 
     def has_passed(self, position: Position, row: TypedRow) -> bool:
         """Whether no wave looks for the row, because it lies at or before the position. Such a row is there only where a person has set the lake
-        table elsewhere."""
+        table elsewhere, or has repaired its positions."""
         is_behind = position.ended or self.landed_rows.sort_key(row) <= past(position)
-        return is_behind and bool(self._world.call_faults.happened["rolled_back"])
+        return is_behind and bool(self.times_set_elsewhere)
+
+    @property
+    def times_set_elsewhere(self) -> int:
+        """How often a person has set the lake table to another snapshot, or has repaired its positions."""
+        happened = self._world.call_faults.happened
+        return happened["rolled_back"] + happened["repaired"]
 
     def rows_at(self, snapshot: int | None, key: ShardKey) -> dict[int, TypedRow]:
         """The rows of a shard that the lake table has at a snapshot."""
