@@ -38,7 +38,7 @@ _BLOCKS = {
     f"{named(page)}:{number}": yaml.safe_load(text)
     for page in PAGES
     for number, text in enumerate(
-        re.findall(r"^```yaml\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+        re.findall(r"^```yaml\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     )
 }
 SETTINGS = {name: block for name, block in _BLOCKS.items() if isinstance(block, dict) and set(block) <= _KEYS}
