@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from headrace.pipeline.checking.lag import Lag, lags
 from headrace.pipeline.checking.ledgers import LedgersRead, read_on
 from headrace.pipeline.checking.look import CheckLook, TargetLook
-from headrace.pipeline.core.leases.lag import open_lags
+from headrace.pipeline.core.leases.lag import LivingWorker, LivingWorkers, open_lags
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.shards.partition import read_name
@@ -20,6 +20,7 @@ from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.shards.switched_off import switched_off
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.inspect.layout import LayoutFacts
+from headrace.pipeline.inspect.observation import Observation
 from headrace.pipeline.inspect.progress import readers_of
 from headrace.pipeline.inspect.successive import SuccessiveLooks
 from headrace.pipeline.ports.base import Clock
@@ -87,7 +88,7 @@ class CheckLooking:
         """
         rows = tuple(ports.leases.scan().leases)
         workers = ports.workers.listing().workers
-        readers = readers_of(self._looks.observation(rows, workers))
+        readers = self._readers(self._looks.observation(rows, workers))
         exists = ports.table.exists()
         state = ports.table.load() if exists else None
         positions = state.positions if state is not None else Positions()
@@ -111,6 +112,16 @@ class CheckLooking:
         )
         self.lags_before, self._lags = self._lags, lags(look)
         return look
+
+    def _readers(self, observation: Observation) -> LivingWorkers:
+        """The workers that may be alive. At the first look all of them: this process has begun a moment ago, and with it their
+        sensors, which may not have ticked yet. What was at its tip before is then of unknown lag, and not as far behind as the
+        outage was long."""
+        readers = readers_of(observation)
+        if observation.watched is not None:
+            return readers
+        holders = {row.holder or "" for row in observation.last.leases}
+        return {**dict.fromkeys(holders, LivingWorker(back_since=self.clock.now())), **readers}
 
     def _ledgers(self, lineage: LineageTable) -> LedgersRead:
         before = self._read

@@ -9,6 +9,7 @@ from headrace.pipeline.doctor.case import LiveCase
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
 from headrace.pipeline.doctor.images import lacking_images
 from headrace.pipeline.errors import HeadraceError, Unreachable
+from headrace.pipeline.settings.stream_names import is_dynamodb
 
 _AWS, _CLOCK, _STREAMS = "AWS", "clock", "streams"
 # Seconds. Headrace commits nothing beyond the second; workers pass over each other's rows long before.
@@ -30,7 +31,9 @@ def aws_answers(live: LiveCase) -> Iterator[Diagnosis]:
             )
             return
         except HeadraceError as error:
-            yield Diagnosis(_STREAMS, Health.ILL, str(error), "Check the stream's name, region and account")
+            # That of a table's stream says itself what to check.
+            advice = "" if is_dynamodb(stream.name) else "Check the stream's name, region and account"
+            yield Diagnosis(_STREAMS, Health.ILL, str(error), advice)
         else:
             yield Diagnosis(
                 _STREAMS,

@@ -33,7 +33,8 @@ def dagster_is_set_up(case: Case) -> Iterator[Diagnosis]:
             _NAME,
             Health.ILL,
             f"{file} isn't there, so that Dagster uses its own defaults",
-            f"Copy Headrace's to it. {_COMPARE}",
+            "`headrace dev` makes it, and there is nothing to do before it. Elsewhere copy Headrace's dagster.yaml to it "
+            "(docs/start/in-your-project.md, Merge dagster.yaml)",
         )
         return
     workers = 1 if case.settings is None else len(case.settings.workers)

@@ -89,6 +89,17 @@ def test_a_shard_at_rest_lags_since_it_was_read_once_its_worker_is_dead(watched:
     assert watched.lag() == timedelta(0), "a worker that beats again looks into its shards"
 
 
+def test_the_first_look_after_an_outage_tells_no_lag_as_long_as_the_outage(watched: Watched):
+    """The sensors of the workers begin together with that of the watch."""
+    watched.world.clock.advance(3 * 60 * MINUTE)
+    watched.looking = CheckLooking(watched.world.settings, watched.world.clock)
+    first = longest_lag(watched.look())
+    assert (first.known, first.unknown > 0) == (None, True)
+    # Nobody has come back.
+    watched.world.clock.advance(2 * MINUTE)
+    assert watched.lag() >= 182 * MINUTE
+
+
 def test_a_record_that_nobody_reads_makes_a_lag_since_it_was_first_seen(watched: Watched):
     watched.rest(180 * MINUTE)
     watched.world.produce(0)

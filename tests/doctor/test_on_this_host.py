@@ -100,3 +100,9 @@ def test_a_module_that_tasks_lack_is_named(
     monkeypatch.setattr("headrace.pipeline.doctor.spark._IMPORTED", ("json", "not_there"))
     [spark] = spark_is_reached(a_case(tmp_path, tries_spark=True))
     assert (spark.health, "not_there (No module named 'not_there')" in spark.sentence) == (Health.ILL, True)
+
+
+def test_a_dagster_home_without_the_file_is_left_to_headrace_dev_which_makes_it(tmp_path: Path):
+    (diagnosis,) = dagster_is_set_up(Case.of(None, {"DAGSTER_HOME": str(tmp_path)}))
+    assert diagnosis.health is Health.ILL
+    assert diagnosis.advice.startswith("`headrace dev` makes it, and there is nothing to do before it. ")

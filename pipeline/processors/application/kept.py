@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.pipeline.processors.application.nursery import ForkRequest
-from headrace.pipeline.processors.application.places import log_of, meeting_place
+from headrace.pipeline.processors.application.places import forget_old_logs, log_of, meeting_place
 from headrace.pipeline.processors.child import ChildFailed
 from headrace.pipeline.processors.values import ChildSpec
 
@@ -109,6 +110,7 @@ def begun(place: Path, spec: ChildSpec, *, grace: float, idle: float = IDLE) -> 
     left."""
     log = log_of(place)
     log.write_bytes(b"")
+    forget_old_logs(place.parent, time.time())
     request = ForkRequest.of_this_process(place, log, spec, idle=idle, grace=grace)
     is_forked = _fork(request)
     lines = _connected(place) if is_forked else None

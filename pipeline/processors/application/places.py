@@ -13,6 +13,10 @@ from pathlib import Path
 from headrace.pipeline.errors import Unreachable
 
 _LONGEST_NAME = 200
+LONGEST_LOG = 16 * 1024 * 1024
+"""Bytes of a log, of which the newer half stays where it has become longer."""
+OLDEST_LOG = 7 * 24 * 3600.0
+"""Seconds that the log of a process stays after its end."""
 
 
 def meeting_place(*names: str) -> Path:
@@ -49,6 +53,31 @@ def name_log(place: Path, *names: str) -> None:
         new.unlink(missing_ok=True)
         new.symlink_to(target)
         new.replace(link)
+
+
+def shorten_log(place: Path) -> None:
+    """Keep the newer half of a log that has become too long. Its process goes on writing at the end."""
+    log = log_of(place)
+    # The process may not have begun, or somebody has deleted its log.
+    with suppress(FileNotFoundError), log.open("r+b") as content:
+        if content.seek(0, os.SEEK_END) <= LONGEST_LOG:
+            return
+        content.seek(-LONGEST_LOG // 2, os.SEEK_END)
+        rest = content.read()
+        content.truncate(0)
+        with log.open("ab") as end:
+            end.write(b"(older lines of this log were deleted)\n" + rest.partition(b"\n")[2])
+
+
+def forget_old_logs(folder: Path, now: float) -> None:
+    """Delete the logs of processes that have long ended, and the names of logs that aren't there."""
+    for log in folder.glob("*.log"):
+        with suppress(FileNotFoundError):
+            # A name may be there for a moment before its log is.
+            is_old = now - log.lstat().st_mtime > OLDEST_LOG
+            is_over = not log.exists() if log.is_symlink() else not log.with_suffix("").exists()
+            if is_old and is_over:
+                log.unlink()
 
 
 def bound(place: Path) -> socket.socket:

@@ -30,7 +30,7 @@ from headrace.pipeline.ports.leases import LeaseStore
 from headrace.pipeline.ports.pages import Pages, RecordPage
 from headrace.pipeline.processors.application.delivery import Delivery
 from headrace.pipeline.processors.application.kept import begun, met
-from headrace.pipeline.processors.application.places import meeting_place, name_log
+from headrace.pipeline.processors.application.places import meeting_place, name_log, shorten_log
 from headrace.pipeline.processors.application.row_checkpoints import ClaimedRow
 from headrace.pipeline.processors.starting import folder_of, process_of
 from headrace.pipeline.processors.stopping import check_stop, noting_signals
@@ -88,6 +88,7 @@ class DeliverySpec:
             return None
         place = meeting_place(self.application, self.lease_table, self.worker, lease.key)
         name_log(place, self.application, self.worker, lease.key)
+        shorten_log(place)
         return place
 
 

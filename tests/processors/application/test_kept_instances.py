@@ -19,7 +19,14 @@ from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.ports.tasks import Job, Work
 from headrace.pipeline.processors.application.kept import begun, met, nursery_place
-from headrace.pipeline.processors.application.places import log_of, name_log
+from headrace.pipeline.processors.application.places import (
+    LONGEST_LOG,
+    OLDEST_LOG,
+    forget_old_logs,
+    log_of,
+    name_log,
+    shorten_log,
+)
 from headrace.pipeline.processors.values import ChildSpec
 from headrace.pipeline.settings.choices import OnProcessorError
 from tests.eventually import eventually
@@ -367,3 +374,36 @@ def test_each_shard_has_a_log_of_its_own_however_long_the_names_are(tmp_path: Pa
         name_log(place, "注文" * 60, "w1", shard)
         (link,) = tmp_path.glob(f"*shardId-{n:012d}.log")
         assert link.read_text() == shard
+
+
+def test_a_log_that_has_become_too_long_keeps_its_newer_half_and_its_process_writes_on(tmp_path: Path):
+    place = tmp_path / "p"
+    line = b"x" * 1023 + b"\n"
+    with log_of(place).open("ab", buffering=0) as log:
+        log.write(b"the first line\n" + line * (LONGEST_LOG // len(line)) + b"the last line\n")
+        shorten_log(place)
+        log.write(b"a later line\n")
+    lines = log_of(place).read_bytes().splitlines()
+    assert lines[0] == b"(older lines of this log were deleted)"
+    assert lines[-2:] == [b"the last line", b"a later line"]
+    assert log_of(place).stat().st_size < 0.6 * LONGEST_LOG
+    before = log_of(place).read_bytes()
+    shorten_log(place)
+    assert log_of(place).read_bytes() == before
+    shorten_log(tmp_path / "nothing")
+
+
+def test_logs_of_processes_that_have_long_ended_are_deleted_with_their_names(tmp_path: Path):
+    now = 1e9
+    for name, age in (("ended", 2 * OLDEST_LOG), ("alive", 2 * OLDEST_LOG), ("lately", 60.0)):
+        place = tmp_path / name
+        log_of(place).write_text(name)
+        name_log(place, "app", name)
+        for file in (log_of(place), place.with_name(f"app-{name}.log")):
+            os.utime(file, (now - age, now - age), follow_symlinks=False)
+    (tmp_path / "alive").touch()
+    # Their names are told to go by the next look, which finds that the log isn't there.
+    forget_old_logs(tmp_path, now)
+    forget_old_logs(tmp_path, now)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"alive", "alive.log", "app-alive.log", "lately.log", "app-lately.log"}
