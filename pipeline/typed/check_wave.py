@@ -23,7 +23,7 @@ from datetime import datetime, timedelta
 
 from headrace.pipeline.core.ledger.arrivals import first_kept_day
 from headrace.pipeline.core.ledger.filter import RangeFilter
-from headrace.pipeline.core.ledger.ledger import LedgerPage
+from headrace.pipeline.core.ledger.ledger import FilesDone, LedgerPage
 from headrace.pipeline.core.ledger.story import story_of
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
@@ -40,7 +40,14 @@ from headrace.pipeline.typed.check import (
     passed_over,
 )
 from headrace.pipeline.typed.ports import MadePorts
-from headrace.pipeline.typed.set_elsewhere import ParsedElsewhere, WayTo, landed_behind, may_be_passed
+from headrace.pipeline.typed.set_elsewhere import (
+    MADE,
+    ParsedElsewhere,
+    WayTo,
+    landed_behind,
+    may_be_passed,
+    parsed_back_to,
+)
 from headrace.pipeline.typed.values import PlannedRange, WavePlan
 from headrace.pipeline.typed.window_edges import WindowEdges
 
@@ -152,6 +159,16 @@ class ParseChecking:
         return landed_behind(
             positions, story_of(self.landings.entries(RangeFilter(shards=shards, above=above)))
         )
+
+    def parsed_back_to(
+        self, places: Mapping[ShardKey, str], looks: Mapping[ShardKey, int], newest: FilesDone
+    ) -> tuple[ParsedElsewhere, ...]:
+        """What the typed table has parsed of these shards after these places (`set_elsewhere.parsed_back_to`)."""
+        if not places:
+            return ()
+        # Not by the table's snapshots, of which the older ones expire.
+        asked = RangeFilter(shards=frozenset(key.shard_id for key in places), kinds=MADE)
+        return parsed_back_to(places, self.ports.lineage.entries(asked), looks, newest)
 
     def _by_others(self, difference: Differs, unexcused: Iterable[Differs]) -> str:
         """Which commit of another engine tells why; empty where none does. One deletion may not be the reason for more

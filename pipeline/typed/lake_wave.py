@@ -43,8 +43,8 @@ from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.set_elsewhere import (
     LedgersSeen,
     ParsedElsewhere,
+    looks_of,
     newest_look,
-    parsed_back_to,
     parsed_elsewhere,
     standing_ranges,
 )
@@ -264,7 +264,7 @@ class LakeWaves(Waves[Basis]):
     ) -> tuple[ParsedElsewhere, ...]:
         """What was parsed of shards of which records may have landed behind the positions since, also where the wave
         moves no shard. `pages`: three times the ledgers of the made table, newest first."""
-        for_look, for_ranges, for_places = pages
+        for_look, for_ranges, for_looks = pages
         elsewhere = parsed_elsewhere(plan, for_ranges, way_to=look.way_to)
         if self.checking is None or not self._looks_behind:
             return elsewhere
@@ -285,7 +285,7 @@ class LakeWaves(Waves[Basis]):
         places = self.checking.landed_behind(Positions(shards=reached), above=above)
         if not places:
             self.seen.snapshot, self.seen.sequence = look.snapshot, look.sequence
-        landed_anew = parsed_back_to(places, for_places)
+        landed_anew = self.checking.parsed_back_to(places, looks_of(places.keys(), for_looks), newest)
         return (*(before for before in elsewhere if before.parsed.key not in places), *landed_anew)
 
     def _wishes_now(self) -> Wishes:

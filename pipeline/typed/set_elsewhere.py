@@ -13,13 +13,13 @@ table has got since the newest look (`landed_behind`): so also a wave that has n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import islice
 
 from headrace.pipeline.core.ledger.accounting import read_accounting
-from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerPage, Range
+from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.ledger.story import Story
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.sort_texts import order_text, order_text_of
@@ -121,23 +121,37 @@ def landed_behind(positions: Positions, since: Story) -> dict[ShardKey, str]:
 
 
 def parsed_back_to(
-    places: Mapping[ShardKey, str], pages: Iterable[LedgerPage]
+    places: Mapping[ShardKey, str],
+    entries: Iterable[LedgerEntry | Lost],
+    looks: Mapping[ShardKey, int],
+    newest: FilesDone,
 ) -> tuple[ParsedElsewhere, ...]:
-    """What the typed table has parsed of these shards after these places, at any snapshot. `pages`: the typed table's
-    ledgers, newest first."""
+    """What the typed table has parsed of these shards after these places. `entries`: its ledgers, oldest first, also of
+    expired snapshots. `looks`: from `looks_of`. `newest`: the look of the newest commit."""
     parsed: dict[ShardKey, ParsedElsewhere] = {}
     left = set(places)
-    for page in _newest(pages) if left else ():
-        for recorded in page.ranges:
+    for entry in reversed(tuple(entries)):
+        for recorded in entry.ranges if isinstance(entry, Lost) else entry.page.ranges:
             if recorded.kind in MADE and recorded.moves and recorded.key in left:
-                looked = 0 if page.looked is None else page.looked.sequence
+                looked = looks.get(recorded.key, newest.sequence)
                 so_far = _with_range(parsed.get(recorded.key), recorded, looked, has_left=False)
                 parsed[recorded.key] = replace(so_far, has_landed_anew=True)
                 if order_text_of(recorded.after) <= places[recorded.key]:
                     left.discard(recorded.key)
-        if not left:
-            break
     return tuple(parsed.values())
+
+
+def looks_of(keys: Collection[ShardKey], pages: Iterable[LedgerPage]) -> dict[ShardKey, int]:
+    """The sequence number of the snapshot at which the newest wave of each of these shards has looked, where the typed
+    table's snapshots tell that. `pages`: its ledgers, newest first."""
+    looks: dict[ShardKey, int] = {}
+    for page in _newest(pages) if keys else ():
+        for recorded in page.ranges:
+            if page.looked is not None and recorded.kind in MADE and recorded.key in keys:
+                looks.setdefault(recorded.key, page.looked.sequence)
+        if looks.keys() >= set(keys):
+            break
+    return looks
 
 
 def standing_ranges(

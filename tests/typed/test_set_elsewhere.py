@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace.pipeline.core.ledger.accounting import Accounting
-from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerEntry, LedgerPage, Range
+from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.ledger.story import Story, story_of
 from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.core.shards.sort_texts import order_text
@@ -18,6 +18,7 @@ from headrace.pipeline.typed.set_elsewhere import (
     ParsedElsewhere,
     Way,
     landed_behind,
+    looks_of,
     may_be_passed,
     newest_look,
     parsed_back_to,
@@ -140,6 +141,14 @@ def test_records_have_landed_behind_the_position_where_a_range_with_rows_begins_
     assert landed_behind(TARGET, landed((A, 60, 90, 5), kind=Kind.UNPACKED)) == {}
 
 
+def entries(*pages: LedgerPage) -> list[LedgerEntry | Lost]:
+    """The lineage table's, oldest first. `pages`: newest first."""
+    return [LedgerEntry(n, n, NOON, page) for n, page in enumerate(reversed(pages))]
+
+
+NEWEST = FilesDone(ON, 7, 7)
+
+
 def test_what_was_parsed_of_these_shards_goes_back_to_where_the_records_begin():
     pages = (
         a_page(ON, (A, 60, 90, 3), (B, 10, 30, 2)),
@@ -147,14 +156,20 @@ def test_what_was_parsed_of_these_shards_goes_back_to_where_the_records_begin():
         a_page(EXPIRED, (A, 20, 50, 9)),
         a_page(EXPIRED, (A, None, 20, 5)),
     )
-    (before,) = parsed_back_to({A: order_text(Position(40))}, pages)
+    looks = looks_of({A}, pages)
+    assert looks == {A: ON}
+    (before,) = parsed_back_to({A: order_text(Position(40))}, entries(*pages), looks, NEWEST)
     assert (before.parsed.after, before.parsed.rows, before.looked) == (Position(20, arrival=NOON), 16, ON)
     assert may_be_passed([before], Story()) == (before,)
-    assert parsed_back_to({}, pages) == ()
+    # Where the snapshot of the shard's own wave has expired, the newest look is the best that is known.
+    (before,) = parsed_back_to({A: ""}, entries(*pages), looks_of({A}, ()), NEWEST)
+    assert (before.parsed.after, before.parsed.rows, before.looked) == (None, 21, 7)
+    assert parsed_back_to({}, entries(*pages), {}, NEWEST) == ()
 
 
 def test_only_shards_of_which_both_tables_are_at_one_position_stand():
-    elsewhere = parsed_back_to({A: "", B: ""}, [a_page(ON, (A, None, 90, 3), (B, None, 30, 2))])
+    parsed = entries(a_page(ON, (A, None, 90, 3), (B, None, 30, 2)))
+    elsewhere = parsed_back_to({A: "", B: ""}, parsed, {}, NEWEST)
     (standing,) = standing_ranges(elsewhere, Positions(shards={A: Position(90), B: Position(31)}), TARGET)
     assert standing == PlannedRange(A, Position(90), Position(90))
     assert standing_ranges(elsewhere, Positions(), TARGET) == ()

@@ -157,4 +157,30 @@ TYPED: Final = (
         ),
         among=typed_fleet(redrives=6.0, every=5.0) | {"troubles": {"recreate": 60.0}},
     ),
+    a_bug(
+        "behind-a-table-at-rest",
+        "records that land behind a typed table's position after a repair are passed unseen where the shard doesn't move",
+        (
+            "typed.lake_wave",
+            "        places = self.checking.landed_behind(Positions(shards=reached), above=above)\n",
+            "        places: dict[ShardKey, str] = {}\n",
+        ),
+        among=typed_fleet(every=5.0, redrives=0.0, cut=0.0, deploys=0.0)
+        | {
+            "streams": 1,
+            "added": 0,
+            "removed": False,
+            "discovered": False,
+            "of_a_table": False,
+            "hosts_off": 0.0,
+            "midnight": 0.0,
+            "adopted": False,
+            "aggregates": False,
+            "keeps": 0.0,
+            "shards": 2,
+            "fault_seconds": 240.0,
+            "traffic_ends_early": 200.0,
+            "troubles": {"expire": 100.0, "skip": 15.0},
+        },
+    ),
 )
