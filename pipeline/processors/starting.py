@@ -6,13 +6,13 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.kclpy.kcl import HOST
 from headrace.kclpy.runner import AS_AMAZON_KCLPY
-from headrace.pipeline.processors.child import ProcessorChild
+from headrace.pipeline.processors.child import ProcessorChild, to_stderr
 from headrace.pipeline.processors.values import ChildSpec
 
 
@@ -40,19 +40,33 @@ def process_of(spec: ChildSpec, folder: str, *, grace: float) -> Iterator[Proces
         child.kill()
 
 
-def start_child(spec: ChildSpec, folder: str) -> ProcessorChild:
+def own_environ() -> dict[str, str]:
+    """The environment of this process, for a Python that finds the same modules."""
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        # Else the folder in which it starts would come before these paths.
+        "PYTHONSAFEPATH": "1",
+    }
+
+
+def start_child(
+    spec: ChildSpec,
+    folder: str,
+    environ: Mapping[str, str] | None = None,
+    tell: Callable[[str], None] = to_stderr,
+) -> ProcessorChild:
     """Start the process of a processor, as its specification says.
 
-    `folder`: where the user's modules are.
+    `folder`: where the user's modules are. `environ`: the environment of the task, where that is another process. `tell`: takes what
+    the process writes to stderr.
     """
     runner = (sys.executable, "-m", "headrace.kclpy.runner", spec.code)
     command = spec.command or (*runner, *((AS_AMAZON_KCLPY,) if spec.as_amazon_kclpy else ()))
-    paths = [folder, *(path for path in sys.path if path)]
+    environ = own_environ() if environ is None else environ
     environ = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
-        # Else the folder in which it starts would come before these paths.
-        "PYTHONSAFEPATH": "1",
+        **environ,
+        "PYTHONPATH": os.pathsep.join((folder, environ["PYTHONPATH"])),
         "PYTHONUNBUFFERED": "1",
         HOST: "1",
     }
@@ -62,6 +76,7 @@ def start_child(spec: ChildSpec, folder: str) -> ProcessorChild:
         environ=environ,
         memory=spec.memory or 0,
         cpu=spec.cpu or 0,
+        tell=tell,
     )
 
 

@@ -18,7 +18,7 @@ from headrace.pipeline.core.leases.lag import lag_of
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.ports.tasks import Job, Work
-from headrace.pipeline.processors.application.kept import begun, met, nursery_place
+from headrace.pipeline.processors.application.kept import begun, keeper_place, met
 from headrace.pipeline.processors.application.places import log_of, name_log
 from headrace.pipeline.processors.values import ChildSpec
 from headrace.pipeline.settings.choices import OnProcessorError
@@ -292,19 +292,19 @@ def test_each_process_has_the_environment_of_the_task_that_began_it(
     assert words.read_text().split() == ["first", "second"]
 
 
-def test_keepers_begin_although_their_nursery_was_killed(tmp_path: Path):
+def test_keepers_begin_although_the_last_one_was_killed(tmp_path: Path):
     spec = ChildSpec(command=("cat",))
     for name in ("first", "second"):
         with begun(tmp_path / name, spec, grace=0, idle=60):
             # The keeper, too: it was forked from it, and has its command line.
-            for process in processes_of_the_nursery():
+            for process in processes_of_the_keeper():
                 os.kill(process, signal.SIGKILL)
     # A killed process is there until the kernel has ended it.
-    eventually(lambda: not processes_of_the_nursery(), "the killed processes are gone")
+    eventually(lambda: not processes_of_the_keeper(), "the killed processes are gone")
 
 
-def processes_of_the_nursery() -> list[int]:
-    place, processes = str(nursery_place()).encode(), []
+def processes_of_the_keeper() -> list[int]:
+    place, processes = str(keeper_place()).encode(), []
     for folder in Path("/proc").iterdir():
         # Other processes of this machine may end while they are looked at.
         with suppress(OSError):
@@ -341,7 +341,7 @@ def test_a_person_finds_the_log_of_a_shard_by_its_names(world: ApplicationWorld)
     world.say("fail")
     attempt = world.a_run()
     attempt.wave()
-    log = nursery_place().with_name(f"{name}-w1-shardId-000000000000.log")
+    log = keeper_place().with_name(f"{name}-w1-shardId-000000000000.log")
     try:
         assert "no such word" in log.read_text()
     finally:
