@@ -177,9 +177,9 @@ class _ShardWork:
             may_go_on = self._read(reading, box, stopping, clock)
             staged = reading.staged
             has_ended = reading.over and staged.upto.ended and staged.error is None
+            keeps = self._keeps and may_go_on and not stopping.is_set()
             ended = delivery.end(
-                has_ended=has_ended and not stopping.is_set(),
-                keeps=self._keeps and may_go_on and not stopping.is_set(),
+                has_ended=has_ended and not stopping.is_set(), keeps=staged if keeps else None
             )
         except KeyboardInterrupt:
             stopping.set()
