@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.pipeline.processors.stopping import LOOK_EVERY, check_stop
 
@@ -59,13 +59,33 @@ def to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201 - the child's stderr is the task's
 
 
+def launcher(*, memory: int, cpu: int) -> tuple[str, ...]:
+    """What a command begins with that ends with the thread which starts it, and that has these limits: bytes and seconds; 0: no
+    limit."""
+    numbers = map(str, (os.getpid(), _OPEN_FILES, memory, cpu))
+    return (sys.executable, "-I", "-S", "-c", _LAUNCHER, *numbers)
+
+
+class Process(Protocol):
+    """The part of a `Popen` that a child needs."""
+
+    stdin: Any
+    stdout: Any
+    stderr: Any
+
+    @property
+    def pid(self) -> int: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
 class ChildFailed(Exception):
     """The child has died, or hasn't answered in time."""
 
 
 @dataclass(slots=True)
 class ProcessorChild:
-    process: subprocess.Popen[bytes]
+    process: Process
     _in: int
     _out: int
     tell: Callable[[str], None] = to_stderr
@@ -96,10 +116,8 @@ class ProcessorChild:
         `folder`: where it begins; None for the folder of this process.
         `memory`, `cpu`: bytes and seconds; 0: no limit.
         """
-        numbers = map(str, (os.getpid(), _OPEN_FILES, memory, cpu))
-        launcher = (sys.executable, "-I", "-S", "-c", _LAUNCHER, *numbers)
         process = subprocess.Popen(  # noqa: S603 - the command is the user's own, from the settings
-            (*launcher, *command),
+            (*launcher(memory=memory, cpu=cpu), *command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -108,6 +126,10 @@ class ProcessorChild:
             bufsize=0,
             start_new_session=True,
         )
+        return cls.of(process, tell)
+
+    @classmethod
+    def of(cls, process: Process, tell: Callable[[str], None]) -> ProcessorChild:
         child = cls(process, _number(process.stdin), _number(process.stdout), tell)
         for pipe in (process.stdin, process.stdout, process.stderr):
             os.set_blocking(_number(pipe), False)

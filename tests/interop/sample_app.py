@@ -130,7 +130,7 @@ def _kind(process: Path) -> str:
     command = (process / "cmdline").read_bytes()
     if b"sample_kclpy_app" in command:
         return "the sample's"
-    return "keepers" if b"application.nursery" in command else "the host"
+    return "keepers" if b"application.keeper" in command else "the host"
 
 
 def _parts(values: Mapping[str, float], digits: int) -> str:

@@ -21,8 +21,8 @@ import resource
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from headrace.pipeline.lake.staging.stage_codec import decode, encode
+from headrace.pipeline.processors.application.importing import Importers
 from headrace.pipeline.processors.application.places import bound, is_own, log_of, number_of
 from headrace.pipeline.processors.checkpoints import Checkpoints
 from headrace.pipeline.processors.child import ChildFailed, ProcessorChild
@@ -42,6 +43,7 @@ _LOOK_EVERY = 0.5
 """Seconds between two looks at what a process writes while no task is there."""
 _PATIENCE = 10.0
 """Seconds within which a task has sent its whole request."""
+_importers = Importers()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,17 +169,32 @@ def _keep(visitor: socket.socket) -> None:
 
 
 def _keep_at(place: Path, request: StartRequest, visitor: socket.socket, tell: Callable[[str], None]) -> None:
-    with folder_of(request.spec) as folder, bound(place) as door:
+    with bound(place) as door:
         number = number_of(place)
-        child = start_child(request.spec, folder, request.environ, tell=tell)
         try:
-            process = KeptProcess(child, idle=request.idle, grace=request.grace)
-            process.serve(visitor, door, can_be_met=lambda: is_own(place, number))
+            with _child(request.spec, request.environ, tell) as child:
+                process = KeptProcess(child, idle=request.idle, grace=request.grace)
+                process.serve(visitor, door, can_be_met=lambda: is_own(place, number))
         finally:
-            child.kill()
             # Another process may have taken the place.
             if is_own(place, number):
                 place.unlink(missing_ok=True)
+
+
+@contextmanager
+def _child(
+    spec: ChildSpec, environ: Mapping[str, str], tell: Callable[[str], None]
+) -> Iterator[ProcessorChild]:
+    if spec.shares_imports:
+        with _importers.child(spec, environ, tell) as child:
+            yield child
+        return
+    with folder_of(spec) as folder:
+        child = start_child(spec, folder, environ, tell=tell)
+        try:
+            yield child
+        finally:
+            child.kill()
 
 
 def serve(door: socket.socket, *, idle: float) -> None:
