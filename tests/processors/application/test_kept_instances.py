@@ -106,7 +106,7 @@ def test_a_task_that_spark_repeats_goes_on_with_the_kept_instance(world: Applica
     world.say("a", "leave")
     attempt = world.a_run()
     assert not attempt.wave().problems
-    assert world.calls()[:4] == ["initialize", "a", "leave", "shutdown_requested"]
+    assert world.calls()[:3] == ["initialize", "a", "leave"]
     assert processes(world) == 1
 
 
@@ -124,6 +124,22 @@ def test_a_shard_that_was_quiet_for_hours_isnt_hours_behind_while_its_records_ar
         lag = lag_of(world.row(), world.clock.now())
         assert lag is not None
         assert lag <= timedelta(seconds=1)
+
+
+def test_an_instance_outlives_waves_without_a_record_until_its_shard_was_quiet_for_long(
+    world: ApplicationWorld,
+):
+    attempt = world.a_run()
+    world.say("a")
+    attempt.wave()
+    idle = world.settings.times.idle
+    world.clock.advance(idle / 2)
+    attempt.wave()
+    assert world.calls() == ["initialize", "a"]
+    world.clock.advance(idle / 2)
+    attempt.wave()
+    assert world.calls() == ["initialize", "a", "shutdown_requested", "lease_lost"]
+    assert world.row().run_claim is None
 
 
 @pytest.mark.slow
