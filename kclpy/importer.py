@@ -36,7 +36,7 @@ def import_module_of(arguments: list[str]) -> None:
         stand_in_for_amazon_kclpy()
     try:
         import_module(arguments[0].partition(":")[0])
-    except (Exception, SystemExit):
+    except (Exception, SystemExit):  # noqa: BLE001 - the module is the user's code
         # Each process then imports it by itself, and tells of the error where its shard's errors are told.
         traceback.print_exc()
     # What is there by now is never collected, so that no collection copies its pages.
@@ -55,11 +55,11 @@ def serve(door: socket.socket) -> None:
     forks: dict[int, int] = {}
     """Where the end of each process is told."""
     while True:
-        ready, _, _ = select.select([door, woken], [], [])
+        ready, _, _ = select.select([door.fileno(), woken], [], [])
         if woken in ready:
             os.read(woken, 1 << 12)
             _tell_ends(forks)
-        if door in ready:
+        if door.fileno() in ready:
             message, files, _, _ = socket.recv_fds(door, 1, _FILES)
             if not message:
                 sys.exit()

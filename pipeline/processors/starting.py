@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from socket import socket
 
 from headrace.kclpy.kcl import HOST
 from headrace.kclpy.runner import AS_AMAZON_KCLPY
@@ -74,13 +73,13 @@ def start_child(
 
 
 def start_importer(
-    spec: ChildSpec, folder: str, environ: Mapping[str, str], door: socket
+    spec: ChildSpec, folder: str, environ: Mapping[str, str], socket: int
 ) -> subprocess.Popen[bytes]:
-    """Start the process that imports the user's module once, and is asked for processes at this door. The limit of CPU is that of each
+    """Start the process that imports the user's module once, and is asked for processes at this socket. The limit of CPU is that of each
     of them."""
     return subprocess.Popen(  # noqa: S603 - the code is the user's own, from the settings
         (*launcher(memory=spec.memory or 0, cpu=0), *_python(spec, "importer")),
-        stdin=door,
+        stdin=socket,
         stdout=subprocess.DEVNULL,
         cwd=_beginning_of(spec, folder),
         env=child_environ(folder, environ),

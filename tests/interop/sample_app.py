@@ -91,7 +91,7 @@ class Measured:
 
     def logs(self) -> list[Path]:
         """What the sample's processes write to stderr, a file for each of them."""
-        kept = (self.temporary / f"headrace-kept-{os.getuid()}").glob("*-w1-*.log")
+        kept = (self.temporary / f"headrace-kept-{os.getuid()}").glob("*-h1-*.log")
         return [*self.folder.glob("*.err"), *kept]
 
     def seen(self) -> dict[str, int]:

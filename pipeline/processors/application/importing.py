@@ -28,7 +28,7 @@ class ForkedProcess:
         """`importer`: its number. `told`: where the importer tells of the process. `pipes`: to its input, from its output and its
         stderr."""
         self._importer = importer
-        self._told = open(told, "rb", buffering=0)  # noqa: PTH123, SIM115 - a file that is open already
+        self._told = open(told, "rb", buffering=0)  # noqa: SIM115 - a file that is open already
         self._text = b""
         self.stdin = open(pipes[0], "wb", buffering=0)  # noqa: PTH123, SIM115
         self.stdout = open(pipes[1], "rb", buffering=0)  # noqa: PTH123, SIM115
@@ -40,6 +40,12 @@ class ForkedProcess:
         ended otherwise."""
         self._read(0)
         return self._numbers[0] if self._numbers else self._importer
+
+    def poll(self) -> int | None:
+        try:
+            return self.wait(timeout=0)
+        except subprocess.TimeoutExpired:
+            return None
 
     def wait(self, timeout: float | None = None) -> int:
         """The exit code."""
@@ -86,7 +92,7 @@ class _Importer:
             with door:
                 try:
                     with inner:
-                        process = start_importer(self.spec, folder, self.environ, inner)
+                        process = start_importer(self.spec, folder, self.environ, inner.fileno())
                 except OSError as error:
                     self.process.set_exception(error)
                     return

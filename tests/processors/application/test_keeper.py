@@ -3,8 +3,8 @@ keeper."""
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -82,35 +82,44 @@ def test_a_process_that_stands_still_harms_no_other_one(own_keeper: OwnKeeper, t
     with (
         begun(tmp_path / "frozen", answering(tmp_path / "frozen.pid"), grace=0) as frozen,
         begun(tmp_path / "other", answering(tmp_path / "other.pid"), grace=0) as other,
+        ThreadPoolExecutor() as pool,
     ):
         ask(frozen)
         os.kill(number_in(tmp_path / "frozen.pid"), signal.SIGSTOP)
         # More than the pipe to the process has room for.
         frozen.say({"action": "processRecords", "records": ["x" * 1_000_000]})
-        waiting = Thread(target=lambda: pytest.raises(ChildFailed, frozen.hear, within=3))
-        waiting.start()
+        waiting = pool.submit(frozen.hear, within=3)
         for _ in range(10):
             ask(other)
-        waiting.join()
+        with pytest.raises(ChildFailed, match="hasn't answered within 3 s"):
+            waiting.result()
 
 
-@pytest.mark.parametrize("is_kept", [True, False], ids=["between waves", "in a call"])
-def test_a_process_that_prints_for_ever_harms_no_other_one(
-    own_keeper: OwnKeeper, tmp_path: Path, is_kept: bool
-):
-    noise = "cat /dev/zero >&2 & tr '\\0' x </dev/zero & yes"
+_NOISE = ChildSpec(command=("sh", "-c", "cat /dev/zero >&2 & tr '\\0' x </dev/zero & yes"))
+
+
+def test_a_process_that_prints_for_ever_in_a_call_harms_no_other_one(own_keeper: OwnKeeper, tmp_path: Path):
     with (
-        begun(tmp_path / "noisy", ChildSpec(command=("sh", "-c", noise)), grace=0) as noisy,
+        begun(tmp_path / "noisy", _NOISE, grace=0) as noisy,
         begun(tmp_path / "other", answering(tmp_path / "other.pid"), grace=0) as other,
+        ThreadPoolExecutor() as pool,
     ):
-        if is_kept:
-            noisy.keep(None)
-        waiting = Thread(target=lambda: is_kept or pytest.raises(ChildFailed, noisy.hear, within=3))
-        waiting.start()
+        waiting = pool.submit(noisy.hear, within=3)
         for _ in range(10):
             ask(other)
-        waiting.join()
+        with pytest.raises(ChildFailed):
+            waiting.result()
         ask(other)
+
+
+def test_a_process_that_prints_for_ever_between_waves_harms_no_other_one(
+    own_keeper: OwnKeeper, tmp_path: Path
+):
+    with begun(tmp_path / "noisy", _NOISE, grace=0) as noisy:
+        noisy.keep(None)
+    with begun(tmp_path / "other", answering(tmp_path / "other.pid"), grace=0) as other:
+        for _ in range(10):
+            ask(other)
 
 
 def test_the_processes_end_with_their_keeper_and_others_begin(own_keeper: OwnKeeper, tmp_path: Path):

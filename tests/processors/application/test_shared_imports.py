@@ -19,7 +19,7 @@ from tests.processors.application.test_keeper import is_there
 from tests.processors.application.worlds import CODE
 
 MODULE = Path(CODE, "loading.py").read_bytes()
-RECORDS = {"action": "processRecords", "records": [], "millisBehindLatest": None}
+RECORDS: dict[str, Any] = {"action": "processRecords", "records": [], "millisBehindLatest": None}
 
 
 @pytest.fixture
@@ -145,7 +145,9 @@ def test_an_error_of_the_import_is_that_of_each_shard_and_the_next_one_may_succe
     for shard in ("a", "b"):
         with begun(tmp_path / shard, spec, grace=0) as lines:
             lines.say(RECORDS)
-            with pytest.raises(ChildFailed, match="exit code 1; its last words: OSError: the service is away"):
+            with pytest.raises(
+                ChildFailed, match="exit code 1; its last words: OSError: the service is away"
+            ):
                 lines.hear(within=60)
     monkeypatch.delenv("FAILS")
     (fact,) = begin_all(spec, tmp_path, "a")
@@ -156,7 +158,7 @@ def test_an_import_that_takes_too_long_is_ended(spec: ChildSpec, tmp_path: Path)
     hanging = b"import os, pathlib, time\npathlib.Path(os.environ['RECORDED']).write_text(str(os.getpid()))\ntime.sleep(3600)\n"
     slow = replace(spec, files={"loading.py": hanging})
     with begun(tmp_path / "a", slow, grace=0) as lines:
-        eventually(lambda: (tmp_path / "recorded").exists(), "the import has begun")
+        eventually((tmp_path / "recorded").exists, "the import has begun")
         lines.say(RECORDS)
         with pytest.raises(ChildFailed, match="hasn't answered within"):
             lines.hear(within=1)

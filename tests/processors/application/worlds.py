@@ -61,9 +61,7 @@ class SourcePages:
             yield page if rest else replace(page, children=children)
         if not found:
             iterator = batch.iterator or (None if after is None else _iterator(after.sequence))
-            yield RecordPage(
-                None, 0, 0, now, timedelta(0), None, None, None, children, iterator=iterator
-            )
+            yield RecordPage(None, 0, 0, now, timedelta(0), None, None, None, children, iterator=iterator)
 
 
 def _iterator(sequence: int | None) -> str | None:
