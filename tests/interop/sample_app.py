@@ -92,7 +92,8 @@ class Measured:
     def logs(self) -> list[Path]:
         """What the sample's processes write to stderr, a file for each of them."""
         kept = (self.temporary / f"headrace-kept-{os.getuid()}").glob("*-h1-*.log")
-        return [*self.folder.glob("*.err"), *kept]
+        # A log has its name a moment before it is there.
+        return [*self.folder.glob("*.err")] or [log for log in kept if log.exists()]
 
     def seen(self) -> dict[str, int]:
         counts: dict[str, int] = {}
