@@ -55,7 +55,7 @@ from headrace.pipeline.metrics.wiring import metering_of
 from headrace.pipeline.ports.leases import LeaseStore
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.ports.runs import RunOutcome, Runs
-from headrace.pipeline.ports.staging import LetsGo, OnWaiting
+from headrace.pipeline.ports.staging import OnWaiting
 from headrace.pipeline.processors.wiring import ProcessorWiring
 from headrace.pipeline.proof.wiring import ProofWiring
 from headrace.pipeline.settings.choices import Beat
@@ -357,9 +357,7 @@ class Wiring:
             times=settings.times,
             dead_claims=hints.dead_claims,
         )
-        due, stage = DueRows(worker_id=worker_id, leases=leases, source=source), ports.stage(worker_id)
-        # A quiet shard that goes at once would take along a process, which the next record would start anew.
-        stays = settings.times.idle.total_seconds() if isinstance(stage, LetsGo) else 0.0
+        due = DueRows(worker_id=worker_id, leases=leases, source=source)
         return Attempt(
             run_id=run_id,
             settings=settings,
@@ -369,16 +367,9 @@ class Wiring:
                 leases=leases,
                 source=source,
                 table=ports.table(worker_id),
-                stage=stage,
+                stage=ports.stage(worker_id),
             ),
-            rows=WaveRows(
-                due=due,
-                claim=claims.claim,
-                clock=ports.clock,
-                settings=settings,
-                warm=hints.due,
-                stays=stays,
-            ),
+            rows=WaveRows(due=due, claim=claims.claim, clock=ports.clock, settings=settings, warm=hints.due),
             load=LoadReport(
                 worker_id=worker_id,
                 workers=self.metering.workers_of_run(workers),

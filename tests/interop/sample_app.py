@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,6 +43,15 @@ _WINDOW, _START = 40.0, 600.0
 _FAILOVER = 60_000
 """Milliseconds. A shared machine, on which all processes start at once, would lose leases with less."""
 _TICK = os.sysconf("SC_CLK_TCK")
+_LINES = """
+from sample_kclpy_app import RecordProcessor
+
+
+class Lines(RecordProcessor):
+    def log(self, message):
+        super().log(message + "\\n")
+"""
+"""The sample's class with a line end after each record, which a shard's log is told by."""
 
 
 class SampleWorker(ProcessorWorker):
@@ -56,10 +66,10 @@ class SampleWorker(ProcessorWorker):
             return replace(super().processor(), callable=None, command=os.environ[_COMMAND])
         return replace(
             super().processor(),
-            callable="sample_kclpy_app:RecordProcessor",
+            callable="sample_lines:Lines",
             as_amazon_kclpy=True,
             imports=Imports(os.environ[_IMPORTS]),
-            written=Written(str(sample() / "samples")),
+            written=Written(str(Path(os.environ[_COMMAND]).parent)),
         )
 
 
@@ -227,6 +237,8 @@ def main(shards: int, daemon: str, *only: str) -> None:
         run = folder / "run.sh"
         run.write_text(f"#!/bin/sh\nexec {sys.executable} -u {python} {code} 2>>{folder}/$$.err\n")
         run.chmod(0o755)
+        shutil.copy(code, folder)
+        (folder / "sample_lines.py").write_text(_LINES)
         with local_aws() as aws, tempfile.TemporaryDirectory(prefix="hr-") as temporary:
             kinesis = aws.client("kinesis")
             kinesis.create_stream(StreamName="words", ShardCount=shards)

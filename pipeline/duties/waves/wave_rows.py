@@ -37,8 +37,6 @@ class WaveRows:
     settings: Settings
     warm: frozenset[str] = frozenset()
     """Lease keys of warm shards."""
-    stays: float = 0.0
-    """Seconds after its last record for which a shard stays warm."""
     _had_records: dict[str, float] = field(default_factory=dict)
     """When a wave has last found records of a shard, or hasn't finished it. By lease key."""
     _round_ended: float | None = None
@@ -56,16 +54,13 @@ class WaveRows:
         keys |= self._with_news(replace(plan, idle=cold), streams)
         return [row for row in rows if row.key in keys]
 
-    def remember(self, taken: Iterable[Lease], landed: Iterable[Landed]) -> None:
-        """Note after a wave which shards are warm."""
+    def remember(self, taken: Iterable[Lease], landed: Iterable[Landed], *, stays: float) -> None:
+        """Note after a wave which shards are warm. `stays`: for how many seconds after its last record a shard is."""
         now, keys = self.clock.monotonic(), {row.key for row in taken}
         quiet = {landing.lease_key for landing in landed if landing.is_quiet}
         self._had_records |= dict.fromkeys(keys - quiet, now)
-        self.warm = (self.warm | keys) - {key for key in quiet if not self._stays(key, now)}
-
-    def _stays(self, key: str, now: float) -> bool:
-        since = self._had_records.get(key)
-        return since is not None and now - since < self.stays
+        had_lately = {key for key, since in self._had_records.items() if now - since < stays}
+        self.warm = (self.warm | keys) - (quiet - had_lately)
 
     def _with_news(self, plan: DuePlan, streams: Streams) -> set[str]:
         now = self.clock.monotonic()
