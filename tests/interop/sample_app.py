@@ -158,7 +158,7 @@ class Measured:
 
 def _kind(process: Path) -> str:
     command = (process / "cmdline").read_bytes()
-    if b"sample_kclpy_app" in command:
+    if b"sample_kclpy_app" in command or b"headrace.kclpy" in command:
         return "the sample's"
     return "the keeper" if b"application.keeper" in command else "the host"
 

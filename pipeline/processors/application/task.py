@@ -115,7 +115,8 @@ def deliver_batches(
     if gauge is not None:
         gauge.begin()
     box, stopping = Box(limits, clock), Event()
-    with noting_signals(), folder_of(spec.child) as folder:
+    # A keeper has a folder of its own for each process.
+    with noting_signals(), nullcontext("") if spec.application else folder_of(spec.child) as folder:
         works = [_ShardWork(shard, pages, rows, spec, folder, clock) for shard in shards]
         # A thread a shard: a slow processor keeps only its own shard waiting.
         with ThreadPoolExecutor(max(1, min(threads, len(works))), "headrace-shard") as pool:
