@@ -26,9 +26,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from threading import Thread
+from threading import Thread, active_count
 from time import monotonic, sleep
 from typing import Any
+
+import msgspec
 
 from headrace.pipeline.lake.staging.stage_codec import decode, encode
 from headrace.pipeline.processors.application.importing import Importers
@@ -106,13 +108,17 @@ class KeptProcess:
         """Whether the process stays for the next task."""
         # The task may be gone by the time that an answer comes.
         with suppress(BrokenPipeError, ConnectionResetError), visitor.makefile("rwb") as lines:
-            _write(lines, {"memory": self._memory})
+            _write(lines, msgspec.json.encode({"memory": self._memory}))
             for line in lines:
-                request = json.loads(line)
+                if not line.endswith(b"\n"):
+                    # The task has died while it wrote.
+                    break
+                request = msgspec.json.decode(line)
                 if "say" in request:
                     self._say(request["say"])
                 elif "hear" in request:
-                    _write(lines, self._heard(float(request["hear"])))
+                    # By json: an answer may have numbers that msgspec doesn't write.
+                    _write(lines, json.dumps(self._heard(float(request["hear"]))).encode())
                 elif "keep" in request:
                     self._memory = request["keep"]
                     return True
@@ -148,8 +154,8 @@ class KeptProcess:
         self._child.close(grace=_LOOK_EVERY)
 
 
-def _write(lines: Any, answer: Mapping[str, Any]) -> None:
-    lines.write(json.dumps(answer, separators=(",", ":")).encode() + b"\n")
+def _write(lines: Any, answer: bytes) -> None:
+    lines.write(answer + b"\n")
     lines.flush()
 
 
@@ -200,23 +206,21 @@ def _child(
 def serve(door: socket.socket, *, idle: float) -> None:
     """Keep processes until there has been none for `idle` seconds."""
     door.settimeout(_LOOK_EVERY)
-    threads: list[Thread] = []
     until = monotonic() + idle
     while monotonic() < until:
         try:
             visitor, _ = door.accept()
         except TimeoutError:
-            if threads:
+            # Each process has a thread.
+            if active_count() > 1:
                 until = monotonic() + idle
-            threads = [thread for thread in threads if thread.is_alive()]
             continue
         except OSError:
             # As where too many files are open. The processes that are kept go on.
             traceback.print_exc()
             sleep(_LOOK_EVERY)
             continue
-        threads.append(Thread(target=_keep, args=(visitor,)))
-        threads[-1].start()
+        Thread(target=_keep, args=(visitor,)).start()
 
 
 def main(place: Path, *, idle: float) -> None:

@@ -14,6 +14,8 @@ from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from headrace.pipeline.processors.application.keeper import StartRequest
 from headrace.pipeline.processors.application.places import log_of, meeting_place
 from headrace.pipeline.processors.child import ChildFailed
@@ -76,7 +78,7 @@ class KeptLines:
 
     def _ask(self, request: Mapping[str, Any]) -> None:
         try:
-            self._lines.write(json.dumps(request, separators=(",", ":")).encode() + b"\n")
+            self._lines.write(msgspec.json.encode(request) + b"\n")
             self._lines.flush()
         except OSError as error:
             raise ChildFailed("its keeper has ended") from error
@@ -217,7 +219,10 @@ def _greeted(client: socket.socket) -> KeptLines:
     """The lines of the process behind this door. Raises ChildFailed where it couldn't be started, and ValueError where its keeper
     has ended."""
     lines = client.makefile("rwb")
-    hello = json.loads(lines.readline())
+    line = lines.readline()
+    if not line.endswith(b"\n"):
+        raise ValueError("its keeper has ended")
+    hello = msgspec.json.decode(line)
     if "failed" in hello:
         raise ChildFailed(f"its keeper couldn't start it: {hello['failed']}")
     return KeptLines(client, lines, hello["memory"])

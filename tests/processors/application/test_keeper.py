@@ -3,6 +3,7 @@ keeper."""
 
 import os
 import signal
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -148,3 +149,16 @@ def test_a_task_that_asks_for_nothing_keeps_nobody_waiting(own_keeper: OwnKeeper
             ask(other)
         ask(lines)
         silent.close()
+
+
+def test_a_process_whose_task_dies_while_it_writes_has_its_grace(own_keeper: OwnKeeper, tmp_path: Path):
+    heard = tmp_path / "heard"
+    code = f"""while read -r line; do for action in shutdownRequested leaseLost; do case "$line" in *$action*)
+        echo $action >>{heard}; echo '{{"action":"status","responseFor":"'$action'"}}';; esac; done; done"""
+    with begun(tmp_path / "place", ChildSpec(command=("sh", "-c", code)), grace=60) as lines:
+        lines.keep(None)
+    with socket.socket(socket.AF_UNIX) as task:
+        task.connect(str(tmp_path / "place"))
+        task.sendall(b'{"say": {"action": "processRecords", "records": [')
+    eventually(lambda: not (tmp_path / "place").exists(), "the process has ended")
+    assert heard.read_text().split() == ["shutdownRequested", "leaseLost"]
