@@ -37,8 +37,10 @@ class ForkedProcess:
     @property
     def pid(self) -> int:
         """Its number. While its importer is at work on the import, that of the importer: an import that takes too long can't be
-        ended otherwise."""
+        ended otherwise. Raises ProcessLookupError where the process never began."""
         self._read(0)
+        if self._told.closed and not self._numbers:
+            raise ProcessLookupError
         return self._numbers[0] if self._numbers else self._importer
 
     def poll(self) -> int | None:
@@ -109,13 +111,14 @@ class _Importer:
         *pipes, told = outer
         child = ProcessorChild.of(ForkedProcess(process.pid, told, *pipes), tell)
         try:
-            socket.send_fds(door, [b"+"], inner)
+            try:
+                socket.send_fds(door, [b"+"], inner)
+            finally:
+                for end in inner:
+                    os.close(end)
         except OSError:
             child.kill()
             raise
-        finally:
-            for end in inner:
-                os.close(end)
         child.say({"environ": child_environ(folder, environ), "cpu": self.spec.cpu})
         return child
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from headrace.pipeline.processors.application.importing import ForkedProcess
 from headrace.pipeline.processors.application.kept import KeptLines, begun, met
 from headrace.pipeline.processors.application.places import log_of
-from headrace.pipeline.processors.child import ChildFailed
+from headrace.pipeline.processors.child import ChildFailed, ProcessorChild
 from headrace.pipeline.processors.values import ChildSpec
 from tests.eventually import eventually
 from tests.processors.application.conftest import OwnKeeper
@@ -171,3 +172,15 @@ def test_other_code_is_imported_by_another_process(spec: ChildSpec, tmp_path: Pa
     changed = replace(spec, files={"loading.py": MODULE + b"\n"})
     _, second = begin_all(changed, tmp_path, "b")
     assert first["imported_by"] != second["imported_by"]
+
+
+def test_a_process_that_never_began_is_no_reason_to_end_its_importer():
+    """As where its files couldn't be sent to the importer, which has the processes of other shards."""
+    pipes = [os.pipe() for _ in range(4)]
+    told, from_process, errors = (reads for reads, _ in pipes[:3])
+    child = ProcessorChild.of(ForkedProcess(os.getpid(), told, pipes[3][1], from_process, errors), print)
+    for end in (pipes[3][0], *(writes for _, writes in pipes[:3])):
+        os.close(end)
+    # By the number of the importer it would end the test.
+    child.kill()
+    assert child.process.poll() == -signal.SIGKILL
