@@ -210,17 +210,24 @@ def serve(door: socket.socket, *, idle: float) -> None:
     while monotonic() < until:
         try:
             visitor, _ = door.accept()
+            _start_thread(visitor)
         except TimeoutError:
-            # Each process has a thread.
-            if active_count() > 1:
-                until = monotonic() + idle
-            continue
-        except OSError:
-            # As where too many files are open. The processes that are kept go on.
+            pass
+        except (OSError, RuntimeError):
+            # As where too many files are open, or threads at work. The processes that are kept go on.
             traceback.print_exc()
             sleep(_LOOK_EVERY)
-            continue
+        # Each process has a thread.
+        if active_count() > 1:
+            until = monotonic() + idle
+
+
+def _start_thread(visitor: socket.socket) -> None:
+    try:
         Thread(target=_keep, args=(visitor,)).start()
+    except RuntimeError:
+        visitor.close()
+        raise
 
 
 def main(place: Path, *, idle: float) -> None:
