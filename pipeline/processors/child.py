@@ -1,23 +1,24 @@
 """The process of a processor: lines to it and from it, its limits, and its end.
 
 A child is in a process group of its own: a Ctrl-C in a terminal doesn't reach it, and whatever it has started ends with
-it. It ends with the task that has started it, too. What it writes to stderr goes on to the task's stderr, once.
+it. It ends with the thread that has started it, too. What it writes to stderr goes on to the task's stderr, once.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import selectors
 import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.pipeline.processors.stopping import LOOK_EVERY, check_stop
 
@@ -27,26 +28,57 @@ _TAIL = 40
 """Lines of stderr that a message may quote."""
 _MOST_LINE = 64 << 20
 """The most bytes of one line. A child that writes more without an end of line is at fault."""
+_MOST_ERROR = 1 << 16
+"""The most bytes of one line of stderr. A longer one, as of a progress bar, is taken apart."""
+_OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+"""How many files a process may open, before a keeper has let itself open more."""
 
 _LAUNCHER = """
 import os, resource, sys
-parent, memory, cpu = (int(word) for word in sys.argv[1:4])
+parent, files, memory, cpu = (int(word) for word in sys.argv[1:5])
 if sys.platform == "linux":
     import ctypes, signal
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(1)
+resource.setrlimit(resource.RLIMIT_NOFILE, (files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 if memory:
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 if cpu:
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
 try:
-    os.execvp(sys.argv[4], sys.argv[4:])
+    os.execvp(sys.argv[5], sys.argv[5:])
 except OSError as error:
-    sys.exit(f"{sys.argv[4]} can't be started: {error.strerror}")
+    sys.exit(f"{sys.argv[5]} can't be started: {error.strerror}")
 """
 """Sets the limits, and then becomes the processor. In a process of its own: the task may have threads, which allow no
 code of Python between fork and exec."""
+
+
+def to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - the child's stderr is the task's
+
+
+def launcher(*, memory: int, cpu: int) -> tuple[str, ...]:
+    """What a command begins with that ends with the thread which starts it, and that has these limits: bytes and seconds; 0: no
+    limit."""
+    numbers = map(str, (os.getpid(), _OPEN_FILES, memory, cpu))
+    return (sys.executable, "-I", "-S", "-c", _LAUNCHER, *numbers)
+
+
+class Process(Protocol):
+    """The part of a `Popen` that a child needs."""
+
+    stdin: Any
+    stdout: Any
+    stderr: Any
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
 
 
 class ChildFailed(Exception):
@@ -55,9 +87,11 @@ class ChildFailed(Exception):
 
 @dataclass(slots=True)
 class ProcessorChild:
-    process: subprocess.Popen[bytes]
+    process: Process
     _in: int
     _out: int
+    tell: Callable[[str], None] = to_stderr
+    """Takes each line of stderr."""
     errors: deque[str] = field(default_factory=lambda: deque(maxlen=_TAIL))
     """The last lines of stderr."""
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
@@ -77,15 +111,15 @@ class ProcessorChild:
         environ: Mapping[str, str],
         memory: int,
         cpu: int,
+        tell: Callable[[str], None] = to_stderr,
     ) -> ProcessorChild:
         """Start the process of a processor.
 
         `folder`: where it begins; None for the folder of this process.
         `memory`, `cpu`: bytes and seconds; 0: no limit.
         """
-        launcher = (sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(memory), str(cpu))
         process = subprocess.Popen(  # noqa: S603 - the command is the user's own, from the settings
-            (*launcher, *command),
+            (*launcher(memory=memory, cpu=cpu), *command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -94,7 +128,11 @@ class ProcessorChild:
             bufsize=0,
             start_new_session=True,
         )
-        child = cls(process, _number(process.stdin), _number(process.stdout))
+        return cls.of(process, tell)
+
+    @classmethod
+    def of(cls, process: Process, tell: Callable[[str], None]) -> ProcessorChild:
+        child = cls(process, _number(process.stdin), _number(process.stdout), tell)
         for pipe in (process.stdin, process.stdout, process.stderr):
             os.set_blocking(_number(pipe), False)
         for pipe in (process.stdout, process.stderr):
@@ -138,11 +176,13 @@ class ProcessorChild:
             if key.fd == self._in:
                 self._write(key.fd)
             elif key.fd == self._out:
+                before = len(self._unread)
                 self.is_silent |= self._read(key.fd, self._unread)
-                *lines, rest = self._unread.split(b"\n")
-                self._lines += map(bytes, lines)
-                self._unread = rest
-                if len(rest) > _MOST_LINE:
+                if self._unread.find(b"\n", before) >= 0:
+                    *lines, self._unread = self._unread.split(b"\n")
+                    # What it prints isn't kept: nobody may ask for a message for minutes.
+                    self._lines += (bytes(line) for line in lines if line.lstrip().startswith(b"{"))
+                if len(self._unread) > _MOST_LINE:
                     raise ChildFailed(
                         f"it has written more than {_MOST_LINE >> 20} MiB without an end of line"
                     )
@@ -176,12 +216,13 @@ class ProcessorChild:
     def _tell_errors(self, *, is_closed: bool) -> None:
         *lines, rest = self._error_text.split(b"\n")
         self._error_text = bytearray(rest)
-        if is_closed and rest:
+        if rest and (is_closed or len(rest) > _MOST_ERROR):
             lines.append(rest)
+            self._error_text = bytearray()
         for line in lines:
             text = line.decode(errors="replace")
             self.errors.append(text)
-            print(text, file=sys.stderr, flush=True)  # noqa: T201 - the child's stderr is the task's
+            self.tell(text)
 
     def _how_it_ended(self) -> str:
         try:
@@ -202,6 +243,7 @@ class ProcessorChild:
         with suppress(ChildFailed):
             while not self.is_silent and monotonic() < until:
                 self._exchange(max(0.0, until - monotonic()))
+                self._lines.clear()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=max(0.0, until - monotonic()))
         self.kill()
@@ -234,8 +276,6 @@ def _number(pipe: Any) -> int:
 
 
 def _message(line: bytes) -> Mapping[str, Any] | None:
-    if not line.lstrip().startswith(b"{"):
-        return None
     try:
         message = json.loads(line)
     except ValueError:

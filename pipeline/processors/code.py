@@ -11,6 +11,7 @@ from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.lake.spark.user_code import UserCode, code_beside
 from headrace.pipeline.processors.values import ChildSpec, TurnRules
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
+from headrace.pipeline.settings.choices import Imports
 
 
 class ProcessorCode:
@@ -60,6 +61,7 @@ class ProcessorCode:
             files=dict(self.user.files) if self.user else {},
             folder=str(Path(processor.written.folder).resolve()) if processor.written.folder else "",
             as_amazon_kclpy=processor.as_amazon_kclpy,
+            shares_imports=processor.imports is Imports.SHARED,
             memory=processor.limits.memory,
             cpu=None if processor.limits.cpu is None else int(processor.limits.cpu.total_seconds()),
         )

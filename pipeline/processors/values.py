@@ -41,6 +41,8 @@ class ChildSpec:
     folder: str = ""
     """The folder in which the process starts, where the host has it: that of the settings file."""
     as_amazon_kclpy: bool = False
+    shares_imports: bool = False
+    """Whether the processes of a host are forks of one that has imported the code."""
     memory: int | None = None
     """The most bytes of memory."""
     cpu: int | None = None

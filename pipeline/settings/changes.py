@@ -249,6 +249,7 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "processors.N.tries": _RUN,
     "processors.N.backoff": _RUN,
     "processors.N.as_amazon_kclpy": _RUN,
+    "processors.N.imports": _RUN,
     "processors.N.version": _RUN,
     "upkeep.enabled": _BOTH,
     "upkeep.keep_snapshots": _BOTH,

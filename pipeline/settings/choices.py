@@ -153,6 +153,13 @@ class OnProcessorError(StrEnum):
     """That record goes to the quarantine table, and the processor goes on."""
 
 
+class Imports(StrEnum):
+    OWN = "own"
+    """Each process of a processor imports the code for itself."""
+    SHARED = "shared"
+    """The processes of a host are forks of one that has imported the code."""
+
+
 class Compression(StrEnum):
     NONE = "none"
     AUTO = "auto"

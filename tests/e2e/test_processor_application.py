@@ -1,5 +1,5 @@
 """A processor that is a KCL application of its own, driven by Dagster's sensors, with its processes on Spark: a reshard, its
-process killed between record and checkpoint, its run killed after the delivery. Each record is delivered at least once, in
+process killed between record and checkpoint, then the one that holds the processes of all shards, its run killed after the delivery. Each record is delivered at least once, in
 the order of its shard, and parents before children."""
 
 import json
@@ -43,10 +43,11 @@ class Words:
         for record in given.records:
             word = record.binary_data.decode()
             self.note("record", word=word, number=record.sequence_number)
-            kill = FOLDER / "kill"
-            if kill.exists() and kill.read_text() == word:
-                kill.unlink()
-                os.kill(os.getpid(), signal.SIGKILL)
+            for file, number in ("kill", os.getpid()), ("kill-parent", os.getppid()):
+                kill = FOLDER / file
+                if kill.exists() and kill.read_text() == word:
+                    kill.unlink()
+                    os.kill(number, signal.SIGKILL)
         given.checkpointer.checkpoint()
         self.note("checkpoint", number=given.records[-1].sequence_number)
 
@@ -118,16 +119,19 @@ class WordsApp(App):
         eventually(is_done, "everything is processed and checkpointed")
 
 
-@pytest.fixture
-def app(aws: LocalAws, _environment: None, tmp_path: Path) -> Iterator[WordsApp]:
+@pytest.fixture(params=["own", "shared"])
+def app(
+    aws: LocalAws, _environment: None, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[WordsApp]:
     (tmp_path / "words.py").write_text(CODE.format(folder=str(tmp_path)))
-    name = "wordsapp"
+    name = f"wordsapp-{request.param}"
     processor = {
         "name": "words",
         "mode": "application",
         "application": f"{name}-words",
         "callable": "words:Words",
         "records": 5,
+        "imports": request.param,
     }
     app = WordsApp(name=name, home=tmp_path, aws=aws, more={"processors": [processor]})
     try:
@@ -144,6 +148,11 @@ def test_each_record_is_processed_at_least_once_in_the_order_of_its_shard(app: W
     app.produce(30)
     (app.home / "kill").write_text(app.put[-3])
     app.process_all()
+    # So does the process that holds those of all shards: the keeper, or the one that has imported the code.
+    app.produce(30)
+    (app.home / "kill-parent").write_text(app.put[-3])
+    app.process_all()
+    assert not (app.home / "kill-parent").exists()
     # A run dies after its tasks have delivered and checkpointed.
     app.produce(20)
     killed = app.killed_run(WaveStep.STAGED)
@@ -161,6 +170,7 @@ def test_each_record_is_processed_at_least_once_in_the_order_of_its_shard(app: W
     words = [call["word"] for call in app.recorded("record")]
     assert set(words) == set(app.put)
     assert words.count(app.put[67]) > 1
+    assert words.count(app.put[97]) > 1
     for shard in {call["shard"] for call in app.recorded("record")}:
         numbers = [int(call["number"]) for call in app.recorded("record") if call["shard"] == shard]
         first_seen = list(dict.fromkeys(numbers))

@@ -1,9 +1,10 @@
 """The sample of PyPI's amazon_kclpy, unchanged, under KCL's MultiLangDaemon and as a processor of Headrace: CPU, memory,
 start and latency side by side.
 
-    python -m tests.interop.sample_app SHARDS [CLASS_PATH]    the class path of a MultiLangDaemon that was built by hand
+    python -m tests.interop.sample_app SHARDS [CLASS_PATH [SYSTEM ...]]    the class path of a MultiLangDaemon that was built by hand, or ''
 
-Maven Central doesn't have the daemon of each version: without one only Headrace is measured. Headrace's worker is that of `make interop`: the real duties and
+Maven Central doesn't have the daemon of each version: without one only Headrace is measured, with the sample as a command, and with its
+class as `callable` and `imports: own` and `shared`. Headrace's worker is that of `make interop`: the real duties and
 processes, without Dagster and Spark, which a deployment has once.
 """
 
@@ -12,10 +13,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -24,7 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.pipeline.local.endpoint import local_aws
+from headrace.pipeline.settings.blocks.parse import Written
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
+from headrace.pipeline.settings.choices import Imports
 from headrace.pipeline.settings.model import TimeSettings
 from tests.interop import ours
 from tests.interop.daemon import daemon_command
@@ -32,12 +37,21 @@ from tests.interop.processing import ProcessorWorker
 
 _KCLPY = "3.2.0"
 _FOLDER = Path(__file__).parents[2] / "artifacts" / "interop" / "kclpy"
-_MARK, _COMMAND = "HEADRACE_SAMPLE", "HEADRACE_SAMPLE_COMMAND"
+_MARK, _COMMAND, _IMPORTS = "HEADRACE_SAMPLE", "HEADRACE_SAMPLE_COMMAND", "HEADRACE_SAMPLE_IMPORTS"
 _SEEN = re.compile(r"Sequence Number: (\d+), ")
 _WINDOW, _START = 40.0, 600.0
 _FAILOVER = 60_000
 """Milliseconds. A shared machine, on which all processes start at once, would lose leases with less."""
 _TICK = os.sysconf("SC_CLK_TCK")
+_LINES = """
+from sample_kclpy_app import RecordProcessor
+
+
+class Lines(RecordProcessor):
+    def log(self, message):
+        super().log(message + "\\n")
+"""
+"""The sample's class with a line end after each record, which a shard's log is told by."""
 
 
 class SampleWorker(ProcessorWorker):
@@ -48,7 +62,15 @@ class SampleWorker(ProcessorWorker):
         super().__post_init__()
 
     def processor(self) -> ProcessorSettings:
-        return replace(super().processor(), callable=None, command=os.environ[_COMMAND])
+        if not os.environ[_IMPORTS]:
+            return replace(super().processor(), callable=None, command=os.environ[_COMMAND])
+        return replace(
+            super().processor(),
+            callable="sample_lines:Lines",
+            as_amazon_kclpy=True,
+            imports=Imports(os.environ[_IMPORTS]),
+            written=Written(str(Path(os.environ[_COMMAND]).parent)),
+        )
 
 
 def sample() -> Path:
@@ -72,12 +94,20 @@ class Measured:
     folder: Path
     kinesis: Any
     put: dict[str, float]
+    temporary: Path
+    """Its folder for temporary files. Names of sockets are short, so that it isn't below the other one."""
     seconds: dict[str, tuple[str, float]] = field(default_factory=dict)
     """By process, also one that has ended: its kind and its seconds of CPU."""
 
+    def logs(self) -> list[Path]:
+        """What the sample's processes write to stderr, a file for each of them."""
+        kept = (self.temporary / f"headrace-kept-{os.getuid()}").glob("*-h1-*.log")
+        # A log has its name a moment before it is there.
+        return [*self.folder.glob("*.err")] or [log for log in kept if log.exists()]
+
     def seen(self) -> dict[str, int]:
         counts: dict[str, int] = {}
-        for file in self.folder.glob("*.err"):
+        for file in self.logs():
             for number in _SEEN.findall(file.read_text(errors="replace")):
                 counts[number] = counts.get(number, 0) + 1
         return counts
@@ -128,9 +158,9 @@ class Measured:
 
 def _kind(process: Path) -> str:
     command = (process / "cmdline").read_bytes()
-    if b"sample_kclpy_app" in command:
+    if b"sample_kclpy_app" in command or b"headrace.kclpy" in command:
         return "the sample's"
-    return "keepers" if b"application.nursery" in command else "the host"
+    return "the keeper" if b"application.keeper" in command else "the host"
 
 
 def _parts(values: Mapping[str, float], digits: int) -> str:
@@ -142,14 +172,14 @@ def measure(system: Measured, command: list[str], environment: dict[str, str], s
     with (system.folder / "log").open("wb") as log:
         process = subprocess.Popen(
             command,
-            env={**environment, _MARK: system.name},
+            env={**environment, _MARK: system.name, "TMPDIR": str(system.temporary)},
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
     try:
-        while len(list(system.folder.glob("*.err"))) < shards or len(system.seen()) < shards:
+        while len(system.logs()) < shards or len(system.seen()) < shards:
             system.produce(shards)
             time.sleep(0.5)
             if time.monotonic() - began > _START:
@@ -191,23 +221,31 @@ def measure(system: Measured, command: list[str], environment: dict[str, str], s
         process.wait()
 
 
-def main(shards: int, daemon: str) -> None:
+def main(shards: int, daemon: str, *only: str) -> None:
     kclpy, place = sample(), _FOLDER / "run"
     code = kclpy / "samples" / "sample_kclpy_app.py"
-    for name, python in (("daemon", ""), ("headrace", "-m headrace.kclpy")):
-        if name == "daemon" and not daemon:
+    for name, python, imports in (
+        ("daemon", "", ""),
+        ("headrace", "-m headrace.kclpy", ""),
+        ("headrace-own", "", "own"),
+        ("headrace-shared", "", "shared"),
+    ):
+        if (name == "daemon" and not daemon) or (only and name not in only):
             continue
         folder = place / f"{name}-{time.time_ns()}"
         folder.mkdir(parents=True)
         run = folder / "run.sh"
         run.write_text(f"#!/bin/sh\nexec {sys.executable} -u {python} {code} 2>>{folder}/$$.err\n")
         run.chmod(0o755)
-        with local_aws() as aws:
+        shutil.copy(code, folder)
+        (folder / "sample_lines.py").write_text(_LINES)
+        with local_aws() as aws, tempfile.TemporaryDirectory(prefix="hr-") as temporary:
             kinesis = aws.client("kinesis")
             kinesis.create_stream(StreamName="words", ShardCount=shards)
             kinesis.get_waiter("stream_exists").wait(StreamName="words", WaiterConfig={"Delay": 1})
-            environment = {**os.environ, **aws.environment, "AWS_REGION": aws.region, _COMMAND: str(run)}
-            system = Measured(name, folder, kinesis, {})
+            environment = {**os.environ, **aws.environment, "AWS_REGION": aws.region}
+            environment |= {_COMMAND: str(run), _IMPORTS: imports}
+            system = Measured(name, folder, kinesis, {}, Path(temporary))
             if name == "daemon":
                 environment["PYTHONPATH"] = str(kclpy)
                 command = daemon_command(
@@ -241,4 +279,4 @@ if __name__ == "__main__":
         sys.argv = [sys.argv[0], sys.argv[2]]
         ours.main(SampleWorker)
     else:
-        main(int(sys.argv[1]), "".join(sys.argv[2:]))
+        main(int(sys.argv[1]), *(sys.argv[2:] or [""]))

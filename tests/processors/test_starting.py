@@ -39,3 +39,17 @@ def test_a_class_begins_beside_the_settings_and_in_a_folder_of_its_own_on_a_host
 def test_a_command_begins_in_the_folder_of_sparks_worker_on_a_host_without_the_settings(tmp_path: Path):
     spec = ChildSpec(command=("sh", "-c", "pwd >&2"), folder=str(tmp_path / "none"))
     assert beginning_of(spec)[0] == Path.cwd().resolve()
+
+
+def test_stderr_without_line_ends_is_told_in_pieces():
+    """As of a progress bar: the whole of it would fill the memory of whoever reads it."""
+    told: list[str] = []
+    noise = ChildSpec(command=("sh", "-c", "head -c 1000000 /dev/zero | tr '\\0' x >&2"))
+    child = start_child(noise, "", tell=told.append)
+    try:
+        with pytest.raises(ChildFailed, match="ended with exit code 0"):
+            child.hear(within=60)
+    finally:
+        child.kill()
+    assert sum(map(len, told)) == 1_000_000
+    assert max(map(len, told)) < 200_000

@@ -42,6 +42,7 @@ def test_a_processor_needs_a_name_a_table_and_its_code_only():
         ({"leases": "2.x"}, "processors.0.leases is given, and mode is landed"),
         ({"beat": "process"}, "processors.0.beat is given, and mode is landed"),
         ({"consumer": "totals"}, "processors.0.consumer is given, and mode is landed"),
+        ({"imports": "shared"}, "processors.0.imports is shared, and mode is landed; allowed with mode"),
         ({"callable": None}, "processors.0.callable is missing; needed, or command"),
         ({"command": "node a.js"}, "processors.0.callable and command are both given"),
         ({"callable": "totals"}, "processors.0.callable is 'totals'; allowed: package.module:Name"),
@@ -110,6 +111,10 @@ APPLICATION: dict[str, Any] = {
         (
             {"stream": "others"},
             "processors.0.stream is 'others'; allowed with mode: application: a stream of",
+        ),
+        (
+            {"imports": "shared", "callable": None, "command": "node totals.js"},
+            "processors.0.imports is shared, and a command starts a program of its own",
         ),
     ],
 )

@@ -198,7 +198,7 @@ _ALSO = {
             "HEADRACE__PROCESSORS__0__APPLICATION": "words",
             "HEADRACE__PROCESSORS__0__TABLE": "",
         }
-        for name in ("application", "leases")
+        for name in ("application", "leases", "imports")
     },
     "processors.0.beat": {
         "HEADRACE__PROCESSORS__0__MODE": "application",

@@ -75,6 +75,13 @@ class Attempt:
         letting_go = stage.let_go if isinstance(stage, LetsGo) else _has_nothing
         self.kept = KeptClaims(claims=self.claims, times=self.settings.times, letting_go=letting_go)
 
+    @property
+    def _stays(self) -> float:
+        """Seconds for which a quiet shard stays with the run."""
+        # If it went at once, it would take along its process, and the next record would start another one.
+        has_processes = self.kept.keeps and isinstance(self.ports.stage, LetsGo)
+        return self.settings.times.idle.total_seconds() if has_processes else 0.0
+
     def beat(self) -> bool:
         """Show that this run lives, if it makes progress. A timer thread calls this beside the waves and the pauses
         between them.
@@ -152,7 +159,7 @@ class Attempt:
                 self.on_step(WaveStep.CLAIMED, claimed)
                 self._read_and_land(Claimed(self.claims, self.kept, streams, log))
             # Not after an error: the next wave then takes the same warm shards again.
-            self.rows.remember(rows, log.landed)
+            self.rows.remember(rows, log.landed, stays=self._stays)
             warm = self.rows.warm
         except HeadraceError as error:
             log.stopped_by = str(error)

@@ -1,14 +1,15 @@
 """Which of a worker's rows a wave takes. Each row that it takes costs a claim and a release; the others cost nothing.
 
 due    by what the row says: never read, behind, left by a dead run, not looked at for a long time (core.due)
-warm   the worker's sensor named the shard, or the last wave that took the shard found records or didn't finish it
+warm   the worker's sensor named the shard, or the last wave that took the shard found records or didn't finish it. Where the
+       stage has something of the shard that it would begin anew, the shard stays warm for a while
 news   a probe found a record. Shards are probed as often as `times.probe` says, rather a wave too early than too late
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 from zlib import crc32
 
@@ -36,6 +37,8 @@ class WaveRows:
     settings: Settings
     warm: frozenset[str] = frozenset()
     """Lease keys of warm shards."""
+    _had_records: dict[str, float] = field(default_factory=dict)
+    """When a wave has last found records of a shard, or hasn't finished it. By lease key."""
     _round_ended: float | None = None
     """When the last round of probes over all shards that are neither due nor warm ended, by the monotonic clock."""
     _probed_up_to: str | None = None
@@ -51,10 +54,13 @@ class WaveRows:
         keys |= self._with_news(replace(plan, idle=cold), streams)
         return [row for row in rows if row.key in keys]
 
-    def remember(self, taken: Iterable[Lease], landed: Iterable[Landed]) -> None:
-        """Note after a wave which shards are warm."""
+    def remember(self, taken: Iterable[Lease], landed: Iterable[Landed], *, stays: float) -> None:
+        """Note after a wave which shards are warm. `stays`: for how many seconds after its last record a shard is."""
+        now, keys = self.clock.monotonic(), {row.key for row in taken}
         quiet = {landing.lease_key for landing in landed if landing.is_quiet}
-        self.warm = (self.warm | {row.key for row in taken}) - quiet
+        self._had_records |= dict.fromkeys(keys - quiet, now)
+        had_lately = {key for key, since in self._had_records.items() if now - since < stays}
+        self.warm = (self.warm | keys) - (quiet - had_lately)
 
     def _with_news(self, plan: DuePlan, streams: Streams) -> set[str]:
         now = self.clock.monotonic()

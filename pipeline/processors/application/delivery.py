@@ -76,19 +76,24 @@ class Delivery:
         return self._backlog.begins_inside(self.row.lease.checkpoint)
 
     def begin(self) -> Batch:
-        """Begin at the row as it is now. Returns what is to be read."""
+        """Begin with the process that an earlier wave has kept, else at the row as it is now. Returns what is to be read."""
         planned_at = self.row.lease.checkpoint
-        # Where the row can't be read now, the condition of the next checkpoint tells.
-        with suppress(HeadraceError):
-            self.row.look()
+        if (resumed := self.resume()) is not None:
+            return resumed
+        self._look()
         last, after = self.row.lease.checkpoint, self.batch.after
         if last == planned_at or not last.is_digits:
-            return self.resume() or self.batch
+            return self.batch
         # Spark has begun the task once more, or the answer of a write was lost.
         moved = Position(
             int(last.sequence), last.sub, seen=None if after is None else after.seen, inside=True
         )
-        return self.resume() or replace(self.batch, after=moved, iterator=None, parents=())
+        return replace(self.batch, after=moved, iterator=None, parents=())
+
+    def _look(self) -> None:
+        # Where the row can't be read now, the condition of the next checkpoint tells.
+        with suppress(HeadraceError):
+            self.row.look()
 
     def resume(self) -> Batch | None:
         """Go on with the process that an earlier wave has kept. Returns what is left to read for it; None where there is no
@@ -98,6 +103,10 @@ class Delivery:
             self._process.close()
             return None
         memory = read_memory(lines.memory)
+        # Read only here: where the row that the run has handed over fits the process, it goes on without a request. A claim that
+        # was lost meanwhile is told by the next checkpoint's condition, and until then records are repeated at most.
+        if memory.checkpoint != self.row.lease.checkpoint:
+            self._look()
         checkpoints = RowCheckpoints.of(self.row)
         dialogue = Dialogue(lines, checkpoints)
         if (memory.code, memory.checkpoint) != (self.code, self.row.lease.checkpoint):
@@ -112,7 +121,11 @@ class Delivery:
         arrival = arrival_of(memory.last)
         after = Position(memory.last.sequence, memory.last.sub, arrival=arrival, inside=True)
         return replace(
-            self.batch, after=after, witness=max(self.batch.witness, arrival), iterator=None, parents=()
+            self.batch,
+            after=after,
+            witness=max(self.batch.witness, arrival),
+            iterator=memory.iterator,
+            parents=(),
         )
 
     def take(self, records: Sequence[Delivered]) -> None:
@@ -125,13 +138,13 @@ class Delivery:
             self.count += len(call)
             self._attempt(partial(self._hand_out, call))
 
-    def end(self, *, has_ended: bool, keeps: bool = False) -> bool:
-        """Let the process end. `has_ended`: whether the shard has no more records. `keeps`: where it has, the process stays for
-        the next wave. Returns whether the processor has checkpointed the shard's end."""
+    def end(self, *, has_ended: bool, keeps: Staged | None = None) -> bool:
+        """Let the process end. `has_ended`: whether the shard has no more records. `keeps`: how far the shard was read, where the
+        process is to stay for the next wave. Returns whether the processor has checkpointed the shard's end."""
         try:
             if self.trouble or self._begins_anew:
                 return False
-            if keeps and not (has_ended or self.row.is_lost) and self._keep():
+            if keeps is not None and not (has_ended or self.row.is_lost) and self._keep(keeps):
                 return False
             if has_ended and not self.row.is_lost:
                 self._attempt(self._end_shard, is_end=True)
@@ -142,13 +155,20 @@ class Delivery:
         finally:
             self._process.close()
 
-    def _keep(self) -> bool:
-        """Leave the process to the next wave. Whether it could be left."""
+    def _keep(self, read: Staged) -> bool:
+        """Leave the process to the next wave. Whether it could be left. `read`: how far the shard was read."""
         lines = None if self._dialogue is None else self._dialogue.child
         last = self._backlog.last
         if not isinstance(lines, KeptLines) or last is None:
             return False
-        memory = Memory(self.code, self.row.lease.checkpoint, last, tuple(self._backlog.records))
+        is_at_last = (read.upto.sequence, read.upto.sub) == last.place
+        memory = Memory(
+            self.code,
+            self.row.lease.checkpoint,
+            last,
+            tuple(self._backlog.records),
+            read.iterator if is_at_last else None,
+        )
         try:
             lines.keep(memory.plain())
         except ChildFailed:

@@ -1,36 +1,78 @@
-"""The keeper of a processor's process: it lives beside Spark's workers, so that an instance goes on from wave to wave.
+"""The keeper of a host: a process beside Spark's workers that holds the processes of processors, so that an instance goes on
+from wave to wave. A thread of it keeps one process.
 
-    task of a wave ──connects──► keeper ──lines──► process of the processor
-          └── what the next wave has to know ──►┘
+    task of a wave ──StartRequest──► keeper ──► a thread, which tasks of later waves meet at the place of the shard
+          └────────────────────────lines──────────►│──lines──► process of the processor
+                what the next wave has to know ───►┘
+
+    python -m headrace.pipeline.processors.application.keeper SOCKET IDLE
 
 A task that dies without a word, as Spark ends that of a cancelled run, leaves an instance of which nobody knows what it has
 got. It has its grace and ends; no checkpoint is taken any more. So ends one that no task comes back to, and one whose place
-another one has taken.
+another one has taken. All of them end with the keeper, and the next wave begins new ones at the checkpoints in the rows.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import resource
 import socket
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from time import monotonic
+from threading import Thread, active_count
+from time import monotonic, sleep
 from typing import Any
 
-from headrace.pipeline.processors.application.places import bound, is_own, number_of
+import msgspec
+
+from headrace.pipeline.lake.staging.stage_codec import decode, encode
+from headrace.pipeline.processors.application.importing import Importers
+from headrace.pipeline.processors.application.places import bound, is_own, log_of, number_of
 from headrace.pipeline.processors.checkpoints import Checkpoints
 from headrace.pipeline.processors.child import ChildFailed, ProcessorChild
 from headrace.pipeline.processors.dialogue import CallFailed, Dialogue
-from headrace.pipeline.processors.starting import folder_of, start_child
+from headrace.pipeline.processors.starting import folder_of, own_environ, start_child
 from headrace.pipeline.processors.values import ChildSpec
 
 _LOOK_EVERY = 0.5
-"""Seconds between two looks at what the process writes to stderr while no task is there."""
+"""Seconds between two looks at what a process writes while no task is there."""
+_PATIENCE = 10.0
+"""Seconds within which a task has sent its whole request."""
+_importers = Importers()
 
 
-class Keeper:
+@dataclass(frozen=True, slots=True)
+class StartRequest:
+    """What a task asks a keeper for: a new process, which has the task's environment."""
+
+    place: str
+    """Where tasks of later waves meet the process."""
+    idle: float
+    grace: float
+    child: str
+    """The ChildSpec."""
+    environ: dict[str, str]
+
+    @classmethod
+    def of_this_process(cls, place: Path, spec: ChildSpec, *, idle: float, grace: float) -> StartRequest:
+        return cls(str(place), idle, grace, base64.b64encode(encode(spec)).decode(), own_environ())
+
+    @property
+    def spec(self) -> ChildSpec:
+        return decode(base64.b64decode(self.child), ChildSpec)
+
+    def line(self) -> bytes:
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+
+class KeptProcess:
     def __init__(self, child: ProcessorChild, *, idle: float, grace: float) -> None:
         self._child = child
         self._idle = idle
@@ -40,38 +82,43 @@ class Keeper:
         self._memory: Any = None
         """What the last task has left for the next one."""
 
-    def serve(self, door: socket.socket, *, can_be_met: Callable[[], bool]) -> None:
-        """Serve one task after the other, until one ends the process or none has come for `idle` seconds. `can_be_met`: whether
-        tasks still find this keeper."""
+    def serve(self, visitor: socket.socket, door: socket.socket, *, can_be_met: Callable[[], bool]) -> None:
+        """Serve one task after the other, until one ends the process or none has come for `idle` seconds. `visitor`: the first
+        task. `can_be_met`: whether tasks still find this process at its place."""
         door.settimeout(_LOOK_EVERY)
-        until = monotonic() + self._idle
-        while monotonic() < until:
-            try:
-                visitor, _ = door.accept()
-            except TimeoutError:
-                self._child.drain()
-                if not can_be_met():
-                    # Another process has begun in this one's place, and works on the shard.
-                    break
-                continue
-            with visitor:
-                visitor.settimeout(None)
-                if not self._serve_one(visitor):
+        visiting: socket.socket | None = visitor
+        while visiting is not None:
+            with visiting:
+                visiting.settimeout(None)
+                if not self._serve_one(visiting):
                     return
-            until = monotonic() + self._idle
+            visiting = self._next(door, can_be_met)
         self._end_alone()
+
+    def _next(self, door: socket.socket, can_be_met: Callable[[], bool]) -> socket.socket | None:
+        """The next task; None where none comes. Once another process has begun in this one's place, none can."""
+        until = monotonic() + self._idle
+        while monotonic() < until and can_be_met():
+            with suppress(TimeoutError):
+                return door.accept()[0]
+            self._child.drain()
+        return None
 
     def _serve_one(self, visitor: socket.socket) -> bool:
         """Whether the process stays for the next task."""
         # The task may be gone by the time that an answer comes.
         with suppress(BrokenPipeError, ConnectionResetError), visitor.makefile("rwb") as lines:
-            _write(lines, {"memory": self._memory})
+            _write(lines, msgspec.json.encode({"memory": self._memory}))
             for line in lines:
-                request = json.loads(line)
+                if not line.endswith(b"\n"):
+                    # The task has died while it wrote.
+                    break
+                request = msgspec.json.decode(line)
                 if "say" in request:
                     self._say(request["say"])
                 elif "hear" in request:
-                    _write(lines, self._heard(float(request["hear"])))
+                    # By json: an answer may have numbers that msgspec doesn't write.
+                    _write(lines, json.dumps(self._heard(float(request["hear"]))).encode())
                 elif "keep" in request:
                     self._memory = request["keep"]
                     return True
@@ -107,28 +154,98 @@ class Keeper:
         self._child.close(grace=_LOOK_EVERY)
 
 
-def _write(lines: Any, answer: Mapping[str, Any]) -> None:
-    lines.write(json.dumps(answer, separators=(",", ":")).encode() + b"\n")
+def _write(lines: Any, answer: bytes) -> None:
+    lines.write(answer + b"\n")
     lines.flush()
 
 
-def keep_at(place: Path, spec: ChildSpec, *, idle: float, grace: float) -> None:
-    """Become the keeper of a new process, which tasks meet at this place. The process that calls this ends at once, and the
-    keeper is nobody's child."""
+def _keep(visitor: socket.socket) -> None:
+    """Begin the process for which this task asks, and keep it until it ends. It ends with the thread that has started it."""
+    # A task that goes away before it has asked for anything has left nothing.
+    with visitor, suppress(OSError, ValueError):
+        visitor.settimeout(_PATIENCE)
+        with visitor.makefile("rb") as lines:
+            request = StartRequest(**json.loads(lines.readline()))
+        with log_of(Path(request.place)).open("a") as log:
+            try:
+                _keep_at(Path(request.place), request, visitor, partial(print, file=log, flush=True))
+            except Exception as error:  # noqa: BLE001 - it ends this one process, and its words are in the log of its shard
+                traceback.print_exc(file=log)
+                visitor.sendall(json.dumps({"failed": f"{type(error).__name__}: {error}"}).encode() + b"\n")
+
+
+def _keep_at(place: Path, request: StartRequest, visitor: socket.socket, tell: Callable[[str], None]) -> None:
+    with bound(place) as door:
+        number = number_of(place)
+        try:
+            with _child(request.spec, request.environ, tell) as child:
+                process = KeptProcess(child, idle=request.idle, grace=request.grace)
+                process.serve(visitor, door, can_be_met=lambda: is_own(place, number))
+        finally:
+            # Another process may have taken the place.
+            if is_own(place, number):
+                place.unlink(missing_ok=True)
+
+
+@contextmanager
+def _child(
+    spec: ChildSpec, environ: Mapping[str, str], tell: Callable[[str], None]
+) -> Iterator[ProcessorChild]:
+    if spec.shares_imports:
+        with _importers.child(spec, environ, tell) as child:
+            yield child
+        return
+    with folder_of(spec) as folder:
+        child = start_child(spec, folder, environ, tell=tell)
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def serve(door: socket.socket, *, idle: float) -> None:
+    """Keep processes until there has been none for `idle` seconds."""
+    door.settimeout(_LOOK_EVERY)
+    until = monotonic() + idle
+    while monotonic() < until:
+        try:
+            visitor, _ = door.accept()
+            _start_thread(visitor)
+        except TimeoutError:
+            pass
+        except (OSError, RuntimeError):
+            # As where too many files are open, or threads at work. The processes that are kept go on.
+            traceback.print_exc()
+            sleep(_LOOK_EVERY)
+        # Each process has a thread.
+        if active_count() > 1:
+            until = monotonic() + idle
+
+
+def _start_thread(visitor: socket.socket) -> None:
+    try:
+        Thread(target=_keep, args=(visitor,)).start()
+    except RuntimeError:
+        visitor.close()
+        raise
+
+
+def main(place: Path, *, idle: float) -> None:
     door = bound(place)
     number = number_of(place)
-    # Who waits for this process comes in once it has ended.
+    # The task waits for this process, and comes in once it has ended; what stays is nobody's child.
     if os.fork():
         os._exit(0)
+    # Each process takes several: as many as may be, instead of a number that is meant for one process.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
-        with folder_of(spec) as folder:
-            child = start_child(spec, folder)
-            try:
-                Keeper(child, idle=idle, grace=grace).serve(door, can_be_met=lambda: is_own(place, number))
-            finally:
-                child.kill()
+        serve(door, idle=idle)
     finally:
         door.close()
-        # Another keeper may have taken the place.
         if is_own(place, number):
             place.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), idle=float(sys.argv[2]))

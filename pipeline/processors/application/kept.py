@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -16,20 +15,23 @@ from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Any
 
-from headrace.pipeline.processors.application.nursery import ForkRequest
+import msgspec
+
+from headrace.pipeline.processors.application.keeper import StartRequest
 from headrace.pipeline.processors.application.places import forget_old_logs, log_of, meeting_place
 from headrace.pipeline.processors.child import ChildFailed
+from headrace.pipeline.processors.starting import own_environ
 from headrace.pipeline.processors.values import ChildSpec
 
 IDLE = 300.0
 """Seconds after which a kept process ends to which no task comes back."""
 _MORE = 10.0
 """Seconds that a keeper's answer may take longer than the process's."""
-_FORKED_WITHIN = 60.0
-"""Seconds within which the nursery has forked a keeper: it forks those of a run one after the other."""
-_NURSERY_IDLE = 30.0
-"""Seconds after which a nursery ends from which no keeper is wanted: they are wanted together, when a run claims its shards."""
-_NURSERY = "headrace.pipeline.processors.application.nursery"
+_BEGUN_WITHIN = 60.0
+"""Seconds within which a keeper has begun a process: all shards of a run may want one at once."""
+_KEEPER_IDLE = 30.0
+"""Seconds after which a keeper ends that has no process."""
+_KEEPER = "headrace.pipeline.processors.application.keeper"
 
 
 @dataclass(slots=True)
@@ -77,7 +79,7 @@ class KeptLines:
 
     def _ask(self, request: Mapping[str, Any]) -> None:
         try:
-            self._lines.write(json.dumps(request, separators=(",", ":")).encode() + b"\n")
+            self._lines.write(msgspec.json.encode(request) + b"\n")
             self._lines.flush()
         except OSError as error:
             raise ChildFailed("its keeper has ended") from error
@@ -106,83 +108,64 @@ def met(place: Path, *, grace: float) -> Iterator[KeptLines | None]:
 
 @contextmanager
 def begun(place: Path, spec: ChildSpec, *, grace: float, idle: float = IDLE) -> Iterator[KeptLines]:
-    """A new process, whose keeper is met at this place from now on. One that was there before ends once its visitor has
+    """A new process, which is met at this place from now on. One that was there before ends once its visitor has
     left."""
-    log = log_of(place)
-    log.write_bytes(b"")
+    log_of(place).write_bytes(b"")
     forget_old_logs(place.parent, time.time())
-    request = ForkRequest.of_this_process(place, log, spec, idle=idle, grace=grace)
-    is_forked = _fork(request)
-    lines = _connected(place) if is_forked else None
-    if lines is None:
-        raise ChildFailed(f"its keeper couldn't be started on this host{_last_words(log)}")
+    lines = _begun(StartRequest.of_this_process(place, spec, idle=idle, grace=grace))
     with _visiting(lines, grace=grace):
         yield lines
 
 
-def _fork(request: ForkRequest) -> bool:
-    """Whether the nursery of this host has forked the keeper; where it couldn't, the keeper's log has the reason. Raises ChildFailed
-    where the nursery can't be met."""
+def _begun(request: StartRequest) -> KeptLines:
+    """The new process that the keeper of this host has begun. Raises ChildFailed."""
     why: Exception | None = None
-    # The nursery that is met first may be ending for want of work.
+    # The keeper that is met first may be ending for want of work.
     for _ in range(2):
         try:
-            return not _answered(request)["failed"]
+            with _client(_BEGUN_WITHIN) as client:
+                _open_keeper(keeper_place(), client)
+                client.sendall(request.line())
+                return _greeted(client)
         except TimeoutError:
-            # Asked a second time, it would fork a second keeper.
-            raise ChildFailed(
-                f"its keeper wasn't started on this host within {_FORKED_WITHIN:.0f} s"
-            ) from None
+            # Asked a second time, it would begin a second process.
+            raise ChildFailed(f"its keeper hasn't begun it within {_BEGUN_WITHIN:.0f} s") from None
         except (OSError, ValueError) as error:
             why = error
     raise ChildFailed(f"its keeper couldn't be started on this host: {why}")
 
 
-def _answered(request: ForkRequest) -> dict[str, Any]:
-    """The nursery's answer. Raises ValueError where the nursery ended before it answered."""
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(_FORKED_WITHIN)
-        _open_nursery(nursery_place(), client)
-        client.sendall(request.line())
-        with client.makefile("rb") as lines:
-            answer: dict[str, Any] = json.loads(lines.readline())
-    return answer
-
-
-def nursery_place() -> Path:
-    """Where the nursery is met that has this process's Python and code."""
+def keeper_place() -> Path:
+    """Where the keeper is met that has this process's Python and code."""
     # Other code at the same paths couldn't be talked with. That of a zip has a path of its own for each session.
     modules = Path(__file__).parents[1].rglob("*.py")
     code = str(max((module.stat().st_mtime_ns for module in modules), default=""))
-    return meeting_place("nursery", sys.executable, *sys.path, code)
+    return meeting_place("keeper", sys.executable, *sys.path, code)
 
 
-def _open_nursery(place: Path, client: socket.socket) -> None:
+def _open_keeper(place: Path, client: socket.socket) -> None:
     # Two shards of a wave may need it at once.
     with place.with_suffix(".lock").open("wb") as lock:
         flock(lock, LOCK_EX)
         try:
             client.connect(str(place))
         except OSError:
-            _start_nursery(place)
+            _start_keeper(place)
             client.connect(str(place))
 
 
-def _start_nursery(place: Path) -> None:
-    # A file, and not the task's stderr: whoever reads that one to its end would wait for the nursery, which outlives the task.
+def _start_keeper(place: Path) -> None:
+    # A file, and not the task's stderr: whoever reads that one to its end would wait for the keeper, which outlives the task.
     log = log_of(place)
     with log.open("wb") as errors:
         try:
             started = subprocess.run(  # noqa: S603 - this very Python
-                (sys.executable, "-m", _NURSERY, str(place), str(_NURSERY_IDLE)),
+                (sys.executable, "-m", _KEEPER, str(place), str(_KEEPER_IDLE)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-                    "PYTHONSAFEPATH": "1",
-                },
+                # One area for the memory of all threads: one for each would keep what it has once needed.
+                env={**own_environ(), "MALLOC_ARENA_MAX": "1"},
                 # It outlives the task, and a Ctrl-C in a terminal doesn't reach it.
                 start_new_session=True,
                 check=False,
@@ -214,13 +197,34 @@ def _visiting(lines: KeptLines, *, grace: float) -> Iterator[None]:
 
 
 def _connected(place: Path) -> KeptLines | None:
-    client = socket.socket(socket.AF_UNIX)
-    client.settimeout(_MORE)
     try:
-        client.connect(str(place))
-        lines = client.makefile("rwb")
-        hello = json.loads(lines.readline())
+        with _client(_MORE) as client:
+            client.connect(str(place))
+            return _greeted(client)
     except (OSError, ValueError):
-        client.close()
         return None
+
+
+@contextmanager
+def _client(patience: float) -> Iterator[socket.socket]:
+    """A socket, which stays open unless an error occurs."""
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(patience)
+    try:
+        yield client
+    except BaseException:
+        client.close()
+        raise
+
+
+def _greeted(client: socket.socket) -> KeptLines:
+    """The lines of the process behind this door. Raises ChildFailed where it couldn't be started, and ValueError where its keeper
+    has ended."""
+    lines = client.makefile("rwb")
+    line = lines.readline()
+    if not line.endswith(b"\n"):
+        raise ValueError("its keeper has ended")
+    hello = msgspec.json.decode(line)
+    if "failed" in hello:
+        raise ChildFailed(f"its keeper couldn't start it: {hello['failed']}")
     return KeptLines(client, lines, hello["memory"])

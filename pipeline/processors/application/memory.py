@@ -20,6 +20,8 @@ class Memory:
     """The last record that was delivered, without its payload, as those in `since`."""
     since: tuple[Delivered, ...]
     """The delivered records that aren't checkpointed."""
+    iterator: str | None = None
+    """A shard iterator just after the last record, which saves the next wave a request. It may have expired."""
 
     def plain(self) -> dict[str, Any]:
         """The memory as values that JSON has."""
@@ -28,6 +30,7 @@ class Memory:
             "checkpoint": [self.checkpoint.sequence, self.checkpoint.sub],
             "last": _plain(self.last),
             "since": [_plain(record) for record in self.since],
+            "iterator": self.iterator,
         }
 
 
@@ -37,6 +40,7 @@ def read_memory(plain: Mapping[str, Any]) -> Memory:
         Checkpoint(*plain["checkpoint"]),
         _record(plain["last"]),
         tuple(_record(record) for record in plain["since"]),
+        plain.get("iterator"),
     )
 
 

@@ -55,13 +55,18 @@ class DeliveryStage:
     apart from those of other applications."""
     keeps: bool = True
     """Whether processes stay from wave to wave, as long as the run keeps their shards."""
+    _code: ProcessorCode = field(init=False)
+    """As it was when the run began: a wave takes a second, and the modules would be read and parsed with each."""
     _kept: set[ShardKey] = field(default_factory=set)
     """The shards whose processes stay."""
     _told: set[str] = field(default_factory=set)
     """The troubles at the end of processes that were told."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_code", ProcessorCode(self.settings))
+
     def open(self, on_waiting: OnWaiting) -> None:
-        ProcessorCode(self.settings).check()
+        self._code.check()
         self.spark.open(on_waiting)
 
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
@@ -120,7 +125,7 @@ class DeliveryStage:
 
     @property
     def _spec(self) -> DeliverySpec:
-        code = ProcessorCode(self.settings)
+        code = self._code
         application = (self.settings.application or "") if self.keeps else ""
         return DeliverySpec(code.child, code.rules, self.worker, code.text(), application, self.lease_table)
 

@@ -117,7 +117,8 @@ def deliver_batches(
     if gauge is not None:
         gauge.begin()
     box, stopping = Box(limits, clock), Event()
-    with noting_signals(), folder_of(spec.child) as folder:
+    # A keeper has a folder of its own for each process.
+    with noting_signals(), nullcontext("") if spec.application else folder_of(spec.child) as folder:
         works = [_ShardWork(shard, pages, rows, spec, folder, clock) for shard in shards]
         # A thread a shard: a slow processor keeps only its own shard waiting.
         with ThreadPoolExecutor(max(1, min(threads, len(works))), "headrace-shard") as pool:
@@ -179,9 +180,9 @@ class _ShardWork:
             may_go_on = self._read(reading, box, stopping, clock)
             staged = reading.staged
             has_ended = reading.over and staged.upto.ended and staged.error is None
+            keeps = self._keeps and may_go_on and not stopping.is_set()
             ended = delivery.end(
-                has_ended=has_ended and not stopping.is_set(),
-                keeps=self._keeps and may_go_on and not stopping.is_set(),
+                has_ended=has_ended and not stopping.is_set(), keeps=staged if keeps else None
             )
         except KeyboardInterrupt:
             stopping.set()

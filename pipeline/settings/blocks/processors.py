@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from headrace.pipeline.settings.blocks.parse import Written
-from headrace.pipeline.settings.choices import Beat, Mode, OnProcessorError, ProcessorMode
+from headrace.pipeline.settings.choices import Beat, Imports, Mode, OnProcessorError, ProcessorMode
 from headrace.pipeline.settings.knob import knob
 
 
@@ -99,6 +99,12 @@ class ProcessorSettings:
     as_amazon_kclpy: bool = knob(
         default=False,
         doc="Whether `import amazon_kclpy` finds Headrace's own package in the process, where amazon_kclpy isn't installed.",
+    )
+    imports: Imports = knob(
+        Imports.OWN,
+        doc="With `mode: application` and `callable`: own, each shard's process imports the module for itself. shared, one process of a "
+        "host imports it, and those of the shards are its forks: a model or a large library is in memory once. Not for code that opens "
+        "connections or starts threads when it is imported.",
     )
     version: str = knob(
         "1",

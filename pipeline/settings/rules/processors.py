@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
-from headrace.pipeline.settings.choices import Beat, Mode, ProcessorMode
+from headrace.pipeline.settings.choices import Beat, Imports, Mode, ProcessorMode
 from headrace.pipeline.settings.ddl import WrongDdl
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.rules.broken import Broken, is_table_name
@@ -105,6 +105,18 @@ def _code(processor: ProcessorSettings, key: str) -> Iterator[Broken]:
         yield Broken(
             f"{key}.as_amazon_kclpy",
             "is true, and a command starts its own Python; say command: python -m headrace.kclpy my_script.py",
+            also=(f"{key}.command",),
+        )
+    if processor.imports is Imports.SHARED and processor.mode is ProcessorMode.LANDED:
+        yield Broken(
+            f"{key}.imports",
+            "is shared, and mode is landed; allowed with mode: application only: in the other mode a task has one process at a time",
+            also=(f"{key}.mode",),
+        )
+    if processor.imports is Imports.SHARED and processor.command:
+        yield Broken(
+            f"{key}.imports",
+            "is shared, and a command starts a program of its own, whose imports nobody else has; allowed with callable only",
             also=(f"{key}.command",),
         )
 

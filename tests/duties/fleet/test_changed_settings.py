@@ -136,6 +136,7 @@ CHANGED: Mapping[str, Any] = {
     "processors.0.limits.cpu": "60s",
     "processors.0.on_error": "retry",
     "processors.0.as_amazon_kclpy": True,
+    "processors.0.imports": "shared",
     "processors.0.version": "2",
     "upkeep.retention": "30d",
     "prices": "prices.toml",
@@ -192,6 +193,7 @@ WITH: Mapping[str, Mapping[str, Any]] = {
     "processors.0.failover": {"processors": [BY_ITSELF]},
     "processors.0.beat": {"processors": [{**BY_ITSELF, "failover": "20s"}]},
     "processors.0.leases": {"processors": [BY_ITSELF]},
+    "processors.0.imports": {"processors": [BY_ITSELF]},
     "parse.0.format": {
         "parse": [
             {

@@ -6,19 +6,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from headrace.pipeline.core.leases.change import Applied, Change, Refused
 from headrace.pipeline.core.leases.lag import lag_of
+from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.ports.tasks import Job, Work
-from headrace.pipeline.processors.application.kept import begun, met, nursery_place
+from headrace.pipeline.processors.application.kept import begun, keeper_place, met
 from headrace.pipeline.processors.application.places import (
     LONGEST_LOG,
     OLDEST_LOG,
@@ -30,7 +31,10 @@ from headrace.pipeline.processors.application.places import (
 from headrace.pipeline.processors.values import ChildSpec
 from headrace.pipeline.settings.choices import OnProcessorError
 from tests.eventually import eventually
+from tests.memory.leases import MemoryLeaseStore
 from tests.memory.tasks import LocalTasks
+from tests.processors.application.conftest import OwnKeeper
+from tests.processors.application.test_lost_answers import RepeatedTasks
 from tests.processors.application.worlds import ApplicationWorld
 
 
@@ -74,6 +78,45 @@ def test_an_instance_is_found_again_whatever_the_tasks_write_rows_with(world: Ap
     assert world.calls() == ["initialize", "a", "leave", "b"]
 
 
+def test_a_wave_asks_for_the_records_alone_where_a_process_is_kept(world: ApplicationWorld):
+    """No read of the row that the run has handed over, and no request for an iterator."""
+    rows = CountsReads(world.store)
+    world.stage = replace(world.stage, task_rows=lambda: rows)  # type: ignore[type-var]
+    attempt = world.a_run()
+    for word in ("a", "b", "leave", "c"):
+        world.say(word)
+        assert not attempt.wave().problems
+    assert rows.count == 1, "when the process began"
+    last = [call["number"][0] for call in world.recorded("record")]
+    assert [batch.iterator for batch in world.begun] == [None, *map(str, last[:3])]
+    assert world.calls() == ["initialize", "a", "b", "leave", "c"]
+
+
+@dataclass
+class CountsReads:
+    """The rows as a task sees them."""
+
+    store: MemoryLeaseStore
+    count: int = 0
+
+    def get(self, key: str) -> Lease | None:
+        self.count += 1
+        return self.store.get(key)
+
+    def apply(self, change: Change) -> Applied | Refused:
+        return self.store.apply(change)
+
+
+def test_a_task_that_spark_repeats_goes_on_with_the_kept_instance(world: ApplicationWorld):
+    """It has the row as it was before the task worked the first time."""
+    world.stage = replace(world.stage, tasks=RepeatedTasks(world.clock))  # type: ignore[type-var]
+    world.say("a", "leave")
+    attempt = world.a_run()
+    assert not attempt.wave().problems
+    assert world.calls()[:3] == ["initialize", "a", "leave"]
+    assert processes(world) == 1
+
+
 def test_a_shard_that_was_quiet_for_hours_isnt_hours_behind_while_its_records_are_processed(
     world: ApplicationWorld,
 ):
@@ -88,6 +131,22 @@ def test_a_shard_that_was_quiet_for_hours_isnt_hours_behind_while_its_records_ar
         lag = lag_of(world.row(), world.clock.now())
         assert lag is not None
         assert lag <= timedelta(seconds=1)
+
+
+def test_an_instance_outlives_waves_without_a_record_until_its_shard_was_quiet_for_long(
+    world: ApplicationWorld,
+):
+    attempt = world.a_run()
+    world.say("a")
+    attempt.wave()
+    idle = world.settings.times.idle
+    world.clock.advance(idle / 2)
+    attempt.wave()
+    assert world.calls() == ["initialize", "a"]
+    world.clock.advance(idle / 2)
+    attempt.wave()
+    assert world.calls() == ["initialize", "a", "shutdown_requested", "lease_lost"]
+    assert world.row().run_claim is None
 
 
 @pytest.mark.slow
@@ -299,25 +358,19 @@ def test_each_process_has_the_environment_of_the_task_that_began_it(
     assert words.read_text().split() == ["first", "second"]
 
 
-def test_keepers_begin_although_their_nursery_was_killed(tmp_path: Path):
-    spec = ChildSpec(command=("cat",))
-    for name in ("first", "second"):
-        with begun(tmp_path / name, spec, grace=0, idle=60):
-            # The keeper, too: it was forked from it, and has its command line.
-            for process in processes_of_the_nursery():
-                os.kill(process, signal.SIGKILL)
-    # A killed process is there until the kernel has ended it.
-    eventually(lambda: not processes_of_the_nursery(), "the killed processes are gone")
-
-
-def processes_of_the_nursery() -> list[int]:
-    place, processes = str(nursery_place()).encode(), []
-    for folder in Path("/proc").iterdir():
-        # Other processes of this machine may end while they are looked at.
-        with suppress(OSError):
-            if folder.name.isdigit() and place in (folder / "cmdline").read_bytes():
-                processes.append(int(folder.name))
-    return processes
+def test_the_next_wave_begins_at_the_checkpoint_where_the_keeper_has_died(
+    own_keeper: OwnKeeper, world: ApplicationWorld
+):
+    attempt = world.a_run()
+    world.say("a", "leave")
+    assert not attempt.wave().problems
+    own_keeper.kill()
+    world.say("b")
+    assert not attempt.wave().problems
+    # The record that wasn't checkpointed comes again.
+    assert world.calls() == ["initialize", "a", "leave", "initialize", "leave", "b"]
+    assert world.recorded("initialize")[1]["at"] == world.recorded("record")[0]["number"]
+    assert world.row().checkpoint.sequence == world.recorded("record")[-1]["number"][0]
 
 
 def test_instances_that_couldnt_be_told_to_end_are_told_of_once(
@@ -348,7 +401,7 @@ def test_a_person_finds_the_log_of_a_shard_by_its_names(world: ApplicationWorld)
     world.say("fail")
     attempt = world.a_run()
     attempt.wave()
-    log = nursery_place().with_name(f"{name}-w1-shardId-000000000000.log")
+    log = keeper_place().with_name(f"{name}-w1-shardId-000000000000.log")
     try:
         assert "no such word" in log.read_text()
     finally:

@@ -39,10 +39,15 @@ class SourcePages:
     """The stream's pages, three Kinesis records each."""
 
     source: MemorySource
+    begun: list[Batch] = field(default_factory=list)
+    """What was read."""
 
     def pages(self, batch: Batch) -> Iterator[RecordPage]:
+        self.begun.append(batch)
         after = batch.after
-        if after is None or after.sequence is None:
+        if batch.iterator is not None:
+            found = self.source.records(batch.key, int(batch.iterator))
+        elif after is None or after.sequence is None:
             found = self.source.records(batch.key, batch.start)
         else:
             found = self.source.records(
@@ -55,7 +60,13 @@ class SourcePages:
             page = _page(batch.key, found[first : first + 3], now, timedelta(seconds=1 if rest else 0))
             yield page if rest else replace(page, children=children)
         if not found:
-            yield RecordPage(None, 0, 0, now, timedelta(0), None, None, None, children)
+            iterator = batch.iterator or (None if after is None else _iterator(after.sequence))
+            yield RecordPage(None, 0, 0, now, timedelta(0), None, None, None, children, iterator=iterator)
+
+
+def _iterator(sequence: int | None) -> str | None:
+    """An iterator after this record."""
+    return None if sequence is None else str(sequence)
 
 
 def _page(key: ShardKey, records: tuple[MemoryRecord, ...], now: Any, behind: timedelta) -> RecordPage:
@@ -82,6 +93,7 @@ def _page(key: ShardKey, records: tuple[MemoryRecord, ...], now: Any, behind: ti
         first_arrival=records[0].arrival,
         last_arrival=records[-1].arrival,
         children=None,
+        iterator=_iterator(records[-1].sequence),
     )
 
 
@@ -89,6 +101,8 @@ def _page(key: ShardKey, records: tuple[MemoryRecord, ...], now: Any, behind: ti
 class ApplicationWorld(World):
     log: Path = field(default=Path("recorded"))
     """Where the processor notes its calls (the environment names it, too)."""
+    begun: list[Batch] = field(default_factory=list)
+    """What the waves were given to read."""
     keeps: bool = False
     """Whether processes stay from wave to wave. Without that a test needs no keepers, which is faster."""
     processor: ProcessorSettings = field(
@@ -121,7 +135,7 @@ class ApplicationWorld(World):
             tasks=LocalTasks(self.clock),
             threads=4,
             rows=rows,
-            pages=lambda: SourcePages(self.source),
+            pages=lambda: SourcePages(self.source, self.begun),
             task_rows=lambda: lambda: self.store,
             lease_table=f"that of {self.log}",
             keeps=self.keeps,

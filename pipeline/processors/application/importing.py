@@ -1,0 +1,173 @@
+"""Processes of processors with `imports: shared`: forks of one process that has imported the user's module
+(`headrace.kclpy.importer`)."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from threading import Lock, Thread
+from time import monotonic
+
+from headrace.pipeline.lake.staging.stage_codec import encode
+from headrace.pipeline.processors.child import ProcessorChild
+from headrace.pipeline.processors.starting import child_environ, folder_of, start_importer
+from headrace.pipeline.processors.values import ChildSpec
+
+
+class ForkedProcess:
+    """A process that an importer has forked, as a `Popen` of it."""
+
+    def __init__(self, importer: int, told: int, *pipes: int) -> None:
+        """`importer`: its number. `told`: where the importer tells of the process. `pipes`: to its input, from its output and its
+        stderr."""
+        self._importer = importer
+        self._told = open(told, "rb", buffering=0)  # noqa: SIM115 - a file that is open already
+        self._text = b""
+        self.stdin = open(pipes[0], "wb", buffering=0)  # noqa: PTH123, SIM115
+        self.stdout = open(pipes[1], "rb", buffering=0)  # noqa: PTH123, SIM115
+        self.stderr = open(pipes[2], "rb", buffering=0)  # noqa: PTH123, SIM115
+
+    @property
+    def pid(self) -> int:
+        """Its number. While its importer is at work on the import, that of the importer: an import that takes too long can't be
+        ended otherwise. Raises ProcessLookupError where the process never began."""
+        self._read(0)
+        if self._told.closed and not self._numbers:
+            raise ProcessLookupError
+        return self._numbers[0] if self._numbers else self._importer
+
+    def poll(self) -> int | None:
+        try:
+            return self.wait(timeout=0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code."""
+        until = None if timeout is None else monotonic() + timeout
+        while len(self._numbers) < 2:
+            if not self._read(None if until is None else max(0.0, until - monotonic())):
+                if self._told.closed:
+                    return -signal.SIGKILL
+                raise subprocess.TimeoutExpired("the processor", timeout or 0.0)
+        self._told.close()
+        return self._numbers[1]
+
+    @property
+    def _numbers(self) -> list[int]:
+        return [int(line) for line in self._text.split(b"\n")[:-1]]
+
+    def _read(self, wait: float | None) -> bool:
+        """Read what the importer tells. Whether anything came. An importer that has ended has taken the process with it."""
+        if self._told.closed:
+            return False
+        waiting = select.poll()
+        waiting.register(self._told, select.POLLIN)
+        if not waiting.poll(None if wait is None else wait * 1000):
+            return False
+        text = self._told.read(64)
+        self._text += text
+        if not text:
+            self._told.close()
+        return bool(text)
+
+
+@dataclass(slots=True, eq=False)
+class _Importer:
+    spec: ChildSpec
+    environ: Mapping[str, str]
+    users: int = 0
+    process: Future[tuple[subprocess.Popen[bytes], socket.socket, str]] = field(default_factory=Future)
+    """The process, where processes are asked of it, and the folder with the user's modules."""
+
+    def live(self) -> None:
+        """Start the process, and wait for its end. In a thread of its own: a process ends with the thread that has started it."""
+        with folder_of(self.spec) as folder:
+            door, inner = socket.socketpair()
+            with door:
+                try:
+                    with inner:
+                        process = start_importer(self.spec, folder, self.environ, inner.fileno())
+                except OSError as error:
+                    self.process.set_exception(error)
+                    return
+                self.process.set_result((process, door, folder))
+                process.wait()
+
+    def fork(self, environ: Mapping[str, str], tell: Callable[[str], None]) -> ProcessorChild:
+        process, door, folder = self.process.result()
+        inner, outer = [], []
+        for is_input in (True, False, False, False):
+            reads, writes = os.pipe()
+            inner.append(reads if is_input else writes)
+            outer.append(writes if is_input else reads)
+        *pipes, told = outer
+        child = ProcessorChild.of(ForkedProcess(process.pid, told, *pipes), tell)
+        try:
+            try:
+                socket.send_fds(door, [b"+"], inner)
+            finally:
+                for end in inner:
+                    os.close(end)
+        except OSError:
+            child.kill()
+            raise
+        child.say({"environ": child_environ(folder, environ), "cpu": self.spec.cpu})
+        return child
+
+    def end(self) -> None:
+        # It may have ended by itself.
+        with suppress(OSError):
+            self.process.result()[1].shutdown(socket.SHUT_RDWR)
+
+
+class Importers:
+    """The importers of a keeper: one for each processor's code, as long as a shard has a process of it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._importers: dict[bytes, tuple[_Importer, Thread]] = {}
+
+    @contextmanager
+    def child(
+        self, spec: ChildSpec, environ: Mapping[str, str], tell: Callable[[str], None]
+    ) -> Iterator[ProcessorChild]:
+        """A new process, until the block ends."""
+        importer = self._joined(spec, environ)
+        try:
+            child = importer.fork(environ, tell)
+            try:
+                yield child
+            finally:
+                child.kill()
+        finally:
+            self._leave(importer)
+
+    def _joined(self, spec: ChildSpec, environ: Mapping[str, str]) -> _Importer:
+        key = encode((spec, environ["PYTHONPATH"]))
+        with self._lock:
+            importer, thread = self._importers.get(key, (None, None))
+            if importer is None or thread is None or not thread.is_alive():
+                importer = _Importer(spec, environ)
+                thread = Thread(target=importer.live)
+                thread.start()
+                self._importers[key] = importer, thread
+            importer.users += 1
+            return importer
+
+    def _leave(self, importer: _Importer) -> None:
+        with self._lock:
+            importer.users -= 1
+            if importer.users:
+                return
+            for key, (other, _) in tuple(self._importers.items()):
+                if other is importer:
+                    del self._importers[key]
+        importer.end()
