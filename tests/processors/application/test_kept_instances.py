@@ -81,7 +81,7 @@ def test_an_instance_is_found_again_whatever_the_tasks_write_rows_with(world: Ap
 def test_a_wave_asks_for_the_records_alone_where_a_process_is_kept(world: ApplicationWorld):
     """No read of the row that the run has handed over, and no request for an iterator."""
     rows = CountsReads(world.store)
-    world.stage = replace(world.stage, task_rows=lambda: rows)  # type: ignore[type-var]
+    world.stage = replace(world.stage, task_rows=lambda: lambda: rows)  # type: ignore[type-var]
     attempt = world.a_run()
     for word in ("a", "b", "leave", "c"):
         world.say(word)
