@@ -123,6 +123,8 @@ class World:
         self.tally = Tally()
         self.pace = TICK
         """Seconds between two ticks of a sensor."""
+        self.quiet_until = 0.0
+        """When the quiet stretch ends in which sensors tick less often."""
         self.puts_until = plan.fault_seconds + (
             60.0 if plan.traffic_ends_early is None else -plan.traffic_ends_early
         )
