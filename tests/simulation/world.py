@@ -82,6 +82,9 @@ def _times(plan: Plan) -> TimeSettings:
 class World:
     """The fleet of one plan with all that it works on."""
 
+    quiet_until = 0.0
+    """When the quiet stretch ends in which sensors tick less often."""
+
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.rng = Random(plan.seed)
@@ -123,8 +126,6 @@ class World:
         self.tally = Tally()
         self.pace = TICK
         """Seconds between two ticks of a sensor."""
-        self.quiet_until = 0.0
-        """When the quiet stretch ends in which sensors tick less often."""
         self.puts_until = plan.fault_seconds + (
             60.0 if plan.traffic_ends_early is None else -plan.traffic_ends_early
         )
