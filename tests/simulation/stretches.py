@@ -37,7 +37,7 @@ class Quiet:
         world, rng, quiet = self._world, self._world.rng, self._world.plan.quiet
         world.note("world", f"a quiet stretch of {timedelta(seconds=round(quiet))} begins")
         world.call_faults.happened["quiet_hours"] += round(quiet / _HOUR)
-        world.pace = max(TICK, quiet / _ROUNDS)
+        world.pace, world.quiet_until = max(TICK, quiet / _ROUNDS), world.sim.now + quiet
         for _ in range(rng.choice((0, 1, 2, 4))):
             world.sim.after(rng.uniform(0.0, quiet), self._one_record)
         if rng.random() < 0.6:

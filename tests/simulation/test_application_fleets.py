@@ -1,9 +1,9 @@
 """A processor that is an application of its own beside a fleet that lands, with faults at every call: each process gets each record after its
-checkpoint in order, and the row has only what a process has checkpointed (I47)."""
+checkpoint in order, and the row has only what a process has checkpointed (I47). Only records that have left the stream are passed over."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -12,10 +12,13 @@ import pytest
 from headrace.pipeline.settings.choices import InitialPosition, Mode
 from tests.simulation.__main__ import failure_text
 from tests.simulation.application.plan import ApplicationPlan, an_application
+from tests.simulation.application.watch import ProcessorInstance
 from tests.simulation.plan import Plan
 from tests.simulation.run import run_plan
 from tests.simulation.test_typed_fleets import FAULTS, landings
 from tests.simulation.troubles.call_faults import Mix
+from tests.simulation.watch.truth import Violation
+from tests.simulation.world import World
 
 PLAN = Plan(
     seed=4,
@@ -81,3 +84,69 @@ def test_an_application_changes_nothing_of_what_the_fleet_lands():
     beside, alone = run_plan(calm), run_plan(replace(calm, application=ApplicationPlan()))
     assert landings(alone)
     assert landings(beside)[: len(landings(alone))] == landings(alone)
+
+
+SHORT = replace(PLAN, seed=1, retention=80.0, hosts_off=120.0)
+
+
+def test_records_that_left_the_stream_while_all_hosts_were_off_are_passed_over():
+    outcome = run_plan(SHORT)
+    assert outcome.violation is None, failure_text(outcome)
+    assert outcome.happened["application_lost"] > 100
+
+
+@dataclass
+class Given:
+    """A processor's process that has begun at the start of a shard, and three records, put a minute apart."""
+
+    plan: Plan
+
+    def __post_init__(self) -> None:
+        self.world = World(self.plan)
+        assert self.world.application is not None
+        self.watch = self.world.application.watch
+        self.shard = self.world.truth.open_shards()[0]
+        for self.world.sim.now in (0.0, 60.0, 120.0):
+            self.world.put(self.shard)
+        self.instance = ProcessorInstance(
+            self.shard, self.shard.key.shard_id, "run/claim", "a1", has_begun=True
+        )
+
+    def give(self, record: int, *, second: float) -> None:
+        self.world.sim.now = second
+        self.watch.give(self.instance, [self.shard.sequences[record]])
+
+
+def test_a_process_gets_the_first_record_that_is_left_where_the_others_have_left_the_stream():
+    given = Given(SHORT)
+    given.give(1, second=81.0)
+    given.give(2, second=121.0)
+    assert given.watch.account(given.shard).lost == {given.shard.sequences[0]}
+
+
+@pytest.mark.parametrize(
+    ("plan", "second"),
+    [(SHORT, 79.0), (replace(SHORT, retention=86_400.0), 90_000.0)],
+    ids=["still there", "on_data_loss: stop"],
+)
+def test_a_record_is_passed_over_only_where_it_has_left_the_stream_and_the_settings_let_reading_go_on(
+    plan: Plan, second: float
+):
+    with pytest.raises(Violation, match=r"I47.*in the place of"):
+        Given(plan).give(1, second=second)
+
+
+def test_of_several_records_each_has_to_have_left_the_stream():
+    with pytest.raises(Violation, match=r"I47.*in the place of"):
+        Given(SHORT).give(2, second=130.0)
+    given = Given(SHORT)
+    given.give(2, second=141.0)
+    assert len(given.watch.account(given.shard).lost) == 2
+
+
+def test_at_the_end_a_record_is_missing_that_nobody_got_and_that_lies_before_one_that_was_given():
+    given = Given(SHORT)
+    given.give(1, second=81.0)
+    given.watch.account(given.shard).lost.clear()
+    given.world.sim.now = 1000.0
+    assert "1 records were given to no process" in given.watch.left_of(given.shard)

@@ -85,6 +85,9 @@ def _times(plan: Plan) -> TimeSettings:
 class World:
     """The fleet of one plan with all that it works on."""
 
+    quiet_until = 0.0
+    """When the quiet stretch ends in which sensors tick less often."""
+
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.rng = Random(plan.seed)

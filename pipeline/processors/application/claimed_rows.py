@@ -39,6 +39,8 @@ class ClaimedRows:
     with_rest: set[str] = field(default_factory=set)
     """Lease keys of rows whose checkpoint is inside of a Kinesis record, of which the rest was handed out. No probe finds
     that rest, because nothing comes after its record."""
+    _unanswered: dict[str, str | None] = field(default_factory=dict)
+    """By lease key: the claim of this process whose write had no answer. The row may have it."""
     _at_latest: set[str] = field(default_factory=set)
     """Lease keys of rows at LATEST that don't tell from which moment on."""
     _scanned: tuple[Lease, ...] | None = None
@@ -103,8 +105,12 @@ class ClaimedRows:
         return {row.key: row for row in rows} | self.claimed
 
     def _note_read(self, row: Lease) -> None:
-        """A row with the claim may have moved on: of a task whose report was lost nothing else tells."""
+        """A row with the claim may have moved on: of a task whose report was lost nothing else tells. A row may also have a
+        claim of which no answer told."""
         before = self.claimed.get(row.key)
+        if before is None and row.run_claim is not None and row.run_claim == self._unanswered.get(row.key):
+            self.claimed[row.key] = row
+            return
         # A read may be late.
         if (
             before is not None
@@ -116,6 +122,8 @@ class ClaimedRows:
     def _note(self, change: Change, outcome: Outcome) -> None:
         if isinstance(outcome, Refused) and outcome.row is not None:
             self._note_read(outcome.row)
+        if isinstance(outcome, HeadraceError) and change.kind is ChangeKind.CLAIM:
+            self._unanswered[change.key] = change.put.get("run_claim")
         if not isinstance(outcome, Applied):
             return
         if outcome.lease.run_claim is None or change.deletes:

@@ -1,12 +1,13 @@
 """A checkpoint whose answer was lost, and a task of which Spark knows nothing more: the row still has the run's claim, so that
 the run goes by the row, and takes it for nobody else's."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.leases.change import Applied, Change, Refused
+from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refused
 from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.errors import Unreachable
@@ -32,6 +33,24 @@ class LosesAnswers:
             self.left -= 1
             raise Unreachable("DynamoDB didn't answer. The write may have been applied")
         return outcome
+
+
+class LosesAClaim(MemoryLeaseStore):
+    """The answer to a claim of the second shard is lost, and the release after it is never sent."""
+
+    def __init__(self, store: MemoryLeaseStore) -> None:
+        super().__init__(store.scan().leases)
+        self.left = [ChangeKind.CLAIM, ChangeKind.RELEASE]
+
+    def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
+        return tuple(self._outcome(change) for change in changes)
+
+    def _outcome(self, change: Change) -> Outcome:
+        if change.key.endswith("1") and self.left[:1] == [change.kind]:
+            if self.left.pop(0) is ChangeKind.CLAIM:
+                self.apply(change)
+            return Unreachable("DynamoDB didn't answer. The write may have been applied")
+        return self.apply(change)
 
 
 @dataclass
@@ -95,3 +114,20 @@ def test_a_row_that_the_processor_moved_is_read_as_it_is_by_a_run_that_keeps_its
     assert not attempt.wave().problems
     attempt.let_go()
     assert world.words() == ["a", "leave", "b"]
+
+
+def test_a_claim_whose_answer_was_lost_is_worked_on_by_the_next_wave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("RECORDED", str(tmp_path / "recorded"))
+    world = ApplicationWorld(shards=2, log=tmp_path / "recorded")
+    world.settle()
+    attempt = world.a_run()
+    rows = LosesAClaim(world.store)
+    world.store = world.leases.store = rows  # type: ignore[attr-defined]
+    world.say("a")
+    world.say("b", shard=1)
+    assert [problem.lease_key for problem in attempt.wave().problems] == 2 * [world.shard(1).shard_id]
+    assert (rows.left, world.words()) == ([], ["a"])
+    assert not attempt.wave().problems
+    assert world.words() == ["a", "b"]

@@ -15,6 +15,7 @@ import pyarrow as pa
 from headrace.pipeline.aws.reading.pages_decode import record_schema
 from headrace.pipeline.core.ledger.batch import Batch
 from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.errors import DataLoss
 from headrace.pipeline.ports.pages import RecordPage
 from headrace.pipeline.processors.application.claimed_rows import ClaimedRows
 from headrace.pipeline.processors.application.row_table import RowTable
@@ -44,6 +45,8 @@ class SourcePages:
 
     def pages(self, batch: Batch) -> Iterator[RecordPage]:
         self.begun.append(batch)
+        if self.source.is_gone(batch.key):
+            raise DataLoss(f"{batch.key} isn't there: nothing was read")
         after = batch.after
         if batch.iterator is not None:
             found = self.source.records(batch.key, int(batch.iterator))

@@ -20,7 +20,6 @@ from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.choices import (
     InitialPosition,
-    OnDataLoss,
     OnProcessorError,
     ProcessorMode,
     Retrieval,
@@ -135,7 +134,7 @@ class ApplicationFleet:
                 stream,
                 initial_position=self.drawn.position,
                 timestamp=self.since if self.drawn.position is InitialPosition.AT_TIMESTAMP else None,
-                on_data_loss=OnDataLoss.STOP,
+                on_data_loss=self.plan.on_data_loss,
                 retrieval=Retrieval.POLLING,
             )
             for stream in own.streams
@@ -144,7 +143,7 @@ class ApplicationFleet:
             own.discovery,
             initial_position=self.drawn.position,
             timestamp=self.since if self.drawn.position is InitialPosition.AT_TIMESTAMP else None,
-            on_data_loss=OnDataLoss.STOP,
+            on_data_loss=self.plan.on_data_loss,
         )
         return replace(own, streams=streams, discovery=discovery)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.core.leases.change import Applied, Change, Refused
@@ -14,7 +14,7 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import LATEST, SHARD_END, Checkpoint
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.ports.leases import Listing
-from headrace.pipeline.settings.choices import InitialPosition
+from headrace.pipeline.settings.choices import InitialPosition, OnDataLoss
 from tests.memory.leases import MemoryLeaseStore
 from tests.simulation.scheduler import Process
 from tests.simulation.watch.truth import ShardTruth, Violation
@@ -58,6 +58,8 @@ class ShardAccount:
     """By claim: the row's checkpoint when it was claimed, and those that were written for the claim."""
     live: dict[str, ProcessorInstance] = field(default_factory=dict)
     """By claim: the process at work."""
+    lost: set[int] = field(default_factory=set)
+    """The numbers of the records that no process gets, because they had left the stream before."""
     has_ended: bool = False
     begins: int | None = None
     """How many of the shard's records lie before the first one that is to be read; None before that is known."""
@@ -225,16 +227,17 @@ class ApplicationWatch:
             )
         if upto < before.checkpoint:
             self._fail(shard, f"{by} moves the checkpoint back from {before.checkpoint} to {upto}")
-        if sender[1] not in account.requested.get(upto, ()) and not (upto.is_end and self._is_empty(shard)):
+        nothing_is_left = upto.is_end and (self._is_empty(shard) or self._is_gone(shard.key))
+        if sender[1] not in account.requested.get(upto, ()) and not nothing_is_left:
             self._fail(shard, f"{by} writes {upto}, for which no process of {sender[1]} has asked")
         if upto.is_end:
             account.has_ended = True
             missing = [
                 name
                 for name in shard.children
-                if not (
-                    self._is_known(shard, name) or self._is_before_the_start(ShardKey(shard.key.stream, name))
-                )
+                if not self._is_known(shard, name)
+                and not self._is_before_the_start(ShardKey(shard.key.stream, name))
+                and not self._is_gone(ShardKey(shard.key.stream, name))
             ]
             if missing:
                 self._fail(shard, f"it has ended, and there are no rows of its children {missing}")
@@ -273,7 +276,8 @@ class ApplicationWatch:
             self._fail(shard, f"a process begins at {since}, and the row was claimed at {claimed_at}")
         for parent in shard.parents:
             key = ShardKey(shard.key.stream, parent)
-            if not (self.accounts.get(key, ShardAccount()).has_ended or self._is_before_the_start(key)):
+            has_ended = self.accounts.get(key, ShardAccount()).has_ended
+            if not (has_ended or self._is_before_the_start(key) or self._is_gone(key)):
                 self._fail(shard, f"a process begins before its parent {parent} has ended")
         self._judge_pending(instance, pending)
         # A run works on where the rows of a stream that was taken out are deleted.
@@ -316,6 +320,8 @@ class ApplicationWatch:
     def give(self, instance: ProcessorInstance, numbers: Sequence[int]) -> None:
         """A process gets these records."""
         shard = instance.shard
+        if numbers and instance.has_begun:
+            instance.passed = self._over_lost(shard, instance.passed, numbers[0])
         expected = shard.sequences[instance.passed : instance.passed + len(numbers)]
         if not instance.has_begun or list(numbers) != expected:
             self._fail(shard, f"a process gets {list(numbers)[:3]} in the place of {expected[:3]}")
@@ -324,9 +330,31 @@ class ApplicationWatch:
         self._fleet.call_faults.happened["given_again"] += sum(number in given for number in numbers)
         given.update(numbers)
 
+    def _over_lost(self, shard: ShardTruth, passed: int, number: int | None) -> int:
+        """How many records lie before this one (None: before the shard's end), where each one that was passed over can have been lost."""
+        stop = len(shard.sequences) if number is None else bisect_left(shard.sequences, number)
+        if any(not self._may_be_lost(arrival) for arrival in shard.arrivals[passed:stop]):
+            return passed
+        lost = shard.sequences[passed:stop]
+        self.account(shard).lost.update(lost)
+        self._fleet.call_faults.happened["application_lost"] += len(lost)
+        return max(passed, stop)
+
+    def _may_be_lost(self, arrival: datetime) -> bool:
+        """Whether a record has left the stream, and the settings let reading go on after it."""
+        plan = self._fleet.plan
+        if plan.on_data_loss is OnDataLoss.STOP:
+            return False
+        return arrival < self._fleet.clock.now() - timedelta(seconds=plan.retention)
+
+    def _is_gone(self, key: ShardKey) -> bool:
+        """Whether the shard has left the stream with its last record, and the settings let reading go on without it."""
+        return self._fleet.plan.on_data_loss is OnDataLoss.CONTINUE and self._fleet.world.is_unlisted(key)
+
     def note_end(self, instance: ProcessorInstance) -> None:
         """A process is told that its shard has ended."""
         shard = instance.shard
+        instance.passed = self._over_lost(shard, instance.passed, None)
         if shard.closed is None or instance.passed != len(shard.sequences):
             self._fail(
                 shard, f"a process is told the end after {instance.passed} of {len(shard.sequences)} records"
@@ -363,17 +391,28 @@ class ApplicationWatch:
             return ""
         if row is not None and not (row.checkpoint.is_digits or row.checkpoint.is_end):
             self._start(shard, row)
-        missing = [number for number in shard.sequences[account.begins or 0 :] if number not in account.given]
+        begins, done = account.begins or 0, account.given | account.lost
+        last = max(done, default=0)
+        # What was lost before a record that some process got was noted then: only behind all of these nothing was.
+        missing = [
+            number
+            for number, arrival in zip(shard.sequences[begins:], shard.arrivals[begins:], strict=True)
+            if number not in done and (number < last or not self._may_be_lost(arrival))
+        ]
         if missing:
             return f"{len(missing)} records were given to no process, the first is {missing[0]}"
         if shard.closed is not None:
-            return "" if account.has_ended else "it is closed, and the processor hasn't checkpointed its end"
+            return (
+                ""
+                if account.has_ended or self._is_gone(shard.key)
+                else "it is closed, and the processor hasn't checkpointed its end"
+            )
         if row is None:
             return "it is open and has no row"
         passed = self._passed(shard, row)
         return (
             ""
-            if passed == len(shard.sequences)
+            if all(self._may_be_lost(arrival) for arrival in shard.arrivals[passed:])
             else f"its checkpoint is at {passed} of {len(shard.sequences)}"
         )
 

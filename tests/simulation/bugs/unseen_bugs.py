@@ -230,6 +230,27 @@ _LEDGERS: Final = (
         ),
         among={"troubles": {"roll_back": 80.0}},
     ),
+    a_bug(
+        "rolled-back-beside-a-loss",
+        "once the lineage table tells of a lost history, it keeps the ranges of snapshots that are rolled back",
+        (
+            "core.ledger.recording",
+            "        return Tail(tuple(reversed(new)), cut if rolled_back else None, broken)\n",
+            "        return Tail(tuple(reversed(new)), cut if rolled_back and not recorded.gaps else None, broken)\n",
+        ),
+        among={
+            "adopted": False,
+            "foreign": False,
+            "streams": 1,
+            "midnight": 0.0,
+            "quiet": 0.0,
+            "puts_every": 1.5,
+            "wave_records": 10,
+            "fault_seconds": 400.0,
+            "traffic_ends_early": None,
+            "troubles": {"roll_back": 30.0, "expire": 100.0},
+        },
+    ),
 )
 
 _PARSING: Final = (

@@ -64,6 +64,17 @@ def _deleted_rows(plan: Plan, rng: Random) -> Plan:
     return replace(plan, wave_records=1_000_000)
 
 
+def _often_undone(plan: Plan, rng: Random) -> Plan:
+    """Rollbacks come between the commits that end shards and those that read the shards' children, and requests of commits arrive late."""
+    plan = troubled(plan, rng, roll_back=(25.0, 70.0), split=(30.0, 80.0))
+    return replace(plan, mix=replace(plan.mix, swap_late=rng.uniform(0.1, 0.3)))
+
+
+def _may_be_undone(plan: Plan) -> bool:
+    is_plain = not (plan.adopted or plan.midnight or plan.quiet or plan.foreign)
+    return is_plain and plan.shards <= 100 and "expire" not in plan.troubles
+
+
 PEOPLE_KINDS: Final = (
     Kind(
         "a person who rolls forward",
@@ -95,3 +106,14 @@ PEOPLE_KINDS: Final = (
         0.1,
     ),
 )
+
+LATE_KINDS: Final = (
+    Kind(
+        "rollbacks beside splits and late commits",
+        lambda p: often(p, "roll_back", 70.0) and often(p, "split", 80.0) and p.mix.swap_late >= 0.1,
+        _often_undone,
+        _may_be_undone,
+        0.17,
+    ),
+)
+"""Drawn after all others: these leave the plans of other kinds what they are."""

@@ -44,6 +44,7 @@ _LAST_REDRIVES = 25.0
 _MEANWHILE = "meanwhile"
 """What a wave says that another one has overtaken."""
 _MOST_PAUSE = 120.0
+"""Seconds between two runs where sensors tick slowly, but for a quiet stretch."""
 
 
 @dataclass
@@ -176,8 +177,12 @@ class TypedFleet:
         return (row for row in rows if target.watch.rules(str(FINAL), row) == "")
 
     def paced(self, seconds: float) -> float:
-        """In a quiet stretch runs come less often, as the fleet's do."""
-        return min(seconds * self.world.pace / TICK, _MOST_PAUSE) if self.world.pace > TICK else seconds
+        """While sensors tick slowly, runs come less often, too. Soon after a quiet stretch they come as usual."""
+        world = self.world
+        if world.pace <= TICK:
+            return seconds
+        most = max(_MOST_PAUSE, world.quiet_until - world.sim.now)
+        return min(seconds * world.pace / TICK, most)
 
     def _deploy(self, target: Target) -> None:
         """Runs that are at work go on with the version before."""

@@ -16,6 +16,13 @@ from tests.simulation.watch.truth import Violation
 
 
 class WatchedLineage(MemoryLineage):
+    def __init__(self, lake: MemoryTable) -> None:
+        super().__init__(lake)
+        self._losses: set[int] = set()
+        """The snapshots before which the history is told to be lost, as of the last recording."""
+        self._untellable: set[int] = set()
+        """Recorded snapshots that main had left when the history was lost between them and main's oldest snapshot."""
+
     def record(self, *, at_most: timedelta | None = None) -> Recorded:
         done = super().record(at_most=at_most)
         self._judge(done)
@@ -29,9 +36,16 @@ class WatchedLineage(MemoryLineage):
     def _judge(self, done: Recorded) -> None:
         there = self.snapshots
         main = {each.id for each in self._lake.history(done.snapshot) if each.ours and each.picked is None}
-        # Where the history was lost, nothing tells any more which of the older snapshots main has led to, and the table says so.
-        lost_before = max((row["snapshot_sequence"] for row in self._rows if row["entry"] == LOST), default=0)
-        if strange := {each for each in there - main if each > lost_before}:
+        losses = {
+            row["snapshot_id"]: row["snapshot_sequence"]
+            for row in self._rows
+            if row["entry"] == LOST and self._lake.snapshots[row["snapshot_id"]].picked is None
+        }
+        # What main had left before its history was lost can't be told from what it still leads to. What it leaves later can.
+        lost_before = max((losses[each] for each in losses.keys() - self._losses), default=0)
+        self._losses = set(losses)
+        self._untellable |= {each for each in there - main if each < lost_before}
+        if strange := there - main - self._untellable:
             raise Violation(
                 "I42", f"the lineage table has snapshot {min(strange)}, to which main doesn't lead"
             )
