@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from headrace.pipeline.kcl.cpu import (
@@ -46,11 +46,21 @@ UNREADABLE: Final = (
 )
 """Exceptions of a source whose files or documents are missing or have an unexpected form."""
 
+T = TypeVar("T")
 
-def find_source(root: Path, environ: Mapping[str, str]) -> CpuCounters | None:
+
+class CpuCounters(Protocol[T]):
+    """Counters of CPU time that only grow. Two readings of them give a percentage."""
+
+    def read(self) -> T: ...
+
+    def percent(self, before: T, now: T, span: timedelta) -> float: ...
+
+
+def find_source(root: Path, environ: Mapping[str, str]) -> CpuCounters[Any] | None:
     """The first source that can be read; None where no source can. `root` is / except in tests."""
     ecs = environ.get(ECS_VARIABLE, "").rstrip("/")
-    candidates: list[CpuCounters] = [Cgroup2(root), Cgroup1(root), ProcStat(root)]
+    candidates: list[CpuCounters[Any]] = [Cgroup2(root), Cgroup1(root), ProcStat(root)]
     for source in [Ecs(ecs), *candidates] if ecs else candidates:
         try:
             source.read()
@@ -154,10 +164,6 @@ class Ecs:
         shares = {container["DockerId"]: int(container["Limits"]["CPU"]) for container in task["Containers"]}
         cores = task.get("Limits", {}).get("CPU")
         return ecs_limit(shares.get(me), shares.values(), task=cores, online=online)
-
-
-CpuCounters = ProcStat | Cgroup1 | Cgroup2 | Ecs
-"""Counters of CPU time that only grow. Two readings of them give a percentage."""
 
 
 def _usage(stats: Mapping[str, Any]) -> Usage:

@@ -45,7 +45,7 @@ class Gauge:
     def __init__(
         self,
         host: str,
-        source: CpuCounters | None,
+        source: CpuCounters[Any] | None,
         *,
         root: Path = Path("/"),
         monotonic: Callable[[], float] = time.monotonic,
@@ -77,7 +77,7 @@ class Gauge:
     def _since(self, last: _Reading) -> timedelta:
         return timedelta(seconds=self._monotonic() - last.at)
 
-    def _read(self, source: CpuCounters) -> _Reading:
+    def _read(self, source: CpuCounters[Any]) -> _Reading:
         cpu = None
         # Without a reading, the reported load has no percentage.
         with suppress(*UNREADABLE):
@@ -90,7 +90,9 @@ class Gauge:
         except (OSError, ValueError, IndexError):
             return None
 
-    def _load(self, source: CpuCounters, before: _Reading, now: _Reading, *, span: timedelta) -> HostLoad:
+    def _load(
+        self, source: CpuCounters[Any], before: _Reading, now: _Reading, *, span: timedelta
+    ) -> HostLoad:
         percent = None
         if before.cpu is not None and now.cpu is not None:
             # The text of /proc/stat is parsed only here, so a strange format shows here.

@@ -29,7 +29,7 @@ def container() -> Iterator[Container]:
         yield served
 
 
-def percent_of(source: cpu_counters.CpuCounters, change: Any, *, span: timedelta = SECOND) -> float:
+def percent_of(source: cpu_counters.CpuCounters[Any], change: Any, *, span: timedelta = SECOND) -> float:
     before = source.read()
     change()
     return source.percent(before, source.read(), span)

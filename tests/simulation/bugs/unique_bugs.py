@@ -60,8 +60,8 @@ UNIQUE: Final = (
         "a row is told apart only by rows that arrived before it, and not by those of a shard that was parsed earlier",
         (
             "typed.duplicates_plan",
-            "        if place < len(self._there) and self._there[place] - arrival <= self.within:\n",
-            "        if place < len(self._there) and self._there[place] <= arrival:\n",
+            "        if place < len(self.there) and self.there[place] - arrival <= self.within:\n",
+            "        if place < len(self.there) and self.there[place] <= arrival:\n",
         ),
         among=_fleet(),
     ),
