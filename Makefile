@@ -12,7 +12,7 @@ in_venv := env -u SPARK_HOME -u PYTHONPATH -u PYTHONHOME -u PYTHONDONTWRITEBYTEC
 
 # The number of processes that `make test` and `make coverage` run tests in. A process takes its tests in their order, so that
 # neighbours share a module's fixtures; a process that has no test left takes half of the other's rest. Each process starts a
-# stand-in of AWS and a Spark server of its own. Three, because two leave a quarter of two cores idle: many tests wait for
+# stand-in of AWS of its own; they share a Spark server. Three, because two leave a quarter of two cores idle: many tests wait for
 # processes. WORKERS=0: in pytest's own process, where a debugger works.
 WORKERS ?= 3
 in_parallel := -n $(WORKERS) --dist worksteal

@@ -8,7 +8,7 @@ from headrace.pipeline.core.words.words import moment_of
 from headrace.pipeline.errors import BadSetting
 
 
-def moment_in(config: Mapping[str, Any], name: str) -> datetime | None:
+def time_in_config(config: Mapping[str, Any], name: str) -> datetime | None:
     """The time in this field; None where it is empty or missing. Raises BadSetting."""
     if not (text := config.get(name)):
         return None

@@ -22,7 +22,7 @@ from headrace.assets.changes import (
 )
 from headrace.assets.failure import RunFailed
 from headrace.assets.made_table import note_waves
-from headrace.assets.moments import moment_in
+from headrace.assets.moments import time_in_config
 from headrace.assets.names import resource_key, slug
 from headrace.assets.one_op_job import job_of
 from headrace.pipeline.app.wiring import Wiring
@@ -78,8 +78,8 @@ def build_redrive(wiring: Wiring, made: ParseSettings | ProcessorSettings) -> dg
             selection = Selection(
                 config["shard"] or None,
                 config["reason"] or None,
-                moment_in(config, "from"),
-                moment_in(config, "to"),
+                time_in_config(config, "from"),
+                time_in_config(config, "to"),
             )
             redriving = again.redriving(context.run.run_id)
             note_waves(context, redriving.portions(selection, dry_run=config["dry_run"]), done)

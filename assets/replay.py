@@ -17,7 +17,7 @@ import dagster as dg
 
 from headrace.assets.changes import redone_metadata
 from headrace.assets.failure import RunFailed
-from headrace.assets.moments import moment_in
+from headrace.assets.moments import time_in_config
 from headrace.assets.names import replay_pool, resource_key, slug
 from headrace.assets.one_op_job import job_of
 from headrace.assets.redoing import first_run, redo
@@ -137,7 +137,7 @@ def _window(context: dg.OpExecutionContext, windows: WindowWiring) -> ReplayWind
 def _made(windowing: Windowing, windows: WindowWiring, request: Mapping[str, Any]) -> ReplayWindow:
     _refuse_together(request)
     stream, target, processor = request.get("stream"), request.get("replace"), request.get("processor")
-    since, until = moment_in(request, "from"), moment_in(request, "to")
+    since, until = time_in_config(request, "from"), time_in_config(request, "to")
     if target is not None:
         stream = stream_of_target(windows.settings, target, stream)
     if processor is not None:

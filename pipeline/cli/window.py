@@ -54,6 +54,10 @@ def add(subparsers: "Subparsers") -> None:
         action.add_argument("id", help="the id of the window")
         if name == "show":
             add_json(action)
+    _add_run(actions)
+
+
+def _add_run(actions: "Subparsers") -> None:
     copy = actions.add_parser(
         "run",
         help="copy a window, or replace its rows, or let its processor work, or take its aggregates apart",

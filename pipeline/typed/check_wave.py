@@ -16,7 +16,7 @@ another engine has removed them, the retention had removed them before the typed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -88,8 +88,8 @@ class ParseChecking:
     clock: Clock
     words: CheckWords = field(default_factory=CheckWords)
     kept_since: datetime | None = None
-    """The moment by which the retention is counted: records that it had removed by then aren't missed. That is when the
-    window was made, where the waves are those of a window; None: the first commit of the made table."""
+    """When the window was made, where the waves are those of a window: records that the retention had removed by then aren't
+    missed. None: they are the waves of a table that follows the lake table."""
     edges: WindowEdges = field(default_factory=WindowEdges)
     """Those of the window, where the waves are those of a window."""
     accepts_difference: bool = False
@@ -138,19 +138,20 @@ class ParseChecking:
             for difference in differing
             if not excused(difference, entries, kept_from=kept_from, begun=begun)
         ]
-        for difference in differing:
-            if difference not in unexcused:
-                notes.append(
-                    f"{_many(difference, self.words.past)} because upkeep.retention had removed them before {self.words.kept_since}"
-                )
-            # Before a person's word, so that the note names the commit.
-            elif why := self._by_others(difference, unexcused):
-                notes.append(f"{_many(difference, self.words.past)}: {why}")
-            elif self.accepts_difference:
-                notes.append(f"{_many(difference, self.words.past)}, as a person has accepted")
-            else:
-                raise WrongShape(self._refusal(difference))
-        return tuple(notes)
+        return (*notes, *(self._note(difference, unexcused) for difference in differing))
+
+    def _note(self, difference: Differs, unexcused: Sequence[Differs]) -> str:
+        """Why a person needn't mind this difference. Raises WrongShape where nothing tells why it is there. `unexcused`: the
+        differences that the retention doesn't explain."""
+        many = _many(difference, self.words.past)
+        if difference not in unexcused:
+            return f"{many} because upkeep.retention had removed them before {self.words.kept_since}"
+        # Before a person's word, so that the note names the commit.
+        if why := self._by_others(difference, unexcused):
+            return f"{many}: {why}"
+        if self.accepts_difference:
+            return f"{many}, as a person has accepted"
+        raise WrongShape(self._refusal(difference))
 
     def landed_behind(self, positions: Positions, *, above: int) -> Mapping[ShardKey, str]:
         """The shards of which records have landed behind these positions of the typed table, with the place after which

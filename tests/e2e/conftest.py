@@ -1,5 +1,5 @@
-"""Each test has an application and a stream of its own. All tests of a process share one stand-in of AWS and one
-Spark server."""
+"""Each test has an application and a stream of its own. All tests of a process share one stand-in of AWS, and
+all processes one Spark server."""
 
 import itertools
 from collections.abc import Callable, Iterator
