@@ -118,3 +118,11 @@ def test_a_type_in_the_settings_may_be_widened_and_an_older_deployment_goes_on(t
 def test_the_name_of_the_partition_field_is_taken(typed: IcebergTyped):
     typed.grown(growing({"arrival_day": 1, "id": 1}), freezes=False)
     assert ddl(typed) == "id BIGINT"
+
+
+def test_the_table_of_a_first_wave_that_was_refused_may_be_dropped_for_another_schema(typed: IcebergTyped):
+    typed.with_columns(columns(tags=StringType()))
+    with pytest.raises(
+        WrongShape, match="that table has no row yet: drop it, and the next wave makes it anew"
+    ):
+        typed.with_columns(columns(tags=StructType()))

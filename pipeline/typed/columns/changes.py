@@ -66,9 +66,15 @@ def _promoted(
     except TypeError:
         promoted, fits = (), False
     if not fits:
+        # As after a first wave that was refused: the table was made, and its rows weren't committed.
+        out = (
+            ""
+            if table.current_snapshot() is not None
+            else " that table has no row yet: drop it, and the next wave makes it anew;"
+        )
         raise WrongShape(
             f"the column {desired.name} of {'.'.join(table.name())} is {present.field_type}, "
-            f"and the parser now gives {desired.field_type}. Nothing was parsed, and no position moved; "
+            f"and the parser now gives {desired.field_type}. Nothing was parsed, and no position moved;{out} "
             "give the column another name in the schema, or let the target have another table"
         )
     return promoted
