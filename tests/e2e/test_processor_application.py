@@ -1,6 +1,6 @@
 """A processor that is a KCL application of its own, driven by Dagster's sensors, with its processes on Spark: a reshard, its
-process killed between record and checkpoint, then the one that holds the processes of all shards, its run killed after the delivery. Each record is delivered at least once, in
-the order of its shard, and parents before children."""
+process killed between record and checkpoint, then the one that holds the processes of all shards, its run killed after the
+delivery. Each record is delivered at least once, in the order of its shard, and parents before children."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from tests.eventually import eventually
 pytestmark = pytest.mark.slow
 
 CODE = """
-import json, os, signal
+import json, os, signal, time
 from pathlib import Path
 
 FOLDER = Path({folder!r})
@@ -48,6 +48,8 @@ class Words:
                 if kill.exists() and kill.read_text() == word:
                     kill.unlink()
                     os.kill(number, signal.SIGKILL)
+                    # It ends with its parent, which takes the kernel a moment.
+                    time.sleep(60)
         given.checkpointer.checkpoint()
         self.note("checkpoint", number=given.records[-1].sequence_number)
 
