@@ -30,8 +30,8 @@ from headrace.pipeline.processors.application.places import (
 )
 from headrace.pipeline.processors.values import ChildSpec
 from headrace.pipeline.settings.choices import OnProcessorError
-from tests.eventually import eventually
 from tests.duties.world import STREAM
+from tests.eventually import eventually
 from tests.memory.leases import MemoryLeaseStore
 from tests.memory.tasks import LocalTasks
 from tests.processors.application.conftest import OwnKeeper
