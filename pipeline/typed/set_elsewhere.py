@@ -129,11 +129,16 @@ def parsed_back_to(
     looks: Mapping[ShardKey, int],
 ) -> tuple[ParsedElsewhere, ...]:
     """What the typed table has parsed of these shards after these places. `entries`: its ledgers, oldest first, also of
-    expired snapshots. `looks`: by shard, the sequence number of the snapshot at which its newest wave has looked."""
+    expired snapshots. `looks`: by shard, the sequence number of the snapshot at which its newest wave has looked.
+
+    Of what lies before a lost ledger isn't known how many rows were parsed, so that it isn't compared.
+    """
     parsed: dict[ShardKey, ParsedElsewhere] = {}
     left = set(places)
     for entry in reversed(tuple(entries)):
-        for recorded in entry.ranges if isinstance(entry, Lost) else entry.page.ranges:
+        if isinstance(entry, Lost):
+            break
+        for recorded in entry.page.ranges:
             if recorded.kind in MADE and recorded.moves and recorded.key in left:
                 so_far = _with_range(parsed.get(recorded.key), recorded, looks[recorded.key], has_left=False)
                 parsed[recorded.key] = replace(so_far, has_landed_anew=True)

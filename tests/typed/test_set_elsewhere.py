@@ -168,6 +168,15 @@ def test_what_was_parsed_of_these_shards_goes_back_to_where_the_records_begin():
     assert looks_of({A}, ()) == {}, "its snapshots have expired"
 
 
+def test_what_was_parsed_before_a_lost_ledger_isnt_compared():
+    """A number of rows that is too small would look like rows that were passed over."""
+    looks = {A: ON}
+    old, new = entries(a_page(ON, (A, 60, 90, 3)), a_page(EXPIRED, (A, None, 20, 5)))
+    lost = Lost(0, 0, NOON, "the ledgers were expired before they were recorded")
+    (before,) = parsed_back_to({A: ""}, (old, lost, new), looks)
+    assert (before.parsed.after, before.parsed.rows) == (Position(60, arrival=NOON), 3)
+
+
 def test_only_shards_of_which_both_tables_are_at_one_position_stand():
     parsed = entries(a_page(ON, (A, None, 90, 3), (B, None, 30, 2)))
     elsewhere = parsed_back_to({A: "", B: ""}, parsed, {A: ON, B: ON})
