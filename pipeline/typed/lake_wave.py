@@ -286,7 +286,7 @@ class LakeWaves(Waves[Basis]):
         if not behind:
             self.seen.snapshot, self.seen.sequence = look.snapshot, look.sequence
             return elsewhere
-        looks = {key: newest.sequence for key in behind} | looks_of(behind.keys(), for_looks)
+        looks = dict.fromkeys(behind, newest.sequence) | looks_of(behind.keys(), for_looks)
         places = self.checking.landed_behind(Positions(shards={key: reached[key] for key in behind}), looks)
         landed_anew = self.checking.parsed_back_to(places, looks)
         return (*(before for before in elsewhere if before.parsed.key not in places), *landed_anew)
