@@ -11,6 +11,7 @@ and its limit of CPU.
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import json
 import os
@@ -59,28 +60,51 @@ def serve(door: socket.socket) -> None:
         if woken in ready:
             os.read(woken, 1 << 12)
             _tell_ends(forks)
-        if door.fileno() in ready:
-            message, files, _, _ = socket.recv_fds(door, 1, _FILES)
-            if not message:
-                sys.exit()
-            importer, told = os.getpid(), files.pop()
-            sys.stdout.flush()
-            sys.stderr.flush()
-            number = os.fork()
-            if not number:
-                signal.set_wakeup_fd(-1)
-                for file in (woken, waking, told, *forks.values()):
-                    os.close(file)
-                door.close()
-                _become_process(importer, files)
-                return
-            # Before anybody knows the number, by which the whole group is ended.
-            with suppress(OSError):
-                os.setpgid(number, number)
-            forks[number] = told
-            _tell(told, number)
-            for file in files:
+        if door.fileno() in ready and _begin(door, forks, (woken, waking)):
+            return
+
+
+def _begin(door: socket.socket, forks: dict[int, int], own: tuple[int, ...]) -> bool:
+    """Fork the process that is asked for. Whether this is that process. `own`: files that it doesn't get."""
+    message, files, _, _ = socket.recv_fds(door, 1, _FILES)
+    if not message:
+        sys.exit()
+    importer, number = os.getpid(), _forked(files)
+    if number is not None:
+        told = files.pop()
+        if not number:
+            signal.set_wakeup_fd(-1)
+            for file in (*own, told, *forks.values()):
                 os.close(file)
+            door.close()
+            _become_process(importer, files)
+            return True
+        # Before anybody knows the number, by which the whole group is ended.
+        with suppress(OSError):
+            os.setpgid(number, number)
+        forks[number] = told
+        _tell(told, number)
+    for file in files:
+        os.close(file)
+    return False
+
+
+def _forked(files: list[int]) -> int | None:
+    """The number of a new process, and 0 in that process. None where the host is short of something: the processes that are there
+    go on."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    is_complete = len(files) == _FILES
+    try:
+        if not is_complete:
+            # What this process may not open hasn't come.
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return os.fork()
+    except OSError as error:
+        errors = files[2] if is_complete else 2
+        with suppress(OSError):
+            os.write(errors, f"no process could be forked: {error}\n".encode())
+        return None
 
 
 def _tell_ends(forks: dict[int, int]) -> None:

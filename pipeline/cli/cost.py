@@ -112,8 +112,10 @@ def _left_out(settings: "Settings", prices: "Prices") -> list[str]:
     )
     lines = []
     if consumers:
+        price = prices.consumer_shard_hour
+        known = "a price" if price is None else f"{price} {prices.currency}"
         lines.append(
-            f"not in the sum: {prices.consumer_shard_hour} {prices.currency} an hour for each shard of a consumer of "
+            f"not in the sum: {known} an hour for each shard of a consumer of "
             f"enhanced fan-out ({', '.join(consumers)})"
         )
     if any(is_dynamodb(stream.name) for stream in settings.streams):

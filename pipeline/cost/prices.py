@@ -13,10 +13,12 @@ from headrace.pipeline.errors import BadSetting
 SHIPPED: Final = Path(__file__).with_name("prices.toml")
 _PARTS: Final = {
     "dynamodb": ("write_units", "read_units"),
-    "kinesis": ("read_gb", "fan_out_gb", "consumer_shard_hour"),
+    "kinesis": ("read_gb",),
     "s3": ("put_requests",),
     "cpu": ("hour",),
 }
+_MORE: Final = {"kinesis": ("fan_out_gb", "consumer_shard_hour")}
+"""Prices that a file needn't have: those of users are older than these."""
 _TEXTS: Final = ("region", "written", "currency")
 
 
@@ -29,7 +31,8 @@ class Prices:
     read_unit: float
     read_gb: float
     fan_out_gb: float
-    consumer_shard_hour: float
+    consumer_shard_hour: float | None
+    """None where a user's own prices don't tell it: it is only told, and counts in no sum."""
     put_request: float
     cpu_hour: float
 
@@ -57,8 +60,8 @@ def prices_of(path: str | None) -> Prices:
         write_unit=table["dynamodb"]["write_units"] / 1e6,
         read_unit=table["dynamodb"]["read_units"] / 1e6,
         read_gb=table["kinesis"]["read_gb"],
-        fan_out_gb=table["kinesis"]["fan_out_gb"],
-        consumer_shard_hour=table["kinesis"]["consumer_shard_hour"],
+        fan_out_gb=table["kinesis"].get("fan_out_gb", table["kinesis"]["read_gb"]),
+        consumer_shard_hour=table["kinesis"].get("consumer_shard_hour"),
         put_request=table["s3"]["put_requests"] / 1e6,
         cpu_hour=table["cpu"]["hour"],
     )
@@ -68,8 +71,9 @@ def _mistakes(table: Mapping[str, Any]) -> list[str]:
     wrong = [f"{name} is missing" for name in _TEXTS if name not in table]
     for part, names in _PARTS.items():
         block = table.get(part)
-        for name in names:
-            value = block.get(name) if isinstance(block, dict) else None
+        stated = block if isinstance(block, dict) else {}
+        for name in (*names, *(name for name in _MORE.get(part, ()) if name in stated)):
+            value = stated.get(name)
             if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
                 wrong.append(f"{part}.{name} has to be a number from 0 on")
     return wrong

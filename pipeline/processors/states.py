@@ -99,8 +99,11 @@ def _take_next(
 
 
 def _ends(recorded: Range, left: Mapping[ShardKey, Token]) -> bool:
-    """Whether the range ends at the position of its shard that is wanted."""
-    return recorded.kind is Kind.PROCESSED and left.get(recorded.key) == recorded.upto.token
+    """Whether the range has led to the position of its shard that is wanted. One of a shard that only stayed there tells no
+    rows."""
+    if recorded.kind is not Kind.PROCESSED or left.get(recorded.key) != recorded.upto.token:
+        return False
+    return recorded.after is None or recorded.after.token != recorded.upto.token
 
 
 def _has_redriven(recorded: Range, redrives: Positions) -> bool:

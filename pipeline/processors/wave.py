@@ -8,7 +8,7 @@ however often a processor gets it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -25,7 +25,7 @@ from headrace.pipeline.processors.values import TurnReport, WaveBefore
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.typed.done_wave import Does, Wave
 from headrace.pipeline.typed.lake_wave import Basis, LakeWaves
-from headrace.pipeline.typed.values import Wanted, Wishes
+from headrace.pipeline.typed.values import Wanted, WavePlan, Wishes
 from headrace.pipeline.typed.wave_engine import ReadyWave
 
 
@@ -65,10 +65,13 @@ class Processing(LakeWaves):
         return ""
 
     def stage(self, plan: Basis) -> ReadyWave:
-        basis = plan
+        basis, states = plan, self._states(plan)
+        # The processor has no part in a shard that stays where it is: at its end it would get that end a second time.
+        moving = replace(basis.plan, ranges=tuple(r for r in basis.plan.ranges if not r.stands))
         done, schema = self.ports.host.process(
-            basis.plan, self._states(basis), self.known.described(basis.files), basis.wishes.streams
+            moving, states, self.known.described(basis.files), basis.wishes.streams
         )
+        done = replace(done, turns=(*done.turns, *_standing(basis.plan, states)))
         turns = {turn.key: turn for turn in done.turns}
         counts = committed_plan(basis.plan, turns)
         shard_accounts = accounts(
@@ -122,3 +125,10 @@ class Processing(LakeWaves):
     def lacks(self, source: Positions, target: Positions) -> Wishes:
         """What the processor's table lacks, also of the shards at which the processor has stopped."""
         return LakeWaves.wishes(self, source, target)
+
+
+def _standing(plan: WavePlan, states: Mapping[ShardKey, WaveBefore]) -> Iterator[TurnReport]:
+    """What a wave leaves of the shards that stay where they are."""
+    for planned in plan.ranges:
+        if planned.stands:
+            yield TurnReport(planned.key, 0, ended=planned.upto.ended, state=states[planned.key].state)

@@ -23,7 +23,7 @@ from datetime import datetime, timedelta
 
 from headrace.pipeline.core.ledger.arrivals import first_kept_day
 from headrace.pipeline.core.ledger.filter import RangeFilter
-from headrace.pipeline.core.ledger.ledger import FilesDone, LedgerPage
+from headrace.pipeline.core.ledger.ledger import LedgerPage
 from headrace.pipeline.core.ledger.story import story_of
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
@@ -153,23 +153,22 @@ class ParseChecking:
             return f"{many}, as a person has accepted"
         raise WrongShape(self._refusal(difference))
 
-    def landed_behind(self, positions: Positions, *, above: int) -> Mapping[ShardKey, str]:
-        """The shards of which records have landed behind these positions of the typed table, with the place after which
-        they begin, by the ledgers of the lake table's snapshots above this sequence number."""
+    def landed_behind(self, positions: Positions, looks: Mapping[ShardKey, int]) -> Mapping[ShardKey, str]:
+        """The shards of which records have landed behind these positions of the typed table
+        (`set_elsewhere.landed_behind`), by the ledgers of the lake table since these looks."""
+        if not positions.shards:
+            return {}
         shards = frozenset(key.shard_id for key in positions.shards)
-        return landed_behind(
-            positions, story_of(self.landings.entries(RangeFilter(shards=shards, above=above)))
-        )
+        asked = RangeFilter(shards=shards, above=min(looks.values()))
+        return landed_behind(positions, looks, story_of(self.landings.entries(asked)))
 
     def parsed_back_to(
-        self, places: Mapping[ShardKey, str], looks: Mapping[ShardKey, int], newest: FilesDone
+        self, places: Mapping[ShardKey, str], looks: Mapping[ShardKey, int]
     ) -> tuple[ParsedElsewhere, ...]:
         """What the typed table has parsed of these shards after these places (`set_elsewhere.parsed_back_to`)."""
-        if not places:
-            return ()
         # Not by the table's snapshots, of which the older ones expire.
         asked = RangeFilter(shards=frozenset(key.shard_id for key in places), kinds=MADE)
-        return parsed_back_to(places, self.ports.lineage.entries(asked), looks, newest)
+        return parsed_back_to(places, self.ports.lineage.entries(asked), looks)
 
     def _by_others(self, difference: Differs, unexcused: Iterable[Differs]) -> str:
         """Which commit of another engine tells why; empty where none does. One deletion may not be the reason for more

@@ -282,10 +282,13 @@ class LakeWaves(Waves[Basis]):
             and (landed := look.positions.of(key)) is not None
             and is_forward(position, landed)
         }
-        places = self.checking.landed_behind(Positions(shards=reached), above=above)
-        if not places:
+        behind = self.checking.landed_behind(Positions(shards=reached), dict.fromkeys(reached, above))
+        if not behind:
             self.seen.snapshot, self.seen.sequence = look.snapshot, look.sequence
-        landed_anew = self.checking.parsed_back_to(places, looks_of(places.keys(), for_looks), newest)
+            return elsewhere
+        looks = dict.fromkeys(behind, newest.sequence) | looks_of(behind.keys(), for_looks)
+        places = self.checking.landed_behind(Positions(shards={key: reached[key] for key in behind}), looks)
+        landed_anew = self.checking.parsed_back_to(places, looks)
         return (*(before for before in elsewhere if before.parsed.key not in places), *landed_anew)
 
     def _wishes_now(self) -> Wishes:

@@ -8,7 +8,9 @@ snapshot on whose way fewer records had been lost, or has repaired the positions
 position, where no wave would ever look for something to parse.
 
 A wave finds such rows by its shards that move (`parsed_elsewhere`), and of all shards by the ledgers that the lake
-table has got since the newest look (`landed_behind`): so also a wave that has nothing new finds them.
+table has got since the newest look (`landed_behind`): so also a wave that has nothing new finds them. While the lake
+table is behind a typed table's position, looks for other shards' sake pass its ledgers. So where the rows begin is told
+by the ledgers since the newest look for the shard itself.
 """
 
 from __future__ import annotations
@@ -105,15 +107,16 @@ def newest_look(pages: Iterable[LedgerPage]) -> FilesDone | None:
     return next((page.looked for page in _newest(pages) if page.looked is not None), None)
 
 
-def landed_behind(positions: Positions, since: Story) -> dict[ShardKey, str]:
+def landed_behind(positions: Positions, looks: Mapping[ShardKey, int], story: Story) -> dict[ShardKey, str]:
     """The shards of which records have landed behind the typed table's `positions`, with the place after which they
-    begin. `since`: the ledgers that the lake table has got since the newest look."""
+    begin. `looks`: by shard, the sequence number of the snapshot of the lake table whose later ledgers tell that. `story`: at
+    least these ledgers."""
     places: dict[ShardKey, str] = {}
     for key, position in positions.shards.items():
         begins = [
             order_text_of(step.range.after)
-            for step in since.of(key)
-            if step.range.rows and step.range.kind not in _MOVED_BY_PEOPLE
+            for step in story.of(key)
+            if step.sequence > looks[key] and step.range.rows and step.range.kind not in _MOVED_BY_PEOPLE
         ]
         if begins and min(begins) < order_text(position):
             places[key] = min(begins)
@@ -124,17 +127,20 @@ def parsed_back_to(
     places: Mapping[ShardKey, str],
     entries: Iterable[LedgerEntry | Lost],
     looks: Mapping[ShardKey, int],
-    newest: FilesDone,
 ) -> tuple[ParsedElsewhere, ...]:
     """What the typed table has parsed of these shards after these places. `entries`: its ledgers, oldest first, also of
-    expired snapshots. `looks`: from `looks_of`. `newest`: the look of the newest commit."""
+    expired snapshots. `looks`: by shard, the sequence number of the snapshot at which its newest wave has looked.
+
+    Of what lies before a lost ledger isn't known how many rows were parsed, so that it isn't compared.
+    """
     parsed: dict[ShardKey, ParsedElsewhere] = {}
     left = set(places)
     for entry in reversed(tuple(entries)):
-        for recorded in entry.ranges if isinstance(entry, Lost) else entry.page.ranges:
+        if isinstance(entry, Lost):
+            break
+        for recorded in entry.page.ranges:
             if recorded.kind in MADE and recorded.moves and recorded.key in left:
-                looked = looks.get(recorded.key, newest.sequence)
-                so_far = _with_range(parsed.get(recorded.key), recorded, looked, has_left=False)
+                so_far = _with_range(parsed.get(recorded.key), recorded, looks[recorded.key], has_left=False)
                 parsed[recorded.key] = replace(so_far, has_landed_anew=True)
                 if order_text_of(recorded.after) <= places[recorded.key]:
                     left.discard(recorded.key)

@@ -242,6 +242,11 @@ class PlannedRange:
     def bound(self) -> Bound:
         return Bound(self.key, past(self.after), end_of(self.upto), self.aside)
 
+    @property
+    def stands(self) -> bool:
+        """Whether the shard stays where it is (`headrace.pipeline.typed.set_elsewhere.standing_ranges`)."""
+        return self.after is not None and self.after.token == self.upto.token
+
 
 @dataclass(frozen=True, slots=True)
 class ReadUnit:

@@ -133,6 +133,23 @@ def test_a_users_own_prices_count_and_a_mistake_in_them_is_named(tmp_path: Path)
         prices_of(str(tmp_path / "none.toml"))
 
 
+def test_a_users_prices_from_before_a_price_was_added_go_on(tmp_path: Path):
+    text = "".join(
+        line
+        for line in SHIPPED.read_text().splitlines(keepends=True)
+        if not line.startswith(("fan_out_gb", "consumer_shard_hour"))
+    )
+    mine = tmp_path / "mine.toml"
+    mine.write_text(text)
+    prices = prices_of(str(mine))
+    half = Spent(bytes=2_000_000_000, fan_out_bytes=1_000_000_000)
+    assert costs_of(half, prices)["Kinesis"] == pytest.approx(0.08)
+    assert prices.consumer_shard_hour is None
+    mine.write_text(text.replace("[kinesis]", "[kinesis]\nfan_out_gb = -1"))
+    with pytest.raises(BadSetting, match=r"kinesis\.fan_out_gb has to be a number from 0 on"):
+        prices_of(str(mine))
+
+
 def test_runs_are_summed_and_the_ticks_of_today_count_up_to_now():
     noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
     day = day_of(noon.date(), [RUN, RUN], Units(reads=2.0, writes=1.0), now=noon)

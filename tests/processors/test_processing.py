@@ -14,7 +14,7 @@ from headrace.pipeline.core.ledger.generation import chain_of
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Range
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
 from headrace.pipeline.core.shards.stream import StreamId
-from headrace.pipeline.errors import BadSetting, ChainBroken, Overtaken, ProcessorStopped
+from headrace.pipeline.errors import BadSetting, ChainBroken, Overtaken, ProcessorStopped, WrongShape
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.processors.account import ProcessorAccount
 from headrace.pipeline.processors.states import states_at
@@ -357,3 +357,33 @@ def test_an_error_that_amazon_kclpy_swallows_stops_the_shard(tmp_path: Path):
     bed = landed(tmp_path, "a", callable=None, command=f"{sys.executable} {script}", schema="")
     assert "processRecords raised out of order" in stopped(bed)
     assert bed.table().load().positions.of(A) is None
+
+
+@pytest.mark.parametrize("children", [None, (CHILD,)])
+def test_a_processor_has_no_part_in_a_shard_that_a_person_lets_stand(
+    tmp_path: Path, children: tuple[str, ...] | None
+):
+    """A person has accepted that a row landed behind the position of a shard at rest. The processor's state and the rows that it has
+    given stay as they are, also where the shard has ended."""
+    bed = ProcessorBed(tmp_path, callable="counting:Words")
+    bed.land(A, {1: b"a"})
+    bed.land(A, {3: b"c"}, ended=children)
+    bed.catch_up()
+    words = bed.words()
+    bed.lake.lake.rollback(1)
+    bed.land(A, {2: b"b", 3: b"c"}, ended=children)
+    with pytest.raises(WrongShape):
+        bed.catch_up()
+    processing = bed.processing()
+    assert processing.checking is not None
+    accepting = replace(processing, checking=replace(processing.checking, accepts_difference=True))
+    assert accepting.wave().snapshot is not None
+    assert bed.words() == words
+    assert bed.processing().wave().snapshot is None
+    if not children:
+        bed.land(A, {}, ended=[CHILD])
+        bed.catch_up()
+        assert bed.words() == [*words, ("ended", 2)]
+        # The rows of the end come after those that the last record has given.
+        rows = read.rows(bed.table(), ("sequence_number", "row_number")).to_pylist()
+        assert len({tuple(row.values()) for row in rows}) == len(rows)

@@ -304,6 +304,25 @@ def test_rows_behind_the_position_of_a_shard_at_rest_are_found_by_a_wave_of_anot
         bed.parsing().wave()
 
 
+@pytest.mark.parametrize("commits", [False, True])
+def test_rows_behind_the_position_that_landed_while_the_lake_table_was_behind_it_are_found(
+    bed: Bed, *, commits: bool
+):
+    """`commits`: another shard goes on meanwhile, so that a commit of the typed table tells of a newer look."""
+    for number in (1, 3, 5):
+        bed.land(A, {number: good(number)}, arrival=bed.clock.at)
+        bed.catch_up()
+    bed.lake.rollback(2)
+    bed.land(A, {2: good(2), 3: good(3)}, arrival=bed.clock.at)
+    if commits:
+        bed.land(B, {9: good(9)}, arrival=bed.clock.at)
+    parsing = bed.parsing()
+    assert (parsing.wave().snapshot is not None) is commits
+    bed.land(A, {5: good(5)}, arrival=bed.clock.at)
+    with pytest.raises(WrongShape, match=f"{SET_ELSEWHERE} {A}"):
+        parsing.wave()
+
+
 def test_a_wave_at_rest_reads_the_ledgers_of_the_lake_table_once(bed: Bed):
     bed.land(A, {1: good(1)}, arrival=bed.clock.at)
     bed.catch_up()

@@ -132,21 +132,23 @@ def landed(*ranges: tuple[ShardKey, int | None, int, int], kind: Kind = Kind.LAN
 TARGET = Positions(shards={A: Position(90), B: Position(30)})
 
 
+def behind(story: Story, look: int = 8) -> dict[ShardKey, str]:
+    return landed_behind(TARGET, {A: look, B: look}, story)
+
+
 def test_records_have_landed_behind_the_position_where_a_range_with_rows_begins_before_it():
-    found = landed_behind(TARGET, landed((A, 60, 95, 3), (A, 40, 60, 1), (B, 30, 50, 9)))
-    assert found == {A: order_text(Position(40))}
-    assert landed_behind(TARGET, landed((B, None, 30, 1))) == {B: ""}
+    assert behind(landed((A, 60, 95, 3), (A, 40, 60, 1), (B, 30, 50, 9))) == {A: order_text(Position(40))}
+    assert behind(landed((B, None, 30, 1))) == {B: ""}
     # A skip brings no row, and aggregates that are taken apart had landed before.
-    assert landed_behind(TARGET, landed((A, 60, 95, 0))) == {}
-    assert landed_behind(TARGET, landed((A, 60, 90, 5), kind=Kind.UNPACKED)) == {}
+    assert behind(landed((A, 60, 95, 0))) == {}
+    assert behind(landed((A, 60, 90, 5), kind=Kind.UNPACKED)) == {}
+    # What had landed before the look was parsed as it is.
+    assert behind(landed((A, 60, 95, 3)), look=9) == {}
 
 
 def entries(*pages: LedgerPage) -> list[LedgerEntry | Lost]:
     """The lineage table's, oldest first. `pages`: newest first."""
     return [LedgerEntry(n, n, NOON, page) for n, page in enumerate(reversed(pages))]
-
-
-NEWEST = FilesDone(ON, 7, 7)
 
 
 def test_what_was_parsed_of_these_shards_goes_back_to_where_the_records_begin():
@@ -158,18 +160,26 @@ def test_what_was_parsed_of_these_shards_goes_back_to_where_the_records_begin():
     )
     looks = looks_of({A}, pages)
     assert looks == {A: ON}
-    (before,) = parsed_back_to({A: order_text(Position(40))}, entries(*pages), looks, NEWEST)
+    (before,) = parsed_back_to({A: order_text(Position(40))}, entries(*pages), looks)
     assert (before.parsed.after, before.parsed.rows, before.looked) == (Position(20, arrival=NOON), 16, ON)
     assert may_be_passed([before], Story()) == (before,)
-    # Where the snapshot of the shard's own wave has expired, the newest look is the best that is known.
-    (before,) = parsed_back_to({A: ""}, entries(*pages), looks_of({A}, ()), NEWEST)
-    assert (before.parsed.after, before.parsed.rows, before.looked) == (None, 21, 7)
-    assert parsed_back_to({}, entries(*pages), {}, NEWEST) == ()
+    (before,) = parsed_back_to({A: ""}, entries(*pages), looks)
+    assert (before.parsed.after, before.parsed.rows) == (None, 21)
+    assert looks_of({A}, ()) == {}, "its snapshots have expired"
+
+
+def test_what_was_parsed_before_a_lost_ledger_isnt_compared():
+    """A number of rows that is too small would look like rows that were passed over."""
+    looks = {A: ON}
+    old, new = entries(a_page(ON, (A, 60, 90, 3)), a_page(EXPIRED, (A, None, 20, 5)))
+    lost = Lost(0, 0, NOON, "the ledgers were expired before they were recorded")
+    (before,) = parsed_back_to({A: ""}, (old, lost, new), looks)
+    assert (before.parsed.after, before.parsed.rows) == (Position(60, arrival=NOON), 3)
 
 
 def test_only_shards_of_which_both_tables_are_at_one_position_stand():
     parsed = entries(a_page(ON, (A, None, 90, 3), (B, None, 30, 2)))
-    elsewhere = parsed_back_to({A: "", B: ""}, parsed, {}, NEWEST)
+    elsewhere = parsed_back_to({A: "", B: ""}, parsed, {A: ON, B: ON})
     (standing,) = standing_ranges(elsewhere, Positions(shards={A: Position(90), B: Position(31)}), TARGET)
     assert standing == PlannedRange(A, Position(90), Position(90))
     assert standing_ranges(elsewhere, Positions(), TARGET) == ()

@@ -109,7 +109,8 @@ class Delivery:
             self._look()
         checkpoints = RowCheckpoints.of(self.row)
         dialogue = Dialogue(lines, checkpoints)
-        if (memory.code, memory.checkpoint) != (self.code, self.row.lease.checkpoint):
+        own = (self.code, self.batch.key.stream.epoch, self.row.lease.checkpoint)
+        if (memory.code, memory.epoch, memory.checkpoint) != own:
             with suppress(CallFailed):
                 dialogue.call("leaseLost", within=self.rules.grace)
             self._process.close()
@@ -164,6 +165,7 @@ class Delivery:
         is_at_last = (read.upto.sequence, read.upto.sub) == last.place
         memory = Memory(
             self.code,
+            self.batch.key.stream.epoch,
             self.row.lease.checkpoint,
             last,
             tuple(self._backlog.records),

@@ -20,6 +20,9 @@ from headrace.pipeline.processors.child import ProcessorChild
 from headrace.pipeline.processors.starting import child_environ, folder_of, start_importer
 from headrace.pipeline.processors.values import ChildSpec
 
+_GRACE = 5.0
+"""Seconds in which an importer ends that nobody needs any more."""
+
 
 class ForkedProcess:
     """A process that an importer has forked, as a `Popen` of it."""
@@ -89,17 +92,25 @@ class _Importer:
 
     def live(self) -> None:
         """Start the process, and wait for its end. In a thread of its own: a process ends with the thread that has started it."""
+        try:
+            self._live()
+        except Exception as error:
+            if self.process.done():
+                raise
+            # Each shard that waits for the process is told.
+            self.process.set_exception(error)
+
+    def _live(self) -> None:
         with folder_of(self.spec) as folder:
             door, inner = socket.socketpair()
             with door:
-                try:
-                    with inner:
-                        process = start_importer(self.spec, folder, self.environ, inner.fileno())
-                except OSError as error:
-                    self.process.set_exception(error)
-                    return
+                with inner:
+                    process = start_importer(self.spec, folder, self.environ, inner.fileno())
                 self.process.set_result((process, door, folder))
                 process.wait()
+                # What the module has started would stay for ever.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
     def fork(self, environ: Mapping[str, str], tell: Callable[[str], None]) -> ProcessorChild:
         process, door, folder = self.process.result()
@@ -123,9 +134,17 @@ class _Importer:
         return child
 
     def end(self) -> None:
+        """Let the process end, by force where it doesn't: the module may have started a thread that nothing ends."""
+        if self.process.exception() is not None:
+            return
+        process, door, _ = self.process.result()
         # It may have ended by itself.
         with suppress(OSError):
-            self.process.result()[1].shutdown(socket.SHUT_RDWR)
+            door.shutdown(socket.SHUT_RDWR)
+        try:
+            process.wait(timeout=_GRACE)
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
 class Importers:

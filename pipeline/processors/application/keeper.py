@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from threading import Thread, active_count
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
@@ -45,6 +45,8 @@ _LOOK_EVERY = 0.5
 """Seconds between two looks at what a process writes while no task is there."""
 _PATIENCE = 10.0
 """Seconds within which a task has sent its whole request."""
+_FILES_ON_MACOS = 10_240
+"""The most files that a process of macOS may ask to open."""
 _importers = Importers()
 
 
@@ -168,10 +170,16 @@ def _keep(visitor: socket.socket) -> None:
             request = StartRequest(**json.loads(lines.readline()))
         with log_of(Path(request.place)).open("a") as log:
             try:
-                _keep_at(Path(request.place), request, visitor, partial(print, file=log, flush=True))
+                _keep_at(Path(request.place), request, visitor, partial(_note, log))
             except Exception as error:  # noqa: BLE001 - it ends this one process, and its words are in the log of its shard
-                traceback.print_exc(file=log)
+                _note(log, traceback.format_exc())
                 visitor.sendall(json.dumps({"failed": f"{type(error).__name__}: {error}"}).encode() + b"\n")
+
+
+def _note(log: TextIO, line: str) -> None:
+    # The disk may be full. That is no reason to stop a processor.
+    with suppress(OSError):
+        print(line, file=log, flush=True)
 
 
 def _keep_at(place: Path, request: StartRequest, visitor: socket.socket, tell: Callable[[str], None]) -> None:
@@ -236,15 +244,24 @@ def main(place: Path, *, idle: float) -> None:
     # The task waits for this process, and comes in once it has ended; what stays is nobody's child.
     if os.fork():
         os._exit(0)
-    # Each process takes several: as many as may be, instead of a number that is meant for one process.
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    open_more_files()
     try:
         serve(door, idle=idle)
     finally:
-        door.close()
+        # Before the door is closed: its number could then be that of the next keeper's name.
         if is_own(place, number):
             place.unlink(missing_ok=True)
+        door.close()
+
+
+def open_more_files(set_limit: Callable[[int, tuple[int, int]], None] = resource.setrlimit) -> None:
+    """Each process takes several files: let this process open as many as may be, instead of a number that is meant for one process."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    for number in (most, _FILES_ON_MACOS):
+        # macOS states no limit, and takes no such number.
+        with suppress(ValueError, OSError):
+            set_limit(resource.RLIMIT_NOFILE, (number, most))
+            return
 
 
 if __name__ == "__main__":

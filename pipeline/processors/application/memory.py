@@ -14,6 +14,8 @@ from headrace.pipeline.processors.values import Delivered
 class Memory:
     code: str
     """Tells the code with which the process was started."""
+    epoch: int
+    """That of the stream. One that was deleted and made anew has the same shard ids, and maybe the same checkpoint."""
     checkpoint: Checkpoint
     """The one in the row. Where the row has another one, somebody else has worked on the shard since."""
     last: Delivered
@@ -27,6 +29,7 @@ class Memory:
         """The memory as values that JSON has."""
         return {
             "code": self.code,
+            "epoch": self.epoch,
             "checkpoint": [self.checkpoint.sequence, self.checkpoint.sub],
             "last": _plain(self.last),
             "since": [_plain(record) for record in self.since],
@@ -37,6 +40,8 @@ class Memory:
 def read_memory(plain: Mapping[str, Any]) -> Memory:
     return Memory(
         plain["code"],
+        # A process that a former version of Headrace has left doesn't tell it, and isn't gone on with.
+        plain.get("epoch", -1),
         Checkpoint(*plain["checkpoint"]),
         _record(plain["last"]),
         tuple(_record(record) for record in plain["since"]),

@@ -2,6 +2,7 @@
 keeper."""
 
 import os
+import resource
 import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.pipeline.processors.application.keeper import open_more_files
 from headrace.pipeline.processors.application.kept import KeptLines, begun, met
+from headrace.pipeline.processors.application.places import log_of
 from headrace.pipeline.processors.child import ChildFailed
 from headrace.pipeline.processors.values import ChildSpec
 from tests.eventually import eventually
@@ -162,3 +165,27 @@ def test_a_process_whose_task_dies_while_it_writes_has_its_grace(own_keeper: Own
         task.sendall(b'{"say": {"action": "processRecords", "records": [')
     eventually(lambda: not (tmp_path / "place").exists(), "the process has ended")
     assert heard.read_text().split() == ["shutdownRequested", "leaseLost"]
+
+
+def test_a_log_that_cant_be_written_harms_no_process(own_keeper: OwnKeeper, tmp_path: Path):
+    log_of(tmp_path / "place").symlink_to("/dev/full")
+    code = f"""echo told >&2; {_ANSWERS}"""
+    with begun(tmp_path / "place", ChildSpec(command=("sh", "-c", code)), grace=0) as lines:
+        for _ in range(3):
+            ask(lines)
+
+
+def test_a_keeper_opens_as_many_files_as_may_be_also_where_no_limit_is_stated():
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    asked = list[tuple[int, int]]()
+
+    def of_macos(_limit: int, numbers: tuple[int, int]) -> None:
+        asked.append(numbers)
+        if numbers[0] != 10_240:
+            raise ValueError("current limit exceeds maximum limit")
+
+    open_more_files(of_macos)
+    assert asked == [(most, most), (10_240, most)]
+    asked.clear()
+    open_more_files(lambda _limit, numbers: asked.append(numbers))
+    assert asked == [(most, most)]

@@ -30,6 +30,7 @@ from headrace.pipeline.processors.application.places import (
 )
 from headrace.pipeline.processors.values import ChildSpec
 from headrace.pipeline.settings.choices import OnProcessorError
+from tests.duties.world import STREAM
 from tests.eventually import eventually
 from tests.memory.leases import MemoryLeaseStore
 from tests.memory.tasks import LocalTasks
@@ -206,6 +207,25 @@ def test_the_next_run_goes_on_with_the_instance_of_a_run_that_was_killed(world: 
     world.wave(run="second")
     assert world.words() == ["a", "leave", "b"]
     assert (processes(world), len(world.recorded("initialize"))) == (1, 1)
+
+
+@pytest.mark.slow
+def test_an_instance_of_a_stream_that_was_made_anew_gets_no_record_of_the_new_one(world: ApplicationWorld):
+    """Its row is at TRIM_HORIZON, as that of the new stream's shard is."""
+    attempt = world.a_run()
+    world.say("leave", "leave")
+    attempt.wave()
+    attempt.claims.held.clear()
+    world.source.delete_stream(STREAM)
+    world.clock.advance(timedelta(seconds=30))
+    world.source.create_stream(STREAM, shards=1)
+    world.begin_process()
+    world.settle()
+    assert world.row().checkpoint.sequence == "TRIM_HORIZON"
+    world.say("a")
+    report = world.wave(run="second")
+    assert not report.problems
+    assert world.calls()[3:6] == ["lease_lost", "initialize", "a"]
 
 
 @pytest.mark.slow

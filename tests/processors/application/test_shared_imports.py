@@ -167,6 +167,73 @@ def test_an_import_that_takes_too_long_is_ended(spec: ChildSpec, tmp_path: Path)
     eventually(lambda: not is_there(importer), "the importer is ended")
 
 
+_SHORT_OF_PROCESSES = b"""
+import os, pathlib
+fork = os.fork
+def short_of_processes():
+    if pathlib.Path(os.environ["RECORDED"] + ".short").exists():
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    return fork()
+os.fork = short_of_processes
+"""
+_SHORT_OF_FILES = b"""
+import resource
+# Six of the importer's own, one for each process, and four of a new one.
+resource.setrlimit(resource.RLIMIT_NOFILE, (10, 1024))
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (_SHORT_OF_PROCESSES, "last words: no process could be forked: .*temporarily unavailable"),
+        (_SHORT_OF_FILES, "its process has ended by SIGKILL"),
+    ],
+)
+def test_an_importer_that_cant_fork_harms_no_process_that_it_has_forked(
+    spec: ChildSpec, tmp_path: Path, code: bytes, told: str
+):
+    spec = replace(spec, files={"loading.py": MODULE + code})
+    with begun(tmp_path / "other", spec, grace=0) as other:
+        initialize(other, "other")
+        (tmp_path / "recorded.short").touch()
+        for _ in range(2):
+            with begun(tmp_path / "new", spec, grace=0) as new:
+                new.say(RECORDS)
+                with pytest.raises(ChildFailed, match=told):
+                    new.hear(within=60)
+        initialize(other, "other")
+        (tmp_path / "recorded.short").unlink()
+    eventually(lambda: not (tmp_path / "other").exists(), "the other one has ended")
+    begin_all(spec, tmp_path, "new")
+
+
+def test_an_importer_ends_with_all_that_its_module_has_started(spec: ChildSpec, tmp_path: Path):
+    """A thread that nothing ends, and a process."""
+    code = b"""
+import threading, time
+threading.Thread(target=time.sleep, args=(3600,)).start()
+helper = subprocess.Popen(("sleep", "3600"))
+Path(os.environ["RECORDED"] + ".helper").write_text(str(helper.pid))
+"""
+    spec = replace(spec, files={"loading.py": MODULE + code})
+    with begun(tmp_path / "a", spec, grace=0) as lines:
+        initialize(lines, "a")
+    (fact,) = recorded(tmp_path)
+    helper = int((tmp_path / "recorded.helper").read_text())
+    eventually(lambda: not is_there(fact["imported_by"]), "the importer has ended")
+    eventually(lambda: not is_there(helper), "what it has started has ended")
+
+
+def test_modules_that_cant_be_written_stop_their_shard_alone_and_say_why(spec: ChildSpec, tmp_path: Path):
+    spec = replace(spec, files={"loading.py": MODULE, "loading.py/below.py": b""})
+    with (
+        pytest.raises(ChildFailed, match=r"its keeper couldn't start it: .*Error"),
+        begun(tmp_path / "a", spec, grace=0),
+    ):
+        pass
+
+
 def test_other_code_is_imported_by_another_process(spec: ChildSpec, tmp_path: Path):
     (first,) = begin_all(spec, tmp_path, "a")
     changed = replace(spec, files={"loading.py": MODULE + b"\n"})
