@@ -72,10 +72,8 @@ def _often_undone(plan: Plan, rng: Random) -> Plan:
 
 def _may_be_undone(plan: Plan) -> bool:
     is_plain = not (plan.adopted or plan.midnight or plan.quiet or plan.foreign)
-    # A rollback undoes the fence behind which files are deleted, and a request that arrives later may name them.
-    others = plan.troubles.keys() & {"expire", "tidy"}
     # Only plans that have rollbacks already: most plans have to be without any.
-    return is_plain and plan.shards <= 100 and not others and "roll_back" in plan.troubles
+    return is_plain and plan.shards <= 100 and "expire" not in plan.troubles and "roll_back" in plan.troubles
 
 
 PEOPLE_KINDS: Final = (
