@@ -39,6 +39,8 @@ class Gaps:
     left."""
     ended: dict[ShardKey, Position] = field(default_factory=dict)
     """Shards that are gone from Kinesis, with their END: no record of them is left to land."""
+    listed: tuple[Shard, ...] | None = None
+    """The list of shards that showed it, with the children of these. None where no shard is gone."""
     sentences: list[str] = field(default_factory=list)
     """One for each gap, for a person."""
 
@@ -79,7 +81,8 @@ def record_gaps(
     proposal = Proposal(tuple(ranges), below=below, known=known_by(reads), begun_by=begun_by(reads))
     committed = table.commit(proposal)
     recorded = {landed.key for landed in committed.landing.page.ranges}
-    return _recorded(ranges, recorded, batches, committed.state.positions)
+    gaps = _recorded(ranges, recorded, batches, committed.state.positions)
+    return replace(gaps, listed=listed)
 
 
 def children_in(key: ShardKey, listed: Iterable[Shard]) -> tuple[str, ...]:
