@@ -79,14 +79,14 @@ class DeliveryStage:
         if not batches:
             return Manifest(())
         careful = [replace(batch, goes_on=batch.goes_on and self._is_loss_told(batch)) for batch in batches]
-        manifest = self._deliver(careful, limits)
+        manifest = self._in_one_job(careful, limits)
         by_key = {batch.key: batch for batch in batches}
         # What a shard has got before its loss is checkpointed or comes again: the next wave begins at the row.
         lost = {line.key: line for line in manifest.staged if line.data_loss and by_key[line.key].goes_on}
         unread = [by_key[key] for key, line in lost.items() if not (line.rows or line.moved)]
         for batch in unread:
             self._tell_loss(batch)
-        again = self._deliver(unread, limits) if unread else Manifest(())
+        again = self._in_one_job(unread, limits) if unread else Manifest(())
         lines = {key: replace(line, error=None, data_loss=False) for key, line in lost.items()}
         lines |= {line.key: line for line in again.staged}
         staged = tuple(lines.get(line.key, line) for line in manifest.staged)
@@ -108,7 +108,7 @@ class DeliveryStage:
                 self.settings.name,
             )
 
-    def _deliver(self, batches: Sequence[Batch], limits: BatchLimits) -> Manifest:
+    def _in_one_job(self, batches: Sequence[Batch], limits: BatchLimits) -> Manifest:
         most, threads = self._at_once
         packed = pack(batches, min(most, tasks_within(limits)))
         parts = [[self._claimed(batch) for batch in batches_of_task] for batches_of_task in packed]
