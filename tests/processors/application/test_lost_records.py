@@ -30,9 +30,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ApplicationWorld:
 
 
 def goes_on(world: ApplicationWorld) -> None:
-    streams = tuple(
-        replace(stream, on_data_loss=OnDataLoss.CONTINUE) for stream in world.settings.streams
-    )
+    streams = tuple(replace(stream, on_data_loss=OnDataLoss.CONTINUE) for stream in world.settings.streams)
     world.settings = replace(world.settings, streams=streams)
     world.begin_process()
 
