@@ -101,7 +101,7 @@ class DeliveryStage:
         if not self._is_loss_told(batch):
             self._losses[batch.key] = self._claimed(batch).lease.checkpoint
             _log.warning(
-                "%s: records may have left the stream unread, of those that came after %s. on_data_loss: continue lets the "
+                "%s: behind the checkpoint %s records may have left the stream unread. on_data_loss: continue lets the "
                 "processor %s go on with what the stream still has",
                 batch.key,
                 self._claimed(batch).lease.checkpoint,
