@@ -13,7 +13,7 @@ from headrace.pipeline.settings.choices import InitialPosition, Mode
 from tests.simulation.__main__ import failure_text
 from tests.simulation.application.plan import ApplicationPlan, an_application
 from tests.simulation.application.watch import ProcessorInstance
-from tests.simulation.plan import Plan
+from tests.simulation.plan import Plan, a_plan
 from tests.simulation.run import run_plan
 from tests.simulation.test_typed_fleets import FAULTS, landings
 from tests.simulation.troubles.call_faults import Mix
@@ -77,6 +77,11 @@ def test_plain_seeds_draw_applications_of_each_mode_and_start():
     drawn = [an_application(Random(seed)) for seed in range(100)]
     assert {plan.leases for plan in drawn} == {Mode.OWN, Mode.KCL_2}
     assert {plan.position for plan in drawn} == set(InitialPosition)
+
+
+def test_plain_seeds_draw_applications_whose_records_leave_the_stream_early():
+    plans = [a_plan(seed) for seed in range(100)]
+    assert sum(plan.application.is_on and plan.retention <= 300.0 for plan in plans) >= 5
 
 
 def test_an_application_changes_nothing_of_what_the_fleet_lands():
