@@ -3,12 +3,15 @@ functions on values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from headrace.pipeline.core.ledger.accounting import Accounting, all_dropped
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.settings.blocks.parse import ParseSettings
+from headrace.pipeline.settings.choices import ColumnsFrom, ParseFormat
 from headrace.pipeline.typed.values import ApartCount, Parsed, ShardCount, Survey, WavePlan
 
 DUPLICATE = "duplicate"
@@ -31,12 +34,16 @@ def one_report(reports: Iterable[Parsed]) -> Parsed:
     for unpacked in (count for report in reports for count in report.apart):
         place = unpacked.key, unpacked.low
         apart[place] = apart.get(place, ApartCount(*place)).plus(unpacked)
+    reasons: Counter[str] = Counter()
+    for reason, rows in (reason for report in reports for reason in report.reasons):
+        reasons[reason] += rows
     return Parsed(
         tuple(file for report in reports for file in report.files),
         tuple(file for report in reports for file in report.aside),
         tuple(counts[key] for key in sorted(counts)),
         tuple(sorted(run for report in reports for run in report.numbers)),
         tuple(apart[where] for where in sorted(apart)),
+        tuple(reasons.most_common()),
     )
 
 
@@ -114,12 +121,30 @@ _LEAST_JUDGED = 100
 """The least number of records by which a wave is judged. With fewer records, a share says little."""
 
 
-def why_stop(accountings: Iterable[Accounting], stop_above: float) -> str | None:
-    """Why the wave must not be committed: too large a part of it would go to quarantine."""
+def told_reasons(parsed: Parsed, settings: ParseSettings) -> tuple[tuple[str, int], ...]:
+    """The most frequent reasons of rows that were set aside, as far as an error may name them: made of the schema's words alone. Those
+    of a function, of a library's errors and of a payload's own fields may quote records (I32)."""
+    has_own_words = settings.format is ParseFormat.JSON and settings.columns is ColumnsFrom.GIVEN
+    return parsed.reasons if has_own_words else ()
+
+
+_NAMED_REASONS = 3
+"""Reasons that a refusal names."""
+
+
+def why_stop(
+    accountings: Iterable[Accounting], stop_above: float, reasons: Sequence[tuple[str, int]] = ()
+) -> str | None:
+    """Why the wave must not be committed: too large a part of it would go to quarantine. `reasons`: the most frequent ones, each with
+    its records."""
     of_wave = tuple(accountings)
     aside = sum(accounting.quarantined for accounting in of_wave)
     judged = aside + sum(accounting.parsed + accounting.dropped.get(DUPLICATE, 0) for accounting in of_wave)
     # Duplicates were parsed before they were left out. Rows that a filter has dropped count on neither side.
     if judged < _LEAST_JUDGED or aside <= stop_above * judged:
         return None
-    return f"{aside:,} of {judged:,} records can't be parsed, more than quarantine.stop_above allows ({stop_above:g})"
+    named = "; ".join(f"{reason} ({counted(rows, 'record')})" for reason, rows in reasons[:_NAMED_REASONS])
+    return (
+        f"{aside:,} of {judged:,} records can't be parsed, more than quarantine.stop_above allows ({stop_above:g})"
+        + (f"; the most frequent reasons are: {named}" if named else "")
+    )

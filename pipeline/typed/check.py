@@ -178,6 +178,8 @@ class _Part:
     """Whether the ledgers tell of all rows that are there."""
     looks: tuple[FilesDone | None, ...] = ()
     """The snapshots of the lake table at which the earlier waves looked."""
+    may_be_apart: bool = False
+    """Whether a ledger is lost that is younger than these ranges: it may have told of aggregates that were taken apart."""
 
     def judged(self, parsed: ParsedSoFar) -> Differs | None:
         stated = sum(step.range.rows for step in self.steps) + (self.cut or 0)
@@ -186,7 +188,7 @@ class _Part:
             return None
         # A person has set the lake table elsewhere since earlier waves: what was taken apart then may be whole aggregates
         # now.
-        if self.rows_found > stated and parsed.has_main_left(self.looks):
+        if self.rows_found > stated and (self.may_be_apart or parsed.has_main_left(self.looks)):
             return None
         return Differs(self.key, self.rows_found, stated, self.cut is not None, self.steps)
 
@@ -213,7 +215,7 @@ def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar, edges: Wi
         cuts = []
     if any(_has_inside(step, low) or _has_inside(step, high) for step in apart):
         return None
-    inside = (
+    inside = tuple(
         step
         for step in steps
         if low <= order_text_of(step.range.after) and order_text(step.range.upto) <= high
@@ -227,10 +229,11 @@ def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar, edges: Wi
     return _Part(
         planned.key,
         planned.rows + before + behind,
-        tuple(inside),
+        inside,
         cut,
         _is_clear(story, planned.key, low, high),
         looks,
+        may_be_apart=any(step.sequence < part.sequence for part in story.lost for step in inside),
     )
 
 

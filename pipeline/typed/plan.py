@@ -32,6 +32,7 @@ shard's last row."""
 def plan_wishes(source: Positions, target: Positions, *, takes: Callable[[StreamId], bool]) -> Wishes:
     """What the typed table lacks. `source`: the lake table's positions. `takes`: whether the typed table is for this
     stream."""
+    source = _with_ends_behind(source, target)
     streams = tuple(sorted(stream for stream in _lives(source, target) if takes(stream)))
     parents = {stream: _parents(stream, source, target) for stream in streams}
     expected = {ShardKey(s, child) for s in streams for child in children_of_ends(s, target)}
@@ -76,6 +77,22 @@ def _lives(source: Positions, target: Positions) -> Iterator[StreamId]:
     # A repair of the lake table drops a former life that neither Kinesis nor a snapshot knows any more. Its rows are
     # still there.
     yield from left_out(source, target.streams())
+
+
+def _with_ends_behind(source: Positions, target: Positions) -> Positions:
+    """The lake table's positions, with each END at the typed table's position that the lake table has before that
+    position.
+
+    A person had given up the last records of the shard, the typed table passed them, and then another engine's expiry took
+    the ledger that told so: a repair knows the rows only. Nothing lands after an END, so that the END alone is left to
+    take, and the shard's children would wait for it for ever.
+    """
+    ends = {
+        key: replace(position, ended=True, children=landed.children)
+        for key, position in target.shards.items()
+        if (landed := source.of(key)) is not None and landed.ended and _is_behind(landed, position)
+    }
+    return replace(source, shards={**source.shards, **ends}) if ends else source
 
 
 def _is_behind(landed: Position | None, position: Position | None) -> bool:

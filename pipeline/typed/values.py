@@ -334,3 +334,5 @@ class Parsed:
     and the run's length."""
     apart: tuple[ApartCount, ...] = ()
     """What tasks report that take aggregates of the lake table apart."""
+    reasons: tuple[tuple[str, int], ...] = ()
+    """The most frequent reasons of the rows that were set aside, the most frequent one first, each with its rows."""

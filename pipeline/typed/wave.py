@@ -15,7 +15,7 @@ from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.settings.blocks.parse import ParseSettings
-from headrace.pipeline.typed.account import account, why_stop
+from headrace.pipeline.typed.account import account, told_reasons, why_stop
 from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
 from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.former_lives import by_lives
@@ -64,7 +64,7 @@ class Parsing(LakeWaves):
         # Each row that was read has to come back, or to be dropped for a reason that the target has: else nothing is
         # committed.
         accounts = self._accounts(wave, parsed, schema)
-        if why := why_stop(accounts.values(), self.settings.stop_above):
+        if why := why_stop(accounts.values(), self.settings.stop_above, told_reasons(parsed, self.settings)):
             raise WrongShape(
                 f"{self.settings.name}: {why}. Nothing was committed, no record was moved aside, "
                 "and no position moved. Correct the schema or the parser, or raise stop_above of this target, "

@@ -29,7 +29,7 @@ from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import BadSetting, Overtaken, Unknown, WrongShape
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.blocks.parse import ParseSettings
-from headrace.pipeline.typed.account import account, why_stop
+from headrace.pipeline.typed.account import account, told_reasons, why_stop
 from headrace.pipeline.typed.done_wave import Does, Wave, wave_of
 from headrace.pipeline.typed.latest.merging import check_decided_once
 from headrace.pipeline.typed.next_wave import plan_next
@@ -189,7 +189,7 @@ class Replacing(WindowWaves[_Replacement]):
         accounts = account(
             plan, parsed, dropped_as=self.ports.dropped_as, version=self.settings.version, schema=schema
         )
-        if why := why_stop(accounts.values(), self.settings.stop_above):
+        if why := why_stop(accounts.values(), self.settings.stop_above, told_reasons(parsed, self.settings)):
             raise WrongShape(
                 f"{self.settings.name}: {why}. Nothing of this wave was replaced, and the older rows are all there. "
                 "Correct the schema or the parser, or raise stop_above of this target, and run the window again"

@@ -183,6 +183,22 @@ def test_a_staged_file_that_is_deleted_while_another_commit_comes_first_lands_no
     assert landed.numbers() == {A.shard_id: [1, 2, 3], B.shard_id: [1]}
 
 
+def test_a_request_from_before_a_commit_that_was_rolled_back_is_refused(landed: Lake):
+    """The head is again the snapshot that the request was built on. Upkeep has deleted the request's file behind that commit."""
+    late = a_landing(landed.table.staging_spec(), A, after=3, numbers=[4])
+    before = landed.numbers()
+
+    def delete_behind_a_fence_and_roll_back() -> None:
+        landed.handle().carry()
+        landed.remove(late.files[0])
+        landed.rollback(1)
+
+    landed.before_next_swap(delete_behind_a_fence_and_roll_back)
+    with pytest.raises((Transient, CommitUnknown)):
+        landed.table.commit(late)
+    assert landed.numbers() == before
+
+
 def test_files_that_grow_too_old_while_another_commit_comes_first_land_nothing(landed: Lake):
     """A process may be frozen for days between its reading of the table and its commit request."""
     proposal = a_landing(landed.table.staging_spec(), A, after=3, numbers=[4])

@@ -335,7 +335,8 @@ class MemoryTable(LakeTable):
     def _swap(self, made: Snapshot) -> bool:
         self.fault("request")
         with self._lock:
-            if self.head != made.parent:
+            # As on Iceberg a rollback takes no number back: main may be on the parent again, and the snapshot is too old all the same.
+            if self.head != made.parent or made.id < next(reversed(self.snapshots), 0):
                 return False
             self.snapshots[made.id] = made
             self.head = made.id

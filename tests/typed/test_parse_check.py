@@ -177,6 +177,16 @@ def test_where_the_ledgers_dont_tell_all_rows_nothing_is_compared(ranges: tuple[
     assert judged(wave(None, 50, 3), *ranges) == []
 
 
+def test_more_rows_than_ranges_state_that_are_older_than_a_lost_ledger_may_be_aggregates_taken_apart() -> (
+    None
+):
+    """Another engine's expiry took the ledger that told so. A missing row is missed all the same."""
+    lost = Lost(5, 5, NOON, "lost")
+    assert judged(wave(20, 50, 18), *FLOW, lost) == []
+    assert judged(wave(20, 50, 12), *FLOW, lost) == [(12, 13, False)]
+    assert judged(wave(20, 50, 18), Lost(1, 1, NOON, "lost"), *FLOW) == [(18, 13, False)]
+
+
 def test_an_end_whose_ranges_are_lost_has_nothing_to_compare_with() -> None:
     assert judged(wave(20, 30, 4, ended=True)) == []
 

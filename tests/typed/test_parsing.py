@@ -296,7 +296,10 @@ def test_two_runs_that_settle_at_once_set_each_row_aside_once(bed: Bed):
 
 def test_a_parser_that_fails_everything_moves_nothing_aside(bed: Bed):
     bed.land(A, dict.fromkeys(range(1000, 1100), BAD))
-    with pytest.raises(WrongShape, match="stop_above"):
+    with pytest.raises(
+        WrongShape,
+        match=r"stop_above allows \(0\.5\); the most frequent reasons are: .+ \(100 records\)\. Nothing",
+    ):
         bed.parsing().wave()
     assert bed.typed().load().positions.of(A) is None
     assert bed.set_aside() == []

@@ -1,6 +1,7 @@
 """Whether what came back from a wave accounts for its rows, and what the quarantine table gets of it."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,9 @@ from headrace.pipeline.core.ledger.accounting import Accounting, read_accounting
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerPage, Range
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.errors import ChainBroken, WrongShape
-from headrace.pipeline.typed.account import account, why_stop
+from headrace.pipeline.settings.blocks.parse import ParseSettings
+from headrace.pipeline.settings.choices import ColumnsFrom, ParseFormat
+from headrace.pipeline.typed.account import account, one_report, told_reasons, why_stop
 from headrace.pipeline.typed.quarantine.settle_plan import plan_settling
 from headrace.pipeline.typed.values import Parsed, PlannedRange, ShardCount, WavePlan
 from tests.typed.plans import A, B, at, positions
@@ -58,6 +61,32 @@ def test_a_wave_stops_where_too_much_would_be_set_aside():
     assert why_stop([Accounting(1100, 0, 100, {"filter": 1000})], 0.5) is not None
     # Duplicates were parsed.
     assert why_stop([Accounting(785, 56, 65, {"duplicate": 664})], 0.5) is None
+
+
+def test_a_stop_names_the_most_frequent_reasons_of_all_tasks():
+    reports = (
+        Parsed(reasons=(("the column n (INT)", 40), ("no object", 30))),
+        Parsed(reasons=(("no object", 25), ("no text", 4), ("no payload", 1))),
+    )
+    why = str(why_stop([Accounting(100, 0, 100)], 0.5, one_report(reports).reasons))
+    assert why.endswith(
+        "reasons are: no object (55 records); the column n (INT) (40 records); no text (4 records)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "names_them"),
+    [
+        ({}, True),
+        ({"format": ParseFormat.CALLABLE}, False),
+        ({"format": ParseFormat.AVRO}, False),
+        ({"columns": ColumnsFrom.EVOLVING}, False),
+    ],
+)
+def test_an_error_names_no_reason_that_may_quote_a_record(settings: dict[str, Any], *, names_them: bool):
+    target = replace(ParseSettings(name="orders", table="lake.orders"), **settings)
+    parsed = Parsed(reasons=(("ValueError: Jane Doe", 1),))
+    assert bool(told_reasons(parsed, target)) is names_them
 
 
 def test_an_accounting_of_another_version_is_refused():

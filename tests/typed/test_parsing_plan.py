@@ -52,6 +52,18 @@ def test_a_stream_that_the_target_doesnt_take_isnt_looked_at():
     assert (found.wanted, found.streams, found.origins) == ((), (), ())
 
 
+def test_an_end_before_the_position_is_taken_so_that_the_children_come():
+    """A person has given up the records up to 10, and a repair has set the lake table back to its last row."""
+    source = positions(a=at(5, children=(B.shard_id,)), b=at(12))
+    found = wishes(source, positions(a=at(10)))
+    (lack,) = found.wanted
+    assert (lack.key, lack.after) == (A, at(10))
+    assert lack.upto is not None
+    assert lack.upto.token == at(10, children=(B.shard_id,)).token
+    assert (found.notes, found.waiting) == ((), frozenset({B}))
+    assert wanted(source, positions(a=lack.upto)) == [B]
+
+
 def test_a_shard_that_the_lake_table_has_set_back_is_left_alone_and_told():
     found = wishes(positions(a=at(5)), positions(a=at(10)))
     assert (found.wanted, found.closed) == ((), frozenset({A}))
@@ -137,28 +149,19 @@ LATER = StreamId(STREAM.arn, STREAM.epoch + 3600)
 L = ShardKey(LATER, A.shard_id)
 
 
-def test_shards_of_a_later_life_that_cant_be_taken_yet_are_told_and_arent_due():
-    """The lake table was set back in the life before, of which nothing lands any more: no wave would move a position."""
+def test_a_later_life_comes_once_a_shard_has_ended_before_the_position():
+    """The lake table was set back in the life before, and the records up to 30 didn't land again."""
     source = Positions(
         ORIGINS | {LATER: Origin(TRIM, NOON)},
         {A: at(20, children=(B.shard_id,)), B: at(40), L: at(50)},
     )
-    set_back = positions(a=at(30))
-    found = by_lives(wishes(source, set_back))
-    assert [lack.key for lack in found.wanted] == [L]
-    assert not found.are_due
-    assert found.notes[-1] == (
-        "orders: 1 shard of the life that began at 2026-01-21 13:53:20Z waits for the life that began at "
-        f"2026-01-21 12:53:20Z, whose shard {B.shard_id} waits for the end of its parent. Nothing was lost. Nothing of the "
-        "later life is parsed until that end is in the lake table again; where it won't be, give the target another "
-        "`table`, into which all records of the lake table are parsed"
-    )
-    assert plan_wave(found, [piece(L, 1, 50)], ceiling=None, limits=PLENTY).ranges == ()
-    # A table with a row for each record goes on.
-    assert wishes(source, set_back).are_due
+    found = by_lives(wishes(source, positions(a=at(30))))
+    assert found.are_due
+    assert ([lack.key for lack in found.wanted], found.held_back) == ([A, L], frozenset({L}))
+    assert plan_wave(found, [piece(L, 1, 50)], ceiling=None, limits=PLENTY).ranges[0].key == A
 
 
-def test_a_later_life_that_waits_for_what_a_wave_takes_isnt_told_of():
+def test_a_later_life_that_waits_for_what_a_wave_takes_is_due():
     source = Positions(ORIGINS | {LATER: Origin(TRIM, NOON)}, {A: at(20), L: at(50)})
     found = by_lives(wishes(source, positions()))
     assert (found.are_due, found.notes) == (True, ())

@@ -45,6 +45,13 @@ class Read:
     """The origin of the stream, by which the reading begins where no record has landed."""
     is_listed: bool = False
     """Whether a listing that the plan goes by shows the shard. Listings are read for shards of which no record has landed."""
+    unread_since: datetime | None = None
+    """Where the batch's witness is no older than this plan: since when the shard may have records that nobody has read."""
+
+    @property
+    def lost_since(self) -> datetime:
+        """Since when records may be lost, of a shard that is gone from Kinesis."""
+        return self.batch.witness if self.unread_since is None else self.unread_since
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +129,14 @@ def plan_begin(
     # The parents come first also where a position has no record yet (I3 of docs/reference/protocol.md).
     if (position is None or position.sequence is None) and above.waiting:
         return Wait("; ".join(w.why for w in above.waiting))
+    witness = _witness(key, position, positions, above, origin, retention)
+    if position is None and positions.by_rows:
+        witness = _later_by_row(row, witness, origin)
     batch = Batch(
         key,
         after=position,
         start=_start(key, position, positions, above.parents, origin),
-        witness=_witness(key, position, positions, above, origin, retention),
+        witness=witness,
         retention=retention,
         parents=above.parents if position is None else (),
         weight=row.throughput_kbps or 1.0,
@@ -134,7 +144,8 @@ def plan_begin(
         hash_range=row.hash_range,
     )
     if position is None:
-        return Read(batch, below=below, known=known, origin=origin)
+        since = _unread_since(row, batch, origin) if positions.by_rows else None
+        return Read(batch, below=below, known=known, origin=origin, unread_since=since)
     stands = position.checkpoint
     repair = stands if stands is not None and row.checkpoint < stands else None
     return Read(batch, repair, origin=origin)
@@ -221,6 +232,26 @@ def _witness(
     # A parent that is gone without a position may have lost records that no run read, and no position tells when. So
     # the witness of the other parent isn't enough.
     return latest if above.lost is None else min(start, latest, *above.lost)
+
+
+def _unread_since(row: Lease, batch: Batch, origin: Origin) -> datetime | None:
+    """Since when the shard may have unread records, where only the origin tells and is decided anew with each plan: such a
+    witness never gets older than the retention, and a shard that is gone would stop its children for ever."""
+    if batch.witness < origin.decided:
+        return None
+    since = _quiet_until(row) or batch.key.stream.created
+    return since if origin.start.at is None else max(since, origin.start.at)
+
+
+def _later_by_row(row: Lease, witness: datetime, origin: Origin) -> datetime:
+    """The witness of a shard's parents, or a later look at the shard itself: what its parents tell of lost records is told once."""
+    quiet = _quiet_until(row)
+    return witness if quiet is None or witness >= origin.decided else max(witness, quiet)
+
+
+def _quiet_until(row: Lease) -> datetime | None:
+    """When the last wave found nothing more in the shard to read; None where it left something, or no wave has read it."""
+    return row.looked_at if row.behind_ms == 0 else None
 
 
 def _start_of_stream(key: ShardKey, positions: Positions, origin: Origin, retention: timedelta) -> datetime:

@@ -39,6 +39,8 @@ class Gaps:
     left."""
     ended: dict[ShardKey, Position] = field(default_factory=dict)
     """Shards that are gone from Kinesis, with their END: no record of them is left to land."""
+    listed: tuple[Shard, ...] | None = None
+    """The list of shards that showed it, with the children of these. None where no shard is gone."""
     sentences: list[str] = field(default_factory=list)
     """One for each gap, for a person."""
 
@@ -62,7 +64,7 @@ def record_gaps(
             ranges.append(_skipped(batch, line.gap, run, claim))
         # A question of its own, after the reader was told that the shard isn't there: on one answer alone no shard is
         # ended for ever.
-        elif _may_be_ended(line, batch, facts.asked) and source.is_gone(line.key):
+        elif _may_be_ended(line, reads[line.key], facts.asked) and source.is_gone(line.key):
             # Once for all shards of the stream: a list of thousands of shards takes several requests.
             listed = source.list_shards(facts.stream) if listed is None else listed
             # A shard that was listed when this wave began isn't gone a moment later: the newer listing is late, and shows its children only.
@@ -71,7 +73,7 @@ def record_gaps(
             # Every record older than the retention may be lost. Kinesis tells its time in whole seconds, so up to a
             # second more.
             aws_time = source.aws_now() or facts.asked
-            gap = Gap(batch.witness, aws_time + WITHIN_THE_SECOND - facts.retention)
+            gap = Gap(reads[line.key].lost_since, aws_time + WITHIN_THE_SECOND - facts.retention)
             ranges.append(_ended(_skipped(batch, gap, run, claim), listed))
     if not ranges:
         return Gaps()
@@ -79,18 +81,19 @@ def record_gaps(
     proposal = Proposal(tuple(ranges), below=below, known=known_by(reads), begun_by=begun_by(reads))
     committed = table.commit(proposal)
     recorded = {landed.key for landed in committed.landing.page.ranges}
-    return _recorded(ranges, recorded, batches, committed.state.positions)
+    gaps = _recorded(ranges, recorded, batches, committed.state.positions)
+    return replace(gaps, listed=listed)
 
 
 def children_in(key: ShardKey, listed: Iterable[Shard]) -> tuple[str, ...]:
     return tuple(sorted(shard.shard_id for shard in listed if key.shard_id in shard.parents))
 
 
-def _may_be_ended(staged: Staged, batch: Batch, now: datetime) -> bool:
+def _may_be_ended(staged: Staged, read: Read, now: datetime) -> bool:
     """Whether the shard can be gone. Kinesis drops no shard before its retention has passed, so an earlier
     ResourceNotFound is a mistake and must not end the shard: an END stays for ever."""
-    lost = staged.data_loss and batch.goes_on and not staged.moved
-    return lost and now - batch.witness > batch.retention
+    lost = staged.data_loss and read.batch.goes_on and not staged.moved
+    return lost and now - read.lost_since > read.batch.retention
 
 
 def _is_left_out(key: ShardKey, listed: Iterable[Shard]) -> bool:

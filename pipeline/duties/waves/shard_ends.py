@@ -7,6 +7,7 @@ wave makes the missing writes: the lake table has the END.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from headrace.pipeline.core.leases import change
 from headrace.pipeline.core.leases.lease import Lease
@@ -31,13 +32,20 @@ class ShardEnds:
     multi: bool
 
     def finish(
-        self, log: WaveLog, key: ShardKey, position: Position, known: tuple[Shard, ...] | None = None
+        self,
+        log: WaveLog,
+        key: ShardKey,
+        position: Position,
+        known: tuple[Shard, ...] | None = None,
+        *,
+        lost_since: datetime | None = None,
     ) -> None:
         """Make the writes at the end of a shard whose position in the lake table is an END.
 
         `known`: the shard's children with all their parents and hash keys, or all shards of the stream. None: the
         stream is listed. A child that isn't there gets its row from the leader's shard sync: a listing that shows it
-        tells the other parent of a merge.
+        tells the other parent of a merge. `lost_since`: of a shard that has left the stream unread, since when. Where the rows are
+        the positions, only its row tells its children that they may have lost records as well.
         """
         if known is None:
             known = self.source.list_shards(key.stream)
@@ -54,7 +62,9 @@ class ShardEnds:
         if (end := position.checkpoint) is not None:
             row = self.claims.held[key]
             # The row stays until the clean-up, and must not count as load until then.
-            ended = change.checkpoint(row, self.claims.me, self.claims.claim, upto=end, throughput_kbps=0.0)
+            ended = change.checkpoint(
+                row, self.claims.me, self.claims.claim, upto=end, throughput_kbps=0.0, looked_at=lost_since
+            )
             if self.claims.write(log, key, ended):
                 log.ends.append(ShardEnd(row.key, position.children))
 

@@ -84,7 +84,7 @@ class Staging:
             )
             claimed.log.notes.extend(gaps.sentences)
             for key, position in gaps.ended.items():
-                self.ends.finish(claimed.log, key, position)
+                self.ends.finish(claimed.log, key, position, gaps.listed, lost_since=position.seen)
             # The records behind a gap land only on the position that the gap's commit has left: the table may be set
             # back in between (D20).
             continued = {key: replace(reads[key], batch=batch) for key, batch in gaps.batches.items()}

@@ -19,6 +19,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
+    AssertRefSnapshotId,
     AssertTableUUID,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
@@ -147,8 +148,25 @@ def prepare(
         table.metadata.next_sequence_number(),
         (*(_stamped(update, table.metadata, now_ms) for update in staged), *unsorted),
         # The UUID too: a table that was dropped and created again under the same name is another table.
-        (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid), *only_if),
+        (
+            *requirements,
+            *_unmoved_tag(table.metadata),
+            AssertTableUUID(uuid=table.metadata.table_uuid),
+            *only_if,
+        ),
     )
+
+
+def _unmoved_tag(base: TableMetadata) -> Iterator[TableRequirement]:
+    """The requirement that the tag still is where the base has it.
+
+    A rollback may set main back to the very snapshot that an old request was built on. The tag isn't set back by it, so
+    that the request is refused all the same: upkeep may have deleted its files behind a commit that was rolled back.
+    """
+    # Of a table without snapshots, pyiceberg refuses a requirement of any ref but main.
+    if base.snapshots:
+        ref = base.refs.get(TAG)
+        yield AssertRefSnapshotId(ref=TAG, snapshot_id=None if ref is None else ref.snapshot_id)
 
 
 def landing_marks(table: Table, snapshot: int, *, move_tag: bool) -> Iterator[TableUpdate]:

@@ -2,16 +2,20 @@
 processor. No file is written.
 
     driver: claimed rows, reader ─► task: page ─► process of the processor ─► checkpoint in the row ─► a report
+
+Nothing but the checkpoint in its row tells of a shard. Once it is behind lost records, no later wave finds that they were lost. So a
+job ends a shard before the first record that comes after a loss, the loss is told, and another job goes on.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Manifest
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.core.shards.position import TRIM
 from headrace.pipeline.core.shards.stream import ShardKey, lease_key
 from headrace.pipeline.core.words.words import counted
@@ -61,6 +65,8 @@ class DeliveryStage:
     """The shards whose processes stay."""
     _told: set[str] = field(default_factory=set)
     """The troubles at the end of processes that were told."""
+    _losses: dict[ShardKey, Checkpoint] = field(default_factory=dict)
+    """The shards of which a loss of records was told, with the checkpoint behind which the records were lost."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_code", ProcessorCode(self.settings))
@@ -72,6 +78,37 @@ class DeliveryStage:
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         if not batches:
             return Manifest(())
+        careful = [replace(batch, goes_on=batch.goes_on and self._is_loss_told(batch)) for batch in batches]
+        manifest = self._in_one_job(careful, limits)
+        by_key = {batch.key: batch for batch in batches}
+        # What a shard has got before its loss is checkpointed or comes again: the next wave begins at the row.
+        lost = {line.key: line for line in manifest.staged if line.data_loss and by_key[line.key].goes_on}
+        unread = [by_key[key] for key, line in lost.items() if not (line.rows or line.moved)]
+        for batch in unread:
+            self._tell_loss(batch)
+        again = self._in_one_job(unread, limits) if unread else Manifest(())
+        lines = {key: replace(line, error=None, data_loss=False) for key, line in lost.items()}
+        lines |= {line.key: line for line in again.staged}
+        staged = tuple(lines.get(line.key, line) for line in manifest.staged)
+        return Manifest(staged, (), (*manifest.loads, *again.loads))
+
+    def _is_loss_told(self, batch: Batch) -> bool:
+        return self._losses.get(batch.key) == self._claimed(batch).lease.checkpoint
+
+    def _tell_loss(self, batch: Batch) -> None:
+        """Tell of a loss before the processor gets a later record: a run that dies after that leaves nothing by which another one
+        could tell."""
+        if not self._is_loss_told(batch):
+            self._losses[batch.key] = self._claimed(batch).lease.checkpoint
+            _log.warning(
+                "%s: behind the checkpoint %s records may have left the stream unread. on_data_loss: continue lets the "
+                "processor %s go on with what the stream still has",
+                batch.key,
+                self._claimed(batch).lease.checkpoint,
+                self.settings.name,
+            )
+
+    def _in_one_job(self, batches: Sequence[Batch], limits: BatchLimits) -> Manifest:
         most, threads = self._at_once
         packed = pack(batches, min(most, tasks_within(limits)))
         parts = [[self._claimed(batch) for batch in batches_of_task] for batches_of_task in packed]

@@ -9,6 +9,7 @@ does `is_left_out`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -38,6 +39,10 @@ _LEFT_OUT = {IS_DUPLICATE: 2, IS_LEFT_OUT: 3}
 """The columns that tell of rows which are counted and not written, and the place of their count."""
 _MOST_REASON = 500
 """Characters of a reason."""
+_MOST_REASONS = 1_000
+"""Different reasons that a task counts."""
+_TOLD_REASONS = 20
+"""Reasons that a task reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,8 @@ class _Writing:
     counts: dict[ShardKey, list[int]] = field(default_factory=dict)
     """Rows that were parsed, set aside, and left out as duplicates or by the filter."""
     numbers: list[Any] = field(default_factory=list)
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Rows that were set aside, by the reason."""
 
     def add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -128,7 +135,16 @@ class _Writing:
             [*provenance, *(record[name] for name in _KEPT), batch["data"], reason, version],
             names=[*_RECORD, *_KEPT, "data", "reason", "version"],
         )
-        self._write(bad.filter(pc.invert(is_good)), self.aside, 1)
+        bad = bad.filter(pc.invert(is_good))
+        self._write(bad, self.aside, 1)
+        self._count_reasons(bad["reason"])
+
+    def _count_reasons(self, reasons: pa.Array[Any]) -> None:
+        for counted in pc.value_counts(reasons).to_pylist():
+            self.reasons[counted["values"]] += counted["counts"]
+        if len(self.reasons) > _MOST_REASONS:
+            # Where each row has a reason of its own, none of them is worth the memory.
+            self.reasons = Counter(dict(self.reasons.most_common(_TOLD_REASONS)))
 
     def _parsed(self, good: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of the typed table."""
@@ -161,7 +177,8 @@ class _Writing:
     def finish(self) -> Parsed:
         files, aside = self.parsed.finish(), self.aside.finish()
         counts = tuple(ShardCount(key, *numbers) for key, numbers in sorted(self.counts.items()))
-        return Parsed(files, aside, counts, tuple(_runs(self.numbers)))
+        reasons = tuple(self.reasons.most_common(_TOLD_REASONS))
+        return Parsed(files, aside, counts, tuple(_runs(self.numbers)), reasons=reasons)
 
     def discard(self) -> None:
         self.parsed.discard()

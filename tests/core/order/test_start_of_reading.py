@@ -430,3 +430,37 @@ def test_without_a_table_a_row_that_has_moved_on_waits_for_the_next_wave_and_no_
             f"the lease row of {KEY} has the checkpoint 9, and had {stood} when this wave looked: another process is writing "
             "it. Nothing was read, and the next wave begins at the row"
         )
+
+
+def begin_by_rows(lease: Lease, **how: object) -> Read:
+    plan = begin(lease, by_rows=True, **how)  # type: ignore[arg-type]
+    assert isinstance(plan, Read)
+    return plan
+
+
+def test_a_shard_of_rows_that_is_gone_may_have_lost_what_came_since_its_stream_was_made() -> None:
+    """The origin of rows is decided anew with each plan, and would never be older than the retention."""
+    plan = begin_by_rows(row())
+    assert plan.batch.witness == ORIGINS[STREAM].decided
+    assert plan.lost_since == max(STREAM.created, MOMENT)
+    in_table = begin(row())
+    assert isinstance(in_table, Read)
+    assert in_table.lost_since == in_table.batch.witness
+
+
+def test_a_shard_of_rows_that_is_gone_may_have_lost_what_came_since_a_wave_found_nothing_more_in_it() -> None:
+    looked_at = MOMENT + timedelta(hours=1)
+    quiet = replace(row(), looked_at=looked_at, behind_ms=0)
+    assert begin_by_rows(quiet).lost_since == looked_at
+    assert begin_by_rows(replace(quiet, behind_ms=1)).lost_since == max(STREAM.created, MOMENT)
+
+
+def test_what_an_ended_parent_tells_of_lost_records_counts_until_the_row_was_looked_at() -> None:
+    seen = MOMENT - timedelta(days=3)
+    parents = (ParentReason(PARENT.shard_id, ParentIs.ENDED),)
+    ended = {PARENT: Position(ended=True, children=(KEY.shard_id,), seen=seen)}
+    looked_at = MOMENT - timedelta(days=2)
+    quiet = replace(row(), looked_at=looked_at, behind_ms=0)
+    unread, looked = (begin_by_rows(r, others=ended, parents=parents) for r in (row(), quiet))
+    assert (unread.batch.witness, unread.lost_since) == (seen, seen)
+    assert looked.batch.witness == looked_at

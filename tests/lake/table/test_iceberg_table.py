@@ -19,6 +19,7 @@ from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.batch import StagedFile
 from headrace.pipeline.errors import ClockOff, Unknown, WrongShape
 from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.lake.table.append import TAG
 from headrace.pipeline.lake.table.catalog import embedded_catalog
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lake.table.schema import PROPERTIES, SCHEMA
@@ -310,3 +311,17 @@ def test_a_commit_that_was_sent_twice_and_refused_the_second_time_lands_once(lak
     lake.after_next_swap(refuse)
     land(lake.iceberg, 1)
     assert lake.numbers() == {A.shard_id: [1]}
+
+
+def test_an_old_request_names_what_a_rollback_of_main_leaves_as_it_is(lake: IcebergLake):
+    """A catalog that looks at nothing but the request's requirements refuses the request, too, though main is on its base again."""
+    land(lake.iceberg, 1)
+    base = lake.iceberg.base_to_carry()
+    late = lake.iceberg.prepare(base, base.carrying(), move_tag=True)
+    lake.handle().carry()
+    lake.rollback(1)
+    now = lake.iceberg.open().metadata
+    assert now.current_snapshot_id == base.table.metadata.current_snapshot_id
+    (tag,) = [needed for needed in late.requirements if getattr(needed, "ref", "") == TAG]
+    with pytest.raises(CommitFailedException, match="tag headrace has changed"):
+        tag.validate(now)

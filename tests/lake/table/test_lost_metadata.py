@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.errors import ChainBroken, CommitUnknown, MetadataLost
+from headrace.pipeline.errors import ChainBroken, CommitUnknown, MetadataLost, Unreachable
 from headrace.pipeline.lake.table.metadata_files import finding_metadata
 from tests.lake.samples import a_key, a_landing, at
 from tests.lake.tables import IcebergLake, append_as_others, patch
@@ -65,6 +65,25 @@ def test_the_way_back_that_the_page_tells_lands_each_record_once(lake: IcebergLa
     assert lake.numbers() == {A.shard_id: [1, 2]}
     assert not again.commit(a_landing(again.staging_spec(), A, after=2, numbers=[3, 4])).landing.refused
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4]}
+
+
+def test_after_the_way_back_a_process_that_stood_still_names_files_that_upkeep_has_deleted(
+    lake: IcebergLake,
+):
+    """Nothing of the table tells that there was a later commit. So the page says to end every process first."""
+    late = a_landing(lake.iceberg.staging_spec(), A, after=4, numbers=[5])
+
+    def delete_behind_a_fence_and_go_back() -> None:
+        lake.handle().carry()
+        lake.remove(late.files[0])
+        with sqlite3.connect(lake.folder / "catalog.db") as database:
+            database.execute(statement_of_the_page())
+
+    lake.before_next_swap(delete_behind_a_fence_and_go_back)
+    assert not lake.iceberg.commit(late).landing.refused
+    with pytest.raises(Unreachable, match=Path(late.files[0].path).name):
+        lake.numbers()
+    assert "End each process of Headrace" in PAGE.read_text()
 
 
 def test_without_a_file_before_the_statement_of_the_page_changes_nothing(tmp_path: Path):

@@ -67,7 +67,7 @@ def test_commands_tell_where_the_processor_stands(
         f'{text}aws: {{region: {aws.region}, endpoint: "{aws.endpoint}"}}\n'
     )
     monkeypatch.chdir(tmp_path)
-    assert main(["processor", "status", "--json"]) == 0
+    assert main(["processor", "status", "--json"]) == 2
     (missing,) = json.loads(capsys.readouterr().out)["processors"]
     assert "doesn't exist" in missing["error"]
 

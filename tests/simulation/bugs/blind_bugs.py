@@ -143,7 +143,7 @@ _GAPS_BUGS: Final = (
         "too-early-not-found",
         "a shard is ended as soon as Kinesis says once that it doesn't exist",
         "duties.waves.gaps",
-        "    return lost and now - batch.witness > batch.retention",
+        "    return lost and now - read.lost_since > read.batch.retention",
         "    return lost",
     ),
 )

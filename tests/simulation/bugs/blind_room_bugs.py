@@ -158,7 +158,9 @@ _DUTIES: Final = (
             "            return  # without SHARD_END, so that a later wave comes back to this shard\n"
             "        if (end := position.checkpoint) is not None:\n            row = self.claims.held[key]\n"
             "            # The row stays until the clean-up, and must not count as load until then.\n"
-            "            ended = change.checkpoint(row, self.claims.me, self.claims.claim, upto=end, throughput_kbps=0.0)\n"
+            "            ended = change.checkpoint(\n"
+            "                row, self.claims.me, self.claims.claim, upto=end, throughput_kbps=0.0, looked_at=lost_since\n"
+            "            )\n"
             "            if self.claims.write(log, key, ended):\n                log.ends.append(ShardEnd(row.key, position.children))\n"
         ),
         (
@@ -166,7 +168,9 @@ _DUTIES: Final = (
             "            log, key, change.note_children(self.claims.held[key], frozenset(position.children))\n        ):\n"
             "            return\n"
             "        if (end := position.checkpoint) is not None:\n            row = self.claims.held[key]\n"
-            "            ended = change.checkpoint(row, self.claims.me, self.claims.claim, upto=end, throughput_kbps=0.0)\n"
+            "            ended = change.checkpoint(\n"
+            "                row, self.claims.me, self.claims.claim, upto=end, throughput_kbps=0.0, looked_at=lost_since\n"
+            "            )\n"
             "            if self.claims.write(log, key, ended):\n                log.ends.append(ShardEnd(row.key, position.children))\n"
             "        for child in position.children:\n            if child in by_id:\n                self._create(log, key, by_id[child])\n"
         ),

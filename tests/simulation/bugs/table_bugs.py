@@ -54,7 +54,11 @@ TABLE: Final = (
     a_bug(
         "commit-without-swap",
         "a commit replaces commits that were made after the snapshot it is built on",
-        ("tests.memory.table", "if self.head != made.parent:", "if False:"),
+        (
+            "tests.memory.table",
+            "if self.head != made.parent or made.id < next(reversed(self.snapshots), 0):",
+            "if False:",
+        ),
     ),
     a_bug(
         "rebase",

@@ -195,7 +195,7 @@ def _with_application(plan: Plan, rng: Random) -> Plan:
 
 def _may_have_application(plan: Plan) -> bool:
     is_plain = not (plan.of_a_table or plan.quiet or plan.keeps)
-    return is_plain and plan.shards <= 10 and plan.retention > 3600.0
+    return is_plain and plan.shards <= 10
 
 
 def _with_added(plan: Plan, rng: Random) -> Plan:

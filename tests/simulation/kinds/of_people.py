@@ -72,7 +72,8 @@ def _often_undone(plan: Plan, rng: Random) -> Plan:
 
 def _may_be_undone(plan: Plan) -> bool:
     is_plain = not (plan.adopted or plan.midnight or plan.quiet or plan.foreign)
-    return is_plain and plan.shards <= 100 and "expire" not in plan.troubles
+    # Only plans that have rollbacks already: most plans have to be without any.
+    return is_plain and plan.shards <= 100 and "expire" not in plan.troubles and "roll_back" in plan.troubles
 
 
 PEOPLE_KINDS: Final = (
@@ -113,7 +114,7 @@ LATE_KINDS: Final = (
         lambda p: often(p, "roll_back", 70.0) and often(p, "split", 80.0) and p.mix.swap_late >= 0.1,
         _often_undone,
         _may_be_undone,
-        0.17,
+        1.0,
     ),
 )
 """Drawn after all others: these leave the plans of other kinds what they are."""

@@ -222,7 +222,7 @@ class TypedFleet:
             # No row that this very wave has passed is given up.
             give_up_passed(watch, self.looks.get(job.process), before)
             if accepts:
-                note_accepted(watch, wave.snapshot)
+                note_accepted(watch, wave.snapshot, self.world.sim.now)
             yield wave
 
     def tidy(self, target: Target | LatestTarget, job_of: Callable[..., Job] = Job) -> None:
@@ -273,7 +273,7 @@ class TypedFleet:
             except HeadraceError as error:
                 is_of_parser = "stop_above" in str(error)
                 if isinstance(error, WrongShape) and accept_passed(
-                    self.world, target.watch, error, self.looks.get(process)
+                    self.world, target.watch, error, self.looks.get(process), began=since[-1]
                 ):
                     target.accepts_difference = True
                 elif isinstance(error, WrongShape) and not (is_of_parser or may_refuse(error)):

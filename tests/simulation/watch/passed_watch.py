@@ -3,6 +3,7 @@ table has passed; and the person who says `--accept-difference` then."""
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.errors import WrongShape
@@ -18,14 +19,16 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-def accept_passed(world: World, watch: TypedWatch, error: WrongShape, looked: int | None) -> bool:
+def accept_passed(
+    world: World, watch: TypedWatch, error: WrongShape, looked: int | None, *, began: float
+) -> bool:
     """Whether the error is such a refusal. The rows that it is about are given up by the person, and are no loss. `looked`: the snapshot of
-    the lake table at which the wave has looked."""
+    the lake table at which the wave has looked. `began`: when the wave began."""
     if SET_ELSEWHERE not in str(error):
         return False
     if not watch.times_set_elsewhere:
         raise Violation("I38", f"{watch.name}: nobody has set the lake table elsewhere: {error}")
-    passed = give_up_passed(watch, looked, watch.table.load().positions.shards)
+    passed = give_up_passed(watch, looked, watch.table.load().positions.shards, began=began)
     # An aggregate that was whole when it was parsed may have landed as its records since.
     if not passed and not world.plan.keeps:
         raise Violation("I38", f"{watch.name}: no row was passed: {error}")
@@ -34,11 +37,11 @@ def accept_passed(world: World, watch: TypedWatch, error: WrongShape, looked: in
 
 
 def give_up_passed(
-    watch: TypedWatch, looked: int | None, positions: Mapping[ShardKey, Position]
+    watch: TypedWatch, looked: int | None, positions: Mapping[ShardKey, Position], *, began: float = inf
 ) -> set[tuple[ShardKey, int]]:
     """The rows that the table has passed with these positions, at this snapshot of the lake table, but for those about which a commit has noted
     that the person has accepted, if the lake table hasn't been set elsewhere again since. The person gives them up: those of the refusal, and
-    those that had come once the accepting wave looked."""
+    those that had come once the accepting wave looked. `began`: when the wave began; it may not know of later commits."""
     passed = {
         (key, number)
         for key, position in positions.items()
@@ -48,13 +51,18 @@ def give_up_passed(
         and ((key, number) in watch.given_up or not watch.is_told(key, number))
     }
     watch.given_up |= passed
-    now = watch.times_set_elsewhere
-    return {row for row in passed if watch.accepted.get(row) != now}
+    times = watch.times_set_elsewhere
+
+    def is_accepted(row: tuple[ShardKey, int]) -> bool:
+        accepted_at, noted = watch.accepted.get(row, (-1, 0.0))
+        return accepted_at == times and noted <= began
+
+    return {row for row in passed if not is_accepted(row)}
 
 
-def note_accepted(watch: TypedWatch, snapshot: int | None) -> None:
+def note_accepted(watch: TypedWatch, snapshot: int | None, now: float) -> None:
     """A wave of a person who accepts has committed this snapshot: nobody is to be asked about the rows of its shards again."""
     if snapshot is not None:
         keys = {each.key for each in watch.table.snapshots[snapshot].page.ranges}
-        now = watch.times_set_elsewhere
-        watch.accepted.update((row, now) for row in watch.given_up if row[0] in keys)
+        noted = watch.times_set_elsewhere, now
+        watch.accepted.update((row, noted) for row in watch.given_up if row[0] in keys)

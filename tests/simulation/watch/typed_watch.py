@@ -98,8 +98,9 @@ class TypedWatch:
         """The rows that commits have decided to be in quarantine."""
         self.given_up: set[_Row] = set()
         """The rows that a person has given up, because the table had passed them before they landed (`passed_watch.py`)."""
-        self.accepted: dict[_Row, int] = {}
-        """Those of them of which a commit knows that the person has said so, with how often the lake table had been set elsewhere by then."""
+        self.accepted: dict[_Row, tuple[int, float]] = {}
+        """Those of them of which a commit knows that the person has said so, with how often the lake table had been set elsewhere by then, and
+        when."""
         self.whole: set[_Row] = set()
         """The rows with an aggregate that were decided about as one row."""
         self._states: dict[frozenset[object], tuple[int, Counter[TypedRow]]] = {frozenset(): (0, Counter())}
