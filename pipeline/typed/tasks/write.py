@@ -140,7 +140,8 @@ class _Writing:
         self._count_reasons(bad["reason"])
 
     def _count_reasons(self, reasons: pa.Array[Any]) -> None:
-        for counted in pc.value_counts(reasons).to_pylist():
+        counts: Any = pc.value_counts(reasons)
+        for counted in counts.to_pylist():
             self.reasons[counted["values"]] += counted["counts"]
         if len(self.reasons) > _MOST_REASONS:
             # Where each row has a reason of its own, none of them is worth the memory.
