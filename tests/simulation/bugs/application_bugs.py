@@ -87,7 +87,7 @@ APPLICATIONS: Final = (
         "a process that was kept goes on where it was, though another one has worked on its shard since",
         (
             "processors.application.delivery",
-            "(memory.code, memory.checkpoint) != (self.code, self.row.lease.checkpoint)",
+            "(memory.code, memory.epoch, memory.checkpoint) != own",
             "memory.code != self.code",
         ),
         among=_fleet(keeps=True, steals=40.0, dies=0.0),
