@@ -194,6 +194,9 @@ def test_status_tells_where_each_processor_stands(
         encoding="utf-8",
     )
     main(["status", "--config", str(file)])
+    assert "processor totals: its table can't be read" in capsys.readouterr().out
+    (tmp_path / "lake").mkdir()
+    main(["status", "--config", str(file)])
     said = capsys.readouterr().out.splitlines()
     assert "processor totals: lake.totals, 0 shards, 0 of them behind the lake table" in said
     main(["status", "--config", str(file), "--json"])

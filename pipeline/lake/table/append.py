@@ -166,7 +166,8 @@ def _unmoved_tag(base: TableMetadata) -> Iterator[TableRequirement]:
     # Of a table without snapshots, pyiceberg refuses a requirement of any ref but main.
     if base.snapshots:
         ref = base.refs.get(TAG)
-        yield AssertRefSnapshotId(ref=TAG, snapshot_id=None if ref is None else ref.snapshot_id)
+        where = {"ref": TAG, "snapshot-id": None if ref is None else ref.snapshot_id}
+        yield AssertRefSnapshotId.model_validate(where)
 
 
 def landing_marks(table: Table, snapshot: int, *, move_tag: bool) -> Iterator[TableUpdate]:

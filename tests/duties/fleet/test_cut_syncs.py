@@ -61,6 +61,15 @@ class SlowWorld(World):
                 return ticks
         raise AssertionError("the sync never ended")
 
+    def settle(self, *, most: int = 10) -> None:
+        """Tick until a tick makes no row."""
+        for _ in range(most):
+            before = len(self.writes)
+            self.lead()
+            if len(self.writes) == before:
+                return
+        raise AssertionError("each tick made a row")
+
     def share_with_kcl(self) -> None:
         kcl = replace(self.settings.kcl, heartbeat=Heartbeat.LEASE, failover=timedelta(seconds=20))
         self.settings = replace(self.settings, kcl=kcl)
@@ -272,16 +281,21 @@ def test_a_sync_that_is_cut_anywhere_leads_to_the_same_rows_as_an_uncut_sync(
     # KCL plans a table without any row differently from the same table with a few rows: where shards have ended in
     # the lake table, it makes rows of these too, although no reader needs them.
     in_short = shared and begin is as_read and position is InitialPosition.LATEST
+    # Beside KCL a later sync makes the row of a shard for whose end an unread one waits: a cut sync comes to it by itself.
+    makes_more = shared and begin is as_read
     cuts = 0
     for seed in range(SEEDS):
         name = f"{seed}-{position}-{shared}"
         uncut = a_world(name, begin, position, shared=shared, in_a_tick=10**6)
         assert uncut.until_done() == 1
+        at_once = len(uncut.writes)
+        uncut.settle()
         check_parents_first(uncut)
-        for in_a_tick in range(1, len(uncut.writes) + 1):
+        for in_a_tick in range(1, at_once + 1):
             world = a_world(name, begin, position, shared=shared, in_a_tick=in_a_tick)
             ticks = world.until_done()
-            assert in_short or ticks == -(-len(uncut.writes) // in_a_tick), name
+            assert makes_more or ticks == -(-at_once // in_a_tick), name
+            world.settle()
             check_parents_first(world)
             assert hole_of(world) == hole_of(uncut), f"{name}, {in_a_tick} a tick"
             done, wanted = (content_of(each, in_short=in_short) for each in (world, uncut))
