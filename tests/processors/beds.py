@@ -104,7 +104,11 @@ class ProcessorBed:
         )
 
     def redriving(
-        self, *, limits: WaveLimits | None = None, on_step: Callable[[str], None] = lambda _: None
+        self,
+        *,
+        limits: WaveLimits | None = None,
+        on_step: Callable[[str], None] = lambda _: None,
+        of_window: str = "",
     ) -> ProcessorRedriving:
         ports, run = self.ports(), f"run-{next(self._runs)}"
         return ProcessorRedriving(
@@ -115,6 +119,7 @@ class ProcessorBed:
             clock=self.lake.clock,
             run=run,
             on_step=on_step,
+            of_window=of_window,
         )
 
     def redrive(self, selection: Selection = ALL, **how: Any) -> list[str]:

@@ -164,7 +164,11 @@ def test_what_a_window_sets_aside_is_in_a_quarantine_table_of_its_own_and_can_be
     bed.run(window)
     assert bed.of(window).aside().keys() == {6}
     bed.settings = replace(bed.settings, callable="counting:mended")
-    assert bed.of(window).redrive() == ["1 record given again: 1 processed into 1 row, 0 still set aside"]
+    with pytest.raises(WrongShape, match="is that of the window"):
+        bed.of(window).redrive()
+    assert bed.of(window).redrive(of_window=window.id) == [
+        "1 record given again: 1 processed into 1 row, 0 still set aside"
+    ]
     assert sorted(bed.of(window).words()) == [("a", 1), ("b", 1), ("bad", 1)]
     assert bed.aside() == live
 
