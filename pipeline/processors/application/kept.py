@@ -87,8 +87,11 @@ class KeptLines:
     def _answer(self) -> Mapping[str, Any]:
         try:
             line = self._lines.readline()
-        except OSError as error:
+        except TimeoutError as error:
             raise ChildFailed("its keeper hasn't answered in time") from error
+        except OSError as error:
+            # A keeper that is killed while something waits to be read by it resets the connection.
+            raise ChildFailed("its keeper has ended") from error
         if not line:
             raise ChildFailed("its keeper has ended")
         answer: Mapping[str, Any] = json.loads(line)
