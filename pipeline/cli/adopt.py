@@ -4,7 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import add_config, load
@@ -12,7 +12,7 @@ from headrace.pipeline.cli.telling import tell
 from headrace.pipeline.cli.views.json_output import print_json
 from headrace.pipeline.core.words.words import clean, counted
 from headrace.pipeline.errors import BadSetting, Unknown
-from headrace.pipeline.settings.arguments import duration
+from headrace.pipeline.settings.arguments import duration, moment
 
 if TYPE_CHECKING:
     from headrace.pipeline.beside_kcl.adoption import Adopting, Adoption
@@ -43,7 +43,7 @@ def add(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--timestamp",
         metavar="MOMENT",
-        type=_moment,
+        type=moment,
         help="the start of shards whose lease row says AT_TIMESTAMP: the timestamp in KCL's configuration",
     )
     parser.add_argument(
@@ -194,16 +194,6 @@ def _as_json(adoption: "Adoption") -> dict[str, object]:
             for shard in adoption.shards
         ],
     }
-
-
-def _moment(text: str) -> datetime:
-    from headrace.pipeline.settings.values import read_value
-
-    try:
-        moment: datetime = read_value(datetime, text)
-    except (ValueError, OverflowError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r} isn't a moment such as 2026-01-31T00:00:00Z") from error
-    return moment
 
 
 def agree(what: str, *, yes: bool) -> None:

@@ -23,6 +23,7 @@ from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.typed.check_wave import SET_ELSEWHERE
 from headrace.pipeline.typed.source import rows_changed
 from headrace.pipeline.typed.values import WaveLimits
+from headrace.pipeline.typed.wave import Parsing
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from tests.lake.samples import a_file
 from tests.lake.tables import delete_as_others, expire_all_but_the_head, rewrite_as_others
@@ -37,6 +38,14 @@ def bed(tmp_path: Path) -> Bed:
     bed = Bed(tmp_path)
     bed.clock.at = datetime.now(UTC) + timedelta(hours=1)
     return bed
+
+
+def accepting(bed: Bed) -> Parsing:
+    """The wave of a person who accepts differences."""
+    parsing = bed.parsing()
+    checking = parsing.checking
+    assert checking is not None
+    return replace(parsing, checking=replace(checking, accepts_difference=True))
 
 
 def drop_before(bed: Bed, when: datetime) -> None:
@@ -92,10 +101,7 @@ def test_a_person_may_accept_that_rows_are_missing(bed: Bed):
     drop_before(bed, bed.clock.at - 2 * DAY)
     with pytest.raises(WrongShape, match="--accept-difference"):
         bed.parsing().wave()
-    parsing = bed.parsing()
-    checking = parsing.checking
-    assert checking is not None
-    wave = replace(parsing, checking=replace(checking, accepts_difference=True)).wave()
+    wave = accepting(bed).wave()
     assert wave.landed == 1
     assert wave.notes == (
         f"{A}: 1 row that landed aren't in the lake table any more, and aren't parsed, as a person has accepted",
@@ -118,10 +124,7 @@ def test_a_person_may_accept_rows_of_another_engine_whose_snapshot_has_expired(b
     # The row isn't there twice.
     assert "two equal rows" in str(refused.value)
     assert "--accept-difference" in str(refused.value)
-    parsing = bed.parsing()
-    checking = parsing.checking
-    assert checking is not None
-    wave = replace(parsing, checking=replace(checking, accepts_difference=True)).wave()
+    wave = accepting(bed).wave()
     assert wave.landed + wave.aside == 2
     assert wave.notes == (f"{A}: 1 row more parsed than landed, as a person has accepted",)
     bed.land(A, {4: good(4)}, arrival=bed.clock.at)
@@ -241,10 +244,7 @@ def test_rows_that_land_behind_the_position_after_a_rollback_are_never_passed_un
     for _ in range(2):
         with pytest.raises(WrongShape, match=f"{SET_ELSEWHERE} {A}.*it has 3 rows now, and 2 were parsed"):
             bed.parsing().wave()
-    parsing = bed.parsing()
-    checking = parsing.checking
-    assert checking is not None
-    wave = replace(parsing, checking=replace(checking, accepts_difference=True)).wave()
+    wave = accepting(bed).wave()
     assert wave.landed == 1
     assert "as a person has accepted" in wave.notes[0]
     bed.land(A, {5: good(5)}, arrival=bed.clock.at)
@@ -281,10 +281,7 @@ def test_a_wave_that_has_nothing_new_is_refused_for_rows_behind_the_position(
     for _ in range(2):
         with pytest.raises(WrongShape, match=f"{SET_ELSEWHERE} {A}.*it has . rows now, and . were parsed"):
             bed.parsing().wave()
-    parsing = bed.parsing()
-    checking = parsing.checking
-    assert checking is not None
-    wave = replace(parsing, checking=replace(checking, accepts_difference=True)).wave()
+    wave = accepting(bed).wave()
     assert wave.landed == 0
     assert "as a person has accepted" in wave.notes[0]
     # The person has said so once, and is asked no more, also not when a record comes.

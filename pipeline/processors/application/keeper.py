@@ -220,6 +220,7 @@ def serve(door: socket.socket, *, idle: float) -> None:
             visitor, _ = door.accept()
             _start_thread(visitor)
         except TimeoutError:
+            # No task has asked for a process.
             pass
         except (OSError, RuntimeError):
             # As where too many files are open, or threads at work. The processes that are kept go on.
