@@ -387,7 +387,7 @@ class ApplicationWatch:
     def left_of(self, shard: ShardTruth) -> str:
         """What the processor hasn't done of the shard; empty where nothing is left."""
         account, row = self.account(shard), self._fleet.leases.rows.get(self._fleet.key_of(shard.key))
-        if self._is_before_the_start(shard.key):
+        if self._is_before_the_start(shard.key) or (account.has_ended and self._is_empty(shard)):
             return ""
         if row is not None and not (row.checkpoint.is_digits or row.checkpoint.is_end):
             self._start(shard, row)
