@@ -143,6 +143,7 @@ class Recovery:
                 passed=passed,
                 ended_before=since.ended_before,
                 holds_all=since.holds_all,
+                keeps=since.keeps,
             )
             if begins
             else ((), ())

@@ -7,7 +7,7 @@ the parent has a position that isn't END                                       i
 no position, but a descendant of the parent has one                            PASSED: the parent counts as ended
 no position, but a row, or in scope of the origin, or named by a parent's END  in the way: the parent is read first
 none of these, listed, and Kinesis has no record of it since the origin        BEFORE_START
-none of these, not listed, and Kinesis answers ResourceNotFound                GONE
+none of these, not listed, and Kinesis answers ResourceNotFound                GONE, unless it can't have left Kinesis yet
 none of these, not listed, and Kinesis knows the parent                        in the way: the listings may be late
 """
 
@@ -75,6 +75,21 @@ class Family:
     def passed_by(self, shard_id: str, positions: Positions) -> str | None:
         """A descendant of the shard that has a position; None where none has."""
         return self.passed(positions).get(shard_id)
+
+    def last_arrival_above(self, shard_id: str, positions: Positions) -> datetime | None:
+        """When the last known record of the shard's ancestors arrived. Each parent of the shard was closed after that: ancestors
+        are closed by then, and both parents of a merge at one moment."""
+        arrivals: list[datetime] = []
+        above, todo = set[str](), [shard_id]
+        while todo:
+            new = self.parents.get(todo.pop(), frozenset()) - above
+            above |= new
+            todo += new
+            for ancestor in new:
+                position = positions.of(ShardKey(self.stream, ancestor))
+                if position is not None and position.arrival is not None:
+                    arrivals.append(position.arrival)
+        return max(arrivals, default=None)
 
     def lacks_a_parent(self, shard_id: str, positions: Positions) -> bool:
         """Whether the shard may have a parent that isn't known: it seems to come from a merge of which only one parent is
@@ -209,12 +224,14 @@ def parents_of(
     passed: Mapping[str, str] | None = None,
     ended_before: Callable[[ShardKey], bool] = lambda _: True,
     holds_all: Callable[[], bool] = lambda: False,
+    keeps: Callable[[datetime], bool] = lambda _: False,
 ) -> tuple[tuple[ParentReason, ...], tuple[InTheWay, ...]]:
     """The parents that are out of the way, each with the reason, and the parents that aren't.
 
     `passed`: from `Family.passed`, where the caller has it already. The functions ask Kinesis: `is_gone` whether it
     answers ResourceNotFound for a shard; `ended_before` whether a listed shard is closed and has no record since the
-    origin; `holds_all` whether Kinesis still has every record since the origin.
+    origin; `holds_all` whether Kinesis still has every record since the origin; `keeps` whether it still has what it had at a
+    moment.
     """
     passed = family.passed(positions) if passed is None else passed
 
@@ -237,7 +254,8 @@ def parents_of(
                     before = bool(unread) and all(is_empty(ancestor) for ancestor in unread) and holds_all()
                 answer = _judge_listed(parent, before_start=before)
             else:
-                answer = _judge_unlisted(parent, gone=is_gone(key))
+                last_arrival = family.last_arrival_above(shard_id, positions)
+                answer = _judge_unlisted(parent, gone=is_gone(key), last_arrival=last_arrival, keeps=keeps)
         (reasons if isinstance(answer, ParentReason) else waiting).append(answer)  # type: ignore[arg-type]
     return tuple(reasons), tuple(waiting)
 
@@ -325,12 +343,21 @@ def _judge_listed(parent: str, *, before_start: bool) -> ParentReason | InTheWay
     )
 
 
-def _judge_unlisted(parent: str, *, gone: bool) -> ParentReason | InTheWay:
-    if gone:
-        return ParentReason(parent, ParentIs.GONE)
-    return InTheWay(
-        parent, f"no listing shows {parent}, but Kinesis still knows it; the listings may be late"
-    )
+def _judge_unlisted(
+    parent: str, *, gone: bool, last_arrival: datetime | None, keeps: Callable[[datetime], bool]
+) -> ParentReason | InTheWay:
+    if not gone:
+        return InTheWay(
+            parent, f"no listing shows {parent}, but Kinesis still knows it; the listings may be late"
+        )
+    # Kinesis is asked for the time after it has denied the parent: what it keeps then, it kept before.
+    if last_arrival is not None and keeps(last_arrival):
+        return InTheWay(
+            parent,
+            f"no listing shows {parent}, and Kinesis denies it, but it was closed after {last_arrival:%Y-%m-%d %H:%M:%S} UTC, "
+            "within the retention: it can't have left the stream yet",
+        )
+    return ParentReason(parent, ParentIs.GONE)
 
 
 def parents_first(shards: Iterable[str], parents: Mapping[str, frozenset[str]]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.ledger.batch import WITHIN_THE_SECOND
@@ -60,12 +61,13 @@ class SinceOrigin:
 
     def holds_all(self) -> bool:
         """Whether no record since the origin can have left the stream by now."""
-        start, facts = self.positions.origins[self.stream].start.at, self.source.describe(self.stream.arn)
-        return (
-            start is not None
-            and facts.stream == self.stream
-            and start > facts.asked + WITHIN_THE_SECOND - facts.retention
-        )
+        start = self.positions.origins[self.stream].start.at
+        return start is not None and self.keeps(start)
+
+    def keeps(self, moment: datetime) -> bool:
+        """Whether nothing that was in the stream at this moment, by Kinesis's clock, can have left it by now."""
+        facts = self.source.describe(self.stream.arn)
+        return facts.stream == self.stream and moment > facts.asked + WITHIN_THE_SECOND - facts.retention
 
 
 def _rows_of_undecided_parents(

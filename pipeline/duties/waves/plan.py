@@ -189,6 +189,7 @@ class Planning:
             passed=passed,
             ended_before=since.ended_before,
             holds_all=since.holds_all,
+            keeps=since.keeps,
         )
         waiting += self._unlisted(key, family, positions)
         return Above(reasons, waiting, lost=lost_above(key.shard_id, family, positions, reasons))

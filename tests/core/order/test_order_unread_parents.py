@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -244,3 +244,39 @@ def test_an_adopted_shard_of_which_nothing_tells_the_parents_may_have_lost_since
         "looked at since"
     )
     assert lost("listed", family, positions(listed=adopted, other=read)) is None, "its parents are told"
+
+
+@pytest.mark.parametrize(
+    "read", ["p", "g", "h"], ids=["the other parent", "above both", "above the other parent"]
+)
+def test_a_parent_that_kinesis_denies_is_in_the_way_while_it_can_not_have_left_the_stream(read: str) -> None:
+    """`q` is in no listing, which may be late, and Kinesis denies it for a while. It was closed after the last record of any
+    shard above its child arrived, and stays in the stream for the retention from then on."""
+    shards = [Shard("m", ("p", "q")), Shard("p", ("g", "h")), Shard("q", ("g",))]
+    family = a_family(STREAM, [shards[0]], listed=[shards[0]], leases=[_row(shard) for shard in shards[1:2]])
+    arrival = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    at = positions(**{"p": Position(5, ended=True)} | {read: Position(5, ended=True, arrival=arrival)})
+
+    def judged(until: datetime) -> tuple[list[str], list[str]]:
+        reasons, waiting = parents_of("m", family, at, lambda _: True, keeps=lambda moment: moment > until)
+        return [f"{r.shard_id} {r.why}" for r in reasons], [w.why for w in waiting]
+
+    late = (
+        "no listing shows q, and Kinesis denies it, but it was closed after 2026-01-01 12:00:00 UTC, within the retention: "
+        "it can't have left the stream yet"
+    )
+    assert judged(arrival - timedelta(seconds=1)) == (
+        ["p ended"],
+        [late],
+    )
+    assert judged(arrival) == (["p ended", "q gone"], [])
+
+
+def _row(shard: Shard) -> Lease:
+    return Lease(shard.shard_id, parents=frozenset(shard.parents))
+
+
+def test_without_the_arrival_of_a_record_above_a_parent_that_kinesis_denies_is_gone() -> None:
+    family = a_family(STREAM, [Shard("m", ("p", "q"))])
+    reasons, waiting = parents_of("m", family, positions(p=END), lambda _: True, keeps=lambda _: True)
+    assert ([r.why for r in reasons], waiting) == ([ParentIs.ENDED, ParentIs.GONE], ())
