@@ -193,7 +193,10 @@ class Losses:
             proofs = (_proof(each, at) for each in every if each.token is not None)
             earliest = min((proof for proof in proofs if proof is not None), default=None)
             return earliest if earliest is not None and earliest < self._beginning_of(stream) else None
-        return max((proof for proof in placed if proof is not None), default=None)
+        # An END without a record that hands on the very moment of the origin's decision can't be told from one that knows no
+        # other moment.
+        decided = self.decided[stream].decided
+        return max((proof for proof in placed if proof is not None and proof != decided), default=None)
 
     def _may_lack_a_parent(self, shard: ShardTruth, parents: Iterable[ShardTruth]) -> bool:
         """Whether another parent of the shard may be unknown: no listing shows the shard, and a parent's END names only
