@@ -111,7 +111,7 @@ class StreamOfWindows(MemorySource):
     def __init__(self, source: WatchedSource) -> None:
         super().__init__(source._clock)
         self._streams, self._prefix = source._streams, source._prefix
-        self._fleets = source
+        self._fleets, self.denied = source, source.denied
 
     def describe(self, name: str) -> StreamFacts:
         return self._fleets.facts(name)

@@ -275,8 +275,16 @@ class World:
         out = []
         for shard in shards:
             its = known.get(ShardKey(stream, shard.shard_id))
-            hidden = fresh if its is not None and its.opened > horizon else old
-            if self.rng.random() >= hidden:
+            is_fresh = its is not None and its.opened > horizon
+            hidden = fresh if is_fresh else old
+            # A list that lags shows an old shard as open. Left out and denied at once, with its children shown, is one that is gone.
+            is_sure = (
+                not is_fresh
+                and its is not None
+                and its.closed
+                and self.sim.now < self.source.denied.get(its.key, 0.0)
+            )
+            if self.rng.random() >= hidden or is_sure:
                 out.append(shard)
         self.rng.shuffle(out)
         return tuple(out)
