@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.processors.application.keeper import open_more_files
+from headrace.kclpy.open_files import open_more_files
 from headrace.pipeline.processors.application.kept import KeptLines, begun, met
 from headrace.pipeline.processors.application.places import log_of
 from headrace.pipeline.processors.child import ChildFailed
