@@ -167,10 +167,16 @@ def standing_ranges(
     tells that the shard was looked at, so that the next wave needn't do so again."""
     ranges: list[PlannedRange] = []
     for before in elsewhere:
-        landed, position = source.of(before.parsed.key), target.of(before.parsed.key)
-        if landed is not None and position is not None and landed.token == position.token:
+        position = target.of(before.parsed.key)
+        if position is not None and stands(before.parsed.key, source, target):
             ranges.append(PlannedRange(before.parsed.key, position, position))
     return tuple(ranges)
+
+
+def stands(key: ShardKey, source: Positions, target: Positions) -> bool:
+    """Whether both tables are at the same position of this shard."""
+    landed, position = source.of(key), target.of(key)
+    return landed is not None and position is not None and landed.token == position.token
 
 
 @dataclass(slots=True)
@@ -178,14 +184,16 @@ class LedgersSeen:
     """Up to which snapshot of the lake table this process has looked for records behind the typed table's positions, and
     has found none."""
 
-    snapshot: int = 0
+    snapshot: int | None = None
     sequence: int = 0
+    """0 where no wave tells from which ledger on such records would be new."""
 
     def above(self, newest: FilesDone, way_to: WayTo) -> int:
         """The sequence number of the snapshot after which ledgers tell something new. `newest`: the look of the newest
         commit."""
-        is_later = self.sequence > newest.sequence and way_to(self.snapshot, self.sequence) is Way.MAIN
-        return self.sequence if is_later else newest.sequence
+        if self.snapshot is None or self.sequence <= newest.sequence:
+            return newest.sequence
+        return self.sequence if way_to(self.snapshot, self.sequence) is Way.MAIN else newest.sequence
 
 
 def _newest(pages: Iterable[LedgerPage]) -> Iterator[LedgerPage]:
