@@ -285,10 +285,10 @@ class LakeWaves(Waves[Basis]):
         moves no shard. `pages`: the ledgers of the made table, newest first."""
         elsewhere = parsed_elsewhere(plan, pages, way_to=look.way_to)
         behind = self._landed_behind(look, target, pages)
-        newest = newest_look(pages) if behind else None
-        if self.checking is None or newest is None:
+        if self.checking is None or not behind:
             return elsewhere
-        looks = dict.fromkeys(behind, newest.sequence) | looks_of(behind, pages)
+        looks = looks_of(behind, pages)
+        looks |= self.checking.looks_before([key for key in behind if key not in looks])
         reached = Positions(shards={key: target.shards[key] for key in behind})
         places = self.checking.landed_behind(reached, looks)
         landed_anew = self.checking.parsed_back_to(places, looks)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from enum import Enum, auto
 from itertools import islice
 
@@ -32,6 +33,8 @@ MADE = frozenset({Kind.PARSED, Kind.PROCESSED})
 """Kinds of ranges by which a made table has decided about rows of the lake table."""
 _FARTHEST = 100
 """Ledgers that are read, the newest first."""
+_MARGIN = timedelta(hours=1)
+"""By which the clocks of two hosts, and waves that overlap, may be apart."""
 _MOVED_BY_PEOPLE = frozenset({Kind.REPAIR, Kind.REPOSITION, Kind.UNPACKED})
 """Kinds of ranges that bring no record of the stream."""
 
@@ -157,6 +160,31 @@ def looks_of(keys: Collection[ShardKey], pages: Iterable[LedgerPage]) -> dict[Sh
                 looks.setdefault(recorded.key, page.looked.sequence)
         if looks.keys() >= set(keys):
             break
+    return looks
+
+
+def looks_before(
+    keys: Collection[ShardKey],
+    made: Iterable[LedgerEntry | Lost],
+    landed: Iterable[LedgerEntry | Lost],
+) -> dict[ShardKey, int]:
+    """The sequence number of a snapshot of the lake table from before the look of the newest wave of each of these shards,
+    where the typed table's snapshots don't tell that look any more; 0 where nothing tells it.
+
+    `made`: the typed table's ledgers, `landed`: those of the lake table, oldest first.
+    """
+    before: datetime | None = None
+    since: dict[ShardKey, datetime | None] = {}
+    for entry in made:
+        if not isinstance(entry, Lost):
+            # A wave looks after the commit of the wave before it.
+            since |= {r.key: before for r in entry.page.ranges if r.kind in MADE and r.key in keys}
+        before = entry.at
+    looks = dict.fromkeys(keys, 0)
+    for entry in landed:
+        for key, moment in since.items():
+            if moment is not None and entry.at < moment - _MARGIN:
+                looks[key] = max(looks[key], entry.sequence)
     return looks
 
 

@@ -324,6 +324,24 @@ def test_rows_behind_the_position_that_landed_while_the_lake_table_was_behind_it
         parsing.wave()
 
 
+def test_rows_that_landed_while_the_lake_table_was_behind_are_found_where_the_typed_tables_snapshots_have_expired(
+    bed: Bed,
+):
+    """Only the typed table's lineage tells then when the shard's newest wave was. What landed last is as it was parsed."""
+    for number in (1, 3, 5):
+        bed.land(A, {number: good(number)}, arrival=bed.clock.at)
+        bed.catch_up()
+    bed.lake.rollback(2)
+    bed.land(A, {2: good(2), 3: good(3)}, arrival=bed.clock.at)
+    bed.land(B, {9: good(9)}, arrival=bed.clock.at)
+    bed.catch_up()
+    IcebergLineage(bed.typed()).record(at_most=timedelta(minutes=1))
+    expire_all_but_the_head(bed.typed(), forget=True)
+    bed.land(A, {5: good(5)}, arrival=bed.clock.at)
+    with pytest.raises(WrongShape, match=f"{SET_ELSEWHERE} {A}.*it has . rows now, and . were parsed"):
+        bed.parsing().wave()
+
+
 def test_a_wave_at_rest_reads_the_ledgers_of_the_lake_table_once(bed: Bed):
     bed.land(A, {1: good(1)}, arrival=bed.clock.at)
     bed.catch_up()
