@@ -4,7 +4,8 @@ servers that Dagster starts as `dagster dev` does.
     empty     an asset without work in a code location with nothing else: from Dagster's launch to the asset's first line
     ours      a deployment with two shards: from Dagster's launch to the first answer to GetRecords. Its code server has started a run
               before, and its Spark server is at work, as after `headrace dev`.
-    cold      told beside them: the first run of the code server, which also starts the Spark server
+    cold      told beside them: the first run of the code server, which also starts the Spark server; with the archive of its classes,
+              where the user's folder for caches has one
     named     told beside them: two shards that a person names in Dagster's UI, at rest, from the launch to the end of the run
 
 CPU is told of each process, and counts for all of them: the run's, the code server's, those of Spark's JVM and of Spark's Python workers.
@@ -106,7 +107,8 @@ class Launching:
     instance: DagsterInstance
     workspace: WorkspaceRequestContext
     door: Door
-    home: Path
+    spark: Path
+    """The folder of the local Spark server."""
 
     def start(
         self, location: str, job: str, config: Mapping[str, object], tags: Mapping[str, str] | None = None
@@ -146,7 +148,7 @@ class Launching:
         self, location: str, before: Mapping[int, Process], after: Mapping[int, Process]
     ) -> dict[str, float]:
         servers = [pid for pid in below([os.getpid()], after) if _serves(location, after[pid].command)]
-        jvms = [pid for pid, each in after.items() if _is_spark_of(self.home, each.command)]
+        jvms = [pid for pid, each in after.items() if _is_spark_of(self.spark, each.command)]
         kinds = {
             "run": [pid for pid in below(servers, after) if pid not in jvms],
             "code server": servers,
@@ -209,7 +211,7 @@ def _deployment() -> Iterator[tuple[Launching, Any, list[str]]]:
         config.write_text(_SETTINGS.format(stream=STREAM, region=aws.region, host=HOST, port=door.port))
         aws.client("kinesis").create_stream(StreamName=STREAM, ShardCount=SHARDS)
         workspace = _workspace(home, folder / "empty_location.py")
-        stack.enter_context(spark_of_its_own(home))
+        spark = stack.enter_context(spark_of_its_own(home))
         os.environ |= services.environment({**os.environ, **aws.environment}, config, home)
         os.environ[_PORT] = str(door.port)
         del os.environ["AWS_ENDPOINT_URL"]  # it is the stand-in's own, behind the door
@@ -222,7 +224,7 @@ def _deployment() -> Iterator[tuple[Launching, Any, list[str]]]:
                 instance, WorkspaceFileTarget([str(workspace)]), code_server_log_level="ERROR"
             )
         )
-        launching = Launching(instance, process.create_request_context(), door, home)
+        launching = Launching(instance, process.create_request_context(), door, spark)
         yield launching, lambda: _put(aws), shards
 
 
@@ -276,8 +278,8 @@ def _serves(location: str, command: str) -> bool:
     return " api grpc " in command and f"--location-name {location}" in command
 
 
-def _is_spark_of(home: Path, command: str) -> bool:
-    return "SparkConnectServer" in command and str(home) in command
+def _is_spark_of(folder: Path, command: str) -> bool:
+    return "SparkConnectServer" in command and str(folder) in command
 
 
 if __name__ == "__main__":

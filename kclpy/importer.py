@@ -26,6 +26,7 @@ from importlib import import_module
 
 from headrace.kclpy import runner
 from headrace.kclpy.alias import stand_in_for_amazon_kclpy
+from headrace.kclpy.open_files import open_more_files
 
 _FILES = 4
 _PARENT_DIES = 1
@@ -145,6 +146,10 @@ def _become_process(importer: int, files: list[int]) -> None:
 
 
 def main(arguments: list[str]) -> None:
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # One for each process, and four of a new one.
+    open_more_files()
+    more = resource.getrlimit(resource.RLIMIT_NOFILE)
     door = socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -153,6 +158,9 @@ def main(arguments: list[str]) -> None:
     os.dup2(2, 1)
     import_module_of(arguments)
     serve(door)
+    # A fork has its own files alone. The module may have set another limit.
+    if resource.getrlimit(resource.RLIMIT_NOFILE) == more:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
     runner.main(arguments)
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 ARCHIVE = Path(__file__).parents[1] / ".venv" / "spark.jsa"
 OPTIONS = "SPARK_SUBMIT_OPTS"
 """The environment variable with Java's options of each Spark server that this process or a child of it starts."""
-LITTLE_COMPILING = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Half of the CPU time of a Spark server that lives for a test is spent on compiling Java code a second time, better."""
+LITTLE_COMPILING = "-Xshare:auto -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""`-Xshare`: servers of tests write no archive of the user's (`headrace.pipeline.lake.spark.server.classes`). Half of the CPU time of a Spark server that lives for a test is spent on compiling Java code a second time, better."""
 
 
 def options_of_tests(archive: Path = ARCHIVE) -> str:

@@ -19,6 +19,7 @@ class ProcessorAdapters(TypedAdapters):
         from headrace.pipeline.processors.host import TaskHost
         from headrace.pipeline.processors.redrive_host import TaskRedriveHost
         from headrace.pipeline.processors.stops_table import IcebergStops
+        from headrace.pipeline.typed.set_elsewhere import LedgersSeen
         from headrace.pipeline.typed.source import IcebergSource
         from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
 
@@ -36,6 +37,8 @@ class ProcessorAdapters(TypedAdapters):
         return ProcessorPorts(
             # Kept, because it remembers the manifests that it has read.
             source=self.made.get(lambda: IcebergSource(lake), "process source", writer),
+            # Kept, so that a sensor's tick at rest reads no ledger.
+            seen=self.made.get(LedgersSeen, "process seen", writer),
             table=table,
             quarantine=quarantine,
             set_aside=IcebergSource(quarantine),

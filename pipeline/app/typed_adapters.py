@@ -31,6 +31,7 @@ class TypedAdapters(LakeAdapters):
         from headrace.pipeline.typed.context import BatchContext
         from headrace.pipeline.typed.frames import Frames
         from headrace.pipeline.typed.quarantine.spark import SparkRedriver
+        from headrace.pipeline.typed.set_elsewhere import LedgersSeen
         from headrace.pipeline.typed.source import IcebergSource
 
         writer = f"parse {target.name}"
@@ -51,6 +52,8 @@ class TypedAdapters(LakeAdapters):
         return ParsePorts(
             # Kept, because it remembers the manifests that it has read.
             source=self.made.get(lambda: IcebergSource(lake), "parse source", writer),
+            # Kept, so that a sensor's tick at rest reads no ledger.
+            seen=self.made.get(LedgersSeen, "parse seen", writer),
             table=table,
             quarantine=quarantine,
             parser=parser,

@@ -75,7 +75,9 @@ def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
         with spark_of_its_own(home, config):
             env = services.environment(os.environ, config, home)
             _warm(env)
-            dagster = services.Group(services.dagster_command(workspace, port), env=env)
+            dagster = services.Group(
+                services.dagster_command(workspace, port), env=env, relay=services.relay_command()
+            )
             # At once: if this process is killed, the next command finds Dagster by this number.
             hold.has_dagster(dagster.pid)
             with (

@@ -16,7 +16,7 @@ another engine has removed them, the retention had removed them before the typed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -45,6 +45,7 @@ from headrace.pipeline.typed.set_elsewhere import (
     ParsedElsewhere,
     WayTo,
     landed_behind,
+    looks_before,
     may_be_passed,
     parsed_back_to,
 )
@@ -161,6 +162,14 @@ class ParseChecking:
         shards = frozenset(key.shard_id for key in positions.shards)
         asked = RangeFilter(shards=shards, above=min(looks.values()))
         return landed_behind(positions, looks, story_of(self.landings.entries(asked)))
+
+    def looks_before(self, keys: Collection[ShardKey]) -> Mapping[ShardKey, int]:
+        """Snapshots of the lake table from before the newest waves of these shards (`set_elsewhere.looks_before`)."""
+        if not keys:
+            return {}
+        of_shards = RangeFilter(shards=frozenset(key.shard_id for key in keys))
+        made = self.ports.lineage.entries(RangeFilter(kinds=MADE))
+        return looks_before(keys, made, self.landings.entries(of_shards))
 
     def parsed_back_to(
         self, places: Mapping[ShardKey, str], looks: Mapping[ShardKey, int]

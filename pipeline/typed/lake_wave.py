@@ -11,12 +11,12 @@ was faster. So each record counts once.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
-from itertools import count, tee
+from itertools import count
 from typing import ClassVar
 
 from headrace.pipeline.core.landing.landing import Proposal, RangeRefused
@@ -25,7 +25,7 @@ from headrace.pipeline.core.ledger.batch import StagedFile
 from headrace.pipeline.core.ledger.generation import is_chain
 from headrace.pipeline.core.ledger.ledger import FilesDone, LedgerPage, Range
 from headrace.pipeline.core.shards.position import Positions, is_forward
-from headrace.pipeline.core.shards.stream import StreamId
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.errors import ChainBroken, Overtaken
 from headrace.pipeline.ports.base import Clock
@@ -41,12 +41,12 @@ from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.ports import MadePorts, SourceLook, Surveyor
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.set_elsewhere import (
-    LedgersSeen,
     ParsedElsewhere,
     looks_of,
     newest_look,
     parsed_elsewhere,
     standing_ranges,
+    stands,
 )
 from headrace.pipeline.typed.values import SourceFile, WaveLimits, WavePlan, Wishes
 from headrace.pipeline.typed.wave_engine import Waves
@@ -56,6 +56,22 @@ _LOOKS = 3
 """Looks at the lake table in one wave, where its ledgers state other rows than were found."""
 _TRIES = 5
 """Waves in a row that other runs overtake, before a run gives up."""
+
+
+@dataclass(slots=True)
+class ReadOnce(Iterable[LedgerPage]):
+    """Ledgers that are gone through several times. Each is read once, when somebody comes to it."""
+
+    unread: Iterator[LedgerPage]
+    read: list[LedgerPage] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[LedgerPage]:
+        for number in count():
+            if number == len(self.read):
+                if (page := next(self.unread, None)) is None:
+                    return
+                self.read.append(page)
+            yield self.read[number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +114,6 @@ class LakeWaves(Waves[Basis]):
     """What expires rows of the made table, and of its quarantine table."""
     known: KnownFiles = field(default_factory=KnownFiles)
     """What earlier waves of this process have found in files of the lake table."""
-    seen: LedgersSeen = field(default_factory=LedgersSeen)
-    """Which ledgers of the lake table earlier waves of this process have looked through."""
     on_step: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a wave."""
 
@@ -118,7 +132,12 @@ class LakeWaves(Waves[Basis]):
             return False
         if not (self.ports.table.exists() and self.settling.quarantine.exists()):
             return True
-        return self._wishes_now().are_due or not self.settling.is_settled()
+        look, target = self.ports.source.look(), self.ports.table.load().positions
+        if self.wishes(look.positions, target).are_due or not self.settling.is_settled():
+            return True
+        behind = self._landed_behind(look, target, self._pages())
+        # A shard whose positions differ waits for something, and a wave that moves no shard can't settle it.
+        return any(stands(key, look.positions, target) for key in behind)
 
     def needs_before(self, day: date) -> bool:
         """Whether records that arrived before this day (UTC) may still be wanted."""
@@ -238,14 +257,14 @@ class LakeWaves(Waves[Basis]):
         check_own(state, self.settings, of_window=self.of_window, past=self.past)
         target = state.positions
         wishes = self.wishes(look.positions, target)
-        for_files, *others = tee(self._pages(), 4)
-        looked = looked_in(for_files, stream=self.settings.stream, leads_to=look.leads_to)
+        pages = ReadOnce(self._pages())
+        looked = looked_in(pages, stream=self.settings.stream, leads_to=look.leads_to)
         if self.ports.table.load().snapshot != state.snapshot:
             # What the ledgers say may rest on other positions.
             looked = None
         files = tuple(file for file in look.files if looked is None or not covers(looked, file))
         plan = plan_next(wishes, files, surveyor=self.surveyor, limits=self.limits, known=self.known)
-        elsewhere = self._elsewhere(plan, look, target, others)
+        elsewhere = self._elsewhere(plan, look, target, pages)
         if self._looks_behind:
             moving = {planned.key for planned in plan.ranges}
             standing = standing_ranges(elsewhere, look.positions, target)
@@ -260,36 +279,48 @@ class LakeWaves(Waves[Basis]):
         return self.checking is not None and not self.of_window
 
     def _elsewhere(
-        self, plan: WavePlan, look: SourceLook, target: Positions, pages: Sequence[Iterator[LedgerPage]]
+        self, plan: WavePlan, look: SourceLook, target: Positions, pages: Iterable[LedgerPage]
     ) -> tuple[ParsedElsewhere, ...]:
         """What was parsed of shards of which records may have landed behind the positions since, also where the wave
-        moves no shard. `pages`: three times the ledgers of the made table, newest first."""
-        for_look, for_ranges, for_looks = pages
-        elsewhere = parsed_elsewhere(plan, for_ranges, way_to=look.way_to)
-        if self.checking is None or not self._looks_behind:
+        moves no shard. `pages`: the ledgers of the made table, newest first."""
+        elsewhere = parsed_elsewhere(plan, pages, way_to=look.way_to)
+        behind = self._landed_behind(look, target, pages)
+        if self.checking is None or not behind:
             return elsewhere
-        newest = newest_look(for_look)
-        if newest is None or look.snapshot is None:
-            return elsewhere
-        above = self.seen.above(newest, look.way_to)
-        if above >= look.sequence:
-            return elsewhere
+        looks = looks_of(behind, pages)
+        looks |= self.checking.looks_before([key for key in behind if key not in looks])
+        reached = Positions(shards={key: target.shards[key] for key in behind})
+        places = self.checking.landed_behind(reached, looks)
+        landed_anew = self.checking.parsed_back_to(places, looks)
+        return (*(before for before in elsewhere if before.parsed.key not in places), *landed_anew)
+
+    def _landed_behind(
+        self, look: SourceLook, target: Positions, pages: Iterable[LedgerPage]
+    ) -> Collection[ShardKey]:
+        """The shards of which records have landed behind the positions, by those ledgers of the lake table that neither a
+        commit of the made table nor this process has looked through."""
+        seen = self.ports.seen
+        # At rest nothing is read for that.
+        if self.checking is None or not self._looks_behind or look.snapshot in (None, seen.snapshot):
+            return ()
+        newest = newest_look(pages)
+        if newest is None:
+            seen.snapshot, seen.sequence = look.snapshot, 0
+            return ()
+        above = seen.above(newest, look.way_to)
         # Where the lake table is behind, these records can't have landed yet.
         reached = {
             key: position
             for key, position in target.shards.items()
-            if not is_chain(key)
+            if above < look.sequence
+            and not is_chain(key)
             and (landed := look.positions.of(key)) is not None
             and is_forward(position, landed)
         }
         behind = self.checking.landed_behind(Positions(shards=reached), dict.fromkeys(reached, above))
         if not behind:
-            self.seen.snapshot, self.seen.sequence = look.snapshot, look.sequence
-            return elsewhere
-        looks = dict.fromkeys(behind, newest.sequence) | looks_of(behind.keys(), for_looks)
-        places = self.checking.landed_behind(Positions(shards={key: reached[key] for key in behind}), looks)
-        landed_anew = self.checking.parsed_back_to(places, looks)
-        return (*(before for before in elsewhere if before.parsed.key not in places), *landed_anew)
+            seen.snapshot, seen.sequence = look.snapshot, look.sequence
+        return behind.keys()
 
     def _wishes_now(self) -> Wishes:
         return self.wishes(self.ports.source.look().positions, self.ports.table.load().positions)

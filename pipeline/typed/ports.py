@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.pipeline.ports.landing import LandingTable
-from headrace.pipeline.typed.set_elsewhere import Way, WayTo
+from headrace.pipeline.typed.set_elsewhere import LedgersSeen, Way, WayTo
 
 if TYPE_CHECKING:
     from headrace.pipeline.core.ledger.batch import StagedFile
@@ -188,6 +188,8 @@ class MadePorts:
     check_settings: Callable[[], None] = lambda: None
     """Raises BadSetting for a schema, a function or files that no wave could use. It needs neither Spark nor a
     table."""
+    seen: LedgersSeen = field(default_factory=LedgersSeen)
+    """Which ledgers of the lake table earlier waves, and ticks of the sensor, of this process have looked through."""
     kept: tuple[KeptTable, ...] = ()
     """The made table and its quarantine table, for upkeep."""
 

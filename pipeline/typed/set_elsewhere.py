@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from enum import Enum, auto
 from itertools import islice
 
@@ -32,6 +33,8 @@ MADE = frozenset({Kind.PARSED, Kind.PROCESSED})
 """Kinds of ranges by which a made table has decided about rows of the lake table."""
 _FARTHEST = 100
 """Ledgers that are read, the newest first."""
+_MARGIN = timedelta(hours=1)
+"""By which the clocks of two hosts, and waves that overlap, may be apart."""
 _MOVED_BY_PEOPLE = frozenset({Kind.REPAIR, Kind.REPOSITION, Kind.UNPACKED})
 """Kinds of ranges that bring no record of the stream."""
 
@@ -160,6 +163,31 @@ def looks_of(keys: Collection[ShardKey], pages: Iterable[LedgerPage]) -> dict[Sh
     return looks
 
 
+def looks_before(
+    keys: Collection[ShardKey],
+    made: Iterable[LedgerEntry | Lost],
+    landed: Iterable[LedgerEntry | Lost],
+) -> dict[ShardKey, int]:
+    """The sequence number of a snapshot of the lake table from before the look of the newest wave of each of these shards,
+    where the typed table's snapshots don't tell that look any more; 0 where nothing tells it.
+
+    `made`: the typed table's ledgers, `landed`: those of the lake table, oldest first.
+    """
+    before: datetime | None = None
+    since: dict[ShardKey, datetime | None] = {}
+    for entry in made:
+        if not isinstance(entry, Lost):
+            # A wave looks after the commit of the wave before it.
+            since |= {r.key: before for r in entry.page.ranges if r.kind in MADE and r.key in keys}
+        before = entry.at
+    looks = dict.fromkeys(keys, 0)
+    for entry in landed:
+        for key, moment in since.items():
+            if moment is not None and entry.at < moment - _MARGIN:
+                looks[key] = max(looks[key], entry.sequence)
+    return looks
+
+
 def standing_ranges(
     elsewhere: Iterable[ParsedElsewhere], source: Positions, target: Positions
 ) -> tuple[PlannedRange, ...]:
@@ -167,10 +195,16 @@ def standing_ranges(
     tells that the shard was looked at, so that the next wave needn't do so again."""
     ranges: list[PlannedRange] = []
     for before in elsewhere:
-        landed, position = source.of(before.parsed.key), target.of(before.parsed.key)
-        if landed is not None and position is not None and landed.token == position.token:
+        position = target.of(before.parsed.key)
+        if position is not None and stands(before.parsed.key, source, target):
             ranges.append(PlannedRange(before.parsed.key, position, position))
     return tuple(ranges)
+
+
+def stands(key: ShardKey, source: Positions, target: Positions) -> bool:
+    """Whether both tables are at the same position of this shard."""
+    landed, position = source.of(key), target.of(key)
+    return landed is not None and position is not None and landed.token == position.token
 
 
 @dataclass(slots=True)
@@ -178,14 +212,16 @@ class LedgersSeen:
     """Up to which snapshot of the lake table this process has looked for records behind the typed table's positions, and
     has found none."""
 
-    snapshot: int = 0
+    snapshot: int | None = None
     sequence: int = 0
+    """0 where no wave tells from which ledger on such records would be new."""
 
     def above(self, newest: FilesDone, way_to: WayTo) -> int:
         """The sequence number of the snapshot after which ledgers tell something new. `newest`: the look of the newest
         commit."""
-        is_later = self.sequence > newest.sequence and way_to(self.snapshot, self.sequence) is Way.MAIN
-        return self.sequence if is_later else newest.sequence
+        if self.snapshot is None or self.sequence <= newest.sequence:
+            return newest.sequence
+        return self.sequence if way_to(self.snapshot, self.sequence) is Way.MAIN else newest.sequence
 
 
 def _newest(pages: Iterable[LedgerPage]) -> Iterator[LedgerPage]:

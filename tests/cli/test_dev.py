@@ -23,8 +23,11 @@ from headrace.pipeline.local.endpoint import LocalAws
 from tests.eventually import eventually
 from tests.ports import free_port
 
-DAGSTER = """
+FAILED_TICK = Path(__file__).with_name("golden") / "failed-tick.log"
+"""What Dagster prints of a tick that failed for a reason which Headrace knows (`beside/test_dagster_output.py`)."""
+DAGSTER = f"""
 import os, sys
+print(open({str(FAILED_TICK)!r}).read(), flush=True)
 from http.server import BaseHTTPRequestHandler, HTTPServer
 class Ui(BaseHTTPRequestHandler):
     def do_GET(self):
@@ -37,6 +40,8 @@ with open("dagster", "w") as f:
 try:
     HTTPServer(("127.0.0.1", int(sys.argv[1])), Ui).serve_forever()
 except KeyboardInterrupt:
+    # More than a pipe holds that nobody reads.
+    print("Dagster ends\\n" * 20_000, flush=True)
     open("asked", "w").close()
 """
 PARTS = ["dagster_webserver", "dagster._daemon run", "dagster api grpc"]
@@ -114,6 +119,8 @@ def test_dagster_is_stopped_though_its_output_can_no_longer_be_written(
         headrace.send_signal(number)
         code = headrace.wait()
     assert code == 0, told
+    assert [line for line in told if "the sensor shop_leader failed: there is no stream orders" in line]
+    assert "Traceback" not in "".join(told)
     assert (folder / "asked").exists()
     with pytest.raises(ProcessLookupError):
         os.kill(the_dagster(folder), 0)
@@ -220,7 +227,7 @@ def test_headrace_dev_stops_the_dagster_that_a_killed_headrace_dev_left_and_star
     folder: Path, aws: LocalAws
 ):
     first, left = killed(folder, aws)
-    assert services.commands_of(left) != []
+    assert services.processes_of(left) != {}
     assert not (folder / "asked").exists()
 
     ours, theirs = os.pipe()
@@ -231,7 +238,7 @@ def test_headrace_dev_stops_the_dagster_that_a_killed_headrace_dev_left_and_star
             "Dagster is stopped by an interrupt, as at the end of a `headrace dev` that wasn't killed"
         )
         # The system may be slow to forget an ended process whose parent was killed, so that its number still exists.
-        assert services.commands_of(left) == []
+        assert services.processes_of(left) == {}
         second.send_signal(signal.SIGTERM)
         told += lines
         assert second.wait() == 0, told

@@ -5,7 +5,10 @@ from uuid import uuid4
 
 import pytest
 
+from headrace.pipeline.core.ledger.ledger import Range
+from headrace.pipeline.core.shards.stream import ShardKey
 from tests.engines.servers import Postgres, Rest
+from tests.lake.samples import a_landing
 from tests.lake.tables import IcebergLake, Lake, MemoryLake
 
 MEMORY = "memory"
@@ -31,3 +34,13 @@ def an_iceberg(request: pytest.FixtureRequest, folder: Path) -> IcebergLake:
         rest: Rest = request.getfixturevalue("rest")
         return IcebergLake(folder, rest.catalog(), name=name)
     return IcebergLake(folder)
+
+
+def land(lake: Lake, key: ShardKey, after: int | None, numbers: list[int]) -> bool:
+    """Whether the range landed."""
+    proposal = a_landing(lake.table.staging_spec(), key, after=after, numbers=numbers)
+    return not lake.table.commit(proposal).landing.refused
+
+
+def chain_of(lake: Lake, key: ShardKey) -> list[Range]:
+    return [r for page in lake.pages() for r in page.ranges if r.key == key and r.moves]

@@ -71,6 +71,37 @@ def test_processes_that_still_import_are_stopped_without_a_traceback(
     assert ("Traceback" in log.read_text()) == has_traceback
 
 
+DAGSTER = """
+import os, signal, subprocess, sys
+CODE_SERVER = "import signal\\ntry: print(1, flush=True); signal.pause()\\nexcept KeyboardInterrupt: open('ended', 'w').close()"
+DAEMON = "import os, sys, time; print(1, flush=True); sys.stdin.read(); time.sleep(0.3); "\\
+    "print('the tick', 'failed' if os.path.exists('ended') else 'succeeded', file=sys.stderr)"
+here = {"stdout": subprocess.PIPE, "stdin": subprocess.PIPE}
+server = subprocess.Popen([sys.executable, "-c", CODE_SERVER], **here)
+# Dagster's daemon captures interrupts, and ends when `dagster dev` tells it to.
+daemon = subprocess.Popen([sys.executable, "-c", "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); " + DAEMON, "dagster._daemon run"], **here)
+server.stdout.readline(), daemon.stdout.readline()
+print("ready", flush=True)
+try:
+    signal.pause()
+except KeyboardInterrupt:
+    daemon.communicate()
+    server.wait()
+"""
+
+
+def test_the_code_server_of_a_dagster_lives_until_the_ticks_of_its_daemon_have_ended(tmp_path: Path):
+    """Else each tick that has just begun would fail, and print a stack."""
+    log = tmp_path / "log"
+    group = services.Group([sys.executable, "-c", DAGSTER], env=os.environ, cwd=tmp_path, log=log)
+    while "ready" not in log.read_text(encoding="utf-8"):
+        assert group.code is None, log.read_text(encoding="utf-8")
+    group.stop()
+    assert group.code == 0
+    assert "the tick succeeded" in log.read_text(encoding="utf-8")
+    assert (tmp_path / "ended").exists()
+
+
 def test_a_process_group_can_be_stopped_twice(tmp_path: Path):
     group = services.Group([sys.executable, "-c", "pass"], env=os.environ, log=tmp_path / "log")
     group.wait()

@@ -165,6 +165,17 @@ def test_a_run_goes_on_beside_a_refused_second_headrace_dev_and_all_files_are_pr
     app.check()
 
 
+def test_ticks_that_fail_for_a_known_reason_or_at_the_end_print_no_stack(dev: Dev):
+    dev.app.kinesis.delete_stream(StreamName=dev.app.name)
+    dev.await_told(f"headrace: the sensor {dev.app.name}_leader failed: there is no stream {dev.app.name}")
+    # The daemon begins ticks just now.
+    seen = dev.text().count("Checking for new runs")
+    eventually(lambda: dev.text().count("Checking for new runs") > seen, "a tick begins", within=60)
+    os.kill(dev.group, signal.SIGINT)
+    assert dev.process.wait(240) == 75, dev.text()
+    assert "Traceback" not in dev.text()
+
+
 @pytest.mark.parametrize(
     ("part", "name"),
     [

@@ -1,5 +1,5 @@
 """A table of AWS's DynamoDB Local lands through its stream: random changes, deletes, items whose time to live is over, and roll-overs,
-real Spark tasks, a run that dies by SIGKILL. The newest row of each key is then what a scan of the table finds."""
+real Spark tasks, a run that dies by SIGKILL, Dagster's sensors. The newest row of each key is then what a scan of the table finds."""
 
 import json
 import random
@@ -7,16 +7,20 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import boto3
+import dagster as dg
 import pytest
 from botocore.config import Config
 
 from headrace.pipeline.app.adapters import Adapters
 from headrace.pipeline.app.wiring import NoDagster, Wiring
+from headrace.pipeline.building import build_definitions
 from headrace.pipeline.cli import main
+from headrace.pipeline.cli.beside.services import prepare_dagster_home
 from headrace.pipeline.demo.reading import the_table
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.settings.file import read_settings
@@ -172,5 +176,45 @@ def test_the_newest_rows_are_what_a_scan_of_the_table_finds(shop: Shop, capfd: p
 
     assert shop.newest() == shop.scanned()
     assert shop.deletes_by_ttl() > 20
+    capfd.readouterr()
+    assert main(["prove"]) == 0, capfd.readouterr()
+
+
+def test_dagster_loads_a_tables_stream_and_its_sensors_land_the_changes(
+    shop: Shop, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    """Names of streams and of shards are longer than Kinesis's, and have other characters: Dagster takes them all."""
+    home = tmp_path / "dagster"
+    prepare_dagster_home(home)
+    repository = build_definitions(shop.settings).get_repository_def()
+    cursors: dict[str, str | None] = {}
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+
+        def tick(sensor: str) -> Sequence[dg.RunRequest]:
+            context = dg.build_sensor_context(instance=instance, cursor=cursors.get(sensor))
+            result = repository.get_sensor_def(f"shop_{sensor}")(context)
+            assert isinstance(result, dg.SensorResult)
+            cursors[sensor] = result.cursor
+            for added in result.dynamic_partitions_requests or ():
+                assert isinstance(added, dg.AddDynamicPartitionsRequest)
+                instance.add_dynamic_partitions(added.partitions_def_name, added.partition_keys)
+            return result.run_requests or ()
+
+        def lands_all() -> bool:
+            tick("leader")
+            requests = tick("worker_w1")
+            for request in requests:
+                run = repository.get_job("shop_consume").execute_in_process(
+                    instance=instance, run_config=request.run_config, tags=dict(request.tags)
+                )
+                assert run.success
+            return bool(requests) and shop.newest() == shop.scanned()
+
+        for _ in range(2):
+            shop.change(300)
+            shop.roll_over()
+            eventually(shop.no_item_has_expired, "DynamoDB has deleted the items whose time to live is over")
+            eventually(lands_all, "the sensors' runs have landed every change", within=240)
+        assert len(instance.get_dynamic_partitions("shop_shards")) > 1
     capfd.readouterr()
     assert main(["prove"]) == 0, capfd.readouterr()

@@ -271,6 +271,15 @@ def test_aggregates_that_were_taken_apart_after_a_look_bring_no_row_that_was_pas
     assert [differs.lacks for differs in passed_over([before], story, lambda _: 16)] == lacks
 
 
+def test_more_rows_than_were_parsed_stop_a_wave_also_where_a_lost_ledger_may_tell_why() -> None:
+    """They may be aggregates that were taken apart, or records that nobody has parsed. Only a person can tell."""
+    (parsed,) = wave(None, 30, 11).ranges
+    lost = Lost(9, 9, datetime(2026, 1, 31, tzinfo=UTC), "the ledgers were expired before they were recorded")
+    story = story_of((*ledgers(*FLOW[:2]), lost))
+    before = ParsedElsewhere(parsed, 2, has_left=True)
+    assert [differs.lacks for differs in passed_over([before], story, lambda _: 16)] == [5]
+
+
 def test_where_a_person_has_cut_a_window_no_row_has_to_be():
     """A wave ends at a row. A window ends at a number, and there may be no record between it and the landing before."""
     story = story_of(ledgers(a_range(None, 20, 7), a_range(20, 50, 9)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -18,6 +18,7 @@ from headrace.pipeline.typed.set_elsewhere import (
     ParsedElsewhere,
     Way,
     landed_behind,
+    looks_before,
     looks_of,
     may_be_passed,
     newest_look,
@@ -166,6 +167,20 @@ def test_what_was_parsed_of_these_shards_goes_back_to_where_the_records_begin():
     (before,) = parsed_back_to({A: ""}, entries(*pages), looks)
     assert (before.parsed.after, before.parsed.rows) == (None, 21)
     assert looks_of({A}, ()) == {}, "its snapshots have expired"
+
+
+def test_a_look_that_expired_was_after_what_landed_before_the_commit_of_the_wave_before_it():
+    def entry(number: int, hours: int, *keys: ShardKey) -> LedgerEntry:
+        page = a_page(EXPIRED, *((key, number, number + 1, 1) for key in keys))
+        return LedgerEntry(number, number, NOON + timedelta(hours=hours), page)
+
+    made = [entry(1, 0, A), entry(2, 4, B), entry(3, 8, A), entry(4, 9, B)]
+    lake_table = [entry(n, n, A) for n in range(1, 10)]
+    # The clocks of two hosts may be apart, and so an hour more counts as after the look.
+    assert looks_before({A, B}, made, lake_table) == {A: 2, B: 6}
+    assert looks_before({A, B}, made[:1], lake_table) == {A: 0, B: 0}, "nothing tells when these waves looked"
+    lost = Lost(2, 2, NOON + timedelta(hours=7), "the ledgers were expired before they were recorded")
+    assert looks_before({A}, [made[0], lost, made[2]], lake_table) == {A: 5}
 
 
 def test_what_was_parsed_before_a_lost_ledger_isnt_compared():

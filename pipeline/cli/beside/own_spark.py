@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headrace.pipeline.cli import DONE, STOPPED
 from headrace.pipeline.cli.beside.services import Group, undisturbed
+from headrace.pipeline.cli.telling import tell_aside
 from headrace.pipeline.errors import BadSetting, Unreachable
+from headrace.pipeline.lake.spark.server.classes import is_to_write
 from headrace.pipeline.lake.spark.server.joining import stop_unused
 from headrace.pipeline.lake.spark.server.process import ADDRESS
 from headrace.pipeline.lake.spark.server.users import use
 from headrace.pipeline.lake.spark.session import DISCOVERY, own_folder
 
+_WRITES = (
+    "headrace: the local Spark server writes down its Java classes, once, for half a minute on a slow machine; "
+    "from then on it starts in half of the time"
+)
 WARM = [sys.executable, "-m", "headrace.pipeline.cli.beside.warm"]
 
 
@@ -41,6 +47,10 @@ def spark_of_its_own(
         yield folder
     finally:
         with undisturbed():
+            if is_to_write(folder):
+                # A terminal that was closed is no error.
+                with suppress(OSError):
+                    tell_aside(_WRITES)
             stop_unused(folder)
         if before is None:
             del os.environ[DISCOVERY]

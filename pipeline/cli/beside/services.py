@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ _CLEAN_STOP = 60.0
 # Seconds that a process has to end after SIGTERM or SIGKILL.
 _AFTER_SIGNAL = 5.0
 _LOOK_EVERY = 0.1
+_DAEMON, _WEBSERVER = "dagster._daemon run", "dagster_webserver"
+"""Pieces of the command lines of Dagster's processes."""
 # Seconds. An idle machine needs ten.
 _UI_STARTS_WITHIN = 300.0
 
@@ -57,16 +59,30 @@ class Group:
         env: Mapping[str, str],
         cwd: Path | None = None,
         log: Path | None = None,
+        relay: Sequence[str] | None = None,
     ) -> None:
+        """`relay`: a command that gets what the processes of the group print, and prints it in their place. Without it and
+        without a log they print for themselves."""
         self.log = log
+        self._relay: subprocess.Popen[bytes] | None = None
         with (log or Path(os.devnull)).open("ab") as out:
             streams: dict[str, Any] = {} if log is None else {"stdout": out, "stderr": subprocess.STDOUT}
+            env = dict(env)
+            if relay is not None:
+                # A process, because the others may outlive this one, and would fail where nobody reads what they print.
+                self._relay = subprocess.Popen(relay, env=env, stdin=subprocess.PIPE, start_new_session=True)
+                streams = {"stdout": self._relay.stdin, "stderr": subprocess.STDOUT}
+                # What a hook of the user's prints is shown at once, as at a terminal.
+                env.setdefault("PYTHONUNBUFFERED", "1")
             # A session of its own, and so a group of its own. Its standard input ends with this process,
             # even by SIGKILL.
             with _child_accepts_sigint():
                 self._process = subprocess.Popen(
-                    command, env=dict(env), cwd=cwd, stdin=subprocess.PIPE, start_new_session=True, **streams
+                    command, env=env, cwd=cwd, stdin=subprocess.PIPE, start_new_session=True, **streams
                 )
+        if self._relay is not None and self._relay.stdin is not None:
+            # The relay ends with the last process that writes to it.
+            self._relay.stdin.close()
 
     @property
     def pid(self) -> int:
@@ -93,7 +109,10 @@ class Group:
         with undisturbed():
             # An interrupt first: Dagster then ends its runs, which release their shards. Once it has started, it takes
             # SIGTERM for the same.
-            self._signal(signal.SIGTERM if is_starting else signal.SIGINT)
+            if is_starting:
+                self._signal(signal.SIGTERM)
+            else:
+                _interrupt(self._process.pid)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_CLEAN_STOP)
             # The leader of the group may have ended and left children, which get the same two signals.
@@ -103,6 +122,10 @@ class Group:
             # After the end: a child that reads the end of its input takes it for the death of this process.
             if self._process.stdin is not None:
                 self._process.stdin.close()
+            if self._relay is not None:
+                # What they have printed at their end is shown before this process goes on.
+                with suppress(subprocess.TimeoutExpired):
+                    self._relay.wait(_AFTER_SIGNAL)
 
     def _is_gone(self, within: float) -> bool:
         until = time.monotonic() + within
@@ -124,34 +147,68 @@ class Group:
 def stop_orphans(group: int, of: Path) -> bool:
     """Stop a Dagster of this DAGSTER_HOME that outlived the process which started it. Returns whether there was one."""
     # Dagster's command line has the path of workspace.yaml, which lies in DAGSTER_HOME.
-    if not any(str(of) in command for command in commands_of(group)):
+    if not any(str(of) in command for command in processes_of(group).values()):
         # The system may have given the number to another process since.
         return False
-    for number, within in ((signal.SIGINT, _CLEAN_STOP), (signal.SIGKILL, _AFTER_SIGNAL)):
-        with suppress(ProcessLookupError):
-            os.killpg(group, number)
-        until = time.monotonic() + within
-        while commands_of(group) and time.monotonic() < until:
-            time.sleep(_LOOK_EVERY)
+    _interrupt(group)
+    _await(lambda: not processes_of(group), _CLEAN_STOP)
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+    _await(lambda: not processes_of(group), _AFTER_SIGNAL)
     return True
 
 
-def commands_of(group: int) -> list[str]:
-    """Command lines of the living processes of a process group, without zombies (which ended and wait for
-    their parent)."""
+def _interrupt(group: int) -> None:
+    """Interrupt a process group. Where it is that of a Dagster at work, `dagster dev`, its first process, is interrupted
+    before the others, and ends its daemon and its webserver by itself.
+
+    The daemon may just begin ticks. If the code server ended before it, each of these ticks would fail, and print a stack.
+    """
+    if not _is_at_work(group):
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGINT)
+        return
+    with suppress(ProcessLookupError):
+        os.kill(group, signal.SIGINT)
+    _await(lambda: not _is_at_work(group), _CLEAN_STOP)
+    for process in processes_of(group).keys() - {group}:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGINT)
+
+
+def _is_at_work(group: int) -> bool:
+    """Whether the first process of this group is a `dagster dev` that lives, and its daemon or its webserver does, too."""
+    processes = processes_of(group)
+    children = [command for process, command in processes.items() if process != group]
+    return len(children) < len(processes) and any(
+        part in command for command in children for part in (_DAEMON, _WEBSERVER)
+    )
+
+
+def _await(is_over: Callable[[], bool], within: float) -> None:
+    until = time.monotonic() + within
+    while not is_over() and time.monotonic() < until:
+        time.sleep(_LOOK_EVERY)
+
+
+def processes_of(group: int) -> dict[int, str]:
+    """The command lines of the living processes of a process group, by the processes' ids, without zombies (which ended and
+    wait for their parent)."""
     shown = subprocess.run(
         # `ps` rather than /proc, so that it works on macOS too; -ww, because it cuts long lines at the
         # terminal's width.
-        ["ps", "-A", "-ww", "-o", "pgid=", "-o", "stat=", "-o", "command="],
+        ["ps", "-A", "-ww", "-o", "pgid=", "-o", "stat=", "-o", "pid=", "-o", "command="],
         capture_output=True,
         text=True,
         errors="replace",
         check=True,
     )
-    lines = [line.split(maxsplit=2) for line in shown.stdout.splitlines()]
-    return [
-        line[2] for line in lines if len(line) == 3 and line[0] == str(group) and not line[1].startswith("Z")
-    ]
+    lines = [line.split(maxsplit=3) for line in shown.stdout.splitlines()]
+    return {
+        int(line[2]): line[3]
+        for line in lines
+        if len(line) == 4 and line[0] == str(group) and not line[1].startswith("Z")
+    }
 
 
 # --- signals ------------------------------------------------------------------------------------------------
@@ -252,6 +309,10 @@ def dagster_command(workspace: Path, port: int) -> list[str]:
     # `dg dev`, which Dagster advises, needs a project of Dagster's around it.
     quiet = ("-W", "ignore:Function `dev_command` is superseded")
     return [sys.executable, *quiet, "-m", "dagster", "dev", "-w", str(workspace), "-h", HOST, "-p", str(port)]
+
+
+def relay_command() -> list[str]:
+    return [sys.executable, "-m", "headrace.pipeline.cli.beside.dagster_output"]
 
 
 def wait_for_ui(dagster: Group, port: int) -> Iterator[float]:

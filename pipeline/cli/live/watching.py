@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from headrace.pipeline.cli.beside.services import Group, commands_of
+from headrace.pipeline.cli.beside.services import Group, processes_of
 from headrace.pipeline.errors import ProcessDied
 
 # Seconds; a look is one `ps` of 10 ms. `dagster dev` takes longer than that to end after a death.
@@ -67,7 +67,7 @@ def until_a_process_dies(dagster: Group) -> NoReturn:
 
 
 def require_alive(dagster: Group, watch: Watch) -> None:
-    role = watch.dead(commands_of(dagster.pid))
+    role = watch.dead(processes_of(dagster.pid).values())
     if dagster.code is not None and role is None:
         # `dagster dev` ends with code 0 also after a death, so that any end counts.
         role = f"own process (`dagster dev`, exit code {dagster.code})"

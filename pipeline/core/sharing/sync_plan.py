@@ -168,7 +168,8 @@ def sync_token(stream: StreamId, leases: Iterable[Lease], positions: Positions) 
     A shard becomes new only when a parent ends in the table, and a row is missing only if it was deleted; the text
     changes with both. It is None where the open rows of this life don't cover all hash keys, or don't name them: then only a
     listing tells which shards there are. It is None, too, while a shard that was never read names a parent of which
-    nothing is known: a late listing may have hidden the parent, for whose end the shard waits.
+    nothing is known: a late listing may have hidden the parent, for whose end the shard waits. The shards are then listed
+    once in `times.shard_sync`, 30 s, and not at each tick.
 
     The text shows neither a closed shard that a late listing hid while its children cover its hash keys and are read, nor
     that Kinesis has forgotten a parent for which a shard waited. For these, clean-up syncs all streams at its own

@@ -17,7 +17,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import resource
 import socket
 import sys
 import traceback
@@ -32,6 +31,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from headrace.kclpy.open_files import open_more_files
 from headrace.pipeline.lake.staging.stage_codec import decode, encode
 from headrace.pipeline.processors.application.importing import Importers
 from headrace.pipeline.processors.application.places import bound, is_own, log_of, number_of
@@ -45,8 +45,6 @@ _LOOK_EVERY = 0.5
 """Seconds between two looks at what a process writes while no task is there."""
 _PATIENCE = 10.0
 """Seconds within which a task has sent its whole request."""
-_FILES_ON_MACOS = 10_240
-"""The most files that a process of macOS may ask to open."""
 _importers = Importers()
 
 
@@ -245,6 +243,7 @@ def main(place: Path, *, idle: float) -> None:
     # The task waits for this process, and comes in once it has ended; what stays is nobody's child.
     if os.fork():
         os._exit(0)
+    # Each process takes several.
     open_more_files()
     try:
         serve(door, idle=idle)
@@ -253,16 +252,6 @@ def main(place: Path, *, idle: float) -> None:
         if is_own(place, number):
             place.unlink(missing_ok=True)
         door.close()
-
-
-def open_more_files(set_limit: Callable[[int, tuple[int, int]], None] = resource.setrlimit) -> None:
-    """Each process takes several files: let this process open as many as may be, instead of a number that is meant for one process."""
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    for number in (most, _FILES_ON_MACOS):
-        # macOS states no limit, and takes no such number.
-        with suppress(ValueError, OSError):
-            set_limit(resource.RLIMIT_NOFILE, (number, most))
-            return
 
 
 if __name__ == "__main__":

@@ -224,10 +224,16 @@ def _greeted(client: socket.socket) -> KeptLines:
     """The lines of the process behind this door. Raises ChildFailed where it couldn't be started, and ValueError where its keeper
     has ended."""
     lines = client.makefile("rwb")
-    line = lines.readline()
-    if not line.endswith(b"\n"):
-        raise ValueError("its keeper has ended")
-    hello = msgspec.json.decode(line)
-    if "failed" in hello:
-        raise ChildFailed(f"its keeper couldn't start it: {hello['failed']}")
+    try:
+        line = lines.readline()
+        if not line.endswith(b"\n"):
+            raise ValueError("its keeper has ended")
+        hello = msgspec.json.decode(line)
+        if "failed" in hello:
+            raise ChildFailed(f"its keeper couldn't start it: {hello['failed']}")
+    except BaseException:
+        # A socket stays open as long as there are lines of it. The error has these, and may live on: the keeper would keep a
+        # process for a task that has given up.
+        lines.close()
+        raise
     return KeptLines(client, lines, hello["memory"])

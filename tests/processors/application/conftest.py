@@ -12,6 +12,7 @@ import pytest
 
 from headrace.pipeline.processors.application.kept import keeper_place
 from tests.eventually import eventually
+from tests.processors.application.worlds import ApplicationWorld
 
 
 class OwnKeeper:
@@ -41,3 +42,14 @@ def own_keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnKeeper]:
     yield keeper
     keeper.kill()
     shutil.rmtree(folder)
+
+
+@pytest.fixture
+def keeping_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApplicationWorld]:
+    """An application that keeps the instance of its one shard."""
+    monkeypatch.setenv("RECORDED", str(tmp_path / "recorded"))
+    world = ApplicationWorld(shards=1, log=tmp_path / "recorded", keeps=True)
+    world.settle()
+    yield world
+    # A process that is still kept would wait for the next wave.
+    world.stage.let_go(world.stage._kept.copy())  # type: ignore[attr-defined]

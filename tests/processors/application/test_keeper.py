@@ -7,12 +7,13 @@ import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from headrace.pipeline.processors.application.keeper import open_more_files
-from headrace.pipeline.processors.application.kept import KeptLines, begun, met
-from headrace.pipeline.processors.application.places import log_of
+from headrace.kclpy.open_files import open_more_files
+from headrace.pipeline.processors.application.kept import KeptLines, begun, keeper_place, met
+from headrace.pipeline.processors.application.places import bound, log_of
 from headrace.pipeline.processors.child import ChildFailed
 from headrace.pipeline.processors.values import ChildSpec
 from tests.eventually import eventually
@@ -173,6 +174,35 @@ def test_a_log_that_cant_be_written_harms_no_process(own_keeper: OwnKeeper, tmp_
     with begun(tmp_path / "place", ChildSpec(command=("sh", "-c", code)), grace=0) as lines:
         for _ in range(3):
             ask(lines)
+
+
+def test_a_task_that_gives_up_leaves_no_connection_open(own_keeper: OwnKeeper, tmp_path: Path):
+    """A keeper that would find it could keep a process for nobody. What the task fails by lives on, as in the report of a run."""
+    with bound(keeper_place()) as door:
+        visitors = list[socket.socket]()
+
+        def answer_half() -> None:
+            for _ in range(2):
+                visitor, _ = door.accept()
+                visitor.sendall(b'{"memory": ')
+                visitor.shutdown(socket.SHUT_WR)
+                visitors.append(visitor)
+
+        keeper = Thread(target=answer_half)
+        keeper.start()
+        with (
+            pytest.raises(ChildFailed, match="its keeper has ended") as failed,
+            begun(tmp_path / "place", ChildSpec(command=("true",)), grace=0),
+        ):
+            pass
+        keeper.join()
+        for visitor in visitors:
+            with visitor:
+                visitor.settimeout(5)
+                while visitor.recv(1 << 16):
+                    # The request.
+                    pass
+    assert failed.value is not None
 
 
 def test_a_keeper_opens_as_many_files_as_may_be_also_where_no_limit_is_stated():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -206,6 +207,32 @@ def test_an_importer_that_cant_fork_harms_no_process_that_it_has_forked(
         (tmp_path / "recorded.short").unlink()
     eventually(lambda: not (tmp_path / "other").exists(), "the other one has ended")
     begin_all(spec, tmp_path, "new")
+
+
+def test_an_importer_may_open_files_of_many_processes_and_a_process_as_many_as_any_other(
+    spec: ChildSpec, tmp_path: Path
+):
+    code = b"""
+import os, pathlib, resource
+def record(name):
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    pathlib.Path(os.environ["RECORDED"] + name).write_text(str(limit[0]))
+class Counting(Loading):
+    def initialize(self, *more):
+        record(".process")
+        super().initialize(*more)
+record(".importer")
+"""
+    spec = replace(spec, code="loading:Counting", files={"loading.py": MODULE + code})
+    usual, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    less = min(usual, most - 1)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (less, most))
+    try:
+        begin_all(spec, tmp_path, "a")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (usual, most))
+    files = [int((tmp_path / f"recorded.{name}").read_text()) for name in ("importer", "process")]
+    assert files == [most, less]
 
 
 def test_an_importer_ends_with_all_that_its_module_has_started(spec: ChildSpec, tmp_path: Path):

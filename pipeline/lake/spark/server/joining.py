@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake.spark.server import users as server_users
 from headrace.pipeline.lake.spark.server import watch as server_watch
+from headrace.pipeline.lake.spark.server.classes import with_archive
 from headrace.pipeline.lake.spark.server.process import ADDRESS, CLASS, CONF, end, is_server, pid_of
 from headrace.pipeline.lake.spark.server.users import joining_process, users_of
 from headrace.pipeline.lake.spark.waiting import PATIENCE, telling, warn
@@ -169,7 +170,8 @@ def _alone(folder: Path, patience: timedelta) -> Iterator[None]:
 def _started(folder: Path, start: ServerStart) -> Address:
     address = Address(_free_port(), str(uuid.uuid4()))
     conf = folder / CONF
-    _write_private(conf, "".join(f"{key}={_escaped(value)}\n" for key, value in start.conf.items()))
+    options = with_archive(start.conf, folder, _spark_home() / "jars", os.environ)
+    _write_private(conf, "".join(f"{key}={_escaped(value)}\n" for key, value in options.items()))
     with _environment_of_server(address.token):
         server_watch.start(folder, start.stays.total_seconds(), *_command(start.master, address.port, conf))
     pid = pid_of(folder)
@@ -188,9 +190,7 @@ def _started(folder: Path, start: ServerStart) -> Address:
 
 
 def _command(master: str, port: int, conf: Path) -> list[str]:
-    from pyspark.find_spark_home import _find_spark_home
-
-    program = Path(_find_spark_home(), "bin", "spark-submit")
+    program = _spark_home() / "bin" / "spark-submit"
     options = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
@@ -201,6 +201,12 @@ def _command(master: str, port: int, conf: Path) -> list[str]:
         # A file keeps the values off the command line, which each user of the host sees.
         *("--properties-file", str(conf)),
     ]
+
+
+def _spark_home() -> Path:
+    from pyspark.find_spark_home import _find_spark_home
+
+    return Path(_find_spark_home())
 
 
 @contextmanager

@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.pipeline.lake.spark.server.classes import keep
+
 CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 CONF = "server.conf"
 PID = "server.pid"
@@ -90,10 +92,13 @@ def end_process(pid: int, folder: Path) -> None:
     """Stop this process if it is the server of this folder, and wait until it has ended. The folder may be gone."""
     if not is_server(pid, folder):
         return
-    until = time.monotonic() + _ENDS_WITHIN
+    until, is_killed = time.monotonic() + _ENDS_WITHIN, False
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
         while is_server(pid, folder):
             if time.monotonic() > until:
                 os.kill(pid, signal.SIGKILL)
+                is_killed = True
             time.sleep(_LOOK_EVERY)
+    if not is_killed:
+        keep(folder)

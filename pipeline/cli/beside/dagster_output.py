@@ -1,0 +1,128 @@
+"""`python -m headrace.pipeline.cli.beside.dagster_output`: print what `headrace dev` shows of Dagster's output, which is
+the standard input.
+
+That is all of it, but one sentence for a sensor's tick that failed for a reason which Headrace knows, and nothing for one
+that the end of Dagster's daemon has met. Dagster's daemon logs a failed tick twice, with its own stack and that of the code
+server each time: 80 lines for a name of a stream that is mistyped, every five seconds. What isn't certain to be such an
+entry of the log is printed as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from io import TextIOWrapper
+from typing import Final
+
+from headrace.pipeline.cli import discard_output
+
+_ENTRY: Final = re.compile(r"(?:\x1b\[\d+m)?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}(?:\x1b\[0m)? - ")
+"""How each entry of Dagster's log begins."""
+_FAILED_TICK: Final = re.compile(
+    r"dagster\.daemon\.SensorDaemon - .*ERROR.* - (?:\x1b\[\d+m)?"
+    r"Sensor (?P<which>tick caught an error|daemon caught an error for sensor \S+?)(?:\x1b\[0m)?$"
+)
+_FIRST: Final = "tick caught an error"
+"""The first of the two entries of a failed tick."""
+_CAUSED: Final = "The above exception was caused by the following exception:"
+_SENSOR: Final = re.compile(r"Error occurred during the execution of evaluation_fn for sensor (\S+)$")
+_KNOWN: Final = re.compile(r"headrace\.pipeline\.errors\.\w+: (.*)$")
+_STACK: Final = "Stack Trace:"
+_OF_A_STACK: Final = re.compile(rf"$|[ ]{{2}}|Traceback \(most|{_STACK}$|dagster\._core\.errors\.")
+"""How the lines of a stack begin, and those between two stacks."""
+_ENDS: Final = re.compile(r"dagster\.daemon - .*Received interrupt, shutting down daemon threads")
+_TOO_LATE: Final = re.compile(
+    r"dagster\._core\.errors\.DagsterCodeLocationNotFoundError: Location \S+ does not exist"
+)
+"""How a tick fails that begins when the daemon has already ended everything else. It has done nothing."""
+_LONGEST: Final = 500
+"""Lines of an entry that are held back at most."""
+
+
+@dataclass(slots=True)
+class FailedTicks:
+    """Puts a sentence in the place of the stacks of failed ticks. Each method returns the lines to print."""
+
+    _entry: list[str] = field(default_factory=list)
+    """The entry of a failed tick that isn't over yet."""
+    _logged_once: list[list[str]] = field(default_factory=list)
+    """The stacks of the ticks whose second entry is still to come."""
+    _has_ended: bool = False
+    """Whether the daemon was told to end."""
+
+    def next(self, line: str) -> Iterator[str]:
+        if self._entry and (_ENTRY.match(line) or len(self._entry) >= _LONGEST):
+            yield from self.end()
+        self._has_ended = self._has_ended or bool(_ENDS.search(line))
+        if self._entry or _FAILED_TICK.search(line):
+            self._entry.append(line)
+        else:
+            yield line
+
+    def end(self) -> Iterator[str]:
+        """The output is over, or an entry is."""
+        entry, self._entry = self._entry, []
+        if not entry:
+            return
+        failed, stack = _FAILED_TICK.search(entry[0]), entry[1:]
+        if failed and failed["which"] == _FIRST:
+            self._logged_once.append(stack)
+        elif stack in self._logged_once:
+            # Dagster has written the same before.
+            self._logged_once.remove(stack)
+            return
+        if self._has_ended and _TOO_LATE.match(_last_line(stack)):
+            return
+        yield from _in_one_sentence(stack) or entry
+
+
+def _last_line(stack: list[str]) -> str:
+    return next((line for line in reversed(stack) if line.strip()), "")
+
+
+def _in_one_sentence(stack: list[str]) -> list[str]:
+    """What to print in the place of this stack; nothing where it has to be printed itself."""
+    lines = [line.rstrip("\n") for line in stack]
+    if lines.count(_CAUSED) != 1:
+        return []
+    cause = lines.index(_CAUSED)
+    sensors = [match[1] for line in lines[:cause] if (match := _SENSOR.search(line))]
+    known = _KNOWN.match(lines[cause + 1]) if cause + 1 < len(lines) else None
+    if len(sensors) != 1 or known is None or _STACK not in lines[cause:]:
+        return []
+    stack_of_cause = lines.index(_STACK, cause)
+    end = lines.index("", stack_of_cause) if "" in lines[stack_of_cause:] else len(lines)
+    # What other processes have printed meanwhile.
+    others = [
+        line
+        for number, line in enumerate(stack)
+        if number >= end or (number not in (cause, cause + 1) and not _OF_A_STACK.match(line))
+    ]
+    return [
+        f"headrace: the sensor {sensors[0]} failed: {known[1]}\n",
+        *(line for line in others if line.strip()),
+    ]
+
+
+def relay(output: Iterable[str]) -> None:
+    ticks = FailedTicks()
+    for line in output:
+        _print(ticks.next(line))
+    _print(ticks.end())
+
+
+def _print(lines: Iterable[str]) -> None:
+    try:
+        for line in lines:
+            # As bytes, which the terminal gets as Dagster has written them.
+            sys.stdout.buffer.write(line.encode("utf-8", "surrogateescape"))
+        sys.stdout.buffer.flush()
+    except OSError:
+        # A terminal that was closed. Dagster would wait if nobody read what it writes.
+        discard_output()
+
+
+if __name__ == "__main__":
+    relay(TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="surrogateescape", newline="\n"))
