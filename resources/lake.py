@@ -10,6 +10,9 @@ from headrace.resources.stated import refuse_changes
 
 
 class LakeResource(dg.ConfigurableResource[Any]):
+    """Shows where the lake table is. The values come from the settings file, and a run with other values is refused before it
+    reads anything."""
+
     table: str
     catalog: str
     """The type of the user's catalog, or the folder of the embedded catalog. Dagster shows this text, so the catalog's

@@ -95,11 +95,15 @@ class DagsterRuns:
         return newest[0] if newest else None
 
     def outcome(self, run_id: str) -> RunOutcome:
-        run = self._instance.get_run_by_id(run_id)
-        if run is None:  # deleted by a person since
+        record = self._instance.get_run_record_by_id(run_id)
+        if record is None:  # deleted by a person since
             return RunOutcome()
+        run = record.dagster_run
         return RunOutcome(
-            _keys(run.tags, FAILED_TAG), _keys(run.tags, LATER_TAG), transient=PASSING_TAG in run.tags
+            _keys(run.tags, FAILED_TAG),
+            _keys(run.tags, LATER_TAG),
+            transient=PASSING_TAG in run.tags,
+            began=record.start_time is not None or run.status is not DagsterRunStatus.FAILURE,
         )
 
 

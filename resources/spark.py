@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class SparkResource(LazyPySparkResource):
-    """dagster-pyspark's lazy resource, whose sessions are those of the workers in the settings. Leave it out of the
-    launchpad: its values come from the settings file, and a run with other ones is refused before it reads anything."""
+    """Spark, as the settings say for each worker. Leave it out of the launchpad, or as it is there: its values come from the
+    settings file, and a run with other values is refused before it reads anything."""
 
     # Dagster's launchpad offers both fields of each run that may use Spark.
     spark_config: dict[str, Any] = Field(

@@ -11,7 +11,8 @@ from headrace.resources.stated import refuse_changes
 
 
 class StreamResource(AwsResource):
-    """Shows where the streams are. The drivers' listings and the tasks' reads go by `wiring.ports`."""
+    """Shows where the streams are. The values come from the settings file, and a run with other values is refused before it
+    reads anything."""
 
     streams: list[str]
     """The streams in the settings; `discovery` may find more."""

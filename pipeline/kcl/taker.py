@@ -95,12 +95,12 @@ def plan_take(leases: Mapping[str, Observed], me: str, *, at_ns: int, rules: Tak
     fair = target(len(leases), len(counts), rules.max_leases)
     needed = fair - mine
     if needed <= 0:
-        return Pick(0, (), f"{me} holds {mine} of its target of {fair}: it takes none")
+        return Pick(0, (), f"{me} holds {counted(mine, 'lease')}, and its share is {fair}: it takes none")
     if available:
         return Pick(
             min(needed, len(available)),
             available,
-            f"{me} holds {mine} of its target of {fair}; {len(available)} are available",
+            f"{me} holds {counted(mine, 'lease')}, and its share is {fair}; {len(available)} can be taken",
         )
     return _steal(leases, {owner: n for owner, n in counts.items() if owner}, needed, fair=fair, rules=rules)
 

@@ -177,7 +177,8 @@ class Tables(Protocol):
         ...
 
     def client_version(self) -> ClientVersion | None:
-        """The version of KCL that the workers have agreed to behave as; None where nobody has written one."""
+        """The version of KCL that the workers have agreed to behave as. None where nobody has written one, so also before
+        there are tables."""
         ...
 
     def agreed_version(self) -> AgreedVersion | None:

@@ -16,6 +16,8 @@ class RunOutcome:
     """Lease keys of the shards that the run was asked not to read, because they failed lately."""
     transient: bool = False
     """A transient error ended the run as a whole: its shards may be healthy."""
+    began: bool = True
+    """Whether the run's code could be loaded. False after a mistake in the settings or in code of the project."""
 
 
 class Runs(Protocol):

@@ -13,13 +13,13 @@ _PLAIN, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
 
 
 def compose(text: str, name: str) -> yaml.Node | None:
-    """Parse the text's only document."""
+    """Parse a YAML text that has one document."""
     with _told_mistakes(text, name):
         return yaml.compose(text, Loader=yaml.SafeLoader)
 
 
 def compose_all(text: str, name: str) -> list[yaml.Node]:
-    """Parse all documents of the text."""
+    """Parse a YAML text that may have several documents."""
     with _told_mistakes(text, name):
         return list(yaml.compose_all(text, Loader=yaml.SafeLoader))
 

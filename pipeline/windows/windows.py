@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 
 from headrace.pipeline.core.ledger.arrivals import first_kept_day
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.story import story_of
+from headrace.pipeline.core.shards.partition import read_name
 from headrace.pipeline.errors import Unknown, WrongShape
 from headrace.pipeline.ports.base import Clock, Ids
 from headrace.pipeline.ports.lineage import LineageTable
@@ -72,11 +73,19 @@ class Windowing:
         """A window that isn't kept yet. Raises NothingLanded where the lake table has no record of it."""
         choice, stream = request.records, request.stream
         # A window by numbers is of one shard id, so that the ledgers of the others needn't be read.
-        shards = frozenset({choice.shard_id}) if isinstance(choice, Numbers) else None
+        shards = name = None
+        if isinstance(choice, Numbers):
+            name = read_name(choice.shard_id)  # a person may have named the stream as well: `orders/1`
+            choice = replace(choice, shard_id=name.shard_id)
+            shards = frozenset({name.shard_id})
         of = RangeFilter(stream=stream, shards=shards)
         now, entries = self.clock.now(), tuple(self.lineage.entries(of))
         story = story_of(entries)
-        keys = [key for key in story.keys if stream in (None, key.stream.name)]
+        keys = [
+            key
+            for key in story.keys
+            if stream in (None, key.stream.name) and (name is None or name.fits(key))
+        ]
         selection = make_window(
             story,
             choice,

@@ -19,6 +19,7 @@ class MemoryRuns:
         self._workers: dict[str, str] = {}
         self._failed: dict[str, tuple[str, ...]] = {}
         self._left_alone: dict[str, tuple[str, ...]] = {}
+        self._not_begun: set[str] = set()
 
     def verdict(self, run_id: str) -> RunVerdict:
         state = self._states.get(run_id, RunState.UNKNOWN)
@@ -38,7 +39,11 @@ class MemoryRuns:
         return mine[-1] if mine else None
 
     def outcome(self, run_id: str) -> RunOutcome:
-        return RunOutcome(self._failed.get(run_id, ()), self._left_alone.get(run_id, ()))
+        return RunOutcome(
+            self._failed.get(run_id, ()),
+            self._left_alone.get(run_id, ()),
+            began=run_id not in self._not_begun,
+        )
 
     def launch(self, run_id: str, worker_id: str) -> None:
         """Dagster has queued a run for this worker."""
@@ -60,6 +65,11 @@ class MemoryRuns:
         """The run is over, and these shards failed in it."""
         self.end(run_id)
         self._failed[run_id] = shards
+
+    def end_before_it_begins(self, run_id: str) -> None:
+        """The run's code couldn't be loaded."""
+        self.end(run_id)
+        self._not_begun.add(run_id)
 
     def forget(self, run_id: str) -> None:
         """Dagster doesn't know the run any more, as if another Dagster instance had launched it."""

@@ -20,7 +20,7 @@ from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from headrace.pipeline.windows.make import Numbers, OfSnapshot
 from headrace.pipeline.windows.window import ReplayWindow, Word
-from headrace.pipeline.windows.windows import WindowRequest
+from headrace.pipeline.windows.windows import NothingLanded, WindowRequest
 from tests.lake.merge_on_read import delete_rows
 from tests.lake.samples import NOON, STREAM, a_key
 from tests.typed.parsings import A, B, Killed, good
@@ -144,6 +144,17 @@ def test_a_window_by_numbers_takes_all_user_records_of_its_ends_and_none_beside_
     window = bed.window(Numbers(A.shard_id, 11, 12))
     bed.copy(window)
     assert [(n, sub) for _, _, n, sub in bed.copied(window)] == [(n, s) for n in (11, 12) for s in range(3)]
+
+
+@pytest.mark.parametrize("name", ["orders/1", "orders@123456789012:{epoch}/1", "orders/{shard}"])
+def test_a_shard_of_a_window_may_be_named_with_its_stream(bed: WindowBed, name: str):
+    bed.land(A, {1: good(1)})
+    bed.land(B, {2: good(2)})
+    name = name.replace("orders", B.stream.name).replace("/1", f"/{int(B.shard_id[-12:])}")
+    window = bed.window(Numbers(name.format(epoch=B.stream.epoch, shard=B.shard_id)))
+    assert [part.key for part in window.ranges] == [B]
+    with pytest.raises(NothingLanded):
+        bed.window(Numbers(f"other/{B.shard_id}"))
 
 
 def test_rows_of_other_shards_in_the_same_files_arent_copied(bed: WindowBed):

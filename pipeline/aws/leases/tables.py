@@ -23,7 +23,7 @@ from headrace.pipeline.aws.leases.table_facts import (
 from headrace.pipeline.aws.leases.table_layout import KnownPlaces, look_at_layout
 from headrace.pipeline.aws.leases.table_making import has_backups, make_index, make_table, switch_backups_on
 from headrace.pipeline.clock import SystemClock
-from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.errors import TablesMissing, Unreachable
 from headrace.pipeline.kcl.layout import Arrangement
 from headrace.pipeline.kcl.migration import AgreedVersion, ClientVersion, agreed_version
 from headrace.pipeline.settings.choices import Create
@@ -85,7 +85,11 @@ class DynamoTables:
         rows = (
             DynamoClientVersion(self._client, place.table, key=place.key).read() for place in asked_places
         )
-        row = next((row for row in rows if row is not None), None)
+        try:
+            row = next((row for row in rows if row is not None), None)
+        except TablesMissing:
+            # A new application, whose leader asks this before it makes the tables.
+            return None
         return None if row is None else agreed_version(migration_item.decisions(row))
 
     def create(self) -> bool:

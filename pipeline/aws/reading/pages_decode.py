@@ -298,7 +298,7 @@ def _batch(columns: Columns, millis: Any, key: ShardKey) -> pa.RecordBatch:
 
 
 def size_of(column: Any) -> int:
-    """Bytes of all values of a column of text or bytes, by their offsets."""
+    """How many bytes the values of a column of text or bytes take together."""
     offsets = np.frombuffer(column.buffers()[1], np.int32)
     return int(offsets[column.offset + len(column)] - offsets[column.offset])
 

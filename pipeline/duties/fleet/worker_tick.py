@@ -154,7 +154,7 @@ class WorkerDuty:
             beater=self._beater(row, memory, now),
         )
         memory, mine, previous = self._read_rows(row, memory, now, at_rest)
-        memory = self._count_failures(memory, runs, now)
+        memory, why_not_begun = self._count_failures(memory, runs, now)
         living = runs.living_claims(memory.claims)
         mine, handed = self._hand_over(mine, living)
         mine = self._complete_for_dead_runs(mine, living, previous)
@@ -169,7 +169,7 @@ class WorkerDuty:
             "",
             dead_runs=dead,
             partitions=tuple(sorted(memory.held)),
-            alarm=watched.alarm or self._why_no_beater(memory),
+            alarm=watched.alarm or why_not_begun or self._why_no_beater(memory),
         )
         suffix = (f", {counted(handed, 'shard')} handed over" if handed else "") + taking
         suffix += failures_suffix(mine) + (f", {watched.note}" if watched.note else "")
@@ -317,17 +317,29 @@ class WorkerDuty:
             state=WorkerState.STOPPING if remaining or handed else WorkerState.STOPPED,
         )
 
-    def _count_failures(self, memory: WorkerMemory, runs: OwnRuns, now: datetime) -> WorkerMemory:
+    def _count_failures(
+        self, memory: WorkerMemory, runs: OwnRuns, now: datetime
+    ) -> tuple[WorkerMemory, str | None]:
+        """The waits of shards that failed in the latest run; and a sentence for a person if it ended before it began."""
         latest = runs.latest
         # Each run is counted once, after its end. A lost cursor loses the waits as well, so that the last
         # run is then counted as the only one.
         if latest is None or latest == memory.latest_run or latest in runs.open:
-            return memory
+            return memory, None
         run = self.runs.outcome(latest)
-        backoff = after_run(
-            memory.backoff, run.failed, now, left_alone=run.left_alone, transient=run.transient
+        # A run that hasn't begun has read none of the worker's shards, and would fail again at once.
+        failed = run.failed if run.began else tuple(memory.held)
+        transient = run.transient or not run.began
+        backoff = after_run(memory.backoff, failed, now, left_alone=run.left_alone, transient=transient)
+        why_not_begun = None if run.began else self._why_not_begun(latest)
+        return replace(memory, latest_run=latest, backoff=backoff), why_not_begun
+
+    def _why_not_begun(self, run: str) -> str:
+        return (
+            f"worker {self.worker_id}: run {run} ended before it could begin, so that this worker lands nothing. The run's page in "
+            "Dagster says why: often a mistake in the settings or in code of the project, which each run reads anew. No record is "
+            "lost while Kinesis keeps it. Correct the mistake; until then a run is tried each minute"
         )
-        return replace(memory, latest_run=latest, backoff=backoff)
 
     def _own_runs(self, over: str | None = None) -> OwnRuns:
         return OwnRuns(self.worker_id, self.runs, self.times, over)

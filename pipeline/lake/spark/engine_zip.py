@@ -97,7 +97,7 @@ def is_connect(session: SparkSession) -> bool:
 
 @lru_cache(maxsize=1)
 def engine_name() -> str:
-    """The name of this engine, which no other version has."""
+    """The name of the zip file, made of a digest of its content: other code gives another name."""
     return f"headrace-{_digest()}"
 
 

@@ -82,7 +82,7 @@ def before(rows: Iterator[pa.RecordBatch], until: Position | None) -> Iterator[p
 def kept_whole(
     page: pa.RecordBatch, until: Position | None, shard: HashRange | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a page of which aggregates aren't taken apart, but for one in which the reading ends."""
+    """The rows of a page, with each aggregate as one row. Only the aggregate in which the reading ends is taken apart."""
     last = page.slice(len(page) - 1)
     if until is None or until.ended or not until.reads_again or not _is_at(last, until):
         yield page

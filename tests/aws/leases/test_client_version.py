@@ -2,12 +2,16 @@
 
 import uuid
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.pipeline.app.wiring import wire
 from headrace.pipeline.aws.leases.tables import DynamoTables
 from headrace.pipeline.kcl.migration import ClientVersion
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.settings.file import parse_settings
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from tests.kcl_client_version import KclClientVersion
 
@@ -23,6 +27,24 @@ def test_the_client_version_is_none_until_a_kcl_worker_has_written_it(dynamodb: 
     row = KclClientVersion(dynamodb, settings.state_table)
     assert row.change(ClientVersion.UPGRADE_FROM_2X, "kcl-1", datetime(2026, 1, 1, tzinfo=UTC), seen=None)
     assert tables.client_version() is ClientVersion.UPGRADE_FROM_2X
+
+
+def test_a_leader_that_follows_the_migration_makes_the_tables_of_a_new_application(
+    headrace_aws: LocalAws, tmp_path: Path
+):
+    name = f"v-{uuid.uuid4().hex[:8]}"
+    kinesis = headrace_aws.client("kinesis")
+    kinesis.create_stream(StreamName=name, ShardCount=1)
+    kinesis.get_waiter("stream_exists").wait(StreamName=name, WaiterConfig={"Delay": 1})
+    text = f"""
+application: {name}
+streams: [{{name: {name}}}]
+landing: {{home: {tmp_path}}}
+aws: {{region: {headrace_aws.region}, endpoint: "{headrace_aws.endpoint}"}}
+kcl: {{mode: migrating, heartbeat: lease}}
+"""
+    settings = parse_settings(text, {}, name="headrace.yaml").settings
+    assert "coordination tables created" in wire(settings).leader_turn(None).sentence
 
 
 @pytest.mark.parametrize(("status", "moved"), [("DEPLOYED", True), ("DEPLOYED", False), ("PENDING", True)])

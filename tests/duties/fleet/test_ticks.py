@@ -156,6 +156,28 @@ def test_a_quiet_shard_that_failed_is_tried_again_until_it_succeeds() -> None:
     assert not world.work().due
 
 
+def test_runs_that_end_before_they_begin_are_told_and_asked_for_once_a_minute_at_the_most() -> None:
+    world = World(shards=1)
+    world.produce(0)
+    world.settle()
+    world.work()
+    asked = 0
+    for _ in range(60):  # five minutes
+        report = world.work()
+        if report.due:
+            run = f"r{asked}"
+            world.runs.launch(run, "w1")
+            world.runs.end_before_it_begins(run)
+            asked += 1
+        world.clock.advance(timedelta(seconds=5))
+    assert 5 <= asked <= 8
+    world.runs.launch("last", "w1")
+    world.runs.end_before_it_begins("last")
+    assert "run last ended before it could begin, so that this worker lands nothing" in str(
+        world.work().alarm
+    )
+
+
 def test_quiet_shards_that_failed_come_first_among_the_due_shards() -> None:
     world = World(shards=3)
     world.settle()

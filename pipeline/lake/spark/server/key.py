@@ -52,7 +52,7 @@ class ServerKey:
         return _hash(json.dumps(asdict(self), sort_keys=True))
 
     def differences(self, candidate: ServerKey) -> tuple[str, ...]:
-        """The names of what is not the same in another key of the same project, for people."""
+        """What differs between this server and one with another key, in words for people, such as `the installed packages`."""
         words = {"engine": "Headrace's version", "python": "Python", "packages": "the installed packages"}
         names = sorted({*self.environment, *candidate.environment})
         return (
