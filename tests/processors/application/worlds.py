@@ -28,6 +28,7 @@ from tests.kcl.kpl import entry, message, sealed
 from tests.memory.source import MemoryRecord, MemorySource
 from tests.memory.tasks import LocalTasks
 
+_SCHEMA = record_schema()
 CODE = str(Path(__file__).parents[1] / "users_code")
 
 
@@ -73,22 +74,22 @@ def _iterator(sequence: int | None) -> str | None:
 
 
 def _page(key: ShardKey, records: tuple[MemoryRecord, ...], now: Any, behind: timedelta) -> RecordPage:
-    rows: list[dict[str, Any]] = [
-        {
-            "stream": key.stream.name,
-            "stream_epoch": key.stream.epoch,
-            "shard_id": key.shard_id,
-            "sequence_number": str(record.sequence),
-            "sub_sequence_number": 0,
-            "partition_key": record.partition_key,
-            "arrival_ts": record.arrival,
-            "data": record.data,
-        }
-        for record in records
-    ]
+    count = len(records)
+    columns: dict[str, list[Any]] = {
+        "stream": [key.stream.name] * count,
+        "stream_epoch": [key.stream.epoch] * count,
+        "shard_id": [key.shard_id] * count,
+        "sequence_number": [str(record.sequence) for record in records],
+        "sub_sequence_number": [0] * count,
+        "partition_key": [record.partition_key for record in records],
+        "explicit_hash_key": [None] * count,
+        "arrival_ts": [record.arrival for record in records],
+        "data": [record.data for record in records],
+        "decode_error": [None] * count,
+    }
     return RecordPage(
-        records=pa.RecordBatch.from_pylist(rows, record_schema()),
-        rows=len(rows),
+        records=pa.RecordBatch.from_pydict(columns, _SCHEMA),
+        rows=count,
         bytes=sum(len(record.data) for record in records),
         answered=now,
         behind=behind,
