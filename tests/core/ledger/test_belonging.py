@@ -1,5 +1,6 @@
 """A record that another stream or shard has is told apart by its arrival or its number."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -88,6 +89,16 @@ def test_a_commit_lands_no_record_that_cant_be_its_streams(
     assert refused == RangeRefused(proposed, None, refused.why, fatal=True)
     assert landing.positions == base
     assert decide_landing(base, Proposal((a_range(CREATED, NOW, kind=kind),)), now=NOW).page.ranges
+
+
+def test_a_commit_judges_only_what_a_task_has_read_and_arrivals_only_by_a_clock():
+    base = Positions({STREAM: Origin(TRIM, CREATED)})
+    early = a_range(CREATED - 2 * BEFORE)
+    for proposed in (replace(early, kind=Kind.COPIED), replace(early, rows=0)):
+        assert decide_landing(base, Proposal((proposed,)), now=NOW).page.ranges == (proposed,)
+    late = a_range(CREATED, NOW + 2 * AHEAD)
+    assert decide_landing(base, Proposal((late,)), now=NOW).refused
+    assert decide_landing(base, Proposal((late,))).page.ranges == (late,)
 
 
 # --- the proof ------------------------------------------------------------------------------------------------------
