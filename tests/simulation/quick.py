@@ -26,9 +26,9 @@ def unfreeze_dataclasses() -> None:
             has_eq = how.get("eq", True)
             hashes = "__hash__" not in cls.__dict__ and frozen and has_eq
             has_own_eq = "__eq__" in cls.__dict__
-            made = real(cls, unsafe_hash=hashes, **how)
+            made: Any = real(cls, unsafe_hash=hashes, **how)
             if has_eq and not has_own_eq:
-                type.__setattr__(made, "__eq__", _how_to_compare(made))
+                made.__eq__ = _how_to_compare(made)
             return made
 
         return make if cls is None else make(cls)

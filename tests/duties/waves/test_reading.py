@@ -81,10 +81,11 @@ def test_only_a_run_that_a_person_waits_for_tells_that_it_waits_for_more() -> No
     assert reader.told == []
     reader.reading.everything_due("w2", to_the_newest=True)
     idle = show(world.settings.times.idle)
-    assert reader.told == [
-        f"waiting for more records, until none has come for {idle} (times.idle); Ctrl-C ends it sooner, and what has landed "
-        "stays"
-    ]
+    (sentence,) = reader.told
+    assert sentence == (
+        f"waiting for more records, until none has come for {idle} (times.idle); Ctrl-C ends it sooner, "
+        "and what has landed stays"
+    )
 
 
 def test_shards_asked_for_by_name_are_read_worker_by_worker_and_each_failure_is_reported() -> None:
