@@ -22,8 +22,25 @@ from headrace.pipeline.core.shards.position import Origin, Position, Positions, 
 from headrace.pipeline.core.shards.sort_texts import end_of, record_of, sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.typed.values import Wanted, Wishes
-from headrace.pipeline.windows.copy_plan import beginnings, is_done, lacks_position, why_not, wishes_of
-from headrace.pipeline.windows.make import Asked, Made, Numbers, OfRun, OfSnapshot, make_window
+from headrace.pipeline.typed.window_edges import WindowEdges
+from headrace.pipeline.windows.copy_plan import (
+    beginnings,
+    edges_of,
+    is_done,
+    lacks_position,
+    why_not,
+    wishes_of,
+)
+from headrace.pipeline.windows.make import (
+    Asked,
+    Made,
+    Numbers,
+    OfRun,
+    OfSnapshot,
+    make_window,
+    origins_of,
+    part_of_window,
+)
 from headrace.pipeline.windows.stretches import Reach
 from headrace.pipeline.windows.window import ReplayWindow, WindowRange
 
@@ -174,7 +191,10 @@ def test_a_lost_part_of_the_ledgers_within_the_window_is_told():
 
 def test_rows_that_the_retention_may_have_removed_are_told():
     made_ = made(story(*CHAIN), ALL, kept_from=(NOON + timedelta(days=2)).date())
-    assert made_.missing[0].startswith(f"{A}: 40 rows of 4 ranges arrived before 2026-02-02")
+    assert made_.missing[0] == (
+        f"{A}: 40 rows of 4 ranges arrived before 2026-02-02, the first day that the retention keeps; what upkeep has removed "
+        "of them can't be read from the lake table"
+    )
     assert made(story(*CHAIN), ALL, kept_from=(NOON - timedelta(days=2)).date()).missing == ()
 
 
@@ -313,6 +333,34 @@ def test_the_table_of_a_window_begins_where_the_window_does():
         Range(Kind.COPIED, A, None, at(10), run="r", claim="r", why="the window begins here"),
     )
     assert beginnings(a_window(PARENT), Positions(shards={A: at(12)}), run="r") == ()
+    # A ledger has room for one of both.
+    assert beginnings(a_window(PARENT), Positions(), run="r", account="an account") == (
+        Range(Kind.COPIED, A, None, at(10), run="r", claim="r", account="an account"),
+    )
+
+
+def test_a_wave_of_a_window_may_cut_ranges_where_the_window_begins_and_ends():
+    assert edges_of(a_window(PARENT, YOUNG)) == WindowEdges({A: at(10)}, {A: at(20), CHILD: at(40)})
+
+
+def test_the_ledgers_of_a_window_are_those_of_ranges_that_lie_in_it_as_a_whole():
+    before, first, last = a_range(A, at(5), at(15)), a_range(A, at(10), at(15)), a_range(A, at(15), at(20))
+    behind, beside = a_range(A, at(18), at(21)), a_range(B, None, at(20))
+    whole = story(before, first, last, behind, beside)
+    steps = {step.range: step for step in (*whole.of(A), *whole.of(B))}
+    expected = replace(whole, steps={A: (steps[first], steps[last]), CHILD: ()})
+    assert part_of_window(whole, a_window(PARENT, YOUNG)) == expected
+
+
+def test_the_origins_of_ledgers_are_those_of_all_that_can_be_read():
+    other = StreamId(STREAM.arn, STREAM.epoch + 1)
+    origin = Origin(Start(), NOON + HOUR)
+    entries: list[LedgerEntry | Lost] = [
+        LedgerEntry(1, 1, NOON, LedgerPage(origins=((STREAM, ORIGINS[STREAM]),))),
+        Lost(2, 2, NOON, "lost"),
+        LedgerEntry(3, 3, NOON, LedgerPage(origins=((other, origin),))),
+    ]
+    assert origins_of(entries) == ORIGINS | {other: origin}
 
 
 def test_a_child_waits_until_its_parents_part_of_the_window_is_copied():
@@ -350,7 +398,15 @@ def test_a_window_is_refused_where_the_lake_table_is_behind_it():
     (behind,) = why_not(window, Positions(ORIGINS, {A: at(19)}), Positions())
     assert "rolled back" in behind
     (unknown,) = why_not(window, Positions(shards={A: at(20)}), Positions())
-    assert "knows nothing of the stream" in unknown
+    assert unknown == (
+        f"the lake table knows nothing of the stream {STREAM}: it was rolled back or replaced since the window was made"
+    )
+
+
+def test_a_window_of_a_former_life_that_a_repair_has_left_out_is_copied_by_what_the_ledgers_tell():
+    later = StreamId(STREAM.arn, STREAM.epoch + 1)
+    source = Positions({later: Origin(Start(), NOON)})
+    assert list(why_not(a_window(PARENT), source, Positions(), story(a_range(A, None, at(20))))) == []
 
 
 def test_where_the_lake_table_has_no_position_of_a_shard_its_ledgers_tell_whether_it_has_the_rows():

@@ -105,14 +105,17 @@ def test_where_only_a_part_of_the_aggregates_that_were_taken_apart_is_in_the_win
     assert (found.upto, found.rows, found.is_whole) == (at(20), rows, is_whole)
 
 
-def test_where_the_window_begins_within_aggregates_that_were_taken_apart_its_rows_are_an_upper_bound():
+@pytest.mark.parametrize(("begins", "is_whole"), [(5, False), (10, True)])
+def test_where_the_window_begins_within_aggregates_that_were_taken_apart_its_rows_are_an_upper_bound(
+    *, begins: int, is_whole: bool
+):
     told = story(
         a_range(A, None, at(10)),
         a_range(A, at(10), at(20)),
-        a_range(A, at(5), at(20), rows=5, kind=Kind.UNPACKED),
+        a_range(A, at(begins), at(20), rows=5, kind=Kind.UNPACKED),
     )
     (found,) = made(told, OfSnapshot(2)).ranges
-    assert (found.after, found.rows, found.is_whole) == (at(10), 15, False)
+    assert (found.after, found.rows, found.is_whole) == (at(10), 15, is_whole)
 
 
 @pytest.mark.parametrize(

@@ -72,16 +72,15 @@ def ends_lost(
     shard is here, too, that counts as ended by a descendant to which no row leads.
     """
     rows = [row for row in rows if is_of_this_life(stream, row)]
+    ended = [row for row in rows if row.has_ended and row.landed is not None and row.landed.is_end]
+    keys = {row.shard_id: ShardKey(stream, row.shard_id) for row in ended}
+    # Mostly the table has the ends themselves, and nobody has to ask for descendants.
+    unsure = [shard_id for shard_id, key in keys.items() if not counts_as_end(key, positions, {})]
+    if not unsure:
+        return ()
     passed = a_family(stream, (), listed=listed, leases=rows, positions=positions).passed(positions)
     return tuple(
-        sorted(
-            row.shard_id
-            for row in rows
-            if row.has_ended
-            and row.landed is not None
-            and row.landed.is_end
-            and not counts_as_end(ShardKey(stream, row.shard_id), positions, passed)
-        )
+        sorted(shard_id for shard_id in unsure if not counts_as_end(keys[shard_id], positions, passed))
     )
 
 

@@ -82,6 +82,7 @@ class BeaterDuty:
         beats = self._beats(rows, claims)
         outcomes = require_some(self.leases.apply_all(beats))
         for beat, outcome in zip(beats, outcomes, strict=True):
+            # What an error has stopped is tried again by the next turn, with the counter as it was.
             match outcome:
                 case Applied(lease):
                     rows[lease.key] = lease
@@ -90,9 +91,6 @@ class BeaterDuty:
                     rows[lease.key] = lease
                 case Refused():
                     del rows[beat.key]
-                case _:
-                    # Not written: the next turn tries again, with the counter as it was.
-                    pass
         sentence = f"worker {self.worker_id}: beats between its ticks"
         beaten = len(rows_written(outcomes))
         return BeaterReport(replace(memory, claims=claims, rows=rows), sentence, beaten)
@@ -129,7 +127,7 @@ class BeaterDuty:
     def _claims(self, row: Worker, memory: BeaterMemory, rows: Mapping[str, Lease]) -> Sightings:
         """The beats of the claims on these rows. A claim that has no beat in the worker's row stands still."""
         on_rows = {lease.run_claim for lease in rows.values() if lease.run_claim is not None}
-        beats = {claim: str(row.run_beats.get(claim, "none")) for claim in on_rows}
+        beats = {claim: str(row.run_beats.get(claim)) for claim in on_rows}
         return after_look(memory.claims, beats, since=self.every, tick=self.every)
 
     def _beats(self, rows: Mapping[str, Lease], claims: Sightings) -> list[Change]:

@@ -43,4 +43,6 @@ class Remembered:
     workers: dict[str, _Sensor[WorkerMemory]] = field(default_factory=dict)
 
     def worker(self, worker_id: str) -> _Sensor[WorkerMemory]:
-        return self.workers.setdefault(worker_id, _Sensor())
+        sensor = self.workers.get(worker_id)
+        # Dagster ticks a sensor in several threads: all of them get the sensor that is there first.
+        return self.workers.setdefault(worker_id, _Sensor()) if sensor is None else sensor

@@ -10,7 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from headrace.pipeline.duties.fleet.cursor import read_leader, read_worker, write_leader, write_worker
+from headrace.pipeline.duties.fleet.cursor import (
+    read_failures,
+    read_leader,
+    read_worker,
+    write_leader,
+    write_worker,
+)
 from headrace.pipeline.duties.fleet.leader_report import LeaderMemory
 from headrace.pipeline.duties.fleet.leader_tick import TICK_DEADLINE, LeaderDuty
 from headrace.pipeline.duties.fleet.worker_report import WorkerMemory, WorkerReport, WorkerState
@@ -86,8 +92,11 @@ def leader_turn(
     times: TimeSettings,
     timer: Timer,
 ) -> Turn:
-    written, failures = read_leader(cursor)
-    memory = last_tick.get(cursor) or written
+    remembered = last_tick.get(cursor)
+    if remembered is None:
+        memory, failures = read_leader(cursor)
+    else:
+        memory, failures = remembered, read_failures(cursor)
     try:
         # Four beats in the lock's time, so that a single slow or failing beat doesn't lose the lock.
         with timer(duty.electing.beat, times.leader_lock / 4, TICK_DEADLINE):

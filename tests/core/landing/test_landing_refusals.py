@@ -42,12 +42,44 @@ def test_of_a_refused_proposal_that_lands_as_a_whole_nothing_is_left_that_would_
     base = base_of({A: Position(5)})
     proofs = ((STREAM, frozenset({A.shard_id})),)
     proposal = Proposal((wrong,), (), ((LATER_LIFE, ORIGIN),), proofs=proofs, whole=True, gone=("f",))
-    landing = decide_landing(base, proposal)
+    stated = {STREAM: NOON}
+    landing = decide_landing(base, proposal, stated)
     assert landing.is_empty
-    assert landing.positions == base
+    assert (landing.positions, landing.through) == (base, stated)
     assert decide_landing(base, replace(proposal, whole=False, gone=())).page.origins == (
         (LATER_LIFE, ORIGIN),
     )
+
+
+@pytest.mark.parametrize(
+    ("window", "owner", "is_refused"),
+    [
+        ("w", None, False),
+        ("w", "w", False),
+        ("w", "", True),
+        ("w", "another", True),
+        # Where a commit isn't for a window, nobody asks whose table it is.
+        ("", "another", False),
+        ("", None, False),
+    ],
+)
+def test_a_windows_rows_land_only_in_a_table_that_is_its_own_or_nobodys(
+    window: str, owner: str | None, *, is_refused: bool
+):
+    proposed, base = landed(A, Position(5), Position(6)), base_of({A: Position(5)})
+    landing = decide_landing(base, Proposal((proposed,), window=window), owner=owner)
+    if is_refused:
+        why = "the table isn't this window's own"
+        assert landing == Landing(LedgerPage(), (), (RangeRefused(proposed, Position(5), why),), base)
+    else:
+        assert landing.page.ranges == (proposed,)
+
+
+def test_the_aggregates_of_a_range_are_taken_apart_once():
+    apart = replace(landed(A, Position(1), Position(3)), kind=Kind.UNPACKED)
+    proposal = Proposal((apart, replace(apart, upto=Position(4))), whole=True, gone=("f",))
+    with pytest.raises(ValueError, match=r"^a proposal takes the aggregates of a range apart twice$"):
+        decide_landing(base_of({A: Position(5)}), proposal)
 
 
 def test_files_are_removed_only_by_a_proposal_that_lands_as_a_whole():

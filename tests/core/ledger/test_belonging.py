@@ -1,10 +1,11 @@
 """A record that another stream or shard has is told apart by its arrival or its number."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.pipeline.core.landing.landing import Proposal, decide_landing
+from headrace.pipeline.core.landing.landing import Proposal, RangeRefused, decide_landing
 from headrace.pipeline.core.ledger.belonging import AHEAD, BEFORE, why_outside, why_too_early, why_too_late
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Range
 from headrace.pipeline.core.ledger.story import story_of
@@ -79,12 +80,25 @@ def test_a_commit_lands_no_record_that_cant_be_its_streams(
     first: datetime, last: datetime, why: str, kind: Kind
 ):
     base = Positions({STREAM: Origin(TRIM, CREATED)})
-    landing = decide_landing(base, Proposal((a_range(first, last, kind=kind),)), now=NOW)
+    proposed = a_range(first, last, kind=kind)
+    landing = decide_landing(base, Proposal((proposed,)), now=NOW)
     assert not landing.page.ranges
-    assert why in landing.refused[0].why
-    assert landing.refused[0].fatal, "whoever reads again reads the same records"
+    (refused,) = landing.refused
+    assert why in refused.why
+    # Fatal, because whoever reads again reads the same records.
+    assert refused == RangeRefused(proposed, None, refused.why, fatal=True)
     assert landing.positions == base
     assert decide_landing(base, Proposal((a_range(CREATED, NOW, kind=kind),)), now=NOW).page.ranges
+
+
+def test_a_commit_judges_only_what_a_task_has_read_and_arrivals_only_by_a_clock():
+    base = Positions({STREAM: Origin(TRIM, CREATED)})
+    early = a_range(CREATED - 2 * BEFORE)
+    for proposed in (replace(early, kind=Kind.COPIED), replace(early, rows=0)):
+        assert decide_landing(base, Proposal((proposed,)), now=NOW).page.ranges == (proposed,)
+    late = a_range(CREATED, NOW + 2 * AHEAD)
+    assert decide_landing(base, Proposal((late,)), now=NOW).refused
+    assert decide_landing(base, Proposal((late,))).page.ranges == (late,)
 
 
 # --- the proof ------------------------------------------------------------------------------------------------------

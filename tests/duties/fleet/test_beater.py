@@ -50,6 +50,36 @@ def test_a_beat_never_moves_the_counter_of_a_lease_that_another_worker_has_taken
     taken = row_of(beating.world, 0)
     beating.turn()
     assert row_of(beating.world, 0) == taken
+    assert beating.memory.rows.keys() == {row_of(beating.world, 1).key}
+
+
+def test_a_lease_whose_row_is_gone_is_forgotten_and_the_others_get_their_beats():
+    beating = BeatenWorld()
+    beating.turn()
+    beating.world.leases.wipe(row_of(beating.world, 0).key)
+    report = beating.turn()
+    assert (report.sentence, report.beaten) == ("worker w1: beats between its ticks", 1)
+    assert report.memory.rows.keys() == {row_of(beating.world, 1).key}
+
+
+def test_where_a_search_costs_a_scan_only_each_third_turn_scans():
+    beating = BeatenWorld(Mode.KCL_2)
+    scans = []
+    for _ in range(7):
+        before = beating.world.leases.scans
+        beating.turn()
+        scans.append(beating.world.leases.scans - before)
+    assert scans == [1, 0, 0, 1, 0, 0, 1]
+
+
+def test_the_rate_of_a_quiet_shard_falls_with_each_beat_by_the_time_between_two_beats():
+    beating = BeatenWorld()
+    quiet_since = beating.world.clock.now() - timedelta(minutes=5)
+    row = replace(row_of(beating.world, 0), throughput_kbps=100.0, looked_at=quiet_since, behind_ms=0)
+    beating.world.leases._rows[row.key] = row
+    beating.turn()
+    rate = row_of(beating.world, 0).throughput_kbps
+    assert rate == pytest.approx(100.0 * 0.5 ** (EVERY / timedelta(minutes=1)), abs=1e-5)
 
 
 def test_a_lease_whose_key_was_an_ended_one_of_the_stream_s_former_life_gets_its_beat():
@@ -97,6 +127,22 @@ def test_a_running_wave_beats_for_its_own_leases_and_the_process_leaves_them():
     assert beating.counters() == claimed
 
 
+def test_a_run_that_beats_in_its_worker_s_row_lives_however_long_it_reads():
+    beating = BeatenWorld()
+    beating.world.produce(0, 5)
+    beating.turn()
+    beating.world.killed_run(WaveStep.CLAIMED)
+    claims = {row.run_claim for row in beating.world.leases.scan().leases if row.run_claim is not None}
+    beaten = []
+    for _ in range(60):
+        for claim in claims:
+            beating.world.rows.beat_run("w1", claim)
+        beaten.append(beating.turn().beaten)
+        beating.world.clock.advance(EVERY)
+    assert beating.world.settings.times.lease_duration < 60 * EVERY
+    assert set(beaten) == {0}
+
+
 @pytest.mark.parametrize("mode", [Mode.OWN, Mode.KCL_2])
 def test_once_a_wave_has_released_a_lease_the_process_beats_for_it_in_its_next_turn(mode):
     beating = BeatenWorld(mode)
@@ -141,7 +187,10 @@ def test_without_a_tick_it_falls_silent_after_the_time_that_it_may_beat_alone():
     reports = beating.turns(alone + 3 * EVERY.total_seconds())
     assert [report.beaten for report in reports[:5]] == [2] * 5
     assert reports[-1].beaten == 0
-    assert "neither a tick nor a run of it was seen for 130 seconds" in reports[-1].sentence
+    assert reports[-1].sentence == (
+        "worker w1: silent, because neither a tick nor a run of it was seen for 130 seconds; its leases go to other workers. "
+        "It beats again with the next tick"
+    )
     before = beating.counters()
     assert beating.turn().beaten == 0
     assert beating.counters() == before
@@ -163,6 +212,42 @@ def test_a_process_that_is_started_again_beside_a_living_worker_beats_at_once():
     beating = BeatenWorld()
     beating.turn()
     beating.memory = BeaterMemory()
+    assert beating.turn().beaten == 2
+
+
+def test_it_may_beat_alone_up_to_the_very_end_of_its_time():
+    beating = BeatenWorld()
+    beating.turn()
+    beating.world.work()
+    beating.turn()
+    beating.world.clock.advance(BEATS_ALONE)
+    assert beating.turn().beaten == 2
+    beating.world.clock.advance(timedelta(milliseconds=1))
+    assert beating.turn().beaten == 0
+
+
+def test_once_it_is_at_work_no_clock_of_another_host_counts():
+    beating = BeatenWorld()
+    beating.turn()
+    beating.world.clock.jump(timedelta(hours=1))
+    assert beating.turn().beaten == 2
+
+
+def test_a_process_that_is_started_beside_a_row_without_a_time_waits_for_the_next_tick():
+    beating = BeatenWorld()
+    row = beating.world.rows.get("w1")
+    assert row is not None
+    beating.world.rows._rows["w1"] = replace(row, last_update=None)
+    assert beating.turn().beaten == 0
+    beating.world.work()
+    assert beating.turn().beaten == 2
+
+
+def test_a_process_that_is_started_before_its_worker_has_a_row_waits_for_the_first_tick():
+    beating = BeatenWorld()
+    beating.world.rows.wipe("w1")
+    assert beating.turn().sentence == "worker w1: silent, because its sensor hasn't ticked yet"
+    beating.world.work()
     assert beating.turn().beaten == 2
 
 

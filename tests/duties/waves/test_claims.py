@@ -149,6 +149,29 @@ def test_wanted_by_is_written_once_and_removed_once() -> None:
     assert not place.rows.writes
 
 
+def test_a_run_for_named_shards_waits_for_those_that_another_run_of_its_worker_has_claimed() -> None:
+    place = Place(
+        a_row("claimed", run_claim="other/1"),
+        a_row("free"),
+        a_row("mine", run_claim=MINE),
+        a_row("another-workers", owner="w2", run_claim="theirs/1"),
+        a_row("handed-over", owner="w2", checkpoint_owner="w1", run_claim="other/1"),
+        a_row("not-named", run_claim="other/1"),
+    )
+    named = ("claimed", "free", "mine", "another-workers", "handed-over")
+    assert place.claims.want_claimed(named) is True
+    wanted = {row.key for row in place.rows.scan().leases if row.wanted_by == MINE}
+    assert wanted == {"claimed"}
+
+
+def test_a_run_that_has_given_up_its_waits_waits_for_nothing() -> None:
+    place = Place(a_row("claimed", run_claim="other/1"), a_row("free"))
+    assert place.claims.want_claimed(["free"]) is False
+    assert place.claims.want_claimed(["claimed"]) is True
+    place.claims.unwant_all()
+    assert place.claims.want_claimed(["free"]) is False
+
+
 def test_the_wanted_by_of_a_living_run_stays_and_that_of_a_run_that_is_over_is_replaced() -> None:
     place = Place(a_row("s1", wanted_by="lives/1"), a_row("s2", wanted_by="dead/1"), dead_claims=("dead/1",))
     place.runs.launch("lives", "w1")

@@ -12,6 +12,7 @@ from headrace.pipeline.duties.waves.readers import Readers
 from headrace.pipeline.duties.waves.report import OnStep, WaveReport, WaveStep
 from headrace.pipeline.duties.waves.run import Reading, Run, RunEnding
 from headrace.pipeline.errors import HeadraceError, Terminal, Throttled
+from headrace.pipeline.settings.values import show
 from tests.duties.scripted_waves import MORE, NOTHING, SOME, Scripted
 from tests.duties.world import World
 
@@ -26,6 +27,8 @@ class Reader:
         self.closed: list[str] = []
         self.waves: list[WaveReport] = []
         self.steps: list[tuple[WaveStep, tuple[str, ...]]] = []
+        self.told: list[str] = []
+        self.is_stopping = True
         self.on_step: OnStep = lambda _arrow, _keys: None
         self.reading = Reading(
             open_run=self._open,
@@ -43,7 +46,8 @@ class Reader:
             settings=self.world.settings,
             clock=self.world.clock,
             on_wave=on_wave,
-            is_stopping=lambda: True,
+            is_stopping=lambda: self.is_stopping,
+            tell=self.told.append,
         )
         self.closed.append(worker_id)
 
@@ -67,6 +71,21 @@ def test_a_run_that_ends_normally_reports_the_shards_that_failed() -> None:
     assert (reader.opened, reader.closed) == (["w1"], ["w1"])
     assert script.waves[0][1] is None
     assert reader.waves == [SOME]
+
+
+def test_only_a_run_that_a_person_waits_for_tells_that_it_waits_for_more() -> None:
+    world = two_workers()
+    reader = Reader(world, w1=Scripted(world, SOME), w2=Scripted(world, SOME))
+    reader.is_stopping = False
+    reader.reading.everything_due("w1")
+    assert reader.told == []
+    reader.reading.everything_due("w2", to_the_newest=True)
+    idle = show(world.settings.times.idle)
+    (sentence,) = reader.told
+    assert sentence == (
+        f"waiting for more records, until none has come for {idle} (times.idle); Ctrl-C ends it sooner, "
+        "and what has landed stays"
+    )
 
 
 def test_shards_asked_for_by_name_are_read_worker_by_worker_and_each_failure_is_reported() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from tests.memory.leases import MemoryLeaseStore
 KEY = "shardId-000000000000"
 LEASE = Lease(KEY, 5, Checkpoint("100"), owner="me", run_claim="run/1")
 DELIVERED = Checkpoint("200", 3)
+SINCE = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 class FailingRows(MemoryLeaseStore):
@@ -80,7 +82,9 @@ def test_a_process_begins_at_the_rows_checkpoint_and_may_not_checkpoint_before_i
     assert later.progress.largest == Checkpoint("100")
 
 
-@pytest.mark.parametrize("change", [{"owner": "other", "run_claim": None}, {"run_claim": "run/2"}])
+@pytest.mark.parametrize(
+    "change", [{"owner": "other", "run_claim": None}, {"run_claim": "run/2"}, {"owner": "other"}]
+)
 def test_a_checkpoint_after_another_process_has_the_row_is_refused_and_so_is_each_later_one(
     change: dict[str, Any],
 ) -> None:
@@ -93,6 +97,67 @@ def test_a_checkpoint_after_another_process_has_the_row_is_refused_and_so_is_eac
     assert answer(checkpoints, sequenceNumber="150")["error"] == "ShutdownException"
     assert answer(checkpoints, prepare=True)["error"] == "ShutdownException"
     assert stored(rows).checkpoint == Checkpoint("100")
+
+
+def test_nothing_is_prepared_on_the_row_of_another_worker_that_has_left_the_claim_in_it() -> None:
+    rows, checkpoints = claimed()
+    taken_over(rows, owner="other")
+    assert answer(checkpoints, prepare=True)["error"] == "ShutdownException"
+    assert stored(rows).pending is None
+
+
+class RefusingRows(MemoryLeaseStore):
+    """A store that refuses each write, and shows the row with these changes, one after the other."""
+
+    def __init__(self, *changes: dict[str, Any]) -> None:
+        super().__init__([LEASE])
+        self.changes = list(changes)
+
+    def apply(self, change: Change) -> Applied | Refused:
+        return Refused(replace(LEASE, **self.changes.pop(0)))
+
+
+def test_a_checkpoint_that_is_refused_again_and_again_is_a_trouble_and_the_row_stays_claimed() -> None:
+    moved = {"counter": 9}
+    row = ClaimedRow(RefusingRows(moved, moved, moved), LEASE, "me")
+    assert row.checkpoint(Checkpoint("150")) == "KinesisClientLibDependencyException"
+    assert (row.is_lost, row.lease.counter) == (False, 9)
+
+
+def test_a_checkpoint_whose_last_try_finds_the_row_taken_is_refused() -> None:
+    moved = {"counter": 9}
+    row = ClaimedRow(RefusingRows(moved, moved, {"run_claim": "run/2"}), LEASE, "me")
+    assert row.checkpoint(Checkpoint("150")) == "ShutdownException"
+    assert row.is_lost
+
+
+def test_a_row_says_with_its_checkpoint_up_to_when_nothing_is_unread() -> None:
+    """It counts as behind until the run's release says more."""
+    rows, checkpoints = claimed()
+    checkpoints.row.unread_since = SINCE
+    answer(checkpoints, sequenceNumber="150")
+    assert (stored(rows).looked_at, stored(rows).behind_ms) == (SINCE, 1)
+
+
+def test_a_checkpoint_at_the_rows_own_takes_what_was_prepared_out_of_the_row() -> None:
+    rows, checkpoints = claimed(replace(LEASE, pending=DELIVERED))
+    assert checkpoints.row.checkpoint(LEASE.checkpoint) is None
+    assert stored(rows).pending is None
+    assert checkpoints.row.checkpoint(Checkpoint("99")) is None
+    assert stored(rows).checkpoint == LEASE.checkpoint
+
+
+def test_a_preparation_at_the_last_checkpoint_writes_nothing() -> None:
+    rows, checkpoints = claimed()
+    assert answer(checkpoints, prepare=True, sequenceNumber="100")["error"] is None
+    assert stored(rows) == LEASE
+
+
+def test_nothing_is_checkpointed_before_the_processor_is_initialized() -> None:
+    rows, checkpoints = claimed()
+    refused = checkpoints.answer({"sequenceNumber": "150"}, action="initialize")
+    assert refused["error"] == "InvalidStateException"
+    assert stored(rows) == LEASE
 
 
 @pytest.mark.parametrize(

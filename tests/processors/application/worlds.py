@@ -6,15 +6,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.pipeline.aws.reading.pages_decode import record_schema
 from headrace.pipeline.core.ledger.batch import Batch
 from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.encoding.plain_arrow import of_numpy, same_text
 from headrace.pipeline.errors import DataLoss
 from headrace.pipeline.ports.pages import RecordPage
 from headrace.pipeline.processors.application.claimed_rows import ClaimedRows
@@ -28,6 +30,8 @@ from tests.kcl.kpl import entry, message, sealed
 from tests.memory.source import MemoryRecord, MemorySource
 from tests.memory.tasks import LocalTasks
 
+_SCHEMA = record_schema()
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CODE = str(Path(__file__).parents[1] / "users_code")
 
 
@@ -73,22 +77,24 @@ def _iterator(sequence: int | None) -> str | None:
 
 
 def _page(key: ShardKey, records: tuple[MemoryRecord, ...], now: Any, behind: timedelta) -> RecordPage:
-    rows: list[dict[str, Any]] = [
-        {
-            "stream": key.stream.name,
-            "stream_epoch": key.stream.epoch,
-            "shard_id": key.shard_id,
-            "sequence_number": str(record.sequence),
-            "sub_sequence_number": 0,
-            "partition_key": record.partition_key,
-            "arrival_ts": record.arrival,
-            "data": record.data,
-        }
-        for record in records
+    count = len(records)
+    micros = [(record.arrival - _EPOCH) // timedelta(microseconds=1) for record in records]
+    nothing = pa.nulls(count, pa.string())
+    columns: list[Any] = [
+        same_text(key.stream.name, count),
+        of_numpy(np.full(count, key.stream.epoch, np.int64), pa.int64()),
+        same_text(key.shard_id, count),
+        pa.array([str(record.sequence) for record in records], pa.string()),
+        of_numpy(np.zeros(count, np.int64), pa.int64()),
+        pa.array([record.partition_key for record in records], pa.string()),
+        nothing,
+        of_numpy(np.array(micros, np.int64), _SCHEMA.field("arrival_ts").type),
+        pa.array([record.data for record in records], pa.binary_view()),
+        nothing,
     ]
     return RecordPage(
-        records=pa.RecordBatch.from_pylist(rows, record_schema()),
-        rows=len(rows),
+        records=pa.RecordBatch.from_arrays(columns, schema=_SCHEMA),
+        rows=count,
         bytes=sum(len(record.data) for record in records),
         answered=now,
         behind=behind,

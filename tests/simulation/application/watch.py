@@ -117,7 +117,10 @@ class ApplicationWatch:
         """By stream name: the life of the stream of which the first row was made, and when."""
 
     def account(self, shard: ShardTruth) -> ShardAccount:
-        return self.accounts.setdefault(shard.key, ShardAccount())
+        account = self.accounts.get(shard.key)
+        if account is None:
+            account = self.accounts[shard.key] = ShardAccount()
+        return account
 
     # -- where reading begins ----------------------------------------------------------------------------------------
 
@@ -376,8 +379,8 @@ class ApplicationWatch:
         has_row = row is not None and (row.holder, row.run_claim) == (instance.worker, instance.claim)
         if error == "ShutdownException" and has_row:
             self._fail(shard, f"a process hears that {instance.claim} has lost the lease, which it has")
-        had = [checkpoint for checkpoint in self.account(shard).had if checkpoint >= upto]
-        if error is None and not (upto == SHARD_END or requested.is_prepared or had):
+        is_judged = error is None and upto != SHARD_END and not requested.is_prepared
+        if is_judged and not any(checkpoint >= upto for checkpoint in self.account(shard).had):
             self._fail(shard, f"a process hears that {upto} is durable, and no row has it")
         if error is not None:
             self._fleet.call_faults.happened[f"heard_{error}"] += 1

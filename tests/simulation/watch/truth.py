@@ -131,7 +131,7 @@ class Truth:
         return self.shards[ShardKey(self.stream, shard_id)]
 
     def open_shards(self) -> list[ShardTruth]:
-        living = {stream for name, stream in self.living.items() if name not in self.taken_out}
+        living = [stream for name, stream in self.living.items() if name not in self.taken_out]
         return [s for s in self.shards.values() if s.closed is None and s.key.stream in living]
 
     def opened(
