@@ -346,8 +346,7 @@ class WatchedLeases:
             )
         if taken:
             self.moved = (key, before.holder or "", self._world.sim.now)
-        if change.kind is ChangeKind.TAKE:
-            judge_taken(self._world, before, change, by, moved=self._counted.get(key, 0.0))
+        judge_taken(self._world, before, change, by, moved=self._counted.get(key, 0.0))
         is_taken_over = change.kind is ChangeKind.ASSIGN and before.holder is not None
         if is_taken_over and after.owner != before.holder:
             judge_silence(self._world, before, by, looked)
