@@ -149,13 +149,12 @@ def _many_shards(plan: Plan, rng: Random) -> Plan:
         wave_takes=0.0,
         keeps=0.0,
         shards=rng.randint(101, 120),
+        puts_every=0.5,
         troubles=troubles,
         fault_seconds=90.0,
         # One worker alone can't probe all of its shards in one tick.
         hosts=rng.choice((1, 2)),
         workers_each=1,
-        # With few records nearly all shards are idle.
-        puts_every=rng.choice((0.5, 4.0)),
     )
 
 
