@@ -126,8 +126,10 @@ def judge_through(world: World, made: Snapshot) -> None:
 
 def _judge_together(made: Snapshot, together: datetime | None) -> None:
     """What is stated of all streams holds for each: no stream of which nothing is stated is passed over."""
+    if together is None:
+        return
     newest = {stream.arn: stream for stream in sorted(made.positions.origins)}
-    for stream in newest.values() if together is not None else ():
+    for stream in newest.values():
         own = made.through.get(stream)
         if own is None or own < together:
             raise Violation(
