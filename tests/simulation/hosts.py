@@ -115,8 +115,10 @@ class Deployment:
         if server is None or self._waiting.get(name, -_GIVES_UP) > world.sim.now - _GIVES_UP:
             return
         if world.call_faults.occurs("missed"):
+            world.waiting.disturb(name)
             return
         if world.call_faults.occurs("forgotten"):
+            world.waiting.disturb(name)
             self.instance.cursors.pop(name, None)
             world.note(self.host.name, f"the cursor of {name} is lost")
         self._waiting[name] = world.sim.now

@@ -172,6 +172,7 @@ class Stage:
         until = world.sim.now + seconds
         while world.sim.now < until:
             world.sim.pause(min(10.0, until - world.sim.now))
+            world.waiting.disturb(calls.process.worker)
             on_waiting("still waiting for Spark")
             self._require_no_claim()
         if not comes:

@@ -241,6 +241,7 @@ def a_plan(seed: int, fitted: Callable[[Plan], Plan] | None = None) -> Plan:
     plan = typed(plan, Random(f"typed {seed}"))
     plan = windowed(plan, Random(f"windowed {seed}"))
     plan = hushed(plan, Random(f"hushed {seed}"))
+    plan = set_back(plan, Random(f"set back {seed}"))
     return with_kinds(plan) if fitted is None else with_kinds(fitted(plan), fitted)
 
 
@@ -346,6 +347,13 @@ def kept(plan: Plan, rng: Random) -> Plan:
     if rng.random() < 0.08 and plan.retention > 3600.0:
         # A record waits up to five minutes for its wave, and five more where that wave fails.
         return replace(plan, wave_every=300.0, settle_seconds=max(plan.settle_seconds, 1500.0))
+    return plan
+
+
+def set_back(plan: Plan, rng: Random) -> Plan:
+    """Set clocks back shortly before runs die, drawn from a random generator of its own: how long a run counts as alive mustn't go by such a clock."""
+    if rng.random() < 0.1 and not plan.quiet:
+        return replace(plan, troubles={**plan.troubles, "set_back": rng.uniform(60.0, 150.0)})
     return plan
 
 

@@ -134,6 +134,7 @@ class Leases(Port):
 
     def apply(self, change: Change) -> Applied | Refused:
         process = self._calls.process
+        self._calls.world.releases.note_sent(process, (change,))
         done: Applied | Refused = self._calls.call(
             WRITE,
             "leases.apply",
@@ -160,6 +161,8 @@ class Leases(Port):
 
     def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
         if len(changes) > 1 and self._calls.call_faults.occurs("half_done"):
+            # A portion is one request: what isn't written of it was asked for, too.
+            self._calls.world.releases.note_sent(self._calls.process, changes)
             return self._some_of(changes)
         return one_by_one(self.apply, changes)
 

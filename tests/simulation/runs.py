@@ -101,7 +101,8 @@ class RunAtWork:
         ending = work()
         self.world.kept.judge_end(self.process)
         judge_left(self.world, self.process, self._claims)
-        if self.keys is not None and not ending.is_passing:
+        self.world.releases.judge_end(self.process, self._claims)
+        if self.keys is not None:
             self._require_read(frozenset(ending.failed))
         failed = f", failed: {','.join(sorted(ending.failed))}" if ending.failed else ""
         self.world.note(self.process.name, f"is over{failed}{f' ({ending.error})' if ending.error else ''}")

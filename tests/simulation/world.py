@@ -52,8 +52,10 @@ from tests.simulation.watch.kept_watch import KeptWatch
 from tests.simulation.watch.lag_watch import LagWatch
 from tests.simulation.watch.lease_watch import ODD, WatchedLeases
 from tests.simulation.watch.lineage_watch import WatchedLineage
+from tests.simulation.watch.release_watch import ReleaseWatch
 from tests.simulation.watch.table_watch import WatchedTable
 from tests.simulation.watch.truth import History, ShardTruth, Truth, Violation
+from tests.simulation.watch.waiting_watch import WaitingWatch
 from tests.simulation.watch.worker_watch import WatchedWorkers
 
 if TYPE_CHECKING:
@@ -106,7 +108,7 @@ class World:
         self.fan_out = KinesisSide(self)
         # Sequence numbers get one digit longer after some records, so that their order as text would be wrong.
         self.source._next = 10**21 - self.rng.randrange(5, 200)
-        self.kept = KeptWatch(self)
+        self.kept, self.releases, self.waiting = KeptWatch(self), ReleaseWatch(self), WaitingWatch(self)
         self.late_claims: set[tuple[str, str]] = set()
         """Claims of runs and the keys of rows that were claimed by a request which arrived late."""
         self.thieves: set[str] = set()
@@ -412,6 +414,7 @@ class World:
         self.typed.start()
         BeatenFleet(self).start()
         LagWatch(self).start()
+        self.waiting.start()
         if self.application is not None:
             self.application.start()
         self.sim.after(1.0, self.produce)

@@ -39,6 +39,7 @@ from tests.simulation.scheduler import Process
 from tests.simulation.stretches import TICK
 from tests.simulation.troubles.call_faults import CallFaults
 from tests.simulation.troubles.thief import Thief
+from tests.simulation.watch.waiting_watch import WaitingWatch
 
 if TYPE_CHECKING:
     from tests.simulation.machine import Host
@@ -105,6 +106,8 @@ class ApplicationFleet:
         self.leases, self.workers = ApplicationRows(self), MemoryWorkerStore(clock=world.clock)
         self.lock = MemoryLeaderLock()
         self.watch, self.keeping = ApplicationWatch(self), Keeping(self)
+        # Never started: how soon the processor's application reads isn't judged.
+        self.waiting = WaitingWatch(self.as_world)
         self.version = 1
         """The processor's code that is deployed."""
         self.thieves: set[str] = set()

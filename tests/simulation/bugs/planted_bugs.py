@@ -23,6 +23,7 @@ from tests.simulation.bugs.time_bugs import TIMES
 from tests.simulation.bugs.typed_bugs import TYPED
 from tests.simulation.bugs.unique_bugs import UNIQUE
 from tests.simulation.bugs.unseen_bugs import UNSEEN
+from tests.simulation.bugs.waiting_bugs import WAITING
 from tests.simulation.bugs.window_bugs import WINDOWS
 
 BUGS: Final = {
@@ -48,5 +49,6 @@ BUGS: Final = {
         *FAN_OUT,
         *LATEST,
         *APPLICATIONS,
+        *WAITING,
     )
 }

@@ -216,7 +216,8 @@ class TypedFleet:
     def waves_of(self, job: Job) -> Iterator[object]:
         accepts, job.target.accepts_difference = job.target.accepts_difference, False
         parsing = job.wiring.targets.parsing(job.settings, job.process.name, accepts_difference=accepts)
-        watch = job.target.watch
+        watch, lake = job.target.watch, self.world.table
+        there, elsewhere = [file.path for file in lake.files_at(lake.head)], watch.times_set_elsewhere
         before = watch.table.load().positions.shards if accepts else {}
         for wave in replace(parsing, on_step=job.on_step).waves():
             # No row that this very wave has passed is given up.
@@ -224,6 +225,8 @@ class TypedFleet:
             if accepts:
                 note_accepted(watch, wave.snapshot, self.world.sim.now)
             yield wave
+        if watch.times_set_elsewhere == elsewhere:
+            watch.require_parsed(there, job.target.takes, job.process.name)
 
     def tidy(self, target: Target | LatestTarget, job_of: Callable[..., Job] = Job) -> None:
         def work(job: Job) -> Iterator[object]:

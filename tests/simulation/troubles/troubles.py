@@ -153,6 +153,27 @@ class Troubles:
         host.offset += by
         self.world.jumps.append((self.world.sim.now, host))
 
+    def set_back(self) -> None:
+        """The clock of a code server's host is set back by minutes, and soon after a run of that deployment is killed."""
+        world, rng = self.world, self.world.rng
+        fits = [d for d in world.deployments if d.is_up and any(d.instance.open.values())]
+        if not fits:
+            return
+        deployment, by = rng.choice(fits), rng.uniform(60.0, 200.0)
+        self._note(f"the clock of {deployment.host.name} is set back by {by:.1f} s")
+        deployment.host.offset -= by
+        world.jumps.append((world.sim.now, deployment.host))
+        world.sim.after(rng.uniform(11.0, 20.0), lambda: self._kill_a_run_of(deployment))
+
+    def _kill_a_run_of(self, deployment: Deployment) -> None:
+        runs = [
+            run for run in self.world.runs.values() if run.instance is deployment.instance and run.is_at_work
+        ]
+        if runs:
+            process = self.world.rng.choice(runs).process
+            self._note(f"SIGKILL of {process}")
+            self.world.sim.kill(process)
+
     def ask(self) -> None:
         """Let a person start a run for one or two shards by name."""
         deployment = self._a_deployment()

@@ -17,9 +17,15 @@ from tests.memory.leases import MemoryLeaseStore
 from tests.simulation.scheduler import Process
 from tests.simulation.troubles.to_and_fro import ToAndFro
 from tests.simulation.watch.deleted_watch import judge_delete
+from tests.simulation.watch.end_watch import judge_children
 from tests.simulation.watch.lock_watch import judge_leads
-from tests.simulation.watch.looked_watch import judge_looked
-from tests.simulation.watch.silence_watch import judge_beaten_since, judge_second_look, judge_silence
+from tests.simulation.watch.looked_watch import judge_looked, judge_tip
+from tests.simulation.watch.silence_watch import (
+    judge_beaten_since,
+    judge_second_look,
+    judge_silence,
+    judge_taken,
+)
 from tests.simulation.watch.truth import ShardTruth, Violation, number_of
 from tests.simulation.watch.turn_watch import judge_waiting
 
@@ -53,6 +59,8 @@ class WatchedLeases:
         self.made: dict[str, float] = {}
         """When each row was created, by key."""
         self._to_and_fro = ToAndFro(world)
+        self._counted: dict[str, float] = {}
+        """By key: when the row's counter was last counted up."""
         self._handovers: dict[str, float] = {}
         """By key: when the row's handover was started."""
         self._ahead: dict[tuple[str, str], Checkpoint] = {}
@@ -87,6 +95,7 @@ class WatchedLeases:
         world = self._world
         if world.call_faults.occurs("stale"):
             world.note("dynamo", f"a stale index for {worker_id}")
+            world.waiting.disturb(worker_id)
             return Listing(tuple(row for row in self._old.values() if row.owner == worker_id))
         return self.store.held_by(worker_id, known)
 
@@ -148,6 +157,13 @@ class WatchedLeases:
             self._judge_position(after, by)
             return
         judge_leads(self._world, change, by)
+        self._judge_write(before, after, change, by, looked, sent)
+        if after.counter != before.counter:
+            self._counted[after.key] = self._world.sim.now
+
+    def _judge_write(
+        self, before: Lease, after: Lease, change: Change, by: Process, looked: float, sent: float
+    ) -> None:
         self._world.kept.note_write(before, after, change, by)
         if after.checkpoint != before.checkpoint:
             self._judge_checkpoint(before, after, by)
@@ -179,6 +195,8 @@ class WatchedLeases:
                 "I9", f"{by}: {key} went back from {before.checkpoint} to {after.checkpoint}", key
             )
         self._judge_position(after, by)
+        if after.has_ended:
+            judge_children(self._world, self._shard(after), after, by)
 
     def _judge_position(self, row: Lease, by: Process) -> None:
         """I8: a row's checkpoint is never ahead of the table, unless the table was rolled back."""
@@ -256,6 +274,8 @@ class WatchedLeases:
                 and (its is None or its.process is not by)
             ):
                 raise Violation("I2", f"{by} ({by.claim}) released {key}, claimed by {before.run_claim}", key)
+            if change.put.get("behind_ms") == 0 and world.sim.current is not None:
+                judge_tip(world, self._shard(after), before, by=by)
             if "looked_at" in change.put:
                 judge_looked(self._world, self._shard(after), after, change, by=by)
             return
@@ -326,6 +346,7 @@ class WatchedLeases:
             )
         if taken:
             self.moved = (key, before.holder or "", self._world.sim.now)
+        judge_taken(self._world, before, change, by, moved=self._counted.get(key, 0.0))
         is_taken_over = change.kind is ChangeKind.ASSIGN and before.holder is not None
         if is_taken_over and after.owner != before.holder:
             judge_silence(self._world, before, by, looked)

@@ -50,6 +50,18 @@ def judge_looked(world: World, shard: ShardTruth | None, row: Lease, change: Cha
         losses.judge_looked(shard, read.upto.witness or at, planned=by.loaded)
 
 
+def judge_tip(world: World, shard: ShardTruth | None, before: Lease, *, by: Process) -> None:
+    """I49: a release says that the shard is at its tip only if a wave has asked for records and found no more."""
+    reads = world.losses.newest_reads(by.claim, shard.key) if shard is not None else ()
+    if not reads or before.behind_ms == 0 or any(read.at_tip for read, _ in reads):
+        return
+    raise Violation(
+        "I49",
+        f"{by} writes that {before.key} is at its tip, and has asked for none of its records since it was {before.behind_ms} ms behind",
+        before.key,
+    )
+
+
 def _tells_of(read: Staged, looked_at: datetime, behind_ms: int | None) -> bool:
     """Whether a row with these times tells of this read."""
     stamp = read.upto.witness or looked_at

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.settings.choices import Heartbeat, Mode
+from headrace.pipeline.settings.model import TimeSettings
 from tests.simulation.scheduler import Process
 from tests.simulation.watch.truth import Violation
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+_DURATION = TimeSettings().lease_duration.total_seconds()
+_SCANS = 4 * _DURATION
 _MOMENT = 3.0
 """Seconds between a look at a worker's row and a write that goes by it, where no call fails."""
 
@@ -23,6 +28,24 @@ def judge_silence(world: World, before: Lease, by: Process, looked: float) -> No
     if world.plan.heartbeat is Heartbeat.WORKER and silent < 18.5 - 7.5 * jumps:
         raise Violation(
             "I20", f"{by}: {before.holder} lost {before.key} after {silent:.1f} s of silence", before.key
+        )
+
+
+def judge_taken(world: World, before: Lease, change: Change, by: Process, *, moved: float) -> None:
+    """Without a leader a worker takes a lease for itself as one that nobody renews, or steals one from the worker with the most. The first only once the
+    lease's counter has really stood still for the lease duration, whatever the clocks say: a stale scan shows another counter, and the write is refused.
+    `moved`: when it was last counted up."""
+    # A row that is made anew may come to the very counter that an earlier scan saw in the old one.
+    is_new = world.sim.now - world.leases.made.get(before.key, -1e9) < _SCANS
+    is_stolen = "nothing is available" in change.why
+    if change.kind is not ChangeKind.TAKE or is_new or is_stolen or before.holder is None:
+        return
+    still = world.sim.now - moved
+    if still < _DURATION:
+        raise Violation(
+            "I20",
+            f"{by} takes {before.key} from {before.holder}, which renewed it {still:.1f} s ago",
+            before.key,
         )
 
 

@@ -118,9 +118,23 @@ def judge_through(world: World, made: Snapshot) -> None:
     for stream, until in made.through.items():
         _judge_stated(world, made, stream, until)
     together = overall(made.through, made.positions)
+    _judge_together(made, together)
     if together is not None and len(made.positions.origins) > 1:
         for stream in filter(world.truth.lives, made.positions.origins):
             _judge_stated(world, made, stream, together)
+
+
+def _judge_together(made: Snapshot, together: datetime | None) -> None:
+    """What is stated of all streams holds for each: no stream of which nothing is stated is passed over."""
+    if together is None:
+        return
+    newest = {stream.arn: stream for stream in sorted(made.positions.origins)}
+    for stream in newest.values():
+        own = made.through.get(stream)
+        if own is None or own < together:
+            raise Violation(
+                "valid-through", f"snapshot {made.id} states {together} of all streams, and {own} of {stream}"
+            )
 
 
 def _judge_stated(world: World, made: Snapshot, stream: StreamId, until: datetime) -> None:

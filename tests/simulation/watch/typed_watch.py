@@ -111,6 +111,8 @@ class TypedWatch:
         """All rows that the lake table ever had; a rollback may have taken some from it."""
         self._seen = 0
         """How many snapshots of the lake table `_ever` has."""
+        self._told_files: set[str] = set()
+        """Data files of the lake table of which each row that the target takes was decided about."""
         self.replacements = ReplacementWatch(self, fleet.windows.window)
         self.events = EventWatch(self, unique)
 
@@ -342,6 +344,21 @@ class TypedWatch:
                 )
 
     # -- all of it -----------------------------------------------------------------------------------------------
+
+    def require_parsed(self, files: Iterable[str], takes: Callable[[ShardKey], bool], by: str) -> None:
+        """I53: a run that ended well has decided about each row that the lake table had in these files when the run began, and has still."""
+        table = self._world.table
+        lives = table.load().positions.origins
+        there = {file.path for file in table.files_at(table.head)}
+        for path in [path for path in files if path in there and path not in self._told_files]:
+            for key, number, *_ in self._world.stage.rows[path]:
+                if takes(key) and key.stream in lives and not self.is_told(key, number):
+                    raise Violation(
+                        "I53",
+                        f"{self.name}: {by} ends well, and row {number} of {key}, which had landed before it began, isn't parsed",
+                        key.shard_id,
+                    )
+            self._told_files.add(path)
 
     def is_told(self, key: ShardKey, number: int) -> bool:
         """Whether a commit has decided about the row, or about the aggregate that it was a part of: typed tables don't follow by themselves where
