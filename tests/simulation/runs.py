@@ -102,6 +102,7 @@ class RunAtWork:
         self.world.kept.judge_end(self.process)
         judge_left(self.world, self.process, self._claims)
         self.world.releases.judge_end(self.process, self._claims)
+        self.world.waiting.note_failed(ending.failed)
         if self.keys is not None:
             self._require_read(frozenset(ending.failed))
         failed = f", failed: {','.join(sorted(ending.failed))}" if ending.failed else ""

@@ -29,6 +29,8 @@ _STARTS = 10.0
 _AT_REST = (_TIMES.probe + 2 * _TIMES.worker_tick + _TIMES.lease_duration).total_seconds() + _STARTS
 """A probe finds the record at the latest a tick late, and the tick after it asks for a run. A claim that a run has left counts as dead once it has stood
 still for the lease duration."""
+_LEFT_ALONE = 600.0
+"""For so long the product leaves a shard alone at most that fails again and again. A run that is at work then leaves it alone to its end."""
 _AFTER_A_DEATH = _TIMES.launch_grace.total_seconds()
 """For so long a run counts as alive that Dagster hasn't seen die."""
 
@@ -45,6 +47,8 @@ class WaitingWatch:
         self._readable: dict[str, tuple[str | None, float]] = {}
         """By lease key: the holder of a row that can be read, and since when both have been so."""
 
+        self._failed: dict[str, float] = {}
+        """By lease key: when a run last ended that had failed for the shard."""
         self._left: dict[str, tuple[str, float]] = {}
         """By lease key: the claim of a dead run that a readable row has, and since when it has been seen there."""
 
@@ -52,6 +56,10 @@ class WaitingWatch:
         # What KCL's workers read of shards isn't known here, and before an adoption nobody reads.
         if not self._world.plan.foreign:
             self._world.sim.after(_EVERY, self._look)
+
+    def note_failed(self, keys: Iterable[str]) -> None:
+        """A run that has failed for these shards is over."""
+        self._failed.update(dict.fromkeys(keys, self._world.sim.now))
 
     def disturb(self, *workers: str) -> None:
         self._disturbed.update(dict.fromkeys(workers, self._world.sim.now))
@@ -136,7 +144,7 @@ class WaitingWatch:
         if not (is_known and is_held) or stream.name in world.truth.taken_out or world.source.denied:
             return False
         # A shard that fails is left alone for up to ten minutes, and one whose row is ahead of the table waits for a person.
-        if row.failure is not None or world.leases.is_ahead(row):
+        if row.failure is not None or world.leases.is_ahead(row) or self._has_just_failed(shard, row):
             return False
         if shard.token is not None and shard.token[0] is not None:
             return True
@@ -144,6 +152,12 @@ class WaitingWatch:
         is_listed = not (world.plan.mix.late_listing or world.plan.of_a_table)
         parents = (world.truth.shards[ShardKey(stream, name)] for name in shard.parents)
         return is_listed and all(parent.ended for parent in parents)
+
+    def _has_just_failed(self, shard: ShardTruth, row: Lease) -> bool:
+        """Whether a run that failed as a whole has named the shard, and no wave has read it since. No row tells that."""
+        failed = self._failed.get(row.key, -1e9)
+        last_read = self._world.losses.last_read.get(shard.key, 0.0)
+        return last_read <= failed and self._world.sim.now - failed < _LEFT_ALONE
 
     def _living_workers(self) -> frozenset[str]:
         world = self._world
