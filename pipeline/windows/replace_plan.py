@@ -184,13 +184,22 @@ def never_landed(plan: WavePlan, story: Story) -> tuple[PlannedRange, ...]:
             begins = step_range.after
             if order_text_of(begins) >= order_text(planned.upto):
                 break
-            if begins is not None and order_text_of(begins) > order_text_of(reached):
-                parts.append(PlannedRange(planned.key, reached, begins))
+            before = _before_records_of(begins)
+            if before is not None and order_text(before) > order_text_of(reached):
+                parts.append(PlannedRange(planned.key, reached, before))
             if order_text(step_range.upto) > order_text_of(reached):
                 reached = step_range.upto
         if order_text_of(reached) < order_text(planned.upto):
             parts.append(PlannedRange(planned.key, reached, planned.upto))
     return tuple(parts)
+
+
+def _before_records_of(begins: Position | None) -> Position | None:
+    """The last place before all rows of the records of a range that begins there. One that begins inside an aggregate has rows of that
+    record, too."""
+    if begins is None or begins.sequence is None or not begins.reads_again:
+        return begins
+    return replace(begins, sequence=begins.sequence - 1, sub=0, inside=False)
 
 
 def check_covered(

@@ -251,6 +251,32 @@ def test_parts_of_which_no_record_has_landed_are_those_between_ranges_with_rows(
     )
 
 
+@pytest.mark.parametrize(
+    ("begins", "upto"),
+    [
+        (Position(7, sub=2, inside=True), 6),
+        (Position(7, sub=2), 6),
+        (Position(7, inside=True), 6),
+        (Position(7), 7),
+        (Position(4, sub=2, inside=True), None),
+    ],
+)
+def test_rows_of_an_aggregate_inside_of_which_a_range_begins_are_that_ranges(
+    begins: Position, upto: int | None
+):
+    """Workers of KCL had processed the aggregate's first records, and the others have landed."""
+    ranges = [
+        Range(Kind.LANDED, A, None, Position(3), run="r", claim="r", rows=3),
+        Range(Kind.FOREIGN, A, Position(3), begins, run="r", claim="r"),
+        Range(Kind.LANDED, A, begins, Position(20), run="r", claim="r", rows=9),
+    ]
+    story = story_of([LedgerEntry(2, 2, NOON, LedgerPage(tuple(ranges)))])
+    parts = never_landed(WavePlan((PlannedRange(A, None, Position(20), rows=12),)), story)
+    assert [(part.after, part.upto) for part in parts] == (
+        [] if upto is None else [(Position(3), Position(upto))]
+    )
+
+
 def test_no_row_leaves_of_which_no_record_has_landed_however_many_come():
     """Its record was skipped on the way of the lake table that a person has set it to; aggregates of other records were taken
     apart since they were parsed."""

@@ -295,6 +295,8 @@ class Troubles:
                 name = f"{path}.{world.sim.now:.0f}.deletes"
                 world.live.deletes[path] = world.live.deletes.get(path, frozenset()) | {name}
                 self._note(f"another engine deletes rows of {path}")
+                # Its commit is a snapshot: a commit that was on its way doesn't pass it.
+                world.table.compact()
 
     def upkeep(self) -> None:
         """The upkeep job of a deployment, of which several may be at work at once."""
