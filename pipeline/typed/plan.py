@@ -42,7 +42,10 @@ def plan_wishes(source: Positions, target: Positions, *, takes: Callable[[Stream
     behind = [key for key in sorted(keys) if _is_behind(source.of(key), target.of(key))]
     due = [key for key in sorted(keys) if key not in behind and _is_due(key, source, target)]
     waiting = {key for key in due if _is_in_the_way(key, parents[key.stream], source, target)}
-    lacks = [_wanted(key, parents[key.stream], source, target) for key in due if key not in waiting]
+    hiding = [key for key in sorted(keys) if key not in waiting and _hides_ancestors(key, source, target)]
+    lacks = [
+        _wanted(key, parents[key.stream], source, target) for key in (*due, *hiding) if key not in waiting
+    ]
     set_back = {key.stream for key in behind}
     stream_names = [] if streams else sorted({stream.name for stream in source.origins})
     unknown = (
@@ -150,6 +153,14 @@ def _is_due(key: ShardKey, source: Positions, target: Positions) -> bool:
         return key.shard_id not in children_of_ends(key.stream, source)
     has_something = landed.sequence is not None or landed.ended
     return has_something and (position is None or position.token != landed.token)
+
+
+def _hides_ancestors(key: ShardKey, source: Positions, target: Positions) -> bool:
+    """Whether nothing of the stream is parsed yet, and the shard has no record: of its ancestors the lake table may have rows and no position
+    any more. They are looked for because of it, or nothing would look for them until the next record lands."""
+    landed = source.of(key)
+    has_nothing = landed is not None and landed.sequence is None and not landed.ended
+    return has_nothing and target.of(key) is None and key.stream not in target.origins
 
 
 def _is_in_the_way(

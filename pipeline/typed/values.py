@@ -95,7 +95,8 @@ class Wanted:
     @property
     def is_due(self) -> bool:
         """Whether a wave that takes the shard would move its position."""
-        return self.upto is not None or self.is_over
+        has_something = self.upto is not None and (self.upto.sequence is not None or self.upto.ended)
+        return has_something or self.is_over
 
     @property
     def low(self) -> str:

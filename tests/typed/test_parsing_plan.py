@@ -189,6 +189,21 @@ def test_files_of_shards_that_came_and_went_before_the_typed_table_was_made_are_
     assert [each.path for each in portion.files] == [A.shard_id]
 
 
+def test_rows_of_forgotten_shards_are_taken_where_the_only_shard_that_is_known_has_no_record_yet():
+    """A typed table that is made after a day without a record: the lake table has dropped the ENDs of all shards with rows."""
+    source = positions(c=Position(start=TRIM))
+    new = wishes(source, Positions())
+    assert [lack.key for lack in new.wanted] == [C]
+    assert not new.are_due, "no run is started for a stream without a record"
+    portion = plan_portion([file_of(A, 1, 100)], new, rows=1000)
+    assert [file.path for file in portion.files] == [A.shard_id]
+    plan = plan_wave(new, [piece(A, 1, 100, rows=5)], ceiling=None, limits=PLENTY)
+    assert [(planned.key, planned.rows) for planned in plan.ranges] == [(A, 5)]
+    # Once the typed table has begun the stream, the shard is at rest.
+    assert wanted(source, positions(c=Position(start=TRIM))) == []
+    assert wanted(source, positions()) == []
+
+
 def test_files_of_forgotten_ancestors_of_a_shard_that_waits_are_looked_at_above_all_wanted_rows():
     """The lake table has dropped B, which ended with a child C that has no record yet. C waits for B's end."""
     found = wishes(positions(a=at(100)), positions())
