@@ -68,7 +68,7 @@ PAST: Final = (
         among={
             "retention": 80.0,
             "hosts_off": 190.0,
-            "mix": {"frozen_at_commit": 0.4},
+            "mix": {"frozen_at_commit": 0.2},
             "troubles": {"roll_forward": 12.0, "roll_back": 25.0},
             "application": {"is_on": False},
         },

@@ -65,6 +65,7 @@ ROWS: Final = (
             '            "owner": me,\n            "run_claim": read.run_claim,',
             '            "run_claim": read.run_claim,',
         ),
+        seeds=200,
     ),
     a_bug(
         "claim-during-handover",

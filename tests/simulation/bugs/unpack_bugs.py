@@ -141,7 +141,8 @@ UNPACKINGS: Final = (
             "        if self.rests_on <= {entry.snapshot for entry in entries}:\n",
             "        if True:\n",
         ),
-        among=_fleet(rows=5) | {"troubles": {"roll_back": 15.0}},
+        seeds=120,
+        among=_fleet(rows=5) | {"troubles": {"roll_back": 15.0}, "traffic_ends_early": None},
     ),
     a_bug(
         "not-followed-unnamed",

@@ -245,7 +245,7 @@ _LEDGERS: Final = (
             "midnight": 0.0,
             "quiet": 0.0,
             "puts_every": 1.5,
-            "wave_records": 10,
+            "wave_records": 40,
             "fault_seconds": 400.0,
             "traffic_ends_early": None,
             "troubles": {"roll_back": 30.0, "expire": 100.0},

@@ -71,7 +71,7 @@ WINDOWS: Final = (
             "        if not is_carried_out(window, typed_look.positions, aside_look.positions):\n",
             "        if False:\n",
         ),
-        seeds=_SEEDS,
+        seeds=120,
         among=_fleet(every=5.0, deploys=20.0, cut=0.1) | {"traffic_ends_early": None},
     ),
     a_bug(

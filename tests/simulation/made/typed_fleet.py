@@ -217,7 +217,7 @@ class TypedFleet:
         accepts, job.target.accepts_difference = job.target.accepts_difference, False
         parsing = job.wiring.targets.parsing(job.settings, job.process.name, accepts_difference=accepts)
         watch, lake = job.target.watch, self.world.table
-        there, elsewhere = [file.path for file in lake.files_at(lake.head)], watch.times_set_elsewhere
+        there = [file.path for file in lake.files_at(lake.head)]
         before = watch.table.load().positions.shards if accepts else {}
         for wave in replace(parsing, on_step=job.on_step).waves():
             # No row that this very wave has passed is given up.
@@ -225,7 +225,8 @@ class TypedFleet:
             if accepts:
                 note_accepted(watch, wave.snapshot, self.world.sim.now)
             yield wave
-        if watch.times_set_elsewhere == elsewhere:
+        # Rows that land behind the position of a table that was set elsewhere are judged at the end, by their account.
+        if not watch.times_set_elsewhere:
             watch.require_parsed(there, job.target.takes, job.process.name)
 
     def tidy(self, target: Target | LatestTarget, job_of: Callable[..., Job] = Job) -> None:

@@ -47,6 +47,8 @@ class WaitingWatch:
         self._readable: dict[str, tuple[str | None, float]] = {}
         """By lease key: the holder of a row that can be read, and since when both have been so."""
 
+        self._set_elsewhere = 0
+        """How often a person had set the lake table elsewhere at the last look: its shards wait for a person then."""
         self._failed: dict[str, float] = {}
         """By lease key: when a run last ended that had failed for the shard."""
         self._left: dict[str, tuple[str, float]] = {}
@@ -176,7 +178,10 @@ class WaitingWatch:
         world, now = self._world, self._world.sim.now
         is_down = any(until > now - _EVERY for until in world.call_faults.down.values())
         jumped = any(at > now - 2 * _EVERY for at, _ in world.jumps)
-        if is_down or jumped or world.tables_missing or now < world.quiet_until:
+        happened = world.call_faults.happened
+        set_elsewhere = happened["rolled_back"] + happened["rolled_forward"] + happened["repaired"]
+        is_elsewhere, self._set_elsewhere = set_elsewhere != self._set_elsewhere, set_elsewhere
+        if is_down or jumped or is_elsewhere or world.tables_missing or now < world.quiet_until:
             self.disturb(*(worker for deployment in world.deployments for worker in deployment.workers))
 
     def _note_processes(self) -> None:
