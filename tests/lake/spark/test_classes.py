@@ -1,6 +1,8 @@
 """The archive of the Java classes with which a user's local Spark servers start."""
 
 import os
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,43 @@ def test_an_archive_that_no_server_has_used_for_a_month_is_deleted(host: Host):
     host.end(written="the other classes")
     assert old not in host.archives
     assert len(host.archives) == 1
+
+
+def _compiled(folder: Path) -> list[str]:
+    """The arguments of a Java program that prints `done`, with a class of its own."""
+    source = folder / "Done.java"
+    source.write_text(
+        "import java.util.stream.*; public class Done { public static void main(String[] words) {"
+        ' System.out.println(Stream.of("done").map(word -> word).collect(Collectors.joining())); } }'
+    )
+    subprocess.run(["javac", source.name], cwd=folder, check=True)
+    subprocess.run(["jar", "cf", "done.jar", "Done.class"], cwd=folder, check=True)
+    return ["-cp", str(folder / "done.jar"), "Done"]
+
+
+def test_an_archive_of_which_a_part_is_lost_keeps_no_server_from_starting(host: Host, tmp_path: Path):
+    """A host that loses its power may keep a file's length and its beginning, and nothing between. Java believes an archive
+    by its beginning, and would crash at each start."""
+    program = _compiled(tmp_path)
+    host.start()
+    (begun,) = host.archives
+    begun.unlink()
+    subprocess.run(["java", f"-XX:ArchiveClassesAtExit={begun}", *program], check=True)
+    host.end()
+    (archive,) = host.archives
+    whole = archive.read_bytes()
+    lost = len(whole) // 4
+    for hole in range(lost // 2, len(whole) - lost, lost // 2):
+        archive.chmod(0o600)
+        archive.write_bytes(whole[:hole] + bytes(lost) + whole[hole + lost :])
+        java = subprocess.run(
+            ["java", *shlex.split(host.start()), *program],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=False,
+        )
+        assert (java.returncode, java.stdout) == (0, "done\n"), hole
 
 
 @pytest.mark.parametrize("option", ["-Xshare:off", "-XX:SharedArchiveFile=/mine.jsa"])

@@ -84,7 +84,8 @@ def _option(folder: Path, jars: Path, environ: Mapping[str, str]) -> str:
     if archive.exists():
         # The time says when it was last used.
         os.utime(archive)
-        return f'"-XX:SharedArchiveFile={archive}"'
+        # Java compares the checksums. It would crash with an archive of which a host that lost its power has kept a part only.
+        return f'-XX:+VerifySharedSpaces "-XX:SharedArchiveFile={archive}"'
     begun = archive.with_suffix(".begun")
     if begun.exists() and time.time() - begun.stat().st_mtime < _TRIED_AGAIN:
         # Another server writes it.
@@ -96,8 +97,8 @@ def _option(folder: Path, jars: Path, environ: Mapping[str, str]) -> str:
 
 def _java(environ: Mapping[str, str]) -> Path | None:
     home = environ.get("JAVA_HOME")
-    found = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environ.get("PATH"))
-    return None if found is None else Path(found).resolve(strict=True)
+    program = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environ.get("PATH"))
+    return None if program is None else Path(program).resolve(strict=True)
 
 
 def _digest(java: Path, jars: Path) -> str:
