@@ -39,7 +39,7 @@ class Host:
         folder.mkdir(exist_ok=True)
         options = with_archive(CONFIGURATION, folder, self.jars, self.environ)
         assert options["spark.driver.memory"] == "768m"
-        return options[OPTIONS].removeprefix(CONFIGURATION[OPTIONS])
+        return options[OPTIONS].removesuffix(CONFIGURATION[OPTIONS])
 
     def end(self, server: str = "server", *, written: str = "") -> None:
         if written:
@@ -134,6 +134,13 @@ def test_an_archive_of_which_a_part_is_lost_keeps_no_server_from_starting(host: 
             check=False,
         )
         assert (java.returncode, java.stdout) == (0, "done\n"), hole
+
+
+def test_what_the_user_lets_java_log_stays(host: Host):
+    given = {OPTIONS: "-Xlog:gc"}
+    options = with_archive(given, host.home, host.jars, host.environ)[OPTIONS]
+    assert options.startswith("-Xlog:disable ")
+    assert options.endswith(" -Xlog:gc"), "a later option of Java's counts"
 
 
 @pytest.mark.parametrize("option", ["-Xshare:off", "-XX:SharedArchiveFile=/mine.jsa"])

@@ -46,9 +46,9 @@ def with_archive(
     except OSError:
         # A slower start, and nothing else.
         option = ""
-    # Java would tell of each class that an archive can't hold.
+    # Java would tell of each class that an archive can't hold. What the user lets Java log comes after that, and stays.
     quiet = "-Xlog:disable -Xlog:all=error:stderr"
-    return {**conf, OPTIONS: f"{given} {option} {quiet}".strip()} if option else dict(conf)
+    return {**conf, OPTIONS: f"{quiet} {option} {given}".strip()} if option else dict(conf)
 
 
 def keep(folder: Path) -> None:
