@@ -94,11 +94,13 @@ def _in_one_sentence(stack: list[str]) -> list[str]:
         return []
     stack_of_cause = lines.index(_STACK, cause)
     end = lines.index("", stack_of_cause) if "" in lines[stack_of_cause:] else len(lines)
-    # What other processes have printed meanwhile.
+    # The further lines of the reason, and what other processes have printed meanwhile.
     others = [
         line
         for number, line in enumerate(stack)
-        if number >= end or (number not in (cause, cause + 1) and not _OF_A_STACK.match(line))
+        if number >= end
+        or cause + 1 < number < stack_of_cause
+        or (number not in (cause, cause + 1) and not _OF_A_STACK.match(line))
     ]
     return [
         f"headrace: the sensor {sensors[0]} failed: {known[1]}\n",

@@ -37,6 +37,13 @@ def test_a_tick_that_failed_for_a_known_reason_is_told_in_one_sentence_once():
     assert printed(LOG * 2) == [skipped, SENTENCE, *begun] * 2
 
 
+def test_a_reason_of_several_lines_is_told_whole():
+    more = ["a function of the user's failed:\n", "  orders.py, line 3\n", "\n", "    expected a number\n"]
+    log = [line for old in LOG for line in ([old, *more] if "errors.Unknown: " in old else [old])]
+    skipped, *begun = OF_TICKS
+    assert printed(log) == [skipped, SENTENCE, *(line for line in more if line.strip()), *begun]
+
+
 def test_a_tick_that_failed_for_another_reason_is_told_with_its_stack_once():
     log = unknown(LOG)
     assert printed(log) == [*log[:SECOND], log[-1]]
