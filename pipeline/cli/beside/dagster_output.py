@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from io import TextIOWrapper
@@ -39,6 +40,8 @@ _TOO_LATE: Final = re.compile(
 """How a tick fails that begins when the daemon has already ended everything else. It has done nothing."""
 _LONGEST: Final = 500
 """Lines of an entry that are held back at most."""
+_AWAITED: Final = 100
+"""Ticks of which the second entry is waited for at most. It never comes as expected where other output is in it."""
 
 
 @dataclass(slots=True)
@@ -47,7 +50,7 @@ class FailedTicks:
 
     _entry: list[str] = field(default_factory=list)
     """The entry of a failed tick that isn't over yet."""
-    _logged_once: list[list[str]] = field(default_factory=list)
+    _logged_once: deque[list[str]] = field(default_factory=lambda: deque(maxlen=_AWAITED))
     """The stacks of the ticks whose second entry is still to come."""
     _has_ended: bool = False
     """Whether the daemon was told to end."""

@@ -49,6 +49,14 @@ def test_a_tick_that_failed_for_another_reason_is_told_with_its_stack_once():
     assert printed(log) == [*log[:SECOND], log[-1]]
 
 
+def test_a_stack_whose_second_entry_never_came_isnt_waited_for_for_ever():
+    """Each tick that fails would take some memory, where a hook of the user's prints a line into each second entry."""
+    others = (
+        line.replace("line 851", f"line {number}") for number in range(100) for line in LOG[FIRST:SECOND]
+    )
+    assert printed([*LOG[FIRST:SECOND], *others, *LOG[SECOND:]]).count(SENTENCE) == 102
+
+
 def test_stacks_that_differ_are_both_printed():
     log = unknown(LOG[:SECOND]) + [line.replace("line 849", "line 1") for line in unknown(LOG[SECOND:])]
     log[-5] = "    raise error\n"
