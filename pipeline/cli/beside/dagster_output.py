@@ -9,7 +9,10 @@ entry of the log is printed as it is.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import select
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -40,6 +43,8 @@ _TOO_LATE: Final = re.compile(
 """How a tick fails that begins when the daemon has already ended everything else. It has done nothing."""
 _LONGEST: Final = 500
 """Lines of an entry that are held back at most."""
+_CLOSED: Final = {errno.EPIPE, errno.EIO}
+"""What the system answers where the reader of the output has ended, or the terminal was closed."""
 _AWAITED: Final = 100
 """Ticks of which the second entry is waited for at most. It never comes as expected where other output is in it."""
 
@@ -119,14 +124,20 @@ def relay(output: Iterable[str]) -> None:
 
 
 def _print(lines: Iterable[str]) -> None:
-    try:
-        for line in lines:
-            # As bytes, which the terminal gets as Dagster has written them.
-            sys.stdout.buffer.write(line.encode("utf-8", "surrogateescape"))
-        sys.stdout.buffer.flush()
-    except OSError:
-        # A terminal that was closed. Dagster would wait if nobody read what it writes.
-        discard_output()
+    # As bytes, which the terminal gets as Dagster has written them.
+    unwritten = b"".join(line.encode("utf-8", "surrogateescape") for line in lines)
+    output = sys.stdout.fileno()
+    while unwritten:
+        try:
+            unwritten = unwritten[os.write(output, unwritten) :]
+        except BlockingIOError:
+            # Another program has switched the terminal to not wait.
+            select.select([], [output], [])
+        except OSError as error:
+            # Dagster would wait if nobody read what it writes. A full disk loses these lines only, a closed terminal all.
+            if error.errno in _CLOSED:
+                discard_output()
+            return
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """What `headrace dev` prints of Dagster's output. `failed-tick.log` is what Dagster 1.13 has written, with other paths."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.cli.beside.dagster_output import FailedTicks
+from headrace.pipeline.cli.beside.dagster_output import FailedTicks, relay
 from headrace.pipeline.cli.beside.services import relay_command
 
 LOG = (Path(__file__).parents[1] / "golden" / "failed-tick.log").read_text().splitlines(keepends=True)
@@ -132,3 +133,22 @@ def test_bytes_that_are_no_text_are_printed_as_they_are():
     output = b"\xff\x1b[1mbold\r\n"
     relayed = subprocess.run(relay_command(), input=output, capture_output=True, check=True)
     assert relayed.stdout == output
+
+
+def test_a_terminal_that_takes_nothing_for_a_moment_gets_everything(monkeypatch: pytest.MonkeyPatch):
+    """Another program may have switched the terminal to not wait, which is then so for all programs that write to it."""
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    shown: list[bytes] = []
+
+    def wait_for_terminal(*_: object) -> None:
+        shown.append(os.read(reads, 1 << 20))
+
+    monkeypatch.setattr("select.select", wait_for_terminal)
+    lines = [f"{number}{'x' * 50_000}\n" for number in range(5)]
+    with os.fdopen(writes, "w") as terminal, os.fdopen(reads, "rb") as rest:
+        monkeypatch.setattr("sys.stdout", terminal)
+        relay(lines)
+        terminal.close()
+        shown.append(rest.read())
+    assert b"".join(shown).decode() == "".join(lines)
