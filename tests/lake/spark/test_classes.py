@@ -169,6 +169,14 @@ def test_where_nothing_can_be_kept_servers_start_as_they_are(host: Host):
     host.end()
 
 
+def test_the_archive_of_another_user_is_left_alone(host: Host, monkeypatch: pytest.MonkeyPatch):
+    """A cache folder may be one for all users of a host. Java runs what an archive says."""
+    host.start()
+    host.end(written="all classes")
+    monkeypatch.setattr("os.getuid", lambda: host.home.stat().st_uid + 1)
+    assert host.start() == ""
+
+
 def test_the_folder_for_caches_is_that_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sys.platform", "darwin")
     (tmp_path / "Library" / "Caches").mkdir(parents=True)

@@ -80,6 +80,9 @@ def _option(folder: Path, jars: Path, environ: Mapping[str, str]) -> str:
         return ""
     archives = place / "headrace"
     archives.mkdir(mode=0o700, exist_ok=True)
+    if archives.stat().st_uid != os.getuid():
+        # A folder for all users of a host. Java runs what an archive says.
+        return ""
     archive = archives / f"spark-{_digest(java, jars)}.jsa"
     if archive.exists():
         # The time says when it was last used.
