@@ -1,6 +1,14 @@
 """Which of Dagster's processes has died, found from the command lines of the living ones."""
 
-from headrace.pipeline.cli.live.watching import Watch
+import os
+import signal
+import sys
+
+import pytest
+
+from headrace.pipeline.cli.beside.services import Group, relay_command
+from headrace.pipeline.cli.live.watching import Watch, until_a_process_dies
+from headrace.pipeline.errors import ProcessDied
 
 PROXY = "python -m dagster code-server start --socket /tmp/a"
 CODE_SERVER = "python -m dagster api grpc --lazy-load-user-code --socket /tmp/b"
@@ -49,3 +57,16 @@ def test_a_missing_code_server_is_reported_after_half_a_minute():
     assert watch.dead(without) is None
     seconds.now += 1
     assert watch.dead(without) == "code server (`dagster api grpc`)"
+
+
+def test_a_dagster_whose_output_nobody_prints_any_more_is_reported():
+    """What writes to it fails then: a run would end because a hook of the user's prints a line."""
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    group = Group([*sleep, *ALL], env=os.environ, relay=relay_command())
+    try:
+        assert group.relay_pid is not None
+        os.kill(group.relay_pid, signal.SIGKILL)
+        with pytest.raises(ProcessDied, match="Dagster's process that prints its output"):
+            until_a_process_dies(group)
+    finally:
+        group.stop(is_starting=True)

@@ -4,7 +4,10 @@ user's files stay."""
 import os
 import signal
 import socket
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from headrace.pipeline.cli import main
 from headrace.pipeline.cli.beside import own_spark, services
 from headrace.pipeline.cli.beside.holding import LOCK
 from headrace.pipeline.lake.spark.server import key as server_key
+from headrace.pipeline.lake.spark.server.process import CLASS, CONF, PID
 from headrace.pipeline.lake.spark.server.users import users_of
 from headrace.pipeline.lake.spark.session import DISCOVERY
 
@@ -164,6 +168,52 @@ def test_the_spark_server_of_a_deployment_is_passed_to_children_and_used_until_t
     assert os.environ[DISCOVERY] == "/of/another/project/connect.json"
     assert users_of(folder) == ()
     assert not (folder / "server.pid").exists()
+
+
+USING = (
+    "import signal, sys; from pathlib import Path; from headrace.pipeline.lake.spark.server.users import use; "
+    "use(Path(sys.argv[1]), 'headrace consume'); print(1, flush=True); signal.pause()"
+)
+
+
+@pytest.mark.parametrize(
+    ("lives", "is_used", "is_told"), [(True, False, True), (False, False, False), (True, True, False)]
+)
+def test_a_long_stop_is_told_of_where_the_server_ends_and_writes_its_java_classes(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    lives: bool,
+    is_used: bool,
+    is_told: bool,
+):
+    monkeypatch.delenv(DISCOVERY, raising=False)
+    with ExitStack() as processes:
+        with own_spark.spark_of_its_own(tmp_path / "dagster") as folder:
+            like_a_server = ["--class", CLASS, "--properties-file", str(folder / CONF)]
+            server = processes.enter_context(
+                _running("print(1, flush=True); import time; time.sleep(600)", *like_a_server)
+            )
+            if lives:
+                (folder / PID).write_text(str(server.pid), encoding="utf-8")
+            if is_used:
+                processes.enter_context(_running(USING, str(folder)))
+            (folder / "classes.txt").write_text(str(tmp_path / "begun"), encoding="utf-8")
+        assert ("writes down its Java classes" in capsys.readouterr().err) == is_told
+        assert (server.poll() is not None) == (lives and not is_used)
+
+
+@contextmanager
+def _running(program: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-c", program, *words], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_two_projects_have_servers_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -82,15 +83,13 @@ class DynamoTables:
         places = self._places()
         # While KCL's leader moves its rows to the lease table, this row may be in either table.
         asked_places = (places.lock, places.leases) if places.arrangement.workers_in_both else (places.lock,)
-        rows = (
-            DynamoClientVersion(self._client, place.table, key=place.key).read() for place in asked_places
-        )
-        try:
-            row = next((row for row in rows if row is not None), None)
-        except TablesMissing:
-            # A new application, whose leader asks this before it makes the tables.
-            return None
-        return None if row is None else agreed_version(migration_item.decisions(row))
+        for place in asked_places:
+            # The leader of a new application asks this before it makes the tables.
+            with suppress(TablesMissing):
+                row = DynamoClientVersion(self._client, place.table, key=place.key).read()
+                if row is not None:
+                    return agreed_version(migration_item.decisions(row))
+        return None
 
     def create(self) -> bool:
         """Do what `headrace tables create` does: create missing tables whatever coordination.create says, and switch

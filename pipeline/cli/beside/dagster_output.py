@@ -9,8 +9,12 @@ entry of the log is printed as it is.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import select
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from io import TextIOWrapper
@@ -39,6 +43,10 @@ _TOO_LATE: Final = re.compile(
 """How a tick fails that begins when the daemon has already ended everything else. It has done nothing."""
 _LONGEST: Final = 500
 """Lines of an entry that are held back at most."""
+_CLOSED: Final = {errno.EPIPE, errno.EIO}
+"""What the system answers where the reader of the output has ended, or the terminal was closed."""
+_AWAITED: Final = 100
+"""Ticks of which the second entry is waited for at most. It never comes as expected where other output is in it."""
 
 
 @dataclass(slots=True)
@@ -47,7 +55,7 @@ class FailedTicks:
 
     _entry: list[str] = field(default_factory=list)
     """The entry of a failed tick that isn't over yet."""
-    _logged_once: list[list[str]] = field(default_factory=list)
+    _logged_once: deque[list[str]] = field(default_factory=lambda: deque(maxlen=_AWAITED))
     """The stacks of the ticks whose second entry is still to come."""
     _has_ended: bool = False
     """Whether the daemon was told to end."""
@@ -94,11 +102,13 @@ def _in_one_sentence(stack: list[str]) -> list[str]:
         return []
     stack_of_cause = lines.index(_STACK, cause)
     end = lines.index("", stack_of_cause) if "" in lines[stack_of_cause:] else len(lines)
-    # What other processes have printed meanwhile.
+    # The further lines of the reason, and what other processes have printed meanwhile.
     others = [
         line
         for number, line in enumerate(stack)
-        if number >= end or (number not in (cause, cause + 1) and not _OF_A_STACK.match(line))
+        if number >= end
+        or cause + 1 < number < stack_of_cause
+        or (number not in (cause, cause + 1) and not _OF_A_STACK.match(line))
     ]
     return [
         f"headrace: the sensor {sensors[0]} failed: {known[1]}\n",
@@ -114,14 +124,20 @@ def relay(output: Iterable[str]) -> None:
 
 
 def _print(lines: Iterable[str]) -> None:
-    try:
-        for line in lines:
-            # As bytes, which the terminal gets as Dagster has written them.
-            sys.stdout.buffer.write(line.encode("utf-8", "surrogateescape"))
-        sys.stdout.buffer.flush()
-    except OSError:
-        # A terminal that was closed. Dagster would wait if nobody read what it writes.
-        discard_output()
+    # As bytes, which the terminal gets as Dagster has written them.
+    unwritten = b"".join(line.encode("utf-8", "surrogateescape") for line in lines)
+    output = sys.stdout.fileno()
+    while unwritten:
+        try:
+            unwritten = unwritten[os.write(output, unwritten) :]
+        except BlockingIOError:
+            # Another program has switched the terminal to not wait.
+            select.select([], [output], [])
+        except OSError as error:
+            # Dagster would wait if nobody read what it writes. A full disk loses these lines only, a closed terminal all.
+            if error.errno in _CLOSED:
+                discard_output()
+            return
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from headrace.pipeline.cli.telling import tell_aside
 from headrace.pipeline.errors import BadSetting, Unreachable
 from headrace.pipeline.lake.spark.server.classes import is_to_write
 from headrace.pipeline.lake.spark.server.joining import stop_unused
-from headrace.pipeline.lake.spark.server.process import ADDRESS
-from headrace.pipeline.lake.spark.server.users import use
+from headrace.pipeline.lake.spark.server.process import ADDRESS, is_server, pid_of
+from headrace.pipeline.lake.spark.server.users import use, users_of
 from headrace.pipeline.lake.spark.session import DISCOVERY, own_folder
 
 _WRITES = (
@@ -47,7 +47,7 @@ def spark_of_its_own(
         yield folder
     finally:
         with undisturbed():
-            if is_to_write(folder):
+            if is_to_write(folder) and _ends_with_this_process(folder):
                 # A terminal that was closed is no error.
                 with suppress(OSError):
                     tell_aside(_WRITES)
@@ -56,6 +56,13 @@ def spark_of_its_own(
             del os.environ[DISCOVERY]
         else:
             os.environ[DISCOVERY] = before
+
+
+def _ends_with_this_process(folder: Path) -> bool:
+    """Whether a server runs there that no other process uses."""
+    pid = pid_of(folder)
+    is_used = any(user.pid != os.getpid() for user in users_of(folder))
+    return pid is not None and is_server(pid, folder) and not is_used
 
 
 def warmed(env: Mapping[str, str]) -> None:

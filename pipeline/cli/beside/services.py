@@ -94,6 +94,15 @@ class Group:
         """The child's exit code; None while it runs."""
         return self._process.poll()
 
+    @property
+    def relay_pid(self) -> int | None:
+        """The id of the process that prints what the group's processes print; None where there is none, or it has ended."""
+        return self._relay.pid if self._relay is not None and self._relay.poll() is None else None
+
+    @property
+    def has_lost_relay(self) -> bool:
+        return self._relay is not None and self.relay_pid is None
+
     def wait(self) -> int:
         code = self._process.wait()
         if self._process.stdin is not None:

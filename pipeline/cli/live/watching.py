@@ -67,10 +67,15 @@ def until_a_process_dies(dagster: Group) -> NoReturn:
 
 
 def require_alive(dagster: Group, watch: Watch) -> None:
+    # First, since the relay ends with the processes of Dagster, too.
+    has_lost_relay = dagster.has_lost_relay
     role = watch.dead(processes_of(dagster.pid).values())
     if dagster.code is not None and role is None:
         # `dagster dev` ends with code 0 also after a death, so that any end counts.
         role = f"own process (`dagster dev`, exit code {dagster.code})"
+    if has_lost_relay and role is None:
+        # Whatever prints a line would fail, such as a hook of the user's in a run.
+        role = "process that prints its output (`dagster_output`)"
     if role is not None:
         raise ProcessDied(
             f"Dagster's {role} died. The other processes are stopped; no landed record is touched, "

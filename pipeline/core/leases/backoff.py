@@ -12,6 +12,10 @@ _LONGEST = timedelta(minutes=10)
 _LONGEST_TRANSIENT = timedelta(minutes=1)
 """The longest wait after an error that ended a whole run, such as a throttled table: its shards may be healthy."""
 
+ALL_SHARDS = ""
+"""Stands for each shard of a worker whose run ended before it had begun. The names of all would be a long text in the row of
+each tick."""
+
 
 @dataclass(frozen=True, slots=True)
 class Backoff:

@@ -77,15 +77,16 @@ class Family:
         return self.passed(positions).get(shard_id)
 
     def last_arrival_above(self, shard_id: str, positions: Positions) -> datetime | None:
-        """When the last known record of the shard's ancestors arrived. Each parent of the shard was closed after that: ancestors
-        are closed by then, and both parents of a merge at one moment."""
+        """When the last known record of those ancestors of the shard arrived that a listing shows. Each parent of the shard was
+        closed after that: ancestors are closed by then, and both parents of a merge at one moment."""
         arrivals: list[datetime] = []
         above, todo = set[str](), [shard_id]
         while todo:
             new = self.parents.get(todo.pop(), frozenset()) - above
             above |= new
             todo += new
-            for ancestor in new:
+            # A shard that has left the listings left while the retention was shorter, whatever today's retention would have kept.
+            for ancestor in new & self.listed:
                 position = positions.of(ShardKey(self.stream, ancestor))
                 if position is not None and position.arrival is not None:
                     arrivals.append(position.arrival)

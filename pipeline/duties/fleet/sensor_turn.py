@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from headrace.pipeline.core.leases.backoff import ALL_SHARDS
 from headrace.pipeline.duties.fleet.cursor import (
     read_failures,
     read_leader,
@@ -161,5 +162,5 @@ def _run_ask(report: WorkerReport, application: str, worker_id: str) -> RunAsk:
         dead_claims=report.dead_claims,
         left_alone=report.left_alone,
         due=tuple(due.lease_key for due in report.due[:PROBES_A_TICK]),
-        recovering=tuple(sorted(report.memory.backoff.keys() - set(report.left_alone))),
+        recovering=tuple(sorted(report.memory.backoff.keys() - {ALL_SHARDS, *report.left_alone})),
     )

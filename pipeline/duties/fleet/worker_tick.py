@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from headrace.pipeline.core.leases import change
-from headrace.pipeline.core.leases.backoff import after_run, held_off
+from headrace.pipeline.core.leases.backoff import ALL_SHARDS, after_run, held_off
 from headrace.pipeline.core.leases.change import Change, require_some, rows_written
 from headrace.pipeline.core.leases.due import Due, is_time
 from headrace.pipeline.core.leases.lease import Lease
@@ -203,6 +203,8 @@ class WorkerDuty:
         """
         memory = report.memory
         later = held_off(memory.backoff, now)
+        if ALL_SHARDS in later:
+            later = frozenset(lease.key for lease in mine)
         rows = self._due_rows
         described = describe_streams(mine, self.stream)
         note_undescribed(mine, described.failed, me=self.worker_id, leases=self.leases, when=now)
@@ -211,7 +213,9 @@ class WorkerDuty:
         plan = rows.plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
         # If a failure isn't noted in the row, the row looks idle, and only `backoff` tells that the shard has to be
         # tried again.
-        failed = (Due(row.key, "it failed when last read") for row in plan.idle if row.key in memory.backoff)
+        failed = [Due(row.key, "it failed when last read") for row in plan.idle if row.key in memory.backoff]
+        if ALL_SHARDS in memory.backoff:
+            failed = [Due(row.key, "the last run ended before it had begun") for row in plan.idle]
         # Failed shards first: the run gets the names of the first hundred shards only.
         due = (*failed, *plan.due)
         if not due and (memory.probed is not None or is_time(memory.last_probe, now, every=self.times.probe)):
@@ -327,12 +331,15 @@ class WorkerDuty:
         if latest is None or latest == memory.latest_run or latest in runs.open:
             return memory, None
         run = self.runs.outcome(latest)
-        # A run that hasn't begun has read none of the worker's shards, and would fail again at once.
-        failed = run.failed if run.began else tuple(memory.held)
-        transient = run.transient or not run.began
-        backoff = after_run(memory.backoff, failed, now, left_alone=run.left_alone, transient=transient)
-        why_not_begun = None if run.began else self._why_not_begun(latest)
-        return replace(memory, latest_run=latest, backoff=backoff), why_not_begun
+        if run.began:
+            backoff = after_run(
+                memory.backoff, run.failed, now, left_alone=run.left_alone, transient=run.transient
+            )
+            return replace(memory, latest_run=latest, backoff=backoff), None
+        # It has read none of the worker's shards, and the next one would fail again at once.
+        others = memory.backoff.keys() - {ALL_SHARDS}
+        backoff = after_run(memory.backoff, [ALL_SHARDS], now, left_alone=others, transient=True)
+        return replace(memory, latest_run=latest, backoff=backoff), self._why_not_begun(latest)
 
     def _why_not_begun(self, run: str) -> str:
         return (

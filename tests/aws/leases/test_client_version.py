@@ -61,3 +61,23 @@ def test_during_a_migration_the_client_version_is_read_from_either_table(
     row = KclClientVersion(dynamodb, place[0], key=place[1])
     assert row.change(ClientVersion.ROLLED_BACK, "kcl-1", datetime(2026, 1, 1, tzinfo=UTC), seen=None)
     assert tables.client_version() is ClientVersion.ROLLED_BACK
+
+
+def test_at_the_end_of_a_migration_the_client_version_is_read_where_the_state_table_is_gone(
+    dynamodb: "DynamoDBClient",
+):
+    """The places of the rows are remembered for a moment, and a person may delete the state table in that moment. Without the
+    version a leader in mode `migrating` would behave as KCL 2.x beside workers that behave as 3.x."""
+    settings = Settings(application=f"v-{uuid.uuid4().hex[:8]}", streams=(StreamSettings(name="s"),))
+    tables = DynamoTables(dynamodb, settings, pause=lambda _: None)
+    tables.ensure()
+    said = {"key": {"S": "TableMigration3.5"}, "tm": {"S": "TABLE_MIGRATION_STATUS_PENDING"}}
+    dynamodb.put_item(TableName=settings.state_table, Item=said)
+    row = KclClientVersion(dynamodb, settings.lease_table, key="leaseKey")
+    assert row.change(ClientVersion.ROLLED_BACK, "kcl-1", datetime(2026, 1, 1, tzinfo=UTC), seen=None)
+    assert tables.client_version() is ClientVersion.ROLLED_BACK
+    dynamodb.delete_table(TableName=settings.state_table)
+    dynamodb.get_waiter("table_not_exists").wait(
+        TableName=settings.state_table, WaiterConfig={"Delay": 1, "MaxAttempts": 20}
+    )
+    assert tables.client_version() is ClientVersion.ROLLED_BACK

@@ -1,11 +1,12 @@
 """What `headrace dev` prints of Dagster's output. `failed-tick.log` is what Dagster 1.13 has written, with other paths."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.cli.beside.dagster_output import FailedTicks
+from headrace.pipeline.cli.beside.dagster_output import FailedTicks, relay
 from headrace.pipeline.cli.beside.services import relay_command
 
 LOG = (Path(__file__).parents[1] / "golden" / "failed-tick.log").read_text().splitlines(keepends=True)
@@ -37,9 +38,24 @@ def test_a_tick_that_failed_for_a_known_reason_is_told_in_one_sentence_once():
     assert printed(LOG * 2) == [skipped, SENTENCE, *begun] * 2
 
 
+def test_a_reason_of_several_lines_is_told_whole():
+    more = ["a function of the user's failed:\n", "  orders.py, line 3\n", "\n", "    expected a number\n"]
+    log = [line for old in LOG for line in ([old, *more] if "errors.Unknown: " in old else [old])]
+    skipped, *begun = OF_TICKS
+    assert printed(log) == [skipped, SENTENCE, *(line for line in more if line.strip()), *begun]
+
+
 def test_a_tick_that_failed_for_another_reason_is_told_with_its_stack_once():
     log = unknown(LOG)
     assert printed(log) == [*log[:SECOND], log[-1]]
+
+
+def test_a_stack_whose_second_entry_never_came_isnt_waited_for_for_ever():
+    """Each tick that fails would take some memory, where a hook of the user's prints a line into each second entry."""
+    others = (
+        line.replace("line 851", f"line {number}") for number in range(100) for line in LOG[FIRST:SECOND]
+    )
+    assert printed([*LOG[FIRST:SECOND], *others, *LOG[SECOND:]]).count(SENTENCE) == 102
 
 
 def test_stacks_that_differ_are_both_printed():
@@ -117,3 +133,22 @@ def test_bytes_that_are_no_text_are_printed_as_they_are():
     output = b"\xff\x1b[1mbold\r\n"
     relayed = subprocess.run(relay_command(), input=output, capture_output=True, check=True)
     assert relayed.stdout == output
+
+
+def test_a_terminal_that_takes_nothing_for_a_moment_gets_everything(monkeypatch: pytest.MonkeyPatch):
+    """Another program may have switched the terminal to not wait, which is then so for all programs that write to it."""
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    shown: list[bytes] = []
+
+    def wait_for_terminal(*_: object) -> None:
+        shown.append(os.read(reads, 1 << 20))
+
+    monkeypatch.setattr("select.select", wait_for_terminal)
+    lines = [f"{number}{'x' * 50_000}\n" for number in range(5)]
+    with os.fdopen(writes, "w") as terminal, os.fdopen(reads, "rb") as rest:
+        monkeypatch.setattr("sys.stdout", terminal)
+        relay(lines)
+        terminal.close()
+        shown.append(rest.read())
+    assert b"".join(shown).decode() == "".join(lines)

@@ -252,8 +252,8 @@ def test_an_adopted_shard_of_which_nothing_tells_the_parents_may_have_lost_since
 def test_a_parent_that_kinesis_denies_is_in_the_way_while_it_can_not_have_left_the_stream(read: str) -> None:
     """`q` is in no listing, which may be late, and Kinesis denies it for a while. It was closed after the last record of any
     shard above its child arrived, and stays in the stream for the retention from then on."""
-    shards = [Shard("m", ("p", "q")), Shard("p", ("g", "h")), Shard("q", ("g",))]
-    family = a_family(STREAM, [shards[0]], listed=[shards[0]], leases=[_row(shard) for shard in shards[1:2]])
+    listed = [Shard("m", ("p", "q")), Shard("p", ("g", "h")), Shard("g"), Shard("h")]
+    family = a_family(STREAM, listed[:1], listed=listed)
     arrival = datetime(2026, 1, 1, 12, tzinfo=UTC)
     at = positions(**{"p": Position(5, ended=True)} | {read: Position(5, ended=True, arrival=arrival)})
 
@@ -270,6 +270,16 @@ def test_a_parent_that_kinesis_denies_is_in_the_way_while_it_can_not_have_left_t
         [late],
     )
     assert judged(arrival) == (["p ended", "q gone"], [])
+
+
+def test_after_a_time_with_a_shorter_retention_a_parent_that_kinesis_denies_is_gone() -> None:
+    """`p` and `q` left the stream when its retention was shortened. Today's retention, which is long again, would have kept
+    them, and `m` would wait for `q` up to a year."""
+    child, parent = Shard("m", ("p", "q")), Shard("p")
+    family = a_family(STREAM, [child], listed=[child], leases=[_row(parent)])
+    read = positions(p=Position(5, ended=True, arrival=datetime(2026, 1, 1, 12, tzinfo=UTC)))
+    reasons, waiting = parents_of("m", family, read, lambda _: True, keeps=lambda _: True)
+    assert ([f"{r.shard_id} {r.why}" for r in reasons], waiting) == (["p ended", "q gone"], ())
 
 
 def _row(shard: Shard) -> Lease:

@@ -10,6 +10,7 @@ import pytest
 from headrace.pipeline.core.leases.change import Applied, claim
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import SHARD_END
+from headrace.pipeline.duties.fleet.cursor import read_worker, write_worker
 from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.settings.choices import Heartbeat
 from tests.duties.world import TICK, World
@@ -176,6 +177,36 @@ def test_runs_that_end_before_they_begin_are_told_and_asked_for_once_a_minute_at
     assert "run last ended before it could begin, so that this worker lands nothing" in str(
         world.work().alarm
     )
+
+
+def test_a_run_that_ends_before_it_begins_makes_no_long_cursor() -> None:
+    """Dagster writes the cursor into the row of each tick. A worker may have thousands of shards, and none of them has failed."""
+    world = World(shards=30)
+    world.settle()
+    world.wave(run="r0")
+    world.clock.advance(timedelta(seconds=5))
+    assert not world.work().due, "the shards are at their tips"
+    world.runs.launch("r", "w1")
+    world.runs.end_before_it_begins("r")
+    report = world.work()
+    assert len(report.due) == 30
+    assert {due.why for due in report.due} == {"the last run ended before it had begun"}
+    cursor = write_worker(report.memory)
+    assert "shardId" not in cursor
+    assert read_worker(cursor).backoff.keys() == report.memory.backoff.keys()
+
+
+def test_a_shard_that_had_failed_waits_as_before_when_a_run_ends_before_it_begins() -> None:
+    world = World(shards=2)
+    world.settle()
+    world.work()
+    key = "shardId-000000000001"
+    world.runs.launch("r", "w1")
+    world.runs.fail("r", (key,))
+    before = world.work().memory.backoff
+    world.runs.launch("s", "w1")
+    world.runs.end_before_it_begins("s")
+    assert world.work().memory.backoff[key] == before[key]
 
 
 def test_quiet_shards_that_failed_come_first_among_the_due_shards() -> None:

@@ -1,6 +1,8 @@
 """The archive of the Java classes with which a user's local Spark servers start."""
 
 import os
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -37,7 +39,7 @@ class Host:
         folder.mkdir(exist_ok=True)
         options = with_archive(CONFIGURATION, folder, self.jars, self.environ)
         assert options["spark.driver.memory"] == "768m"
-        return options[OPTIONS].removeprefix(CONFIGURATION[OPTIONS])
+        return options[OPTIONS].removesuffix(CONFIGURATION[OPTIONS])
 
     def end(self, server: str = "server", *, written: str = "") -> None:
         if written:
@@ -97,6 +99,50 @@ def test_an_archive_that_no_server_has_used_for_a_month_is_deleted(host: Host):
     assert len(host.archives) == 1
 
 
+def _compiled(folder: Path) -> list[str]:
+    """The arguments of a Java program that prints `done`, with a class of its own."""
+    source = folder / "Done.java"
+    source.write_text(
+        "import java.util.stream.*; public class Done { public static void main(String[] words) {"
+        ' System.out.println(Stream.of("done").map(word -> word).collect(Collectors.joining())); } }'
+    )
+    subprocess.run(["javac", source.name], cwd=folder, check=True)
+    subprocess.run(["jar", "cf", "done.jar", "Done.class"], cwd=folder, check=True)
+    return ["-cp", str(folder / "done.jar"), "Done"]
+
+
+def test_an_archive_of_which_a_part_is_lost_keeps_no_server_from_starting(host: Host, tmp_path: Path):
+    """A host that loses its power may keep a file's length and its beginning, and nothing between. Java believes an archive
+    by its beginning, and would crash at each start."""
+    program = _compiled(tmp_path)
+    host.start()
+    (begun,) = host.archives
+    begun.unlink()
+    subprocess.run(["java", f"-XX:ArchiveClassesAtExit={begun}", *program], check=True)
+    host.end()
+    (archive,) = host.archives
+    whole = archive.read_bytes()
+    lost = len(whole) // 4
+    for hole in range(lost // 2, len(whole) - lost, lost // 2):
+        archive.chmod(0o600)
+        archive.write_bytes(whole[:hole] + bytes(lost) + whole[hole + lost :])
+        java = subprocess.run(
+            ["java", *shlex.split(host.start()), *program],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=False,
+        )
+        assert (java.returncode, java.stdout) == (0, "done\n"), hole
+
+
+def test_what_the_user_lets_java_log_stays(host: Host):
+    given = {OPTIONS: "-Xlog:gc"}
+    options = with_archive(given, host.home, host.jars, host.environ)[OPTIONS]
+    assert options.startswith("-Xlog:disable ")
+    assert options.endswith(" -Xlog:gc"), "a later option of Java's counts"
+
+
 @pytest.mark.parametrize("option", ["-Xshare:off", "-XX:SharedArchiveFile=/mine.jsa"])
 def test_a_users_own_options_for_an_archive_stay(host: Host, option: str):
     host.environ[SUBMIT_OPTIONS] = option
@@ -121,6 +167,14 @@ def test_where_nothing_can_be_kept_servers_start_as_they_are(host: Host):
     host.jars.rmdir()
     assert host.start() == ""
     host.end()
+
+
+def test_the_archive_of_another_user_is_left_alone(host: Host, monkeypatch: pytest.MonkeyPatch):
+    """A cache folder may be one for all users of a host. Java runs what an archive says."""
+    host.start()
+    host.end(written="all classes")
+    monkeypatch.setattr("os.getuid", lambda: host.home.stat().st_uid + 1)
+    assert host.start() == ""
 
 
 def test_the_folder_for_caches_is_that_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

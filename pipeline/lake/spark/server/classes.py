@@ -46,9 +46,9 @@ def with_archive(
     except OSError:
         # A slower start, and nothing else.
         option = ""
-    # Java would tell of each class that an archive can't hold.
+    # Java would tell of each class that an archive can't hold. What the user lets Java log comes after that, and stays.
     quiet = "-Xlog:disable -Xlog:all=error:stderr"
-    return {**conf, OPTIONS: f"{given} {option} {quiet}".strip()} if option else dict(conf)
+    return {**conf, OPTIONS: f"{quiet} {option} {given}".strip()} if option else dict(conf)
 
 
 def keep(folder: Path) -> None:
@@ -80,11 +80,15 @@ def _option(folder: Path, jars: Path, environ: Mapping[str, str]) -> str:
         return ""
     archives = place / "headrace"
     archives.mkdir(mode=0o700, exist_ok=True)
+    if archives.stat().st_uid != os.getuid():
+        # A folder for all users of a host. Java runs what an archive says.
+        return ""
     archive = archives / f"spark-{_digest(java, jars)}.jsa"
     if archive.exists():
         # The time says when it was last used.
         os.utime(archive)
-        return f'"-XX:SharedArchiveFile={archive}"'
+        # Java compares the checksums. It would crash with an archive of which a host that lost its power has kept a part only.
+        return f'-XX:+VerifySharedSpaces "-XX:SharedArchiveFile={archive}"'
     begun = archive.with_suffix(".begun")
     if begun.exists() and time.time() - begun.stat().st_mtime < _TRIED_AGAIN:
         # Another server writes it.
@@ -96,8 +100,8 @@ def _option(folder: Path, jars: Path, environ: Mapping[str, str]) -> str:
 
 def _java(environ: Mapping[str, str]) -> Path | None:
     home = environ.get("JAVA_HOME")
-    found = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environ.get("PATH"))
-    return None if found is None else Path(found).resolve(strict=True)
+    program = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environ.get("PATH"))
+    return None if program is None else Path(program).resolve(strict=True)
 
 
 def _digest(java: Path, jars: Path) -> str:
