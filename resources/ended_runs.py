@@ -10,6 +10,7 @@ how the run has ended, its code server sees that the process is gone, and says s
 
 import faulthandler
 import sys
+import time
 from datetime import timedelta
 from functools import partial
 from threading import Thread
@@ -17,6 +18,9 @@ from typing import Any
 
 AT_MOST = timedelta(minutes=5)
 """How long a cancelled run may take to release its shards and to tell Dagster: AWS may be slow to answer, and is asked again."""
+
+_LOOKS_EVERY = 1.0
+"""Seconds between two looks whether the run was cancelled."""
 
 
 def end_cancelled_runs() -> None:
@@ -37,6 +41,8 @@ def _run(at_most: timedelta, arguments: str, job: Any, events: Any, cancelled: A
 
 
 def _end(cancelled: Any, at_most: timedelta) -> None:
-    cancelled.wait()
+    # Dagster waits for the event in a thread of its own: a second one that waits could take its place.
+    while not cancelled.is_set():
+        time.sleep(_LOOKS_EVERY)
     # It needs no lock of Python's, and says on stderr where each thread was.
     faulthandler.dump_traceback_later(at_most.total_seconds(), exit=True)
