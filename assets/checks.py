@@ -161,13 +161,20 @@ def _severity(verdict: Verdict) -> dg.AssetCheckSeverity:
 
 
 def _metadata(verdict: Verdict) -> dict[str, dg.MetadataValue]:
+    # Dagster draws numbers over time, also those of checks that hold.
+    behind: dict[str, dg.MetadataValue] = (
+        {"seconds behind": dg.MetadataValue.float(verdict.behind.total_seconds())}
+        if verdict.behind is not None
+        else {}
+    )
     if verdict.holds:
-        return {}
+        return behind
     rows = [
         dg.TableRecord({"what": offender.name, "is wrong": offender.what})
         for offender in verdict.offenders[:_MOST_OFFENDERS]
     ]
     return {
+        **behind,
         "offenders": dg.MetadataValue.table(rows),
         "number of offenders": dg.MetadataValue.int(len(verdict.offenders)),
     }

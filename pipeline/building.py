@@ -36,6 +36,7 @@ from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.targets import landed_processors, processor_applications
+from headrace.resources.ended_runs import end_cancelled_runs
 from headrace.resources.instance import KeptInstance
 from headrace.resources.kept_spark import keep_spark
 from headrace.resources.lake import LakeResource
@@ -72,6 +73,7 @@ def _definitions(
         settings = read_settings(Path(settings), {}).settings
     if ports is None:
         keep_spark(settings)
+        end_cancelled_runs()
     wiring = wire(settings) if ports is None else Wiring(settings, ports)
     instance = KeptInstance()
     records = build_records(wiring, on_step)

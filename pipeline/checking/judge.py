@@ -160,6 +160,10 @@ def lag(look: CheckLook, limits: CheckSettings) -> Verdict:
             for key, period in never_read.items()
         ),
     ]
+    longest_behind: timedelta | None = max((period for period, _, _ in late), default=timedelta(0))
+    if not longest_behind and not longest_lag(look).is_nothing:
+        # Of a shard whose lag isn't known nobody may read that it isn't behind.
+        longest_behind = None
     offenders = [
         Offender(partition_of(key), what)
         for period, key, what in sorted(late, key=lambda shard: (-shard[0], shard[1]))
@@ -174,6 +178,7 @@ def lag(look: CheckLook, limits: CheckSettings) -> Verdict:
             more=f"shards are more than {time_in_words(limits.lag)} behind",
         ),
         offenders=tuple(offenders),
+        behind=longest_behind,
     )
 
 

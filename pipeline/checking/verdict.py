@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
 
@@ -35,6 +36,8 @@ class Verdict:
     offenders: tuple[Offender, ...] = ()
     is_grave: bool = False
     """Whether records are lost, doubled or about to be lost where the check fails. Else it is a warning."""
+    behind: timedelta | None = None
+    """How far the shard is behind that is furthest behind, where the check is about that and a shard's lag is known."""
 
     @property
     def holds(self) -> bool:

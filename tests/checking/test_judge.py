@@ -94,6 +94,7 @@ def test_a_shard_at_its_tip_has_no_lag_however_long_ago_it_was_read():
 
     assert failing(waits(MINUTE)) == set(), "a record that came just now"
     assert failing(waits(11 * MINUTE)) == {"lag"}
+    assert [judged(waits(period))["lag"].behind for period in (MINUTE, 11 * MINUTE)] == [MINUTE, 11 * MINUTE]
 
 
 def test_a_quiet_shard_of_a_dead_worker_lags_since_it_was_read_last():

@@ -34,6 +34,12 @@ from pathlib import Path
 before = sorted(sys.modules)
 
 import dagster as dg
+from datetime import timedelta
+from headrace.resources import ended_runs
+
+# Longer than a run takes to tell of its end on a busy machine.
+ended_runs.AT_MOST = timedelta(seconds=15)
+
 import headrace.pipeline.definitions
 
 CONTENT = "{content}"
@@ -46,9 +52,20 @@ def told():
         "content": CONTENT,
         "modules": before,
         "parent": (parent / "cmdline").read_text(),
+        "process": os.getpid(),
     }}))
     if CONTENT == "endless":
         import time
+        time.sleep(600)
+    if CONTENT == "held up before its end":
+        import time
+        try:
+            time.sleep(600)
+        finally:
+            time.sleep(600)
+    if CONTENT == "held up at its end":
+        import threading, time
+        threading.Thread(target=time.sleep, args=(600,)).start()
         time.sleep(600)
 
 
@@ -174,3 +191,27 @@ def test_a_forked_run_can_be_terminated(launch: Launch, instance: dg.DagsterInst
 
     assert instance.run_launcher.terminate(run)
     assert end_of(run, instance) is dg.DagsterRunStatus.CANCELED
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        # It hasn't told Dagster that it has ended: the code server does.
+        ("held up before its end", dg.DagsterRunStatus.FAILURE),
+        ("held up at its end", dg.DagsterRunStatus.CANCELED),
+    ],
+)
+def test_the_process_of_a_cancelled_run_ends_although_something_holds_it_up(
+    launch: Launch,
+    instance: dg.DagsterInstance,
+    told: Path,
+    content: str,
+    status: dg.DagsterRunStatus,
+):
+    run = launch(content)
+    facts = eventually(lambda: told.read_text() if told.exists() else "", "the run has begun its asset")
+    process = Path(f"/proc/{json.loads(facts)['process']}")
+
+    assert instance.run_launcher.terminate(run)
+    assert end_of(run, instance) is status
+    eventually(lambda: not process.exists(), "the run's process has ended", within=60)

@@ -10,7 +10,9 @@ import pytest
 from dagster._core.loader import LoadingContextForTest
 
 from headrace.assets import planned
+from headrace.assets.checks import evaluation_of
 from headrace.assets.names import hours_key, leases_key, proof_key, records_key, stream_key
+from headrace.pipeline.checking.verdict import Verdict
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.leases.failure import Failure
 from headrace.pipeline.errors import Throttled
@@ -204,6 +206,17 @@ def test_a_person_evaluates_all_checks_from_the_ui(watched: Watched):
     assert len(found) == 11
     assert found["no_gaps"].blocking
     assert not found["lag"].blocking
+
+
+def test_the_lag_is_a_number_that_dagster_can_plot_also_where_the_check_holds(watched: Watched):
+    verdict = Verdict(
+        check="lag", sentence="the shard that is furthest behind is 1 min behind", behind=timedelta(minutes=1)
+    )
+
+    evaluation = evaluation_of(watched.world.settings, verdict)
+
+    assert evaluation.passed
+    assert evaluation.metadata["seconds behind"] == dg.MetadataValue.float(60.0)
 
 
 def test_where_nothing_can_be_looked_at_each_check_says_so_and_the_tick_keeps_its_cursor(

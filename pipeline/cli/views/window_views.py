@@ -20,7 +20,7 @@ def listed(windows_kept: "Sequence[KeptWindow]", windows: "WindowWiring") -> "It
         tail = f", replaces rows of {kept_window.window.target}" if kept_window.window.target else ""
         tail += f", for the processor {kept_window.window.processor}" if kept_window.window.processor else ""
         tail += ", takes aggregates apart" if kept_window.window.unpack else ""
-        tail += f", {kept_window.outcome}" if kept_window.outcome else ""
+        tail += f", {kept_window.outcome or 'not done yet'}"
         tail += f", keeps days from {_first(kept_window)} on" if _keeps_days(kept_window, windows) else ""
         yield (
             f"{kept_window.window.id}  {kept_window.window.made:%Y-%m-%d %H:%M:%S}Z  "

@@ -14,13 +14,14 @@ import shutil
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from headrace.pipeline.errors import BadSetting, Unreachable
+from headrace.pipeline.lake.spark.channels import uninterrupted
 from headrace.pipeline.lake.spark.engine_zip import ON_SERVER, engine_name, engine_zip, private_folder
 from headrace.pipeline.lake.spark.server.joining import (
     AUTHENTICATION,
@@ -193,6 +194,7 @@ def _on_shared_workers(session: SparkSession) -> SparkSession:
     session.conf.set(_ISOLATION, "false")
     # Spark looks at the setting when a session begins.
     shared: SparkSession = session.cloneSession()
+    uninterrupted(shared.client._channel)  # noqa: SLF001 - as above
     session.stop()
     return shared
 
@@ -203,12 +205,12 @@ def _await_server(url: str, patience: timedelta = PATIENCE) -> None:
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
     try:
-        channel = DefaultChannelBuilder(url).toChannel()
+        channel = uninterrupted(DefaultChannelBuilder(url).toChannel())
     except PySparkException as error:
         raise BadSetting(
             f"spark.remote {url!r} isn't the address of a Spark Connect server: {error}; nothing was read"
         ) from error
-    with channel:
+    with closing(channel):
         if not answers(channel, patience):
             raise Unreachable(
                 f"Spark at {url} didn't answer for {patience.total_seconds():.0f} s; nothing was read. Check "
@@ -227,6 +229,7 @@ def _connect(url: str, conf: Mapping[str, str], *, shared: bool = False) -> Spar
     try:
         # Not an open session of this process, which may have other workers.
         session = builder.create()
+        uninterrupted(session.client._channel)  # noqa: SLF001 - PySpark gives no other way to it
         session = _on_shared_workers(session) if shared else session
     except PySparkException as error:
         reason = _reason(str(error)) or type(error).__name__

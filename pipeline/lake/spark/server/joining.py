@@ -14,7 +14,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake.spark.channels import uninterrupted
 from headrace.pipeline.lake.spark.server import users as server_users
 from headrace.pipeline.lake.spark.server import watch as server_watch
 from headrace.pipeline.lake.spark.server.classes import with_archive
@@ -231,7 +232,7 @@ def _answers(address: Address, folder: Path, patience: timedelta) -> bool:
     import grpc
 
     pid = pid_of(folder)
-    with grpc.insecure_channel(f"{_HOST}:{address.port}") as channel:
+    with closing(uninterrupted(grpc.insecure_channel(f"{_HOST}:{address.port}"))) as channel:
         answered = answers(channel, patience, is_alive=lambda: pid is not None and is_server(pid, folder))
     if answered is False:
         raise _failed(f"it didn't answer for {patience.total_seconds():.0f} s", folder)

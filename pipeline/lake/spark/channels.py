@@ -1,0 +1,41 @@
+"""Channels of gRPC that close in a thread of their own, which no signal interrupts.
+
+Python raises an interruption (Ctrl-C, or a run that is cancelled in Dagster) in a process's main thread, wherever that is. If it is in the close of
+a channel, the channel is left half closed, and whoever closes it again waits for ever for the close that was interrupted: also Python itself, when
+it frees the channel.
+"""
+
+from __future__ import annotations
+
+import _thread
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import grpc
+
+_AT_MOST = 15.0
+"""Seconds that a caller waits for a close. One takes milliseconds, unless an interrupted call has left the channel's lock held."""
+
+
+def uninterrupted(channel: grpc.Channel) -> grpc.Channel:
+    """The same channel, whose `close` goes on when its caller is interrupted. Use it with `contextlib.closing`: its own `with` block calls another
+    method."""
+    close = channel.close
+
+    def close_in_thread() -> None:
+        # Not `Thread`, whose start is code of Python: an interruption in the middle of it would leave locks held, too.
+        running = _thread.allocate_lock()
+        running.acquire()
+        _thread.start_new_thread(_close, (close, running.release))
+        running.acquire(timeout=_AT_MOST)
+
+    channel.close = close_in_thread
+    return channel
+
+
+def _close(close: Callable[[], None], done: Callable[[], None]) -> None:
+    try:
+        close()
+    finally:
+        done()
