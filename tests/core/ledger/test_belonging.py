@@ -91,6 +91,14 @@ def test_a_commit_lands_no_record_that_cant_be_its_streams(
     assert decide_landing(base, Proposal((a_range(CREATED, NOW, kind=kind),)), now=NOW).page.ranges
 
 
+def test_a_refused_commit_tells_the_position_that_the_shard_keeps():
+    stands = Position(1)
+    proposed = replace(a_range(CREATED - timedelta(hours=1), NOW), after=stands)
+    base = Positions({STREAM: Origin(TRIM, CREATED)}, {proposed.key: stands})
+    (refused,) = decide_landing(base, Proposal((proposed,)), now=NOW).refused
+    assert (refused.fatal, refused.position) == (True, stands)
+
+
 def test_a_commit_judges_only_what_a_task_has_read_and_arrivals_only_by_a_clock():
     base = Positions({STREAM: Origin(TRIM, CREATED)})
     early = a_range(CREATED - 2 * BEFORE)
