@@ -38,6 +38,15 @@ def test_a_refused_release_is_tried_again_by_the_row_that_was_found_with_the_sha
     assert place.kept.rows() == {}
 
 
+def test_shards_are_named_before_they_are_released() -> None:
+    """A processor's application ends its processes of them first."""
+    place = kept()
+    named: list[tuple[Any, int]] = []
+    place.kept.letting_go = lambda keys: named.append((keys, len(place.rows.writes)))
+    place.kept.let_go(place.log)
+    assert named == [((a_key("s1"),), 0)]
+
+
 def test_a_row_that_a_kcl_worker_has_taken_is_only_released_and_the_worker_is_reported() -> None:
     place = kept()
     before = changed(place, owner="kcl", counter=9)
