@@ -42,7 +42,7 @@ def plan_wishes(source: Positions, target: Positions, *, takes: Callable[[Stream
     behind = [key for key in sorted(keys) if _is_behind(source.of(key), target.of(key))]
     due = [key for key in sorted(keys) if key not in behind and _is_due(key, source, target)]
     waiting = {key for key in due if _is_in_the_way(key, parents[key.stream], source, target)}
-    hiding = [key for key in sorted(keys) if key not in waiting and _hides_ancestors(key, source, target)]
+    hiding = [key for key in sorted(keys) if _hides_ancestors(key, source, target)]
     lacks = [
         _wanted(key, parents[key.stream], source, target) for key in (*due, *hiding) if key not in waiting
     ]

@@ -213,9 +213,12 @@ class WorkerDuty:
         plan = rows.plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
         # If a failure isn't noted in the row, the row looks idle, and only `backoff` tells that the shard has to be
         # tried again.
-        failed = [Due(row.key, "it failed when last read") for row in plan.idle if row.key in memory.backoff]
         if ALL_SHARDS in memory.backoff:
             failed = [Due(row.key, "the last run ended before it had begun") for row in plan.idle]
+        else:
+            failed = [
+                Due(row.key, "it failed when last read") for row in plan.idle if row.key in memory.backoff
+            ]
         # Failed shards first: the run gets the names of the first hundred shards only.
         due = (*failed, *plan.due)
         if not due and (memory.probed is not None or is_time(memory.last_probe, now, every=self.times.probe)):
