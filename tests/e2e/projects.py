@@ -118,8 +118,8 @@ class Project:
 
     # -- commands ------------------------------------------------------------------------------------------------
 
-    def headrace(self, *words: str) -> str:
-        """What a command prints, which must end with exit code 0."""
+    def headrace(self, *words: str, code: int = 0) -> str:
+        """What a command prints, which must end with this exit code."""
         done = subprocess.run(
             [sys.executable, "-P", "-m", "headrace.pipeline.cli", *words],
             cwd=self.folder,
@@ -130,7 +130,7 @@ class Project:
             check=False,
             timeout=300,
         )
-        assert done.returncode == 0, f"{self.name}: headrace {' '.join(words)}: {done.stdout}{done.stderr}"
+        assert done.returncode == code, f"{self.name}: headrace {' '.join(words)}: {done.stdout}{done.stderr}"
         return done.stdout
 
     def consume(self) -> None:
