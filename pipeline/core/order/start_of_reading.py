@@ -53,6 +53,18 @@ class Read:
         """Since when records may be lost, of a shard that is gone from Kinesis."""
         return self.batch.witness if self.unread_since is None else self.unread_since
 
+    def oldest_lost(self, since: datetime) -> datetime:
+        """When the oldest of the records may have arrived that were lost. `since`: the moment up to which nothing was lost unseen.
+
+        Where that is the date of the origin's commit, no record from before it was read, either, although the stream had those of
+        a retention by then.
+        """
+        origin = self.origin
+        if origin is None or since != origin.decided:
+            return since
+        kept_by_then = max(self.batch.key.stream.created, since - self.batch.retention)
+        return kept_by_then if origin.start.at is None else min(since, max(kept_by_then, origin.start.at))
+
 
 @dataclass(frozen=True, slots=True)
 class Finish:

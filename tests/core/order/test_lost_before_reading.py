@@ -169,6 +169,26 @@ def test_a_timestamp_of_the_settings_exactly_at_the_edge_of_the_retention_counts
     assert plan.batch.witness == MOMENT
 
 
+def test_a_gap_that_only_the_origins_date_bounds_begins_with_the_oldest_record_that_the_stream_had_then() -> (
+    None
+):
+    hour, later = timedelta(hours=1), MOMENT + timedelta(hours=5)
+    born = datetime.fromtimestamp(STREAM.epoch, UTC)
+
+    def oldest_lost(start: Start, since: datetime, decided: datetime = MOMENT) -> datetime:
+        plan = plan_begin(row(), KEY, Positions({STREAM: Origin(start, decided)}), retention=DAY)
+        assert isinstance(plan, Read)
+        return plan.oldest_lost(since)
+
+    assert oldest_lost(TRIM, MOMENT) == MOMENT - DAY
+    assert oldest_lost(TRIM, later) == later, "the shard was read up to then"
+    assert oldest_lost(TRIM, born + hour, decided=born + hour) == born, "no record is older than its stream"
+    assert oldest_lost(Start(MOMENT - 2 * DAY), MOMENT) == MOMENT - DAY
+    for named in (MOMENT - hour, MOMENT):
+        assert oldest_lost(Start(named), MOMENT) == named, "nothing before the named moment is wanted"
+    assert oldest_lost(Start(MOMENT + hour), MOMENT) == MOMENT
+
+
 def begin_by_rows(lease: Lease, **how: object) -> Read:
     plan = begin(lease, by_rows=True, **how)  # type: ignore[arg-type]
     assert isinstance(plan, Read)

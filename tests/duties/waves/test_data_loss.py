@@ -307,6 +307,30 @@ def test_a_gap_below_a_shard_that_left_unread_begins_where_the_last_known_shard_
     life.check(lost=life.put[1:])
 
 
+def test_a_gap_of_shards_of_which_nothing_was_read_begins_with_what_the_stream_had_when_its_origin_was_decided() -> (
+    None
+):
+    """Shard 0 left the stream unread, with records from before the origin was decided. Its children tell of them."""
+    life = Life(on_data_loss=GOES_ON)
+    began = life.clock.now()
+    life.produce(0)
+    life.source.split(life.key(0))
+    life.later(HOUR)
+    life.sync()
+    life.lose_rows(0)
+    life.later(DAY + HOUR)
+    life.produce(1)
+    for _ in range(2):
+        life.sync()
+        life.wave()
+    assert gaps_of(life, "0") == []
+    for shard in "12":
+        ((since, _),) = gaps_of(life, shard)
+        assert since is not None
+        assert since <= began, "before the first record of shard 0"
+    life.check(lost=life.put[:3])
+
+
 def test_a_gap_of_a_merges_child_allows_for_the_parent_that_nothing_names_any_more() -> None:
     """Kinesis has forgotten shards 0, 1 and 2, and the rows of 1 and 2 are lost. The END of shard 0 names only shard 2."""
     life = Life(shards=2, on_data_loss=GOES_ON)
