@@ -113,6 +113,14 @@ class Losses:
         trimmed, decided = now - self.retention, self._decided_at(shard.key.stream)
         return trimmed if trimmed <= decided else decided - self.retention
 
+    def _was_trimmed_before(self, shard: ShardTruth, arrival: datetime, first_read: datetime | None) -> bool:
+        """Whether the record needs no gap, because it had left the stream before the shard's descendant was read, at a time when no gap was due
+        yet."""
+        if first_read is None or shard.first_read is not None:
+            return False
+        before = self.unread_until(shard, first_read)
+        return before is not None and arrival <= before
+
     def _decided_at(self, stream: StreamId) -> datetime:
         """The true time of Kinesis's answer by which the origin was decided."""
         origin = self.decided[stream]
@@ -294,6 +302,7 @@ class Losses:
             for name in shard.children:
                 child = self.world.truth.shards[ShardKey(shard.key.stream, name)]
                 yield any(since <= arrival <= until for since, until in child.gaps)
+                yield self._was_trimmed_before(shard, arrival, child.first_read)
                 yield from self._descendants_report(child, arrival)
 
 
