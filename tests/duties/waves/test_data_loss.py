@@ -160,6 +160,32 @@ def test_records_after_a_gap_dont_land_where_the_gap_itself_was_refused() -> Non
     assert len(life.skipped()) == 1
 
 
+def test_a_look_after_a_gap_holds_only_where_the_ledger_has_the_gap() -> None:
+    """No record is left after the gap, so that the position stays through all later looks."""
+    life = Life(on_data_loss=GOES_ON)
+    life.sync()
+    life.produce(0)
+    life.wave()
+    life.produce(0)
+    life.later(DAY + HOUR)
+    stood, commit = life.table.head, life.table.commit
+    life.wave()
+    assert len(life.skipped()) == 1
+
+    def set_back_before_the_commit(proposal):
+        life.table.rollback(stood)
+        return commit(proposal)
+
+    life.later(DAY / 2)
+    life.table.commit = set_back_before_the_commit  # type: ignore[method-assign]
+    report = life.wave()
+    assert ["has changed since this range began" in problem.why for problem in report.problems] == [True]
+    life.table.commit = commit  # type: ignore[method-assign]
+    life.wave()
+    life.check(lost=life.put[3:6])
+    assert len(life.skipped()) == 1
+
+
 def test_a_wave_without_a_gap_records_none() -> None:
     life = Life(on_data_loss=GOES_ON)
     life.sync()
