@@ -140,8 +140,7 @@ def plan_begin(
     witness = _witness(key, position, positions, above, origin, retention)
     unread_at_origin = (
         _unread_at_origin(key, positions, origin, retention)
-        if (above.lost is not None and (position is None or position.witness is None))
-        or witness == origin.decided
+        if _goes_by_origin(position, above, origin, witness)
         else None
     )
     if position is None and positions.by_rows:
@@ -253,6 +252,14 @@ def _witness(
     # A parent that is gone without a position may have lost records that no run read, and no position tells when. So
     # the witness of the other parent isn't enough.
     return latest if above.lost is None else min(start, latest, *above.lost)
+
+
+def _goes_by_origin(position: Position | None, above: Above, origin: Origin, witness: datetime) -> bool:
+    """Whether the date of the origin's commit may be all that tells up to when nothing of the shard was lost."""
+    if position is None or position.witness is None:
+        return above.lost is not None or witness == origin.decided
+    # A gap leaves the witness as it was. Without a gap the shard was read at that very moment.
+    return position.skipped_until is not None and witness == origin.decided
 
 
 def _unread_at_origin(key: ShardKey, positions: Positions, origin: Origin, retention: timedelta) -> datetime:

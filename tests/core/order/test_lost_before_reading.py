@@ -195,6 +195,16 @@ def test_a_gap_that_only_the_origins_date_bounds_begins_with_the_oldest_record_t
     assert oldest_lost(TRIM, above=Above(reasons, lost=(MOMENT - 2 * DAY,))) == MOMENT - 2 * DAY
 
 
+def test_a_gap_that_grows_begins_where_it_began_and_a_look_at_the_origins_moment_is_a_look() -> None:
+    for at, oldest in (
+        (Position(seen=MOMENT, skipped_until=MOMENT + DAY), MOMENT - DAY),
+        (Position(seen=MOMENT), MOMENT),
+    ):
+        plan = plan_begin(row(), KEY, Positions({STREAM: Origin(TRIM, MOMENT)}, {KEY: at}), retention=DAY)
+        assert isinstance(plan, Read)
+        assert plan.oldest_lost(plan.batch.witness) == oldest
+
+
 def test_a_gap_of_a_shard_that_was_read_begins_where_it_was_read_to() -> None:
     for at in (Position(7, arrival=MOMENT - DAY), Position(7, arrival=MOMENT + DAY)):
         plan = begin(row(Checkpoint("7")), at)
