@@ -304,6 +304,22 @@ def test_a_child_isnt_read_past_a_trimmed_parent_that_left_the_scoped_listing() 
         assert ("hasn't been read to its end" if with_row else "may have left the stream") in told["1"]
 
 
+def test_no_shard_has_left_a_stream_that_is_younger_than_a_day() -> None:
+    """A late listing hides the parent, and Kinesis falsely denies it. Nothing has landed that would show how old it is."""
+    for passes, landed in ((HOUR, False), (DAY + HOUR, True)):
+        life = Life()
+        life.produce(0)
+        life.source.split(life.key(0))
+        life.later(passes)
+        life.produce(1)
+        life.source.hidden = frozenset({life.key(0).shard_id})
+        life.source.is_gone = life.key(0).__eq__  # type: ignore[method-assign]
+        life.sync()
+        report = life.wave()
+        assert bool([row for row in life.landed() if row[0] == life.key(1)]) is landed
+        assert any("hasn't left the stream" in problem.why for problem in report.problems) is not landed
+
+
 def gaps_of(life: Life, shard: str) -> list[tuple[datetime | None, datetime | None]]:
     return [(since, until) for which, since, until in life.skipped() if which == shard]
 
