@@ -313,7 +313,7 @@ def test_no_shard_has_left_a_stream_that_is_younger_than_a_day() -> None:
         life.later(passes)
         life.produce(1)
         life.source.hidden = frozenset({life.key(0).shard_id})
-        life.source.is_gone = life.key(0).__eq__  # type: ignore[method-assign]
+        life.source.is_gone = life.key(0).__eq__  # type: ignore[assignment, method-assign]
         life.sync()
         report = life.wave()
         assert bool([row for row in life.landed() if row[0] == life.key(1)]) is landed
