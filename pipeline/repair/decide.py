@@ -139,7 +139,7 @@ class Recovery:
                 key.shard_id,
                 family,
                 positions,
-                self.source.is_gone,
+                since.is_gone,
                 passed=passed,
                 ended_before=since.ended_before,
                 holds_all=since.holds_all,

@@ -9,7 +9,7 @@ a wave that is cut at 40     at least 7 + 4 + 1 rows; the wave that comes to 50 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
 from headrace.pipeline.core.ledger.accounting import read_accounting
@@ -108,23 +108,61 @@ def passed_over(
     """Where the lake table has more rows now than a typed table has decided about, since a person has set the lake table
     elsewhere. Fewer rows are no mistake: they were there, and are parsed.
 
+    Where records are left out now, fewer rows in all may hide rows that weren't there before. So then each range of the typed
+    table's ledgers is compared by itself.
+
     `rows_there`: counts the rows of a range that the lake table has. Its ledgers don't tell that: records that land anew
     land in other ranges, of which one mostly ends further on.
     """
     differing: list[Differs] = []
     for before in elsewhere:
-        low, high = order_text_of(before.parsed.after), order_text(before.parsed.upto)
-        # Aggregates that were taken apart after the look bring no record that wasn't parsed.
-        apart = sum(
-            step.range.rows
-            for step in story.of(before.parsed.key)
-            if step.range.kind is Kind.UNPACKED
-            if step.sequence > before.looked and _is_within(step, low, high)
-        )
-        there = rows_there(before.parsed) - apart
-        if there > before.parsed.rows:
-            differing.append(Differs(before.parsed.key, before.parsed.rows, there, is_cut=False, steps=()))
+        differs = _passed_in(before.parsed, before.looked, story, rows_there)
+        if differs is None and not _leaves_nothing_out(story, before.parsed):
+            parts = _parts_to_compare(before, story)
+            differences_of_parts = (_passed_in(part, before.looked, story, rows_there) for part in parts)
+            differs = next((differs for differs in differences_of_parts if differs is not None), None)
+        if differs is not None:
+            differing.append(differs)
     return tuple(differing)
+
+
+def _passed_in(
+    parsed: PlannedRange, looked: int, story: Story, rows_there: Callable[[PlannedRange], int]
+) -> Differs | None:
+    low, high = order_text_of(parsed.after), order_text(parsed.upto)
+    # Aggregates that were taken apart after the look bring no record that wasn't parsed.
+    apart = sum(
+        step.range.rows for step in _taken_apart(story, parsed.key, looked) if _is_within(step, low, high)
+    )
+    there = rows_there(parsed) - apart
+    return Differs(parsed.key, parsed.rows, there, is_cut=False, steps=()) if there > parsed.rows else None
+
+
+def _taken_apart(story: Story, key: ShardKey, looked: int) -> tuple[Step, ...]:
+    steps = story.of(key)
+    return tuple(step for step in steps if step.range.kind is Kind.UNPACKED and step.sequence > looked)
+
+
+def _leaves_nothing_out(story: Story, parsed: PlannedRange) -> bool:
+    """Whether each record of the range is in the lake table: its ledgers lead from one end to the other by landings alone."""
+    low, high = order_text_of(parsed.after), order_text(parsed.upto)
+    steps = [step for step in story.of(parsed.key) if _is_within(step, low, high) and not _stays(step)]
+    kinds = {step.range.kind for step in steps}
+    return kinds <= {Kind.LANDED, Kind.UNPACKED} and _is_clear(story, parsed.key, low, high)
+
+
+def _parts_to_compare(before: ParsedElsewhere, story: Story) -> list[PlannedRange]:
+    """The parts of which the lake table's rows can be counted by themselves, newest first. The ledger of aggregates that were taken
+    apart in several parts tells only of these together."""
+    joined: list[PlannedRange] = []
+    apart = _taken_apart(story, before.parsed.key, before.looked)
+    for part in before.parts:
+        if joined and any(_has_inside(step, order_text(part.upto)) for step in apart):
+            later = joined.pop()
+            joined.append(replace(later, after=part.after, rows=later.rows + part.rows))
+        else:
+            joined.append(part)
+    return joined
 
 
 class ParsedSoFar:

@@ -198,8 +198,8 @@ class ParseChecking:
 
     def _passed_over(self, difference: Differs) -> str:
         return (
-            f"{self.name}: {SET_ELSEWHERE} {difference.key}, and there it has rows that this table has passed: up to this "
-            f"table's position it has {counted(difference.stated, 'row')} now, and {difference.rows_found:,} were {self.words.past}. "
+            f"{self.name}: {SET_ELSEWHERE} {difference.key}, and there it has rows that this table has passed: between two "
+            f"of this table's positions it has {counted(difference.stated, 'row')} now, and {difference.rows_found:,} were {self.words.past}. "
             f"Records were skipped or lost on the other way, or aggregates are taken apart now. {self.words.safe} "
             f"Run `{self.words.command} {self.name} --accept-difference` once to go on without them; "
             f"`headrace prove` names what is missing, and {self.words.way_out}"

@@ -72,6 +72,8 @@ class ParsedElsewhere:
     """Whether main has left one of them. Else nothing tells."""
     has_landed_anew: bool = False
     """Whether main is known to have landed records of this range after the newest look."""
+    parts: tuple[PlannedRange, ...] = ()
+    """The ranges of the made table's ledgers that this range consists of, newest first."""
 
 
 def parsed_elsewhere(
@@ -237,12 +239,11 @@ def _with_range(
 ) -> ParsedElsewhere:
     """`later`: what was parsed of the shard after this range."""
     rows = read_accounting(recorded.account).rows
+    part = PlannedRange(recorded.key, recorded.after, recorded.upto, rows=rows)
     if later is None:
-        return ParsedElsewhere(
-            PlannedRange(recorded.key, recorded.after, recorded.upto, rows=rows), looked, has_left
-        )
+        return ParsedElsewhere(part, looked, has_left, parts=(part,))
     both = replace(later.parsed, after=recorded.after, rows=later.parsed.rows + rows)
-    return replace(later, parsed=both, has_left=later.has_left or has_left)
+    return replace(later, parsed=both, has_left=later.has_left or has_left, parts=(*later.parts, part))
 
 
 def may_be_passed(elsewhere: Iterable[ParsedElsewhere], story: Story) -> tuple[ParsedElsewhere, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
@@ -259,6 +260,61 @@ def test_more_rows_than_were_parsed_elsewhere_are_passed_over_and_fewer_arent() 
         return [differs.lacks for differs in passed_over([before], story_of(()), lambda _: rows_there)]
 
     assert (told(11), told(9), told(4)) == ([2], [], [])
+
+
+def parsed_in_parts(*parts: tuple[int | None, int, int], looked: int = 99) -> ParsedElsewhere:
+    """The parts as in the typed table's ledgers, oldest first: the place before, the end, and the rows."""
+    ranges = [wave(*part).ranges[0] for part in reversed(parts)]
+    whole = wave(parts[0][0], parts[-1][1], sum(rows for *_, rows in parts)).ranges[0]
+    return ParsedElsewhere(whole, looked, has_left=True, parts=tuple(ranges))
+
+
+def passed_rows(before: ParsedElsewhere, there: Collection[int], *ranges: Range) -> list[tuple[int, int]]:
+    """How many rows were parsed and are there, where rows were passed over. `there`: the numbers of the rows."""
+
+    def rows_there(planned: PlannedRange) -> int:
+        after = planned.after.sequence if planned.after is not None else -1
+        assert after is not None
+        assert planned.upto.sequence is not None
+        return sum(after < number <= planned.upto.sequence for number in there)
+
+    story = story_of(ledgers(*ranges))
+    return [(differs.rows_found, differs.stated) for differs in passed_over([before], story, rows_there)]
+
+
+def test_rows_that_are_new_in_one_part_are_found_though_fewer_rows_are_there_in_all() -> None:
+    skipped = (a_range(None, 20, 0, Kind.SKIPPED), a_range(20, 50, 2))
+    before = parsed_in_parts((None, 30, 10), (30, 50, 0))
+    assert passed_rows(before, [25, 45], *skipped) == [(0, 1)]
+    assert passed_rows(before, [25, 28], *skipped) == []
+    assert passed_rows(parsed_in_parts((None, 30, 1), (30, 50, 9)), [25, 28, 45], *skipped) == [(1, 2)]
+
+
+def test_where_the_lake_table_leaves_no_record_out_its_rows_are_counted_once() -> None:
+    """As many rows as were parsed are these rows then. Each count reads files."""
+    counted: list[PlannedRange] = []
+    before = parsed_in_parts((None, 20, 7), (20, 30, 4), (30, 50, 9))
+
+    def rows_there(planned: PlannedRange) -> int:
+        counted.append(planned)
+        return 20
+
+    for whole in (
+        FLOW,
+        (*FLOW, a_range(20, 30, 0, Kind.UNPACKED)),
+        (*FLOW, a_range(50, 90, 0, Kind.SKIPPED)),
+    ):
+        assert passed_over([before], story_of(ledgers(*whole)), rows_there) == ()
+        assert counted == [before.parsed]
+        counted.clear()
+
+
+def test_parts_of_which_aggregates_were_taken_apart_together_are_compared_together() -> None:
+    skipped = (a_range(None, 10, 0, Kind.SKIPPED), a_range(10, 50, 2))
+    apart = a_range(25, 45, 3, Kind.UNPACKED)
+    before = parsed_in_parts((None, 20, 9), (20, 30, 1), (30, 50, 1), looked=2)
+    assert passed_rows(before, [26, 27, 41, 42, 43], *skipped, apart) == []
+    assert passed_rows(before, [26, 27, 41, 42, 43, 44], *skipped, apart) == [(2, 3)]
 
 
 @pytest.mark.parametrize(("looked", "lacks"), [(2, []), (3, [5])])

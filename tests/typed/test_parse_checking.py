@@ -260,6 +260,14 @@ def set_back(bed: Bed, to: int) -> None:
     assert table.commit(Proposal((back,))).landing.page.ranges
 
 
+def skip_to(bed: Bed, number: int) -> None:
+    """As `headrace skip --to` gives records up."""
+    table = bed.lake.handle()
+    upto = Position(number, arrival=bed.clock.at)
+    skipped = Range(Kind.SKIPPED, A, table.load().positions.of(A), upto, run="r", claim="r")
+    assert table.commit(Proposal((skipped,))).landing.page.ranges
+
+
 def roll_back_by_one(bed: Bed) -> None:
     bed.lake.rollback(1)
 
@@ -305,14 +313,21 @@ def test_rows_behind_the_position_of_a_shard_at_rest_are_found_by_a_wave_of_anot
         bed.parsing().wave()
 
 
+def land_and_parse_the_last_two_in_one_wave(bed: Bed) -> None:
+    """So the range in which a row comes later has as many rows as before, until the lake table is at its end again."""
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at)
+    bed.catch_up()
+    for number in (3, 5):
+        bed.land(A, {number: good(number)}, arrival=bed.clock.at)
+    bed.catch_up()
+
+
 @pytest.mark.parametrize("commits", [False, True])
 def test_rows_behind_the_position_that_landed_while_the_lake_table_was_behind_it_are_found(
     bed: Bed, *, commits: bool
 ):
     """`commits`: another shard goes on meanwhile, so that a commit of the typed table tells of a newer look."""
-    for number in (1, 3, 5):
-        bed.land(A, {number: good(number)}, arrival=bed.clock.at)
-        bed.catch_up()
+    land_and_parse_the_last_two_in_one_wave(bed)
     bed.lake.rollback(2)
     bed.land(A, {2: good(2), 3: good(3)}, arrival=bed.clock.at)
     if commits:
@@ -328,9 +343,7 @@ def test_rows_that_landed_while_the_lake_table_was_behind_are_found_where_the_ty
     bed: Bed,
 ):
     """Only the typed table's lineage tells then when the shard's newest wave was. What landed last is as it was parsed."""
-    for number in (1, 3, 5):
-        bed.land(A, {number: good(number)}, arrival=bed.clock.at)
-        bed.catch_up()
+    land_and_parse_the_last_two_in_one_wave(bed)
     bed.lake.rollback(2)
     bed.land(A, {2: good(2), 3: good(3)}, arrival=bed.clock.at)
     bed.land(B, {9: good(9)}, arrival=bed.clock.at)
@@ -339,6 +352,19 @@ def test_rows_that_landed_while_the_lake_table_was_behind_are_found_where_the_ty
     expire_all_but_the_head(bed.typed(), forget=True)
     bed.land(A, {5: good(5)}, arrival=bed.clock.at)
     with pytest.raises(WrongShape, match=f"{SET_ELSEWHERE} {A}.*it has . rows now, and . were parsed"):
+        bed.parsing().wave()
+
+
+def test_rows_behind_the_position_are_found_though_fewer_rows_than_before_are_there_in_all(bed: Bed):
+    """A person goes back to before the first rows, and gives them up. A record that was skipped on the other way lands."""
+    bed.land(A, {number: good(number) for number in (1, 2, 3)}, arrival=bed.clock.at)
+    bed.catch_up()
+    skip_to(bed, 5)
+    bed.catch_up()
+    bed.lake.rollback(2)
+    skip_to(bed, 2)
+    bed.land(A, {3: good(3), 5: good(5)}, arrival=bed.clock.at)
+    with pytest.raises(WrongShape, match=f"{SET_ELSEWHERE} {A}.*it has 1 row now, and 0 were parsed"):
         bed.parsing().wave()
 
 

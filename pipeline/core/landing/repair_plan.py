@@ -8,7 +8,8 @@
                                  A shard without rows gets its position from the newest known snapshot of Headrace that
                                  wasn't rolled back. A shard with neither gets no position, even if a descendant has
                                  rows, because it may have ended before the origin; but it gets an END if one of its
-                                 parents gets one.
+                                 parents gets one. A shard that is read again from its start leaves its descendants
+                                 without a position.
     no snapshot on main is       Only the rows count. What other snapshots landed isn't in the table, and is read again.
     Headrace's
 
@@ -230,11 +231,24 @@ def _from_rows(
     # positions.
     trusted = () if evidence.is_whole else _trusted(evidence)
     shards = {**_newest(trusted).shards, **with_rows}
+    for key in _descendants(newest.shards.keys() - shards.keys() - ended, families):
+        shards.pop(key, None)
     for key in _to_be_ended(ended, shards, families):
         children = families[key.stream].children.get(key.shard_id, frozenset())
         position = shards.get(key, Position())
         shards[key] = replace(position, ended=True, children=position.children or tuple(sorted(children)))
     return Positions({**origins, **newest.origins}, shards)
+
+
+def _descendants(keys: Collection[ShardKey], families: Mapping[StreamId, Family]) -> frozenset[ShardKey]:
+    """The descendants of shards that are read again from their start. They get no position, whatever a snapshot says that main has
+    left: with it the shard above would count as ended (`core.order.parents`), and its records would be passed over."""
+    return frozenset(
+        ShardKey(key.stream, below)
+        for key in keys
+        if key.stream in families
+        for below in families[key.stream].below(key.shard_id)
+    )
 
 
 def _to_be_ended(

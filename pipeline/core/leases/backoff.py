@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 _FIRST = timedelta(seconds=15)
@@ -47,6 +47,16 @@ def _more(before: Backoff | None, now: datetime, longest: timedelta) -> Backoff:
     # The bound on the exponent keeps the timedelta from overflowing after very many failures.
     wait = min(_FIRST * 2 ** min(before.failures - 1, 10), longest)
     return Backoff(before.failures + 1, now + wait)
+
+
+def of_clock(
+    backoff: Mapping[str, Backoff], now: datetime, *, last_look: datetime | None
+) -> Mapping[str, Backoff]:
+    """The waits by this host's clock. Where it was set back since the last look, nothing tells how far: the waits are over, because a
+    shard is better read once too often than not for a long time."""
+    if last_look is None or now >= last_look:
+        return backoff
+    return {key: replace(wait, until=min(wait.until, now)) for key, wait in backoff.items()}
 
 
 def held_off(backoff: Mapping[str, Backoff], now: datetime) -> frozenset[str]:

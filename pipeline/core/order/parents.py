@@ -230,7 +230,7 @@ def parents_of(
     """The parents that are out of the way, each with the reason, and the parents that aren't.
 
     `passed`: from `Family.passed`, where the caller has it already. The functions ask Kinesis: `is_gone` whether it
-    answers ResourceNotFound for a shard; `ended_before` whether a listed shard is closed and has no record since the
+    answers ResourceNotFound for a shard that can have left it; `ended_before` whether a listed shard is closed and has no record since the
     origin; `holds_all` whether Kinesis still has every record since the origin; `keeps` whether it still has what it had at a
     moment.
     """
@@ -349,7 +349,7 @@ def _judge_unlisted(
 ) -> ParentReason | InTheWay:
     if not gone:
         return InTheWay(
-            parent, f"no listing shows {parent}, but Kinesis still knows it; the listings may be late"
+            parent, f"no listing shows {parent}, but it hasn't left the stream; the listings may be late"
         )
     # Kinesis is asked for the time after it has denied the parent: what it keeps then, it kept before.
     if last_arrival is not None and keeps(last_arrival):

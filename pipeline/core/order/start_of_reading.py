@@ -45,6 +45,9 @@ class Read:
     """The origin of the stream, by which the reading begins where no record has landed."""
     is_listed: bool = False
     """Whether a listing that the plan goes by shows the shard. Listings are read for shards of which no record has landed."""
+    unread_at_origin: datetime | None = None
+    """Where the batch's witness is the date of the origin's commit, or may be: when the oldest record arrived that the stream had then.
+    No record from before that date was read, either."""
     unread_since: datetime | None = None
     """Where the batch's witness is no older than this plan: since when the shard may have records that nobody has read."""
 
@@ -52,6 +55,11 @@ class Read:
     def lost_since(self) -> datetime:
         """Since when records may be lost, of a shard that is gone from Kinesis."""
         return self.batch.witness if self.unread_since is None else self.unread_since
+
+    def oldest_lost(self, since: datetime) -> datetime:
+        """When the oldest of the records may have arrived that were lost. `since`: the moment up to which nothing was lost unseen."""
+        is_of_plan = since <= self.batch.witness
+        return since if self.unread_at_origin is None or not is_of_plan else min(since, self.unread_at_origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +138,11 @@ def plan_begin(
     if (position is None or position.sequence is None) and above.waiting:
         return Wait("; ".join(w.why for w in above.waiting))
     witness = _witness(key, position, positions, above, origin, retention)
+    unread_at_origin = (
+        _unread_at_origin(key, positions, origin, retention)
+        if _goes_by_origin(position, above, origin, witness)
+        else None
+    )
     if position is None and positions.by_rows:
         witness = _later_by_row(row, witness, origin)
     batch = Batch(
@@ -145,10 +158,17 @@ def plan_begin(
     )
     if position is None:
         since = _unread_since(row, batch, origin) if positions.by_rows else None
-        return Read(batch, below=below, known=known, origin=origin, unread_since=since)
+        return Read(
+            batch,
+            below=below,
+            known=known,
+            origin=origin,
+            unread_since=since,
+            unread_at_origin=unread_at_origin,
+        )
     stands = position.checkpoint
     repair = stands if stands is not None and row.checkpoint < stands else None
-    return Read(batch, repair, origin=origin)
+    return Read(batch, repair, origin=origin, unread_at_origin=unread_at_origin)
 
 
 def _disagreement(row: Lease, key: ShardKey, position: Position | None) -> str | None:
@@ -232,6 +252,23 @@ def _witness(
     # A parent that is gone without a position may have lost records that no run read, and no position tells when. So
     # the witness of the other parent isn't enough.
     return latest if above.lost is None else min(start, latest, *above.lost)
+
+
+def _goes_by_origin(position: Position | None, above: Above, origin: Origin, witness: datetime) -> bool:
+    """Whether the date of the origin's commit may be all that tells up to when nothing of the shard was lost."""
+    if position is None or position.witness is None:
+        return above.lost is not None or witness == origin.decided
+    # A gap leaves the witness as it was. Without a gap the shard was read at that very moment.
+    return position.skipped_until is not None and witness == origin.decided
+
+
+def _unread_at_origin(key: ShardKey, positions: Positions, origin: Origin, retention: timedelta) -> datetime:
+    """When the oldest record arrived that the stream had at the date of the origin's commit, and that is wanted."""
+    start = _start_of_stream(key, positions, origin, retention)
+    if start != origin.decided:
+        return start
+    kept = max(key.stream.created, origin.decided - retention)
+    return kept if origin.start.at is None else max(kept, origin.start.at)
 
 
 def _unread_since(row: Lease, batch: Batch, origin: Origin) -> datetime | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from headrace.pipeline.core.leases import change
-from headrace.pipeline.core.leases.backoff import ALL_SHARDS, after_run, held_off
+from headrace.pipeline.core.leases.backoff import ALL_SHARDS, after_run, held_off, of_clock
 from headrace.pipeline.core.leases.change import Change, require_some, rows_written
 from headrace.pipeline.core.leases.due import Due, is_time
 from headrace.pipeline.core.leases.lease import Lease
@@ -152,6 +152,7 @@ class WorkerDuty:
             own_leases_memory=watched.memory,
             rival=None,
             beater=self._beater(row, memory, now),
+            backoff=of_clock(memory.backoff, now, last_look=memory.last_look),
         )
         memory, mine, previous = self._read_rows(row, memory, now, at_rest)
         memory, why_not_begun = self._count_failures(memory, runs, now)

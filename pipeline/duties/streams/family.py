@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.ledger.batch import WITHIN_THE_SECOND
@@ -45,6 +45,10 @@ def family_of(
     return a_family(stream, scope, listed=every, leases=[*held, *rows], positions=positions)
 
 
+SHORTEST_RETENTION = timedelta(hours=24)
+"""The shortest retention that a stream can have had. Today's alone tells nothing: it may have been shorter before."""
+
+
 @dataclass(frozen=True, slots=True)
 class SinceOrigin:
     """What Kinesis holds of a stream since its origin."""
@@ -52,6 +56,15 @@ class SinceOrigin:
     stream: StreamId
     positions: Positions
     source: ShardSource
+
+    def is_gone(self, key: ShardKey) -> bool:
+        """Whether Kinesis denies the shard, and it can have left the stream. No shard leaves a stream that is younger than its
+        retention and the shortest one that Kinesis allows: there the denial is false."""
+        if not self.source.is_gone(key):
+            return False
+        facts = self.source.describe(self.stream.arn)
+        age = facts.asked + WITHIN_THE_SECOND - self.stream.created
+        return facts.stream != self.stream or age > min(facts.retention, SHORTEST_RETENTION)
 
     def ended_before(self, key: ShardKey) -> bool:
         """Whether the shard is closed, and Kinesis has no record of it since the origin."""

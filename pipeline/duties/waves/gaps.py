@@ -59,9 +59,8 @@ def record_gaps(
     ranges: list[Range] = []
     listed: tuple[Shard, ...] | None = None
     for line in staged:
-        batch = batches[line.key]
         if line.gap is not None:
-            ranges.append(_skipped(batch, line.gap, run, claim))
+            ranges.append(_skipped(reads[line.key], line.gap, run, claim))
         # A question of its own, after the reader was told that the shard isn't there: on one answer alone no shard is
         # ended for ever.
         elif _may_be_ended(line, reads[line.key], facts.asked) and source.is_gone(line.key):
@@ -74,7 +73,7 @@ def record_gaps(
             # second more.
             aws_time = source.aws_now() or facts.asked
             gap = Gap(reads[line.key].lost_since, aws_time + WITHIN_THE_SECOND - facts.retention)
-            ranges.append(_ended(_skipped(batch, gap, run, claim), listed))
+            ranges.append(_ended(_skipped(reads[line.key], gap, run, claim), listed))
     if not ranges:
         return Gaps()
     below = {proposed.key: reads[proposed.key].below for proposed in ranges if proposed.after is None}
@@ -103,7 +102,8 @@ def _is_left_out(key: ShardKey, listed: Iterable[Shard]) -> bool:
     return is_whole(shards) and all(shard.shard_id != key.shard_id for shard in shards)
 
 
-def _skipped(batch: Batch, gap: Gap, run: str, claim: str) -> Range:
+def _skipped(read: Read, gap: Gap, run: str, claim: str) -> Range:
+    batch = read.batch
     return Author(run, claim).range(
         Kind.SKIPPED,
         batch.key,
@@ -111,7 +111,7 @@ def _skipped(batch: Batch, gap: Gap, run: str, claim: str) -> Range:
         # `seen` is the old witness, not the end of the gap: children inherit the witness, and report what they lost
         # themselves.
         replace(batch.after or Position(), seen=gap.since, skipped_until=gap.until),
-        arrivals=Arrivals(gap.since, gap.until),
+        arrivals=Arrivals(read.oldest_lost(gap.since), gap.until),
         parents=batch.parents,
         why="these records left the stream before they were read",
     )

@@ -4,7 +4,7 @@ of a shard."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -19,6 +19,7 @@ from headrace.pipeline.core.ledger.batch import Staged, StagedFile
 from headrace.pipeline.core.ledger.belonging import what_to_do
 from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.order.start_of_reading import Read
+from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.shard import Shard, shards_of_children
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.duties.waves.claims import Claims
@@ -127,7 +128,7 @@ class LandingStep:
             Kind.LANDED,
             staged.key,
             read.batch.after,
-            staged.upto,
+            _with_the_gap(staged.upto, read.batch.after),
             rows=staged.rows,
             bytes=staged.bytes,
             arrivals=Arrivals(staged.first_arrival, staged.last_arrival),
@@ -176,6 +177,14 @@ def _is_known_whole(staged: Staged) -> bool:
     """Whether the wave has found that the record at the position has no more user records. Else each wave would read it
     again."""
     return staged.after is not None and staged.after.inside and not staged.upto.inside
+
+
+def _with_the_gap(upto: Position, after: Position | None) -> Position:
+    """The end of a range, with the gap before it as long as no record has landed after that: what a later look finds holds only where
+    the ledger has the gap (D20 of docs/reference/protocol.md)."""
+    if after is None or (upto.sequence, upto.sub) != (after.sequence, after.sub):
+        return upto
+    return replace(upto, skipped_until=after.skipped_until)
 
 
 def _is_worth_a_range(staged: Staged, witness: datetime, older: timedelta) -> bool:

@@ -185,7 +185,7 @@ class Planning:
             key.shard_id,
             family,
             positions,
-            self.ports.source.is_gone,
+            since.is_gone,
             passed=passed,
             ended_before=since.ended_before,
             holds_all=since.holds_all,

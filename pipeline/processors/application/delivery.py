@@ -282,6 +282,9 @@ class Delivery:
             try:
                 act()
             except CallFailed as failed:
+                if self.row.may_have_moved:
+                    # The next process begins at the row, and hears what is prepared there.
+                    self._look()
                 self._note_checkpoint()
                 if self.row.is_lost:
                     # The processor may have failed because of that.

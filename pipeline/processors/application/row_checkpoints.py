@@ -49,6 +49,8 @@ class ClaimedRow:
     """The worker that holds the lease."""
     is_lost: bool = False
     """Whether another process has the row."""
+    may_have_moved: bool = False
+    """Whether the newest write had no answer, so that the row may be further than `lease`."""
     unread_since: datetime | None = None
     """When the first record arrived that the processor has got and hasn't checkpointed; None where nothing tells."""
 
@@ -66,6 +68,7 @@ class ClaimedRow:
 
     def _go_by(self, row: Lease | None) -> None:
         """`row`: the row as it was found."""
+        self.may_have_moved = False
         # Holder and claim, not the counter: the run's beats count up the same row beside the task.
         if row is None or (row.holder, row.run_claim) != (self.me, self.lease.run_claim):
             self.is_lost = True
@@ -107,8 +110,10 @@ class ClaimedRow:
             # Never an error of the task: a processor may go on after a failed checkpoint, as with
             # KCL, and try again.
             except HeadraceError:
+                self.may_have_moved = True
                 return _TROUBLE
             if isinstance(outcome, Applied):
+                self.may_have_moved = False
                 self.lease = outcome.lease
                 return None
             self._go_by(outcome.row)

@@ -206,3 +206,19 @@ def test_user_records_that_landed_after_the_newest_snapshots_position_inside_an_
     found = plan_repair(reached, FAMILIES, origins={}, why="w", run="r")
     assert isinstance(found, Stop)
     assert "up to 5/3, but its position is 5/1" in found.why
+
+
+def test_below_a_shard_that_is_read_again_from_its_start_no_shard_gets_a_position() -> None:
+    """A person has rolled back the rows of shard b. Its child had ended without a record, which a snapshot says that main has left:
+    with that END shard b would count as ended, and its records would be passed over."""
+    over = Position(9, ended=True, children=("c",), arrival=NOON)
+    landed = Range(Kind.LANDED, B, None, over, run="r", claim="c", rows=4)
+    left = replace(
+        known_state(4, a=Position(5), b=over, c=Position(ended=True, seen=NOON)),
+        page=LedgerPage((landed,)),
+    )
+    repair = planned(broken_chain(left, known_state(3, a=Position(5)), a=5))
+    assert positions_after(repair) == {"a": Position(5)}
+    assert sum("read again from its start" in told for told in repair.sentences) == 2
+    with_rows = planned(broken_chain(left, a=5, c=12))
+    assert positions_after(with_rows)["b"].ended, "a child's rows prove that its parent was read"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headrace.pipeline.core.leases.backoff import after_run, held_off
+from headrace.pipeline.core.leases.backoff import Backoff, after_run, held_off, of_clock
 from headrace.pipeline.core.leases.due import (
     Due,
     DuePlan,
@@ -90,6 +90,15 @@ def test_the_first_failure_causes_no_wait_and_a_success_removes_all_waits() -> N
 def test_a_wait_that_ends_further_away_than_the_longest_wait_is_ignored() -> None:
     backoff = after_run(after_run({}, ["s"], NOW), ["s"], NOW)
     assert held_off(backoff, NOW - timedelta(hours=1)) == frozenset()
+
+
+def test_no_wait_lasts_longer_because_the_clock_was_set_back() -> None:
+    waits = {"a": Backoff(4, NOW + timedelta(minutes=1)), "b": Backoff(2, NOW - timedelta(minutes=9))}
+    for look in (None, NOW - timedelta(seconds=5), NOW):
+        assert of_clock(waits, NOW, last_look=look) == waits
+    set_back = of_clock(waits, NOW, last_look=NOW + timedelta(milliseconds=1))
+    assert set_back == {"a": Backoff(4, NOW), "b": waits["b"]}
+    assert held_off(set_back, NOW) == frozenset()
 
 
 def test_after_a_passing_error_of_a_whole_run_its_shards_wait_for_a_minute_at_most() -> None:

@@ -13,6 +13,7 @@ from headrace.pipeline.core.order.start_of_reading import (
     Read,
     plan_begin,
 )
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions, Start
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from tests.core.order.beginnings import DAY, KEY, MOMENT, ORIGINS, PARENT, STREAM, begin, row
@@ -167,6 +168,48 @@ def test_a_timestamp_of_the_settings_exactly_at_the_edge_of_the_retention_counts
     plan = plan_begin(row(), KEY, Positions({STREAM: Origin(TRIM, MOMENT)}), retention=DAY)
     assert isinstance(plan, Read)
     assert plan.batch.witness == MOMENT
+
+
+def test_a_gap_that_only_the_origins_date_bounds_begins_with_the_oldest_record_that_the_stream_had_then() -> (
+    None
+):
+    hour, later = timedelta(hours=1), MOMENT + timedelta(hours=5)
+    born = datetime.fromtimestamp(STREAM.epoch, UTC)
+
+    def oldest_lost(start: Start, decided: datetime = MOMENT, **how: Any) -> datetime:
+        positions = Positions({STREAM: Origin(start, decided)})
+        plan = plan_begin(row(), KEY, positions, retention=DAY, **how)
+        assert isinstance(plan, Read)
+        assert plan.oldest_lost(later) == later, "the shard was read up to then"
+        return plan.oldest_lost(plan.batch.witness)
+
+    assert oldest_lost(TRIM) == MOMENT - DAY
+    assert oldest_lost(TRIM, decided=born + hour) == born, "no record is older than its stream"
+    assert oldest_lost(Start(MOMENT - 2 * DAY)) == MOMENT - DAY
+    for named in (MOMENT - hour, MOMENT):
+        assert oldest_lost(Start(named)) == named, "nothing before the named moment is wanted"
+    assert oldest_lost(Start(MOMENT + hour)) == MOMENT
+    # Whichever shard the unread parent descends from: one of which nothing was read may have lost more.
+    reasons = (ParentReason(PARENT.shard_id, ParentIs.GONE),)
+    assert oldest_lost(TRIM, above=Above(reasons, lost=(MOMENT - hour,))) == MOMENT - DAY
+    assert oldest_lost(TRIM, above=Above(reasons, lost=(MOMENT - 2 * DAY,))) == MOMENT - 2 * DAY
+
+
+def test_a_gap_that_grows_begins_where_it_began_and_a_look_at_the_origins_moment_is_a_look() -> None:
+    for at, oldest in (
+        (Position(seen=MOMENT, skipped_until=MOMENT + DAY), MOMENT - DAY),
+        (Position(seen=MOMENT), MOMENT),
+    ):
+        plan = plan_begin(row(), KEY, Positions({STREAM: Origin(TRIM, MOMENT)}, {KEY: at}), retention=DAY)
+        assert isinstance(plan, Read)
+        assert plan.oldest_lost(plan.batch.witness) == oldest
+
+
+def test_a_gap_of_a_shard_that_was_read_begins_where_it_was_read_to() -> None:
+    for at in (Position(7, arrival=MOMENT - DAY), Position(7, arrival=MOMENT + DAY)):
+        plan = begin(row(Checkpoint("7")), at)
+        assert isinstance(plan, Read)
+        assert plan.oldest_lost(plan.batch.witness) == at.arrival
 
 
 def begin_by_rows(lease: Lease, **how: object) -> Read:

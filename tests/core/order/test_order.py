@@ -77,7 +77,7 @@ def test_a_parent_that_kinesis_forgot_is_out_of_the_way_and_one_it_knows_is_not(
     family = a_split(listed=("a", "b"))
     assert why("a", family, positions(), gone=True) == [ParentIs.GONE]
     assert why("a", family, positions()) == [
-        "waits: no listing shows p, but Kinesis still knows it; the listings may be late"
+        "waits: no listing shows p, but it hasn't left the stream; the listings may be late"
     ]
 
 
@@ -330,7 +330,7 @@ def test_each_reason_and_each_wait_names_its_parent() -> None:
     )
     unlisted = a_family(STREAM, [Shard("a", ("p",))])
     assert parents_of("a", unlisted, positions(), lambda _: False)[1] == (
-        InTheWay("p", "no listing shows p, but Kinesis still knows it; the listings may be late"),
+        InTheWay("p", "no listing shows p, but it hasn't left the stream; the listings may be late"),
     )
     assert parents_of("a", a_split(), positions(), lambda _: False)[1] == (
         InTheWay("p", "p hasn't been read to its end"),

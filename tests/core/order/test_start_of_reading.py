@@ -201,6 +201,7 @@ def test_the_batch_of_a_first_read_begins_at_the_origin_and_names_the_parents() 
             goes_on=False,
         ),
         origin=ORIGINS[STREAM],
+        unread_at_origin=MOMENT,
     )
 
 

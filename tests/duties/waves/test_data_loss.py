@@ -160,6 +160,32 @@ def test_records_after_a_gap_dont_land_where_the_gap_itself_was_refused() -> Non
     assert len(life.skipped()) == 1
 
 
+def test_a_look_after_a_gap_holds_only_where_the_ledger_has_the_gap() -> None:
+    """No record is left after the gap, so that the position stays through all later looks."""
+    life = Life(on_data_loss=GOES_ON)
+    life.sync()
+    life.produce(0)
+    life.wave()
+    life.produce(0)
+    life.later(DAY + HOUR)
+    stood, commit = life.table.head, life.table.commit
+    life.wave()
+    assert len(life.skipped()) == 1
+
+    def set_back_before_the_commit(proposal):
+        life.table.rollback(stood)
+        return commit(proposal)
+
+    life.later(DAY / 2)
+    life.table.commit = set_back_before_the_commit  # type: ignore[method-assign]
+    report = life.wave()
+    assert ["has changed since this range began" in problem.why for problem in report.problems] == [True]
+    life.table.commit = commit  # type: ignore[method-assign]
+    life.wave()
+    life.check(lost=life.put[3:6])
+    assert len(life.skipped()) == 1
+
+
 def test_a_wave_without_a_gap_records_none() -> None:
     life = Life(on_data_loss=GOES_ON)
     life.sync()
@@ -278,6 +304,22 @@ def test_a_child_isnt_read_past_a_trimmed_parent_that_left_the_scoped_listing() 
         assert ("hasn't been read to its end" if with_row else "may have left the stream") in told["1"]
 
 
+def test_no_shard_has_left_a_stream_that_is_younger_than_a_day() -> None:
+    """A late listing hides the parent, and Kinesis falsely denies it. Nothing has landed that would show how old it is."""
+    for passes, landed in ((HOUR, False), (DAY + HOUR, True)):
+        life = Life()
+        life.produce(0)
+        life.source.split(life.key(0))
+        life.later(passes)
+        life.produce(1)
+        life.source.hidden = frozenset({life.key(0).shard_id})
+        life.source.is_gone = life.key(0).__eq__  # type: ignore[assignment, method-assign]
+        life.sync()
+        report = life.wave()
+        assert bool([row for row in life.landed() if row[0] == life.key(1)]) is landed
+        assert any("hasn't left the stream" in problem.why for problem in report.problems) is not landed
+
+
 def gaps_of(life: Life, shard: str) -> list[tuple[datetime | None, datetime | None]]:
     return [(since, until) for which, since, until in life.skipped() if which == shard]
 
@@ -305,6 +347,30 @@ def test_a_gap_below_a_shard_that_left_unread_begins_where_the_last_known_shard_
             "before the first record of shard 1"
         )
     life.check(lost=life.put[1:])
+
+
+def test_a_gap_of_shards_of_which_nothing_was_read_begins_with_what_the_stream_had_when_its_origin_was_decided() -> (
+    None
+):
+    """Shard 0 left the stream unread, with records from before the origin was decided. Its children tell of them."""
+    life = Life(on_data_loss=GOES_ON)
+    began = life.clock.now()
+    life.produce(0)
+    life.source.split(life.key(0))
+    life.later(HOUR)
+    life.sync()
+    life.lose_rows(0)
+    life.later(DAY + HOUR)
+    life.produce(1)
+    for _ in range(2):
+        life.sync()
+        life.wave()
+    assert gaps_of(life, "0") == []
+    for shard in "12":
+        ((since, _),) = gaps_of(life, shard)
+        assert since is not None
+        assert since <= began, "before the first record of shard 0"
+    life.check(lost=life.put[:3])
 
 
 def test_a_gap_of_a_merges_child_allows_for_the_parent_that_nothing_names_any_more() -> None:

@@ -12,6 +12,7 @@ from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.ports.tasks import Job, Work
+from headrace.pipeline.settings.choices import OnProcessorError
 from tests.memory.leases import MemoryLeaseStore
 from tests.memory.tasks import LocalTasks
 from tests.processors.application.worlds import ApplicationWorld
@@ -84,6 +85,22 @@ def test_a_checkpoint_whose_answer_was_lost_loses_no_lease(world: ApplicationWor
     (refused,) = world.recorded("refused")
     assert refused["error"] == "KinesisClientLibDependencyException"
     assert world.row().checkpoint.sequence == number_of(world, "c")
+
+
+def test_a_new_process_begins_where_the_row_stands_after_a_lost_answer(
+    world: ApplicationWorld, tmp_path: Path
+):
+    """The process before it has failed, and never heard that its checkpoint was made."""
+    without_pause = world.settings.times.worker_tick * 0
+    world.processor = replace(world.processor, on_error=OnProcessorError.RETRY, backoff=without_pause)
+    world.begin_process()
+    rows = LosesAnswers(world.store)
+    world.stage = replace(world.stage, task_rows=lambda: lambda: rows)  # type: ignore[type-var]
+    fails = f"once:{tmp_path / 'once'}"
+    world.say("a", fails, "b")
+    assert not world.wave().problems
+    assert world.words() == ["a", fails, fails, "b"]
+    assert world.recorded("initialize")[1]["at"] == [number_of(world, "a"), 0]
 
 
 def test_a_task_that_spark_repeats_goes_on_where_the_row_stands(world: ApplicationWorld):

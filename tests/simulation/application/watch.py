@@ -115,6 +115,10 @@ class ApplicationWatch:
         """By lease key: the row as it was when it was deleted last."""
         self._begun: dict[str, tuple[StreamId, datetime]] = {}
         """By stream name: the life of the stream of which the first row was made, and when."""
+        self._made: dict[str, float] = {}
+        """By lease key: when the row was made last."""
+        self._claimed: dict[str, float] = {}
+        """By claim: when it was made."""
 
     def account(self, shard: ShardTruth) -> ShardAccount:
         account = self.accounts.get(shard.key)
@@ -126,6 +130,7 @@ class ApplicationWatch:
 
     def note_row(self, row: Lease) -> None:
         """A row is made."""
+        self._made[row.key] = self._fleet.sim.now
         stream = self._fleet.truth.stream_of(row)
         if stream is None:
             return
@@ -150,12 +155,15 @@ class ApplicationWatch:
                 life, moment = self._begun.get(stream.name, (stream, None))
                 return moment if life == stream else None
 
-    def _is_before_the_start(self, key: ShardKey) -> bool:
-        """Whether nobody has to read the shard: it was closed before the moment at which reading begins, and has no row."""
+    def _is_before_the_start(self, key: ShardKey, claim: str = "") -> bool:
+        """Whether nobody has to read the shard: it was closed before the moment at which reading begins, and has no row, or had none when
+        this claim was made."""
         shard, moment = self._fleet.truth.shards[key], self._begins_at(key.stream)
-        if shard.closed is None or moment is None or self._fleet.key_of(key) in self._fleet.leases.rows:
+        if shard.closed is None or moment is None or shard.closed > moment:
             return False
-        return shard.closed <= moment
+        row_key = self._fleet.key_of(key)
+        is_late = self._made.get(row_key, 0.0) > self._claimed.get(claim, float("inf"))
+        return row_key not in self._fleet.leases.rows or is_late
 
     def _start(self, shard: ShardTruth, row: Lease) -> int:
         """How many records lie before the first one that is to be read, of a shard without a checkpoint."""
@@ -199,6 +207,7 @@ class ApplicationWatch:
         account = self.account(shard)
         if change.kind is ChangeKind.CLAIM and after.run_claim is not None:
             account.claimed_at[after.run_claim] = before.checkpoint
+            self._claimed[after.run_claim] = self._fleet.sim.now
             account.of_claim.setdefault(after.run_claim, set()).add(before.checkpoint)
             account.had.add(before.checkpoint)
         if after.checkpoint != before.checkpoint:
@@ -280,7 +289,7 @@ class ApplicationWatch:
         for parent in shard.parents:
             key = ShardKey(shard.key.stream, parent)
             has_ended = self.accounts.get(key, ShardAccount()).has_ended
-            if not (has_ended or self._is_before_the_start(key) or self._is_gone(key)):
+            if not (has_ended or self._is_before_the_start(key, instance.claim) or self._is_gone(key)):
                 self._fail(shard, f"a process begins before its parent {parent} has ended")
         self._judge_pending(instance, pending)
         # A run works on where the rows of a stream that was taken out are deleted.

@@ -229,7 +229,7 @@ class ProcessorFleet:
         for wave in replace(processing, on_step=job.on_step).waves():
             self._fleet.faults.happened["processed"] += wave.snapshot is not None
             if accepts:
-                note_accepted(job.target.watch, wave.snapshot, self._world.sim.now)
+                note_accepted(self._world.table, job.target.watch, wave.snapshot, self._world.sim.now)
             yield wave
 
     def _redrive(self, processor: Processor) -> None:

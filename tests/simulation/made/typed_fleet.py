@@ -223,7 +223,7 @@ class TypedFleet:
             # No row that this very wave has passed is given up.
             give_up_passed(watch, self.looks.get(job.process), before)
             if accepts:
-                note_accepted(watch, wave.snapshot, self.world.sim.now)
+                note_accepted(self.world.table, watch, wave.snapshot, self.world.sim.now)
             yield wave
         # Rows that land behind the position of a table that was set elsewhere are judged at the end, by their account.
         if not watch.times_set_elsewhere:

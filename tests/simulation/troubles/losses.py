@@ -103,13 +103,23 @@ class Losses:
         return before is not None and arrival <= before
 
     def unread_until(self, shard: ShardTruth, now: datetime) -> datetime | None:
-        """Records that arrived before this time were trimmed before the stream could first be read, and need no gap."""
+        """Records that arrived before this time were trimmed before the stream could first be read, and need no gap. Where a retention has
+        passed since the origin was decided, the records that the stream had by then need one, too."""
         if shard.key.stream not in self.decided:
             return None
         nothing_landed = shard.token is None or shard.token[0] is None
         if not nothing_landed or not self._starts_at_the_horizon(shard):
             return None
-        return min(now - self.retention, self._decided_at(shard.key.stream))
+        trimmed, decided = now - self.retention, self._decided_at(shard.key.stream)
+        return trimmed if trimmed <= decided else decided - self.retention
+
+    def _was_trimmed_before(self, shard: ShardTruth, arrival: datetime, first_read: datetime | None) -> bool:
+        """Whether the record needs no gap, because it had left the stream before the shard's descendant was read, at a time when no gap was due
+        yet."""
+        if first_read is None or shard.first_read is not None:
+            return False
+        before = self.unread_until(shard, first_read)
+        return before is not None and arrival <= before
 
     def _decided_at(self, stream: StreamId) -> datetime:
         """The true time of Kinesis's answer by which the origin was decided."""
@@ -161,13 +171,24 @@ class Losses:
                 about,
             )
         whole = self.whole_until(shard, planned) if self.sure and not self.world.plan.adopted else None
-        if whole is not None and (since < whole - _SECOND or made + _SECOND - whole <= self.retention):
+        if whole is not None and (
+            since < self._oldest_wanted(shard.key.stream, whole) - _SECOND
+            or made + _SECOND - whole <= self.retention
+        ):
             raise Violation(
                 "I13",
                 f"{each.key}: a gap from {since} to {until} was reported at {made}, though nothing was lost up to {whole}",
                 about,
             )
         return since, until
+
+    def _oldest_wanted(self, stream: StreamId, whole: datetime) -> datetime:
+        """When the oldest record may have arrived that a gap has to allow for. `whole`: up to when no record was lost unseen. Where that
+        isn't after the origin's decision, the stream had the records of a retention by then, of which none may have been read."""
+        decided = self.decided[stream].decided
+        if whole > decided or self._named_moment_within_retention(stream) is not None:
+            return whole
+        return min(whole, max(datetime.fromtimestamp(stream.epoch, UTC), decided - self.retention))
 
     def whole_until(self, shard: ShardTruth, at: float) -> datetime:
         """The latest time up to which the commits before `at` prove that no record of the shard was lost."""
@@ -281,6 +302,7 @@ class Losses:
             for name in shard.children:
                 child = self.world.truth.shards[ShardKey(shard.key.stream, name)]
                 yield any(since <= arrival <= until for since, until in child.gaps)
+                yield self._was_trimmed_before(shard, arrival, child.first_read)
                 yield from self._descendants_report(child, arrival)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from headrace.pipeline.core.shards.position import Position
     from headrace.pipeline.core.shards.stream import ShardKey
+    from tests.memory.table import MemoryTable
     from tests.simulation.watch.typed_watch import TypedWatch
     from tests.simulation.world import World
 
@@ -60,9 +61,16 @@ def give_up_passed(
     return {row for row in passed if not is_accepted(row)}
 
 
-def note_accepted(watch: TypedWatch, snapshot: int | None, now: float) -> None:
-    """A wave of a person who accepts has committed this snapshot: nobody is to be asked about the rows of its shards again."""
-    if snapshot is not None:
-        keys = {each.key for each in watch.table.snapshots[snapshot].page.ranges}
-        noted = watch.times_set_elsewhere, now
-        watch.accepted.update((row, noted) for row in watch.given_up if row[0] in keys)
+def note_accepted(lake: MemoryTable, watch: TypedWatch, snapshot: int | None, now: float) -> None:
+    """A wave of a person who accepts has committed this snapshot: nobody is to be asked about the rows of its shards again, unless the lake
+    table was set elsewhere since the wave looked."""
+    if snapshot is None:
+        return
+    page = watch.table.snapshots[snapshot].page
+    if page.looked is not None and all(
+        lake_at.id != page.looked.snapshot for lake_at in lake.history(lake.head)
+    ):
+        return
+    keys = {each.key for each in page.ranges}
+    noted = watch.times_set_elsewhere, now
+    watch.accepted.update((row, noted) for row in watch.given_up if row[0] in keys)

@@ -233,6 +233,7 @@ class WatchedTable(MemoryTable):
             raise Violation("I4", f"{by}: {each.key} had ended, but a range goes on to {upto}", about)
         stop = shard.read if upto[0] is None else rows_up_to(self._world, shard, number_of(upto))
         stop = self._judge_kind(shard, each, stop, rows=rows, by=by, made=made)
+        shard.first_read = shard.first_read or self._world.losses.read_at(each)
         # A person may have given up all of an aggregate, and the position names its first user record.
         self._judge_end(shard, each, max(stop, shard.read))
         self.landed += len(rows)

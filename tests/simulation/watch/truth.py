@@ -58,6 +58,8 @@ class ShardTruth:
     unread_until: datetime | None = None
     """Set when the shard was read and had no record: records that arrived before this time were trimmed before the
     stream could first be read."""
+    first_read: datetime | None = None
+    """When the run had read the shard whose commit first told of it."""
     was: tuple[int | None, int, bool] | None = None
     """The furthest position that the shard had before a person rolled the table back."""
     named: tuple[str, ...] = ()
