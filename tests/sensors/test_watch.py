@@ -15,7 +15,7 @@ from headrace.assets.names import hours_key, leases_key, proof_key, records_key,
 from headrace.pipeline.checking.verdict import Verdict
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.leases.failure import Failure
-from headrace.pipeline.errors import Throttled
+from headrace.pipeline.errors import TablesMissing, Throttled
 from headrace.pipeline.settings.blocks.dagster import CheckSettings, DagsterSettings
 from headrace.sensors.results import state_of_cursor
 from tests.dagster.fixtures import MakeWorld
@@ -237,6 +237,17 @@ def test_where_nothing_can_be_looked_at_each_check_says_so_and_the_tick_keeps_it
     run = job.get_subset(asset_check_selection=set(keys)).execute_in_process(instance=watched.world.instance)
     assert run.success
     assert {event.passed for event in run.get_asset_check_evaluations()} == {False}
+
+
+def test_before_the_leader_has_made_the_tables_the_sensor_waits_and_nothing_is_wrong(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    def refuses() -> None:
+        raise TablesMissing("the table orders doesn't exist")
+
+    monkeypatch.setattr(watched.world.world.leases, "scan", refuses)
+    said = "watch: waits for the leader's next tick, which makes the coordination tables"
+    assert said in str(watched.tick().skip_reason)
 
 
 def test_an_asset_after_the_records_is_started_by_a_landing_and_not_by_checks_or_observations(

@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import sys
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+import headrace.pipeline.lake.spark.quiet_pandas  # noqa: F401 -- before PySpark
 from headrace.pipeline.errors import BadSetting, Unreachable
 from headrace.pipeline.lake.spark.channels import uninterrupted
 from headrace.pipeline.lake.spark.engine_zip import ON_SERVER, engine_name, engine_zip, private_folder
@@ -82,9 +82,6 @@ def spark_session(
     workers of its own on the local server, as code of the user needs them. A worker keeps the modules that it has
     imported, and other sessions' workers may have an earlier form of that code.
     """
-    # PySpark 4.3 warns at each import that it doesn't fully support pandas 3. Headrace's jobs use Arrow only, never
-    # pandas.
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     if settings.remote and settings.master:
         raise BadSetting("spark.remote and spark.master are both set; choose one")
     remote = settings.remote or "local[2]"

@@ -1,0 +1,8 @@
+"""PySpark 4.3 warns at each import that it doesn't fully support pandas 3. Headrace's jobs use Arrow only, never pandas,
+and a person who reads the warning can do nothing about it. A process that imports this module before PySpark doesn't
+print it.
+"""
+
+import warnings
+
+warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
