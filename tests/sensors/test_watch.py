@@ -1,6 +1,7 @@
 """The sensor that watches the application: checks, observations and complete hours, and how few events they are."""
 
 import asyncio
+import re
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,6 +21,7 @@ from headrace.pipeline.settings.blocks.dagster import CheckSettings, DagsterSett
 from headrace.sensors.results import state_of_cursor
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import DagsterWorld, key
+from tests.docs.pages import ROOT
 from tests.lake.tables import patch
 
 
@@ -140,6 +142,48 @@ def test_a_check_that_fails_is_told_at_once_and_each_hour_and_again_when_it_hold
     assert again["shards_read"] is False
     store._rows[key(1)] = row
     assert watched.checks(watched.tick())["shards_read"] is True
+
+
+def test_the_pages_sensor_alerts_once_where_a_check_begins_to_fail_and_once_where_it_holds_again(
+    watched: Watched, capsys: pytest.CaptureFixture[str]
+):
+    page = (ROOT / "docs" / "use" / "dagster.md").read_text(encoding="utf-8")
+    (block,) = (
+        code
+        for code in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+        if "check_alerts" in code
+    )
+    names: dict[str, Any] = {}
+    exec(block, names)
+    defs = dg.Definitions.merge(watched.world.defs, dg.Definitions(sensors=[names["check_alerts"]]))
+    cursor: str | None = None
+
+    def alerts() -> list[str]:
+        nonlocal cursor
+        context = dg.build_sensor_context(
+            instance=watched.world.instance, cursor=cursor, repository_def=defs.get_repository_def()
+        )
+        capsys.readouterr()
+        names["check_alerts"](context)
+        cursor = context.cursor
+        return capsys.readouterr().out.splitlines()
+
+    name = f"{watched.world.records.to_user_string()}:shards_read"
+    assert alerts() == []
+    watched.tick()
+    assert alerts() == []
+    store = watched.world.world.leases
+    row = store.get(key(1))
+    assert row is not None
+    store._rows[key(1)] = replace(row, failure=Failure(datetime.now(UTC), "access denied"))
+    watched.tick()
+    (sentence,) = alerts()
+    assert sentence.startswith(f"WARN {name}: 1 shard can't be read")
+    watched.tick()
+    assert alerts() == []
+    store._rows[key(1)] = row
+    watched.tick()
+    assert alerts() == [f"{name} holds again"]
 
 
 def test_a_lease_that_is_gone_leaves_hash_keys_that_nobody_reads(watched: Watched):
