@@ -97,6 +97,9 @@ def test_a_run_parses_what_is_new_and_tells_it(deployment: Deployment):
     assert made.asset_key == parsed_key(APPLICATION, SETTINGS)
     assert aside.asset_key == quarantine_key(APPLICATION, SETTINGS)
     assert (aside.materialization.metadata["rows"].value, told["dagster/row_count"]) == (1, 1)
+    why = aside.materialization.metadata["reasons"]
+    assert isinstance(why, dg.TableMetadataValue)
+    assert [record.data["rows"] for record in why.records] == [1]
     assert {name: told[name] for name in ("rows", "quarantined", "waves", "behind")} == {
         "rows": 1,
         "quarantined": 1,
