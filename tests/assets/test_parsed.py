@@ -201,6 +201,25 @@ def test_a_parser_that_fails_everything_fails_the_run_and_isnt_asked_again_at_on
     assert "the last run of orders failed" in deployment.tick().skip_reason.skip_message
 
 
+def test_a_run_that_was_killed_is_followed_by_another_at_once_and_a_second_one_after_a_wait(
+    deployment: Deployment,
+):
+    """The next run after a host that went down has nothing to wait for; a payload that kills each run has to."""
+    deployment.bed.land(A, {1: good(1)})
+    job = deployment.definitions.resolve_job_def("typed_app_parse")
+
+    def killed() -> None:
+        run = deployment.instance.create_run_for_job(
+            job, tags={"headrace/targets": "orders"}, status=dg.DagsterRunStatus.STARTED
+        )
+        deployment.instance.report_run_failed(run, "its process ended unexpectedly")
+
+    killed()
+    assert deployment.tick().run_requests
+    killed()
+    assert "the last run of orders failed" in deployment.tick().skip_reason.skip_message
+
+
 def test_no_run_is_asked_for_while_one_is_open_unless_it_hangs(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ):
