@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-import headrace.pipeline.lake.spark.quiet_pandas  # noqa: F401 -- before PySpark
 from headrace.pipeline.errors import BadSetting, Unreachable
 from headrace.pipeline.lake.spark.channels import uninterrupted
 from headrace.pipeline.lake.spark.engine_zip import ON_SERVER, engine_name, engine_zip, private_folder
+from headrace.pipeline.lake.spark.quiet_pandas import ignore_warning
 from headrace.pipeline.lake.spark.server.joining import (
     AUTHENTICATION,
     ServerStart,
@@ -82,6 +82,7 @@ def spark_session(
     workers of its own on the local server, as code of the user needs them. A worker keeps the modules that it has
     imported, and other sessions' workers may have an earlier form of that code.
     """
+    ignore_warning()
     if settings.remote and settings.master:
         raise BadSetting("spark.remote and spark.master are both set; choose one")
     remote = settings.remote or "local[2]"

@@ -21,6 +21,7 @@ from tests.lake.tables import IcebergLake
 from tests.lakehouse import an_iceberg_lake
 
 A = a_key(0)
+_ADVICE = "Make space, or give the right to write"
 
 
 @pytest.fixture
@@ -72,20 +73,21 @@ def test_a_copy_that_another_engine_made_lands_nothing_until_a_repair_takes_the_
 
 
 @pytest.mark.parametrize(
-    ("error", "says_what_to_do"),
+    ("error", "advice"),
     [
-        (OperationalError("INSERT", {}, sqlite3.OperationalError("disk I/O error")), True),
-        (OperationalError("INSERT", {}, sqlite3.OperationalError("database or disk is full")), True),
-        (OperationalError("INSERT", {}, sqlite3.OperationalError("database is locked")), False),
-        (OSError(errno.ENOSPC, "No space left on device"), True),
-        (OSError(errno.ECONNREFUSED, "Connection refused"), False),
+        (OperationalError("INSERT", {}, sqlite3.OperationalError("disk I/O error")), _ADVICE),
+        (OperationalError("INSERT", {}, sqlite3.OperationalError("database or disk is full")), _ADVICE),
+        (OperationalError("INSERT", {}, sqlite3.OperationalError("database is locked")), ""),
+        (OSError(errno.ENOSPC, "No space left on device"), _ADVICE),
+        (OSError(errno.ECONNREFUSED, "Connection refused"), ""),
     ],
 )
-def test_a_catalog_whose_disk_is_full_says_so_without_a_statement_of_sql(
-    error: Exception, says_what_to_do: bool
-):
-    with pytest.raises(Unreachable, match="can't be reached now") as told, asking("the catalog of lake.records"):
+def test_a_catalog_whose_disk_is_full_says_so_without_a_statement_of_sql(error: Exception, advice: str):
+    with (
+        pytest.raises(Unreachable, match="can't be reached now") as told,
+        asking("the catalog of lake.records"),
+    ):
         raise error
-    assert ("Make space, or give the right to write" in str(told.value)) is says_what_to_do
+    assert str(told.value).count(_ADVICE) == bool(advice)
     assert "INSERT" not in str(told.value)
     assert "sqlalche.me" not in str(told.value)

@@ -242,10 +242,8 @@ def test_a_table_with_a_row_for_each_record_takes_no_latest_rows_and_says_why(tm
     plain = Bed(tmp_path)
     plain.land(A, {1: b'{"id": 1, "name": "one"}'})
     plain.catch_up()
-    latest = IcebergLatest(
-        plain.lake.properties, plain.settings.table, state=plain.state, clock=plain.clock
-    )
-    with pytest.raises(WrongShape, match="has a row for each record.*take `into: latest` out again"):
+    latest = IcebergLatest(plain.lake.properties, plain.settings.table, state=plain.state, clock=plain.clock)
+    with pytest.raises(WrongShape, match=r"has a row for each record.*take `into: latest` out again"):
         latest.ensure(create=False)
 
 
