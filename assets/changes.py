@@ -19,7 +19,7 @@ from headrace.assets.names import (
     records_key,
     upkeep_key,
 )
-from headrace.assets.parsed import parsed_metadata
+from headrace.assets.parsed import aside_metadata, parsed_metadata
 from headrace.assets.processors import processor_metadata
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.shards.stream import lease_key
@@ -57,8 +57,10 @@ def by_parsing(settings: Settings, target: ParseSettings, waves: Sequence[Wave])
     changed = [wave for wave in waves if wave.snapshot is not None or wave.settled]
     if changed:
         yield dg.AssetMaterialization(parsed_key(settings, target), metadata=parsed_metadata(target, changed))
-        if aside := sum(wave.aside for wave in changed):
-            yield dg.AssetMaterialization(quarantine_key(settings, target), metadata={"rows": _int(aside)})
+        if any(wave.aside for wave in changed):
+            yield dg.AssetMaterialization(
+                quarantine_key(settings, target), metadata=aside_metadata(target, changed)
+            )
 
 
 def by_processing(settings: Settings, processor: ProcessorSettings, waves: Sequence[Wave]) -> Iterator[Event]:

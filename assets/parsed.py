@@ -5,6 +5,7 @@ target's quarantine table. Runs of the job `<application>_parse` do so by themse
 person may materialize the asset at any time, also beside such a run.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -54,6 +55,9 @@ def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
     return parsed
 
 
+_REASONS = dg.TableSchema([dg.TableColumn("reason", "string"), dg.TableColumn("rows", "int")])
+
+
 def _description(settings: Settings, target: ParseSettings) -> str:
     how = f"`{target.callable}`" if target.format is ParseFormat.CALLABLE else f"format `{target.format}`"
     of_stream = f" of the stream `{target.stream}`" if target.stream else ""
@@ -90,7 +94,19 @@ def parsed_metadata(target: ParseSettings, waves: Sequence[Wave]) -> dict[str, d
 
 def set_aside_metadata(ports: Ports, target: ParseSettings, waves: Sequence[Wave]) -> dict[str, Any]:
     """What these waves brought into the quarantine table."""
+    return {**aside_metadata(target, waves), **totals(ports, target.quarantine)}
+
+
+def aside_metadata(target: ParseSettings, waves: Sequence[Wave]) -> dict[str, dg.MetadataValue]:
+    """How many rows these waves have set aside, and why."""
+    reasons: Counter[str] = Counter()
+    for reason, rows in (told for wave in waves for told in wave.reasons):
+        reasons[reason] += rows
+    records = [dg.TableRecord({"reason": reason, "rows": rows}) for reason, rows in reasons.most_common()]
     return {
         "rows": dg.MetadataValue.int(sum(wave.aside for wave in waves)),
-        **totals(ports, target.quarantine),
+        "reasons": dg.MetadataValue.table(records, schema=_REASONS)
+        if records
+        # Reasons that may quote a record stay in the quarantine table, which has readers of its own.
+        else dg.MetadataValue.text(f"they are in the column `reason` of {target.quarantine}"),
     }

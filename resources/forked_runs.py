@@ -15,6 +15,7 @@ import sys
 import tempfile
 
 PACKAGES = (
+    "headrace.pipeline.lake.spark.quiet_pandas",
     "dagster._grpc.impl",
     "dagster._core.executor.in_process",
     "dagster._core.storage.runs.sqlite",

@@ -42,7 +42,9 @@ class LeaseTablesResource(AwsResource):
 
     def lease(self, shard: str) -> Lease:
         """The lease row of one shard."""
-        keys = meant_by(shard, [lease.key for lease in self.leases()])
+        keys = meant_by(
+            shard, [lease.key for lease in self.leases()], only_stream=self.wiring.settings.only_stream
+        )
         row = self.wiring.leases().get(keys[0]) if len(keys) == 1 else None
         if row is None:
             why = f"{len(keys)} shards fit this name" if len(keys) > 1 else "no lease row fits this name"

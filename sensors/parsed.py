@@ -112,12 +112,21 @@ def _waiting(instance: dg.DagsterInstance, job: str, names: Sequence[str]) -> di
     """The targets that failed lately, each with the seconds until it is tried again."""
     failures = dg.RunsFilter(job_name=job, statuses=[dg.DagsterRunStatus.FAILURE])
     waiting: dict[str, float] = {}
+    killed: dict[str, float] = {}
+    """Targets of runs that were killed lately, each with the seconds that it would wait for the newest of them."""
     for record in instance.get_run_records(failures, limit=_MOST_FAILED_RUNS):
         wait = _AFTER_A_FAILURE.total_seconds() - (time() - (record.end_time or 0))
+        if wait <= 0:
+            continue
         tags = record.dagster_run.tags
-        # A run that was killed names no target that failed: any of its targets may have been the reason.
-        failed = tags.get(FAILED_TARGETS_TAG) or tags.get(FOLLOWS_TAG) or ",".join(names)
-        for name in failed.split(","):
-            if wait > waiting.get(name, 0.0):
-                waiting[name] = wait
+        if FAILED_TARGETS_TAG in tags:
+            for name in tags[FAILED_TARGETS_TAG].split(","):
+                waiting[name] = max(wait, waiting.get(name, 0.0))
+            continue
+        # A run that was killed names no target that failed. A host may have ended it, so that the next run comes at
+        # once. After a second one its targets wait, because any of them may be the reason.
+        for name in (tags.get(FOLLOWS_TAG) or ",".join(names)).split(","):
+            if name in killed:
+                waiting[name] = max(wait, killed[name], waiting.get(name, 0.0))
+            killed[name] = max(wait, killed.get(name, 0.0))
     return waiting

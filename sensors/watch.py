@@ -30,7 +30,8 @@ from headrace.pipeline.checking.looking import CheckLooking
 from headrace.pipeline.checking.verdict import Verdict
 from headrace.pipeline.core.landing.valid_through import overall
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.duties.fleet.sensor_turn import without_tables
+from headrace.pipeline.errors import HeadraceError, TablesMissing
 from headrace.resources.instance import KeptInstance
 from headrace.sensors.interval import interval
 from headrace.sensors.results import state_of_cursor, with_sentence
@@ -59,7 +60,11 @@ def build_watch(wiring: Wiring, kept_instance: KeptInstance) -> dg.SensorDefinit
         try:
             events, sentence, cursor = watching.tick(instance, state_of_cursor(context.cursor))
         except HeadraceError as error:
-            sentence = f"watch: nothing was checked: {error}"
+            sentence = (
+                f"watch: {without_tables(wiring.settings, error)}"
+                if isinstance(error, TablesMissing)
+                else f"watch: nothing was checked: {error}"
+            )
             cursor = with_sentence(state_of_cursor(context.cursor), sentence)
             return dg.SensorResult(skip_reason=sentence, cursor=cursor)
         return dg.SensorResult(

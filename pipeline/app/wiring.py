@@ -158,9 +158,7 @@ class Wiring:
             with self.metering.working(worker_id, sensor.last_tick) as tick:
                 leases = tick.leases(self.leases())
                 duty = self.worker(worker_id, instance=instance, runs=runs, leases=leases)
-                tick.turn = worker_turn(
-                    duty, cursor, last_tick=sensor.last_tick, application=self.settings.application
-                )
+                tick.turn = worker_turn(duty, cursor, last_tick=sensor.last_tick, settings=self.settings)
                 return self.hooks.worked(worker_id, sensor.last_tick, tick.turn)
         finally:
             sensor.at_work.release()
@@ -295,7 +293,9 @@ class Wiring:
         )
 
     def readers(self) -> Readers:
-        return Readers(self.leases(), tuple(worker.id for worker in self.settings.workers))
+        return Readers(
+            self.leases(), tuple(worker.id for worker in self.settings.workers), self.settings.only_stream
+        )
 
     @contextmanager
     def _run(

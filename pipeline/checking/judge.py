@@ -56,9 +56,12 @@ def no_gaps(look: CheckLook) -> Verdict:
     offenders = [Offender(shard, sentence) for shard, sentence in look.chains.breaks]
     offenders += [Offender(shard, sentence) for shard, _, sentence in young]
     older = len(look.chains.skips) - len(young)
+    if look.gone:
+        offenders.append(Offender("the lake table", look.gone))
     return Verdict(
         check="no_gaps",
-        sentence=_told(
+        sentence=look.gone
+        or _told(
             offenders,
             "place where records are missing",
             "each range of the ledgers begins where the one before ended"

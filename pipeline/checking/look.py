@@ -55,7 +55,9 @@ class CheckLook:
     unread_since: Mapping[str, datetime] = field(default_factory=dict)
     """By lease key: since when an open shard has been seen that nobody has read, though Headrace ought to."""
     facts: TableDescription | None = None
-    """Of the lake table; None before it is made."""
+    """Of the lake table; None before it is made, and where it is gone."""
+    gone: str = ""
+    """Why the lake table can't be one that isn't made yet, where it isn't there."""
     snapshots: int = 0
     chains: Chains = Chains()
     lost_ledgers: int | None = None

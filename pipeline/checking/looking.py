@@ -14,6 +14,7 @@ from headrace.pipeline.checking.look import CheckLook, TargetLook
 from headrace.pipeline.core.leases.lag import LivingWorker, LivingWorkers, open_lags
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.ledger.filter import RangeFilter
+from headrace.pipeline.core.order.first_start import why_not_make_table
 from headrace.pipeline.core.shards.partition import read_name
 from headrace.pipeline.core.shards.position import TRIM, Position, Positions, Start
 from headrace.pipeline.core.shards.stream import ShardKey
@@ -103,6 +104,7 @@ class CheckLooking:
             waiting=self._waiting(rows, positions, ports.source),
             unread_since=self._unread(rows, {worker.worker_id for worker in workers if worker.is_ours}),
             facts=ports.facts(self.settings.landing.table) if exists else None,
+            gone="" if exists else why_not_make_table(self.settings.landing.table, rows) or "",
             snapshots=state.shape.snapshots if state is not None else 0,
             chains=self._ledgers(ports.lineage).chains if exists else LedgersRead().chains,
             lost_ledgers=_lost(ports.lineage) if exists else None,

@@ -42,8 +42,7 @@ def add(subparsers: "Subparsers") -> None:
         action="extend",
         default=[],
         metavar="NAME",
-        help="shards such as `shardId-000000000000`; with streams_mode: multi such as `orders/0`, "
-        "or their whole names in Dagster, or lease keys",
+        help="the shards: `shardId-000000000000`, `orders/0`, their whole names in Dagster, or lease keys",
     )
     parser.add_argument(
         "--worker",

@@ -79,15 +79,16 @@ def run(args: argparse.Namespace) -> int:
         proof = wiring.proofs.proving().run(window, anew=args.all)
     finally:
         wiring.ports.close()
+    # Before Dagster is told, which imports Dagster and waits for its storage: a person waits for the answer.
+    if args.json:
+        print_json(proof_document(proof))
+    else:
+        tell(*proof.lines())
     if window.is_all or not proof.holds:
         # What was proved of some hours says nothing of the others.
         tell_dagster(
             Path(loaded.name), loaded.settings, lambda changes: changes.by_proving(loaded.settings, proof)
         )
-    if args.json:
-        print_json(proof_document(proof))
-    else:
-        tell(*proof.lines())
     if proof.holds:
         return 0
     tell_aside(

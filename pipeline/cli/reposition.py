@@ -29,8 +29,8 @@ def add(subparsers: "Subparsers") -> None:
         required=True,
         nargs="+",
         action="extend",
-        metavar="KEY",
-        help="lease keys such as `shardId-000000000000`",
+        metavar="NAME",
+        help="the shards: `shardId-000000000000`, `orders/0`, their whole names in Dagster, or lease keys",
     )
     parser.add_argument(
         "--to",

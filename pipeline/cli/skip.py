@@ -25,7 +25,10 @@ def add(subparsers: "Subparsers") -> None:
     )
     add_config(parser)
     parser.add_argument(
-        "--shard", required=True, metavar="KEY", help="lease key such as `shardId-000000000000`"
+        "--shard",
+        required=True,
+        metavar="NAME",
+        help="the shard: `shardId-000000000000`, `orders/0`, its whole name in Dagster, or its lease key",
     )
     target = parser.add_mutually_exclusive_group()
     target.add_argument("--to", metavar="SEQUENCE", help="go on after the record with this sequence number")

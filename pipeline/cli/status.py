@@ -148,6 +148,7 @@ def _watch(args: argparse.Namespace) -> int:
 
 def _judge(settings: "Settings", observation: "Observation") -> "Iterator[Finding]":
     yield from _forms(settings, observation)
+    yield from _former_streams(settings, observation)
     yield from _beater(settings, observation)
 
 
@@ -186,6 +187,24 @@ def _forms(settings: "Settings", observation: "Observation") -> "Iterator[Findin
         needs_person=True,
         names=names,
     )
+
+
+def _former_streams(settings: "Settings", observation: "Observation") -> "Iterator[Finding]":
+    """Streams with lease rows that the settings don't ask for. Which ones a discovery finds isn't known here."""
+    from headrace.pipeline.core.shards.partition import read_name
+    from headrace.pipeline.inspect.finding import Finding
+
+    if not settings.multi or settings.discovery.is_asked_for:
+        return
+    streams = {read_name(row.key).stream for row in observation.last.leases if not row.has_ended}
+    former = tuple(sorted(name for name in streams if name and name not in settings.stream_names))
+    if former:
+        yield Finding(
+            "former-streams",
+            f"the settings don't name {', '.join(former)} any more, and Headrace reads on: stopping by mistake would be "
+            f"worse. former_streams is {settings.former_streams}: see docs/use/workers-and-streams.md, Several streams",
+            names=former,
+        )
 
 
 def _spark_servers(loaded: "Loaded") -> "list[LocalServer]":

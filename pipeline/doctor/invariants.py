@@ -12,6 +12,7 @@ from headrace.pipeline.core.landing.applications import (
     notice_of,
     others_at_work,
 )
+from headrace.pipeline.core.order.first_start import why_not_make_table
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.doctor.case import LiveCase
@@ -121,12 +122,21 @@ def _without_lease(stream: str, shards: list[str]) -> Iterator[Diagnosis]:
 def neighbours(live: LiveCase) -> Iterator[Diagnosis]:
     table = live.ports.table("doctor")
     if not table.exists():
-        yield Diagnosis(
-            _TABLE, Health.NOTE, f"{live.settings.landing.table} isn't there yet; the leader makes it"
-        )
+        yield _without_table(live)
         return
     commits = table.landings(live.ports.clock.now() - LOOKED_BACK)
     yield commit_findings(commits, live.settings)
+
+
+def _without_table(live: LiveCase) -> Diagnosis:
+    name = live.settings.landing.table
+    try:
+        gone = why_not_make_table(name, live.ports.leases().scan().leases)
+    except TablesMissing:
+        gone = None
+    if gone is not None:
+        return Diagnosis(_TABLE, Health.ILL, gone)
+    return Diagnosis(_TABLE, Health.NOTE, f"{name} isn't there yet; the leader makes it")
 
 
 def commit_findings(commits: Iterable[LandedBy], settings: Settings) -> Diagnosis:

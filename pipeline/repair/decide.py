@@ -74,7 +74,9 @@ class Recovery:
 
     def find(self, name: str) -> str:
         """The lease key of the shard that a person names so. Raises an error with similar names if there is none."""
-        return lease_key_meant(name, self.leases, nothing="nothing was changed")
+        return lease_key_meant(
+            name, self.leases, only_stream=self.settings.only_stream, nothing="nothing was changed"
+        )
 
     def hold(self, key: str) -> Held | Busy:
         """Try once to put the command's claim into the row. On `Busy` the command tries again a little later, because

@@ -374,6 +374,11 @@ class Settings:
         return self.streams_mode is StreamsMode.MULTI
 
     @property
+    def only_stream(self) -> str | None:
+        """The name of the stream of an application that reads one, whose lease keys don't name it."""
+        return None if self.multi else name_in(self.streams[0].name)
+
+    @property
     def lease_table(self) -> str:
         return self.coordination.lease_table or self.application
 

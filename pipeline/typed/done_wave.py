@@ -47,6 +47,9 @@ class Wave:
     """Whether nothing is left to do, as the wave found the tables."""
     notes: tuple[str, ...] = ()
     """Sentences for people."""
+    reasons: tuple[tuple[str, int], ...] = ()
+    """The most frequent reasons of the rows that a parsing has set aside, each with its rows; without those that may
+    quote a record."""
 
     @property
     def aside(self) -> int:

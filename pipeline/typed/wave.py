@@ -64,7 +64,8 @@ class Parsing(LakeWaves):
         # Each row that was read has to come back, or to be dropped for a reason that the target has: else nothing is
         # committed.
         accounts = self._accounts(wave, parsed, schema)
-        if why := why_stop(accounts.values(), self.settings.stop_above, told_reasons(parsed, self.settings)):
+        reasons = told_reasons(parsed, self.settings)
+        if why := why_stop(accounts.values(), self.settings.stop_above, reasons):
             raise WrongShape(
                 f"{self.settings.name}: {why}. Nothing was committed, no record was moved aside, "
                 "and no position moved. Correct the schema or the parser, or raise stop_above of this target, "
@@ -85,7 +86,7 @@ class Parsing(LakeWaves):
             basis, wave, ranges, parsed.files, aside=parsed.aside, compared=compared, gone=gone
         )
         done = wave_of(Does.PARSE, wave.rows, accounts.values(), is_last=wave.is_last)
-        done = replace(done, settled=basis.settled, notes=basis.notes)
+        done = replace(done, settled=basis.settled, notes=basis.notes, reasons=reasons)
         return ReadyWave(self.ports.table, proposal, done, self._follow)
 
     def _accounts(self, wave: WavePlan, parsed: Parsed, schema: int) -> dict[ShardKey, Accounting]:

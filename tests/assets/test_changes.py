@@ -34,6 +34,28 @@ def test_waves_without_a_commit_leave_no_event():
     assert list(by_redoing(APPLICATION, replaces, "lake.orders", [Wave(Does.REPLACE)])) == []
 
 
+def test_what_was_set_aside_is_told_with_its_reasons_the_most_frequent_one_first():
+    cast = "the payload has values that don't fit their columns: pieces (int)"
+    waves = [
+        Wave(Does.PARSE, 5, 2, snapshot=7, reasons=(("no JSON", 2), (cast, 1))),
+        Wave(Does.PARSE, 4, 0, snapshot=8, reasons=((cast, 4),)),
+    ]
+    _, aside = by_parsing(APPLICATION, ORDERS, waves)
+    assert aside.asset_key == quarantine_key(APPLICATION, ORDERS)
+    assert aside.metadata["rows"].value == 7
+    table = aside.metadata["reasons"]
+    assert isinstance(table, dg.TableMetadataValue)
+    assert [record.data for record in table.records] == [
+        {"reason": cast, "rows": 5},
+        {"reason": "no JSON", "rows": 2},
+    ]
+
+
+def test_reasons_that_may_quote_a_record_are_asked_of_the_quarantine_table():
+    _, aside = by_parsing(APPLICATION, ORDERS, [Wave(Does.PARSE, 5, 2, snapshot=7)])
+    assert aside.metadata["reasons"].value == f"they are in the column `reason` of {ORDERS.quarantine}"
+
+
 def test_a_redrive_that_mends_nothing_is_an_observation_because_the_typed_table_is_as_before():
     event, aside = by_redriving(APPLICATION, ORDERS, [Wave(Does.REDRIVE, 5, 0, {"filter": 2}, snapshot=7)])
     assert isinstance(event, dg.AssetObservation)

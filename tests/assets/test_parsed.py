@@ -97,6 +97,9 @@ def test_a_run_parses_what_is_new_and_tells_it(deployment: Deployment):
     assert made.asset_key == parsed_key(APPLICATION, SETTINGS)
     assert aside.asset_key == quarantine_key(APPLICATION, SETTINGS)
     assert (aside.materialization.metadata["rows"].value, told["dagster/row_count"]) == (1, 1)
+    why = aside.materialization.metadata["reasons"]
+    assert isinstance(why, dg.TableMetadataValue)
+    assert [record.data["rows"] for record in why.records] == [1]
     assert {name: told[name] for name in ("rows", "quarantined", "waves", "behind")} == {
         "rows": 1,
         "quarantined": 1,
@@ -195,6 +198,25 @@ def test_a_parser_that_fails_everything_fails_the_run_and_isnt_asked_again_at_on
     assert not result.success
     failed = next(event for event in result.all_events if event.is_step_failure)
     assert "stop_above" in str(failed.step_failure_data.user_failure_data)
+    assert "the last run of orders failed" in deployment.tick().skip_reason.skip_message
+
+
+def test_a_run_that_was_killed_is_followed_by_another_at_once_and_a_second_one_after_a_wait(
+    deployment: Deployment,
+):
+    """The next run after a host that went down has nothing to wait for; a payload that kills each run has to."""
+    deployment.bed.land(A, {1: good(1)})
+    job = deployment.definitions.resolve_job_def("typed_app_parse")
+
+    def killed() -> None:
+        run = deployment.instance.create_run_for_job(
+            job, tags={"headrace/targets": "orders"}, status=dg.DagsterRunStatus.STARTED
+        )
+        deployment.instance.report_run_failed(run, "its process ended unexpectedly")
+
+    killed()
+    assert deployment.tick().run_requests
+    killed()
     assert "the last run of orders failed" in deployment.tick().skip_reason.skip_message
 
 

@@ -72,6 +72,19 @@ def watched() -> Watched:
     return Watched(world, CheckLooking(world.settings, world.clock))
 
 
+def test_a_lake_table_that_is_gone_fails_a_check_and_one_that_isnt_made_yet_doesnt(watched: Watched):
+    def no_gaps(of: Watched) -> Verdict:
+        settings = of.world.settings
+        return verdicts(of.look(), settings.dagster.checks, settings.upkeep, {})[0]
+
+    assert no_gaps(watched).holds
+    watched.world.table.drop()
+    assert not no_gaps(watched).holds
+    assert "show that Headrace has worked for this application" in no_gaps(watched).sentence
+    before = World()
+    assert no_gaps(Watched(before, CheckLooking(before.settings, before.clock))).holds
+
+
 def test_a_shard_at_rest_has_no_lag_however_long_it_rests(watched: Watched):
     for _ in range(3):
         watched.rest(5 * MINUTE)

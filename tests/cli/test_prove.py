@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,6 +76,20 @@ def test_prove_reads_on_the_spark_of_the_first_worker_and_its_exit_code_says_whe
     assert "docs/use/proof.md, `When something is wrong`, tells what to do" in said.err
     assert "NO   each range has as many rows as its ledger states (6 ranges)" in out
     assert out[-1].startswith("NOT PROVED: 2 checks of 8 found 2 mistakes")
+
+
+@pytest.mark.usefixtures("joined_spark", "keys_without_kinesis")
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_a_person_has_the_answer_before_dagster_is_told_which_may_take_long(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    app = App(tmp_path)
+    app.land(1)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "gone"))
+    monkeypatch.setattr("sys.stderr", sys.stdout)
+    assert app() == DONE
+    out = capsys.readouterr().out
+    assert out.index("proved: 2 records of 2 shards") < out.index("wasn't told of this change")
 
 
 def _is_as_documented(out: str) -> None:

@@ -148,6 +148,12 @@ def test_a_gap_is_skipped(app: App):
     assert app.kinds() == [Kind.SKIPPED]
 
 
+def test_a_shard_may_be_named_with_its_stream_where_the_application_reads_only_one(app: App):
+    assert app("skip", "--shard", f"{app.stream.name}/0", "--yes") == 0
+    assert app.kinds() == [Kind.SKIPPED]
+    assert app("skip", "--shard", "another/0", "--yes") == 2
+
+
 def test_a_shard_is_skipped_to_a_record_or_to_its_tip(app: App):
     second, last = app.put[FIRST][1], app.put[FIRST][-1]
     assert app("skip", "--shard", FIRST, "--to", str(second), "--yes") == 0

@@ -150,6 +150,21 @@ def test_the_rows_change_there_and_back_and_a_second_run_has_nothing_to_do(
     assert "added" not in app.lead()
 
 
+def test_a_stream_that_the_settings_name_no_more_is_named_in_status_and_needs_nobody(
+    app: App, capsys: pytest.CaptureFixture[str]
+):
+    app.start_as("multi")
+    app.lead()
+    assert main(["status", "--json"]) == 0
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert "former-streams" not in {finding["code"] for finding in findings}
+    app.file.write_text(app.file.read_text().replace(f", {{name: {app.streams[1]}}}", ""))
+    assert main(["status", "--json"]) == 0
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    (former,) = [finding for finding in findings if finding["code"] == "former-streams"]
+    assert (former["names"], former["needs_person"]) == ([app.streams[1]], False)
+
+
 def test_rows_that_are_left_over_are_named_in_status_and_removed(
     app: App, capsys: pytest.CaptureFixture[str]
 ):

@@ -89,7 +89,12 @@ def imported() -> dict[str, Any]:
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     )
     facts: dict[str, Any] = json.loads(done.stdout)
-    return facts
+    return facts | {"stderr": done.stderr}
+
+
+def test_the_packages_print_nothing_that_a_user_would_take_for_trouble(imported: dict[str, Any]):
+    """PySpark warns of pandas 3, and the fork server's output is that of `headrace dev`."""
+    assert imported["stderr"] == ""
 
 
 def test_the_packages_start_only_threads_that_end_or_wait_before_a_fork(imported: dict[str, Any]):

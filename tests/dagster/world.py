@@ -19,6 +19,7 @@ from headrace.pipeline.duties.waves.report import OnStep
 from headrace.pipeline.ports.base import Timer
 from headrace.pipeline.ports.described_table import TableDescription
 from headrace.pipeline.ports.usage import ProcessUsage
+from headrace.pipeline.settings.choices import Create
 from headrace.pipeline.settings.model import Settings, TimeSettings
 from headrace.sensors.results import state_of_cursor
 from tests.dagster.partition_status import partition_statuses
@@ -141,6 +142,7 @@ class DagsterWorld:
     more_streams: tuple[str, ...] = ()
     wave_records: int = 1_000_000
     times: TimeSettings = TIMES
+    create: Create = Create.AUTO
     on_step: OnStep | None = None
     cursors: dict[str, str | None] = field(default_factory=dict)
 
@@ -156,6 +158,7 @@ class DagsterWorld:
             self.world.settings,
             application=f"memory{next(_NUMBERS)}",
             times=self.times,
+            coordination=replace(self.world.settings.coordination, create=self.create),
             wave=replace(self.world.settings.wave, every=timedelta(milliseconds=50)),
         )
         self.world.settings = self.settings

@@ -141,6 +141,19 @@ def test_a_missing_table_and_a_missing_stream_are_told_and_the_other_checks_go_o
     assert checks >= {"streams"}
 
 
+def test_a_lake_table_that_is_gone_isnt_taken_for_one_that_the_leader_makes(work: RolesAtWork):
+    catalog = work.folder / "lake"
+    work.close()
+    catalog.rename(work.folder / "elsewhere")
+    [told] = [each for each in found(work) if each.check == "lake table"]
+    assert told.health is Health.ILL
+    assert "lease rows (shardId-000000000000, ...) show that Headrace has worked" in told.sentence
+    for row in rows(work):
+        work.aws.client("dynamodb").delete_item(TableName="shop", Key={"leaseKey": row["leaseKey"]})
+    [told] = [each for each in found(work) if each.check == "lake table"]
+    assert told.health is Health.NOTE
+
+
 def test_an_endpoint_that_answers_nobody_ends_the_checks_with_one_sentence(
     work: RolesAtWork, monkeypatch: pytest.MonkeyPatch
 ):

@@ -1,6 +1,7 @@
 """The sensor that watches the application: checks, observations and complete hours, and how few events they are."""
 
 import asyncio
+import re
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,11 +16,12 @@ from headrace.assets.names import hours_key, leases_key, proof_key, records_key,
 from headrace.pipeline.checking.verdict import Verdict
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.leases.failure import Failure
-from headrace.pipeline.errors import Throttled
+from headrace.pipeline.errors import TablesMissing, Throttled
 from headrace.pipeline.settings.blocks.dagster import CheckSettings, DagsterSettings
 from headrace.sensors.results import state_of_cursor
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import DagsterWorld, key
+from tests.docs.pages import ROOT
 from tests.lake.tables import patch
 
 
@@ -142,6 +144,48 @@ def test_a_check_that_fails_is_told_at_once_and_each_hour_and_again_when_it_hold
     assert watched.checks(watched.tick())["shards_read"] is True
 
 
+def test_the_pages_sensor_alerts_once_where_a_check_begins_to_fail_and_once_where_it_holds_again(
+    watched: Watched, capsys: pytest.CaptureFixture[str]
+):
+    page = (ROOT / "docs" / "use" / "dagster.md").read_text(encoding="utf-8")
+    (block,) = (
+        code
+        for code in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+        if "check_alerts" in code
+    )
+    names: dict[str, Any] = {}
+    exec(block, names)
+    defs = dg.Definitions.merge(watched.world.defs, dg.Definitions(sensors=[names["check_alerts"]]))
+    cursor: str | None = None
+
+    def alerts() -> list[str]:
+        nonlocal cursor
+        context = dg.build_sensor_context(
+            instance=watched.world.instance, cursor=cursor, repository_def=defs.get_repository_def()
+        )
+        capsys.readouterr()
+        names["check_alerts"](context)
+        cursor = context.cursor
+        return capsys.readouterr().out.splitlines()
+
+    name = f"{watched.world.records.to_user_string()}:shards_read"
+    assert alerts() == []
+    watched.tick()
+    assert alerts() == []
+    store = watched.world.world.leases
+    row = store.get(key(1))
+    assert row is not None
+    store._rows[key(1)] = replace(row, failure=Failure(datetime.now(UTC), "access denied"))
+    watched.tick()
+    (sentence,) = alerts()
+    assert sentence.startswith(f"WARN {name}: 1 shard can't be read")
+    watched.tick()
+    assert alerts() == []
+    store._rows[key(1)] = row
+    watched.tick()
+    assert alerts() == [f"{name} holds again"]
+
+
 def test_a_lease_that_is_gone_leaves_hash_keys_that_nobody_reads(watched: Watched):
     watched.tick()
     del watched.world.world.leases._rows[key(1)]
@@ -237,6 +281,17 @@ def test_where_nothing_can_be_looked_at_each_check_says_so_and_the_tick_keeps_it
     run = job.get_subset(asset_check_selection=set(keys)).execute_in_process(instance=watched.world.instance)
     assert run.success
     assert {event.passed for event in run.get_asset_check_evaluations()} == {False}
+
+
+def test_before_the_leader_has_made_the_tables_the_sensor_waits_and_nothing_is_wrong(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    def refuses() -> None:
+        raise TablesMissing("the table orders doesn't exist")
+
+    monkeypatch.setattr(watched.world.world.leases, "scan", refuses)
+    said = "watch: waits for the leader's next tick, which makes the coordination tables"
+    assert said in str(watched.tick().skip_reason)
 
 
 def test_an_asset_after_the_records_is_started_by_a_landing_and_not_by_checks_or_observations(

@@ -9,6 +9,7 @@ import pytest
 
 from headrace.pipeline.core.leases.change import Applied, claim
 from headrace.pipeline.errors import TablesMissing, Throttled
+from headrace.pipeline.settings.choices import Create
 from headrace.resources.runs import WORKER_TAG, worker_tag
 from headrace.sensors.results import state_of_cursor
 from tests.dagster.fixtures import MakeInstance, MakeWorld
@@ -113,11 +114,26 @@ def test_a_stopping_worker_skips_with_a_sentence(make_world: MakeWorld):
     assert _why_skipped(world) == "worker w1: stopped; `headrace stop --cancel` lets it work again"
 
 
-@pytest.mark.parametrize("error", [Throttled("DynamoDB throttles"), TablesMissing("the tables aren't there")])
+@pytest.mark.parametrize(
+    ("create", "error", "sentence"),
+    [
+        (Create.AUTO, Throttled("DynamoDB throttles"), "DynamoDB throttles"),
+        (
+            Create.AUTO,
+            TablesMissing("the tables aren't there"),
+            "waits for the leader's next tick, which makes the coordination tables",
+        ),
+        (Create.NEVER, TablesMissing("the tables aren't there"), "the tables aren't there"),
+    ],
+)
 def test_a_passing_error_is_reported_in_a_sentence_and_the_cursor_is_kept(
-    make_world: MakeWorld, error: Exception, monkeypatch: pytest.MonkeyPatch
+    make_world: MakeWorld,
+    create: Create,
+    error: Exception,
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
 ):
-    world = a_settled_world(make_world)
+    world = a_settled_world(make_world, create=create)
     before = {slot: state_of_cursor(cursor) for slot, cursor in world.cursors.items()}
 
     def fails(_worker: str) -> None:
@@ -125,7 +141,7 @@ def test_a_passing_error_is_reported_in_a_sentence_and_the_cursor_is_kept(
 
     monkeypatch.setattr(world.world.rows, "get", fails)
 
-    assert _why_skipped(world) == f"worker w1: {error}"
+    assert _why_skipped(world) == f"worker w1: {sentence}"
     assert {slot: state_of_cursor(cursor) for slot, cursor in world.cursors.items()} == before
 
 

@@ -194,7 +194,7 @@ def _require_shard(args: argparse.Namespace, adapters: Adapters, window: KeptWin
     if any(ranges_in(entry) for entry in landed):
         return
     leases = [row.key for row in adapters.leases().scan().leases]
-    if meant_by(args.shard, leases):
+    if meant_by(args.shard, leases, only_stream=adapters.settings.only_stream):
         return
     every = _of_window(adapters, window, ALL_RANGES)[1] if window else adapters.lineage("lineage").entries()
     in_ledgers = {covered.key.shard_id for entry in every for covered in ranges_in(entry)}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.pipeline.core.shards.stream import ShardKey
 
@@ -83,14 +83,20 @@ def read_name(text: str) -> ShardName:
     return ShardName(_long(shard), stream) if stream and slash else ShardName(text)
 
 
-def meant_by(text: str, lease_keys: Iterable[str]) -> tuple[str, ...]:
-    """Those of the lease keys that a person may mean by the text."""
+def meant_by(text: str, lease_keys: Iterable[str], *, only_stream: str | None) -> tuple[str, ...]:
+    """Those of the lease keys that a person may mean by the text. `only_stream`: the stream of an application that
+    reads one, whose lease keys are shard ids."""
     lease_keys, name = tuple(lease_keys), read_name(text)
     exact = lease_key_of(text)
-    return (
-        (exact,)
-        if exact in lease_keys
-        else tuple(key for key in lease_keys if name.is_part_of(read_name(key)))
+    if exact in lease_keys:
+        return (exact,)
+    names = {key: read_name(key) for key in lease_keys}
+    return tuple(
+        key
+        for key, full_name in names.items()
+        if name.is_part_of(
+            full_name if full_name.stream is not None else replace(full_name, stream=only_stream)
+        )
     )
 
 

@@ -25,7 +25,8 @@ from headrace.pipeline.duties.fleet.worker_tick import WorkerDuty
 from headrace.pipeline.duties.streams.due_rows import PROBES_A_TICK
 from headrace.pipeline.errors import HeadraceError, TablesMissing, Transient
 from headrace.pipeline.ports.base import Timer
-from headrace.pipeline.settings.model import TimeSettings
+from headrace.pipeline.settings.choices import Create
+from headrace.pipeline.settings.model import Settings, TimeSettings
 
 _Memory = TypeVar("_Memory")
 _FAILURES_IN_A_ROW = 3
@@ -136,13 +137,14 @@ def _release_lock(duty: LeaderDuty) -> None:
 
 
 def worker_turn(
-    duty: WorkerDuty, cursor: str | None, *, last_tick: LastTick[WorkerMemory], application: str
+    duty: WorkerDuty, cursor: str | None, *, last_tick: LastTick[WorkerMemory], settings: Settings
 ) -> Turn:
     try:
         report = duty.tick(last_tick.get(cursor) or read_worker(cursor))
-    except (Transient, TablesMissing) as error:
-        # At the first start of an application the tables don't exist: the leader's tick creates them a moment later.
-        # The old cursor is returned, so that the next tick finds the memory that belongs to it.
+    # The old cursor is returned, so that the next tick finds the memory that belongs to it.
+    except TablesMissing as error:
+        return Turn(sentence=f"worker {duty.worker_id}: {without_tables(settings, error)}", cursor=cursor)
+    except Transient as error:
         return Turn(sentence=f"worker {duty.worker_id}: {error}", cursor=cursor)
     return Turn(
         sentence=str(report),
@@ -150,9 +152,17 @@ def worker_turn(
         partitions=report.partitions,
         alarm=report.alarm,
         state=report.state,
-        ask=_run_ask(report, application, duty.worker_id) if report.due else None,
+        ask=_run_ask(report, settings.application, duty.worker_id) if report.due else None,
         dead_runs=report.dead_runs,
     )
+
+
+def without_tables(settings: Settings, error: TablesMissing) -> str:
+    """What a sensor other than the leader's says where the coordination tables are missing. At the first start of an
+    application that is no trouble, so that it mustn't read like one."""
+    if settings.coordination.create is Create.AUTO:
+        return "waits for the leader's next tick, which makes the coordination tables"
+    return str(error)
 
 
 def _run_ask(report: WorkerReport, application: str, worker_id: str) -> RunAsk:

@@ -8,15 +8,16 @@ from headrace.pipeline.errors import Unknown
 from headrace.pipeline.ports.leases import LeaseStore
 
 
-def lease_key_meant(text: str, leases: LeaseStore, *, nothing: str) -> str:
+def lease_key_meant(text: str, leases: LeaseStore, *, only_stream: str | None, nothing: str) -> str:
     """The lease key of the shard that a person means. Raises Unknown, with similar names, where no shard is meant
-    or several are. `nothing`: what the command hasn't done then."""
+    or several are. `only_stream`: the stream of an application that reads one. `nothing`: what the command hasn't
+    done then."""
     # By key first, which is one read. The names of all shards cost a scan of the lease table.
     exact = lease_key_of(text)
     if exact and leases.get(exact) is not None:
         return exact
     keys = [row.key for row in leases.scan().leases]
-    meant = meant_by(text, keys)
+    meant = meant_by(text, keys, only_stream=only_stream)
     if len(meant) == 1:
         return meant[0]
     if meant:

@@ -17,12 +17,17 @@ class Readers:
     leases: LeaseStore
     local_workers: tuple[str, ...]
     """Ids of the workers that these settings configure. A lease without an owner is assigned to the first of them."""
+    only_stream: str | None = None
+    """The stream of an application that reads one."""
 
     def meant(self, names: Iterable[str]) -> tuple[str, ...]:
         """The lease keys of the shards that a person names so, each once. Raises an error with similar names if one has
         no lease row."""
         return tuple(
-            dict.fromkeys(lease_key_meant(name, self.leases, nothing="nothing was read") for name in names)
+            dict.fromkeys(
+                lease_key_meant(name, self.leases, only_stream=self.only_stream, nothing="nothing was read")
+                for name in names
+            )
         )
 
     def by_worker(self, keys: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import sys
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -23,6 +22,7 @@ from weakref import WeakSet
 from headrace.pipeline.errors import BadSetting, Unreachable
 from headrace.pipeline.lake.spark.channels import uninterrupted
 from headrace.pipeline.lake.spark.engine_zip import ON_SERVER, engine_name, engine_zip, private_folder
+from headrace.pipeline.lake.spark.quiet_pandas import ignore_warning
 from headrace.pipeline.lake.spark.server.joining import (
     AUTHENTICATION,
     ServerStart,
@@ -82,9 +82,7 @@ def spark_session(
     workers of its own on the local server, as code of the user needs them. A worker keeps the modules that it has
     imported, and other sessions' workers may have an earlier form of that code.
     """
-    # PySpark 4.3 warns at each import that it doesn't fully support pandas 3. Headrace's jobs use Arrow only, never
-    # pandas.
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    ignore_warning()
     if settings.remote and settings.master:
         raise BadSetting("spark.remote and spark.master are both set; choose one")
     remote = settings.remote or "local[2]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,5 +81,20 @@ def asking(what: str) -> Iterator[None]:
     # All of them may pass by themselves. What a person has to mend has an error of its own.
     except (OSError, SQLAlchemyError, RESTError, BotoCoreError, ClientError) as error:
         raise Unreachable(
-            f"{what} can't be reached now: {error}. No position moved; the next tick or run tries again"
+            f"{what} can't be reached now: {_told(error)}. No position moved; the next tick or run tries again"
         ) from error
+
+
+_OF_THE_DISK = ("disk I/O error", "disk is full", "readonly database", "unable to open database file")
+"""What SQLite says where it can't write its files."""
+_SPACE = ": the disk is full, or this user may not write there. Make space, or give the right to write"
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
+
+
+def _told(error: Exception) -> str:
+    if not isinstance(error, SQLAlchemyError):
+        is_of_the_disk = isinstance(error, OSError) and error.errno in _DISK_ERRORS
+        return f"{error}{_SPACE if is_of_the_disk else ''}"
+    # Further lines have the statement and an address of SQLAlchemy's documents.
+    line = str(error).partition("\n")[0]
+    return f"{line}{_SPACE if any(words in line for words in _OF_THE_DISK) else ''}"

@@ -83,7 +83,8 @@ def _streams(settings: Settings) -> Iterator[Broken]:
         yield Broken(
             "streams",
             f"has {len(settings.streams)} entries, and streams_mode is single: keep one and give each other stream an "
-            "application of its own, or begin a new application with streams_mode: multi",
+            "application of its own, or set streams_mode: multi. An application that has landed records already is "
+            "stopped first and needs `headrace rekey` then",
             also=("streams_mode",),
         )
     names = [name_in(stream.name) for stream in settings.streams]

@@ -36,7 +36,11 @@ class IcebergLatest(IcebergTyped):
     key: tuple[str, ...] = (RECORD_KEY,)
 
     def ensure(self, *, create: bool) -> None:
-        super().ensure(create=create)
+        try:
+            super().ensure(create=create)
+        except WrongShape as error:
+            self._refuse_rows_of_all_records(error)
+            raise
         for _ in range(MOST_TRIES):
             table = self.open()
             self._check_key(table.properties)
@@ -54,6 +58,15 @@ class IcebergLatest(IcebergTyped):
             f"properties of {self.identifier} couldn't be set: {MOST_TRIES} times another commit was faster. "
             "Nothing was parsed; the next wave tries again"
         )
+
+    def _refuse_rows_of_all_records(self, error: WrongShape) -> None:
+        table = self.open()
+        # A table that was made for the latest rows and has lost the column keeps the property.
+        if RECORD_KEY not in table.schema().column_names and _KEY not in table.properties:
+            raise WrongShape(
+                f"the table {self.identifier} has a row for each record, and the target has `into: latest` now. Nothing was "
+                "parsed, and no row was changed; take `into: latest` out again, or give the target another table"
+            ) from error
 
     def _wanted(self, table: Table) -> list[tuple[str, str]]:
         # Iceberg cuts bounds at 16 characters by default, and many keys begin with the same ones.

@@ -91,15 +91,25 @@ def test_a_person_may_shorten_a_name_as_long_as_it_means_one_shard(text: str):
         "123456789012:orders:1764160000:shardId-000000000002",
         "123456789012:returns:1764160000:shardId-000000000003",
     ]
-    assert meant_by(text, [*others, ORDERS]) == (ORDERS,)
-    assert meant_by(text, others) == ()
+    assert meant_by(text, [*others, ORDERS], only_stream=None) == (ORDERS,)
+    assert meant_by(text, others, only_stream=None) == ()
 
 
 def test_a_short_name_means_all_lives_of_a_stream():
     later = "123456789012:orders:1764170000:shardId-000000000001"
-    assert meant_by("orders/1", [ORDERS, later]) == (ORDERS, later)
-    assert meant_by(OF_ORDERS, [ORDERS, later]) == (ORDERS,)
-    assert meant_by("shardId-000000000001", ["shardId-000000000001"]) == ("shardId-000000000001",)
+    assert meant_by("orders/1", [ORDERS, later], only_stream=None) == (ORDERS, later)
+    assert meant_by(OF_ORDERS, [ORDERS, later], only_stream=None) == (ORDERS,)
+
+
+@pytest.mark.parametrize("text", ["orders/1", "orders/shardId-000000000001", "shardId-000000000001"])
+def test_a_name_with_the_stream_means_a_shard_of_an_application_that_reads_this_stream_alone(text: str):
+    keys = ["shardId-000000000000", "shardId-000000000001"]
+    assert meant_by(text, keys, only_stream="orders") == ("shardId-000000000001",)
+
+
+@pytest.mark.parametrize("text", ["returns/1", "orders/7", OF_ORDERS])
+def test_a_name_of_another_stream_or_shard_means_none_of_an_application_that_reads_one_stream(text: str):
+    assert meant_by(text, ["shardId-000000000000", "shardId-000000000001"], only_stream="orders") == ()
 
 
 def test_what_a_name_says_is_compared_with_a_shard():

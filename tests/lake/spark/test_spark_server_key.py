@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -75,6 +76,15 @@ def test_another_python_and_other_packages_have_another_server(settings: Path):
     key = a_key(settings)
     names = {key.name, replace(key, python="other").name, replace(key, packages="other").name}
     assert len(names) == 3
+
+
+def test_another_name_of_the_same_python_keeps_the_server(settings: Path, monkeypatch: pytest.MonkeyPatch):
+    """pip's scripts begin with `python3.11`, and a person types `python -m`."""
+    key = a_key(settings)
+    monkeypatch.setattr("sys.executable", f"{sys.executable}-by-another-name")
+    assert a_key(settings) == key
+    monkeypatch.setattr("sys.prefix", "/another/environment")
+    assert a_key(settings) != key
 
 
 def test_variables_that_change_nothing_for_the_server_keep_it(settings: Path):

@@ -1,14 +1,18 @@
 """Real Iceberg tables that were renamed, dropped, or copied by another engine."""
 
+import errno
+import sqlite3
 from pathlib import Path
 
 import pytest
 from pyiceberg.schema import Schema
+from sqlalchemy.exc import OperationalError
 
 from headrace.pipeline.core.landing.repair_plan import Repair, plan_repair
 from headrace.pipeline.core.order.parents import a_family
 from headrace.pipeline.core.shards.position import TRIM, Origin
-from headrace.pipeline.errors import ChainBroken, Unknown
+from headrace.pipeline.errors import ChainBroken, Unknown, Unreachable
+from headrace.pipeline.lake.table.catalog import asking
 from headrace.pipeline.lake.table.data_files import data_files, ids_of
 from headrace.pipeline.lake.table.schema import PARTITIONS, SCHEMA
 from headrace.pipeline.ports.staging import StagingSpec
@@ -17,6 +21,7 @@ from tests.lake.tables import IcebergLake
 from tests.lakehouse import an_iceberg_lake
 
 A = a_key(0)
+_ADVICE = "Make space, or give the right to write"
 
 
 @pytest.fixture
@@ -65,3 +70,24 @@ def test_a_copy_that_another_engine_made_lands_nothing_until_a_repair_takes_the_
         a_landing(lake.iceberg.staging_spec(), A, after=3, numbers=[4])
     ).landing.refused
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4]}
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (OperationalError("INSERT", {}, sqlite3.OperationalError("disk I/O error")), _ADVICE),
+        (OperationalError("INSERT", {}, sqlite3.OperationalError("database or disk is full")), _ADVICE),
+        (OperationalError("INSERT", {}, sqlite3.OperationalError("database is locked")), ""),
+        (OSError(errno.ENOSPC, "No space left on device"), _ADVICE),
+        (OSError(errno.ECONNREFUSED, "Connection refused"), ""),
+    ],
+)
+def test_a_catalog_whose_disk_is_full_says_so_without_a_statement_of_sql(error: Exception, advice: str):
+    with (
+        pytest.raises(Unreachable, match="can't be reached now") as told,
+        asking("the catalog of lake.records"),
+    ):
+        raise error
+    assert str(told.value).count(_ADVICE) == bool(advice)
+    assert "INSERT" not in str(told.value)
+    assert "sqlalche.me" not in str(told.value)

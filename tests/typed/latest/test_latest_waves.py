@@ -14,6 +14,7 @@ from headrace.pipeline.errors import BadSetting, Overtaken, WrongShape
 from headrace.pipeline.lake.table.live_files import found_in
 from headrace.pipeline.settings.blocks.parse import LatestSettings
 from headrace.pipeline.settings.choices import Into
+from headrace.pipeline.typed.latest.table import IcebergLatest
 from headrace.pipeline.typed.source import IcebergSource
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.windows.replace import check_replaceable
@@ -233,6 +234,17 @@ def test_neither_a_redrive_nor_a_replacement_can_bring_deleted_rows_back(tmp_pat
         next(bed.redriving().portions())
     with pytest.raises(BadSetting, match="a replacement of rows could bring deleted rows back"):
         check_replaceable(bed.settings)
+
+
+def test_a_table_with_a_row_for_each_record_takes_no_latest_rows_and_says_why(tmp_path: Path):
+    from tests.typed.parsings import Bed
+
+    plain = Bed(tmp_path)
+    plain.land(A, {1: b'{"id": 1, "name": "one"}'})
+    plain.catch_up()
+    latest = IcebergLatest(plain.lake.properties, plain.settings.table, state=plain.state, clock=plain.clock)
+    with pytest.raises(WrongShape, match=r"has a row for each record.*take `into: latest` out again"):
+        latest.ensure(create=False)
 
 
 def test_a_table_of_the_latest_rows_takes_no_row_for_each_record(tmp_path: Path):

@@ -85,7 +85,8 @@ def key_of(
         settings=str(file.resolve()) if is_there else "",
         dagster_home=str(Path(home).resolve()) if home else "",
         engine=engine,
-        python=f"{sys.executable} {sys.version.split()[0]}",
+        # Not the executable: `python` and `python3.11` of one environment are the same Python.
+        python=f"{sys.prefix} {sys.version.split()[0]}",
         packages=_installed(),
         environment={name: _hash(value) for name, value in _counting(environ)},
     )
