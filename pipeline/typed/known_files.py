@@ -27,7 +27,11 @@ class KnownFiles:
 
     def described(self, files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
         """The files with what is known of them."""
-        return tuple(replace(file, parts=self._parts.get(file.path)) for file in files)
+        return tuple(
+            file if parts is file.parts else replace(file, parts=parts)
+            for file in files
+            for parts in (self._parts.get(file.path),)
+        )
 
     def learn(self, survey: Survey) -> None:
         if self._count > _MOST:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import count
@@ -295,11 +295,19 @@ class MemorySurveyor(Surveyor):
                 if (order.ceiling is None or text < order.ceiling)
                 and (row.is_aggregate or not order.aggregates)
             }
-            for piece in _pieces([*wanted], key, path, self.piece):
-                oldest, newest = (
-                    self.source.arrival(key, wanted[text].number) for text in (piece.first, piece.last)
+            for texts in _parted([*wanted], self.piece):
+                first, last = texts[0], texts[-1]
+                yield Piece(
+                    key,
+                    path,
+                    0,
+                    first,
+                    last,
+                    rows=len(texts),
+                    bytes=len(texts),
+                    oldest=self.source.arrival(key, wanted[first].number),
+                    newest=self.source.arrival(key, wanted[last].number),
                 )
-                yield replace(piece, oldest=oldest, newest=newest)
 
     def within(self, rows: Iterable[TypedRow], bound: Bound) -> list[TypedRow]:
         return [row for _, row in _within([(self.source.sort_key(row), row) for row in rows], bound)]
@@ -393,13 +401,15 @@ def _within(rows: Iterable[KeyedRow], bound: Bound) -> list[KeyedRow]:
     ]
 
 
-def _pieces(keys: Sequence[str], key: ShardKey, path: str, most: int) -> Iterator[Piece]:
+def _parted(texts: Sequence[str], most: int) -> Iterator[Sequence[str]]:
+    """The sort keys in portions of at least `most`, which part no Kinesis record."""
     start = 0
-    for end in range(1, len(keys) + 1):
-        is_whole = end == len(keys) or record_in(keys[end]) != record_in(keys[end - 1])
-        if is_whole and (end == len(keys) or end - start >= most):
-            yield Piece(key, path, 0, keys[start], keys[end - 1], rows=end - start, bytes=end - start)
+    for end in range(most, len(texts)):
+        if end - start >= most and record_in(texts[end]) != record_in(texts[end - 1]):
+            yield texts[start:end]
             start = end
+    if texts:
+        yield texts[start:]
 
 
 def counts_of(

@@ -79,18 +79,17 @@ class RangeFilter:
             return replace(
                 entry, ranges=tuple(recorded for recorded in entry.ranges if self._has_place(recorded))
             )
-        page = replace(
-            entry.page,
-            ranges=tuple(
-                recorded
-                for recorded in entry.page.ranges
-                if self._has_kind(recorded) and self._has_place(recorded)
-            ),
-            dropped=tuple(key for key in entry.page.dropped if self._has_shard(key)),
+        page = entry.page
+        ranges = tuple(
+            recorded for recorded in page.ranges if self._has_kind(recorded) and self._has_place(recorded)
         )
+        dropped = tuple(key for key in page.dropped if self._has_shard(key))
         # Origins always stay, because no reader may take a part without ledgers for one without ranges.
-        has_something = page.ranges or page.origins or page.dropped
-        return replace(entry, page=page) if has_something else None
+        if not (ranges or page.origins or dropped):
+            return None
+        if len(ranges) == len(page.ranges) and len(dropped) == len(page.dropped):
+            return entry
+        return replace(entry, page=replace(page, ranges=ranges, dropped=dropped))
 
     def _has_kind(self, recorded: Range) -> bool:
         return self.kinds is None or recorded.kind in self.kinds

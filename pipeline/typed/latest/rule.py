@@ -81,7 +81,8 @@ def _leaving(rows: pa.RecordBatch, following: pa.RecordBatch | None) -> Iterator
     is_mixed = is_older
     if following is not None:
         is_older = _are_equal(rows["key"], following["key"])
-        is_mixed = is_older & ~_are_equal(rows["record_key"], following["record_key"])
+        if is_older.any():
+            is_mixed = is_older & ~_are_equal(rows["record_key"], following["record_key"])
     yield from _marked(rows, is_older & ~fresh, LeavesBecause.REPLACED)
     yield from _marked(rows, is_older & fresh, LeavesBecause.SUPERSEDED)
     # A row that deletes never enters the table, and nothing remembers it: no wave goes back behind

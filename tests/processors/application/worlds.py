@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -76,16 +77,28 @@ def _iterator(sequence: int | None) -> str | None:
     return None if sequence is None else str(sequence)
 
 
-def _page(key: ShardKey, records: tuple[MemoryRecord, ...], now: Any, behind: timedelta) -> RecordPage:
-    count = len(records)
-    micros = [(record.arrival - _EPOCH) // timedelta(microseconds=1) for record in records]
-    nothing = pa.nulls(count, pa.string())
-    columns: list[Any] = [
+@lru_cache
+def _columns_of_shard(key: ShardKey, count: int) -> tuple[Any, Any, Any, Any, Any]:
+    """The columns that are the same on all pages of a shard: stream, epoch, shard, sub-sequence numbers, and one without values."""
+    return (
         same_text(key.stream.name, count),
         of_numpy(np.full(count, key.stream.epoch, np.int64), pa.int64()),
         same_text(key.shard_id, count),
-        pa.array([str(record.sequence) for record in records], pa.string()),
         of_numpy(np.zeros(count, np.int64), pa.int64()),
+        pa.nulls(count, pa.string()),
+    )
+
+
+def _page(key: ShardKey, records: tuple[MemoryRecord, ...], now: Any, behind: timedelta) -> RecordPage:
+    count = len(records)
+    micros = [(record.arrival - _EPOCH) // timedelta(microseconds=1) for record in records]
+    stream, epoch, shard, subs, nothing = _columns_of_shard(key, count)
+    columns: list[Any] = [
+        stream,
+        epoch,
+        shard,
+        pa.array([str(record.sequence) for record in records], pa.string()),
+        subs,
         pa.array([record.partition_key for record in records], pa.string()),
         nothing,
         of_numpy(np.array(micros, np.int64), _SCHEMA.field("arrival_ts").type),

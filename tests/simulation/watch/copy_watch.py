@@ -135,9 +135,10 @@ class CopyWatch:
         return {number for number, arrival in pairs if arrival < horizon}
 
     def _landed(self, key: ShardKey, *, ever: bool = False) -> set[int]:
-        table, rows = self._world.table, self._world.stage.rows
+        table, landed = self._world.table, self._fleet.landed
         files = [f for s in table.snapshots.values() for f in s.files] if ever else table.files_at(table.head)
-        return {n for f in files for row in rows[f.path] if row[0] == key for n in numbers_of(row)}
+        rows = (row for file in files for _, row in landed.by_shard(file.path).get(key, ()))
+        return {number for row in rows for number in _numbers(row)}
 
     def _within(self, key: ShardKey, rows: Iterable[int], after: Position | None, upto: Position) -> set[int]:
         low = past(after)

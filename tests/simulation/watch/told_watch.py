@@ -4,8 +4,9 @@ which ENDs go (I7), and up to when a stream is said to be there as a whole."""
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.core.landing.valid_through import overall
@@ -13,7 +14,7 @@ from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.order.parents import children_of_ends
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-from tests.memory.aggregates import numbers_of
+from tests.memory.aggregates import LandedRow, numbers_of
 from tests.memory.table import Snapshot
 from tests.simulation.watch.truth import ShardTruth, Violation
 
@@ -23,25 +24,24 @@ if TYPE_CHECKING:
 
 def judge_told(world: World, made: Snapshot, below: Positions) -> None:
     """`below`: the positions of the snapshot that the commit is built on."""
-    counts: Counter[ShardKey] = Counter()
-    ends: dict[ShardKey, tuple[int, int]] = {}
+    landed: dict[ShardKey, list[LandedRow]] = {}
     names: dict[ShardKey, set[str]] = {}
     for file in made.files:
-        for row in world.stage.rows[file.path]:
-            key, numbers = row[0], numbers_of(row)
-            counts[key] += 1
-            ends[key] = ends.get(key, (numbers[0], 0))[0], numbers[-1]
+        for key, rows in groupby(world.stage.rows[file.path], key=itemgetter(0)):
+            landed.setdefault(key, []).extend(rows)
             names.setdefault(key, set()).add(file.path.rsplit("/", 1)[-1])
     for each in made.page.ranges:
         if not each.moves or each.kind not in {Kind.LANDED, Kind.SKIPPED}:
             continue
         _judge_carried(each, below, made)
-        if each.rows != counts[each.key] or set(each.files) != names.get(each.key, set()):
+        there = landed.get(each.key, [])
+        if each.rows != len(there) or set(each.files) != names.get(each.key, set()):
             raise _told_wrong(
-                each, f"{counts[each.key]} rows in {sorted(names.get(each.key, ()))} are those of the shard"
+                each, f"{len(there)} rows in {sorted(names.get(each.key, ()))} are those of the shard"
             )
         if each.rows:
-            _judge_arrivals(world.truth.shards[each.key], each, *ends[each.key])
+            first, last = numbers_of(there[0])[0], numbers_of(there[-1])[-1]
+            _judge_arrivals(world.truth.shards[each.key], each, first, last)
 
 
 def _judge_arrivals(shard: ShardTruth, each: Range, first: int, last: int) -> None:
