@@ -23,7 +23,9 @@ from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a commit would add to the table: ranges of any kind, data files, origins, and END positions to remove."""
+    """What a commit would add to a table: ranges of any kind, data files and origins; and what it would remove,
+    such as END positions.
+    """
 
     ranges: tuple[Range, ...] = ()
     files: tuple[StagedFile, ...] = ()
@@ -70,8 +72,9 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class RangeRefused:
-    """A range that doesn't land. This isn't an error, unless it is `fatal`: the shard is read again from the table's
-    position."""
+    """A range that doesn't land. This isn't an error unless it is `fatal`: the records of the shard are read
+    again, from the table's position on.
+    """
 
     range: Range
     position: Position | None
@@ -83,7 +86,7 @@ class RangeRefused:
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """The part of a proposal that lands on a given base."""
+    """The part of a proposal that lands on a given snapshot, and the ranges that are refused."""
 
     page: LedgerPage
     files: tuple[StagedFile, ...]
@@ -97,12 +100,16 @@ class Landing:
 
     @classmethod
     def carrying(cls, positions: Positions, through: Through, files: tuple[StagedFile, ...] = ()) -> Landing:
-        """A commit that lands nothing and repeats what its base has. `files`: those that take the place of others."""
+        """A commit that lands nothing and repeats the positions of its base. `files`: new files that take the
+        place of others.
+        """
         return cls(LedgerPage(), files, (), positions, through)
 
     @classmethod
     def without_files(cls, proposal: Proposal, positions: Positions) -> Landing:
-        """Nothing of the proposal lands, because the table lacks a file that it would remove."""
+        """A landing in which all of the proposal is refused, because the table lacks a file that the proposal
+        would remove.
+        """
         return cls.refusing(
             proposal,
             positions,
@@ -111,7 +118,7 @@ class Landing:
 
     @classmethod
     def refusing(cls, proposal: Proposal, positions: Positions, why: str) -> Landing:
-        """Nothing of the proposal lands."""
+        """A landing in which all of the proposal is refused."""
         refused = tuple(
             RangeRefused(proposed, positions.of(proposed.key), why) for proposed in proposal.ranges
         )
@@ -136,8 +143,10 @@ def decide_landing(
     """Accept or refuse each range of the proposal, given the positions of the base and what the base states
     (`valid-through`).
 
-    `now`: the clock of the commit; None where arrivals aren't compared with it. `owner`: the window whose own table it is,
-    empty for none; None where the table has no commit yet, and may become a window's."""
+    `now`: the clock of the commit; None where arrivals aren't compared with it. `owner`: the id of the window to
+    which the table belongs, empty for none; None where the table has no commit yet, so that it may become a
+    window's table.
+    """
     _check_proposal(proposal)
     if proposal.window and owner not in {None, proposal.window}:
         return Landing.refusing(proposal, base, "the table isn't this window's own")

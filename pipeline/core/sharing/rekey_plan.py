@@ -29,7 +29,7 @@ _NOTHING = "Nothing was changed"
 
 @dataclass(frozen=True, slots=True)
 class Rekey:
-    """The changes of a rekeying, and what they are in words."""
+    """The changes that give lease rows another form, and sentences that describe them."""
 
     creations: tuple[Change, ...]
     """The changes that make the rows of the new form. They are all written before anything is deleted."""
@@ -43,7 +43,7 @@ class Rekey:
 
 @dataclass(frozen=True, slots=True)
 class RekeyScene:
-    """What a rekeying is planned from."""
+    """The values from which a rekeying is planned: the lease rows, the positions and the settings."""
 
     rows: tuple[Lease, ...]
     """All lease rows of the application, of both forms."""
