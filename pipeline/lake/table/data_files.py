@@ -1,6 +1,7 @@
-"""From a staged file and its Parquet footer to the entry for an Iceberg manifest.
+"""Makes the entry for an Iceberg manifest from a staged file and its Parquet footer.
 
-The footer came with the staging result. pyiceberg's `add_files` would read every footer from storage again, one by one.
+The footer came with the result of staging. pyiceberg's `add_files` would read every footer from storage again,
+one by one.
 """
 
 from __future__ import annotations
