@@ -21,7 +21,7 @@ _ODD = "its key doesn't fit its attributes"
 
 @dataclass(frozen=True, slots=True)
 class OwnForm:
-    """A `LeaseStore` of the rows of one form."""
+    """A `LeaseStore` that shows only the rows of one form."""
 
     every: LeaseStore
     """The rows of both forms."""

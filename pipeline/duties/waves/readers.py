@@ -1,4 +1,4 @@
-"""Which worker reads each of the shards that a person or a backfill has named."""
+"""The worker that reads each of the shards which a person or a backfill has named."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ class Readers:
     """Ids of the workers that these settings configure. A lease without an owner is assigned to the first of them."""
 
     def meant(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The lease keys of the shards that a person names so, each once. Raises an error with similar names if one has
-        no lease row."""
+        """The lease keys of the shards that a person names by these texts, each once. Raises an error with
+        similar names if a shard has no lease row.
+        """
         return tuple(
             dict.fromkeys(lease_key_meant(name, self.leases, nothing="nothing was read") for name in names)
         )
 
     def by_worker(self, keys: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-        """Worker id -> those of the shards that the worker reads."""
+        """These shards by the worker that reads them: worker id -> lease keys."""
         for key in keys:
             if self.leases.get(key) is None:
                 raise no_lease(partition_of(key), self.leases, nothing="nothing was read")

@@ -82,9 +82,10 @@ class Run:
         """Make waves over all leases of the worker until no record has come for `times.idle`, or `times.linger` is
         over.
 
-        Each wave plans anew: it begins to read children and new leases, and leaves leases that went to another worker.
-        `to_the_newest`: go on after `times.linger`, too, while a shard is left that hasn't been read up to what was its
-        newest record as the run began. No sensor is there to start the next run.
+        Each wave plans anew: it begins to read children and new leases, and leaves leases that went to another
+        worker. `to_the_newest`: go on beyond `times.linger` as long as a shard hasn't been read up to the record
+        that was its newest when the run began. That is for a run without a sensor, which could start the next
+        run.
         """
         since = self.clock.now() if to_the_newest else None
         try:
@@ -129,11 +130,11 @@ class Run:
                 self.clock.pause(_EMPTY_PAUSE)
 
     def catch_up(self, keys: tuple[str, ...]) -> dict[str, str]:
-        """Read each of these shards to its tip as of now, or to its end. Returns the other shards, each with the
-        reason.
+        """Read each of these shards to its present tip, or to its end. Returns the shards of which that wasn't
+        possible, each with the reason.
 
-        The run goes on as long as records land, however long the backlog is. When no record lands, it waits for
-        `times.linger` while another run is reading the shard, and for a few tries otherwise.
+        The run goes on as long as records land, however long the backlog is. When no record lands, the run waits
+        for `times.linger` while another run is reading the shard, and for a few tries otherwise.
         """
         self.waiting = dict.fromkeys(keys, "its tip wasn't reached")
         try:
@@ -290,8 +291,9 @@ class RunEnding:
 
     @property
     def is_passing(self) -> bool:
-        """The run ended early for a reason that passes or that isn't its shards' own, and says nothing about its
-        shards."""
+        """Whether the run ended early for a reason that passes or that isn't the shards' own, so that it says
+        nothing about the shards.
+        """
         return self.is_untried or isinstance(self.error, Transient)
 
 
@@ -314,11 +316,11 @@ class Reading:
     _run: Run | None = None
 
     def everything_due(self, worker_id: str, *, to_the_newest: bool = False) -> RunEnding:
-        """List mode: read all that is due of the worker's leases. `to_the_newest`: see `Run.all_that_is_due`."""
+        """Read all that is due of the worker's leases (list mode). `to_the_newest`: see `Run.all_that_is_due`."""
         return self._ending_of(lambda: self._read_for(worker_id, None, to_the_newest=to_the_newest))
 
     def shards(self, keys: Iterable[str]) -> RunEnding:
-        """Partition mode: read the shards that a person or a backfill names."""
+        """Read the shards that a person or a backfill names (partition mode)."""
         keys = tuple(keys)
         self._unread = set(keys)
 
@@ -329,7 +331,7 @@ class Reading:
         return self._ending_of(work)
 
     def expected(self) -> tuple[str, ...]:
-        """Lease keys of the shards of the wave at work that surely have records to read."""
+        """Lease keys of those shards in the present wave that surely have records to read."""
         return self._run.attempt.expected() if self._run is not None else ()
 
     def _ending_of(self, work: Callable[[], None]) -> RunEnding:
