@@ -33,7 +33,7 @@ from headrace.pipeline.windows.make import part_of_window
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeSubject(Subject):
-    """One table that was made of the lake table."""
+    """One table that was made of the lake table, as the subject of a proof."""
 
     ports: TargetPorts
     moved: frozenset[ShardKey]
