@@ -54,8 +54,9 @@ class _TableFacts:
 
 
 class DynamoLeaseStore:
-    """Open the lease table. `entity_type`: whether new rows get the attribute entityType. KCL workers before
-    3.5 don't know it."""
+    """The lease table. `entity_type`: whether new rows get the attribute entityType. KCL workers before 3.5 don't
+    know it.
+    """
 
     def __init__(
         self,
@@ -117,8 +118,9 @@ class DynamoLeaseStore:
         return _AT_ONCE
 
     def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
-        """Apply changes side by side, and not as one transaction: a refusal of one row changes nothing for
-        the others."""
+        """Apply changes at the same time, and not as one transaction: if the change of one row is refused, the
+        others are still made.
+        """
         trouble: list[Transient] = []
         if len(changes) < 2:
             # One write isn't worth a thread.
