@@ -1,8 +1,8 @@
-"""The table of windows on Iceberg, `<lake table>_windows`: a row for each window, and a row for each later word about
-one.
+"""The table of windows on Iceberg, `<lake table>_windows`: a row for each window, and a row for each later
+statement about one, such as that it is cancelled or done.
 
-A row is only ever added. The compare-and-swap on the table's head gives the rows one order, and each row has an id of
-its own: a commit whose answer was lost is looked for by it.
+A row is only ever added. Compare-and-swap on the table's newest snapshot gives the rows one order. Each row has
+an id of its own, by which a commit is found whose answer was lost.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ PROPERTIES = {
 
 
 class IcebergWindowCopy(IcebergTable):
-    """The own table of a window, with the records that were copied."""
+    """A window's own table, with the records that were copied."""
 
     @property
     def remedy(self) -> Remedy:
