@@ -55,7 +55,7 @@ def complain_of_key(name: str, section: str, *, keys: Iterable[str]) -> str:
 
 
 def nearest(name: str, keys: Iterable[str]) -> str | None:
-    """The known key that is most like a wrong one; None where no key is."""
+    """The known key that is spelt most like a wrong one; None where none is similar."""
     return next(iter(get_close_matches(name, keys, n=1)), None)
 
 
