@@ -1,4 +1,4 @@
-"""Whether `headrace beat` beats, where the settings ask for it."""
+"""A check: whether `headrace beat` is running and beats, where the settings ask for it."""
 
 from __future__ import annotations
 

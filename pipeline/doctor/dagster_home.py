@@ -1,4 +1,4 @@
-"""Whether Dagster's instance is set up as Headrace needs it, and whether its daemon lives."""
+"""A check: whether Dagster's instance is set up as Headrace needs it, and whether its daemon is running."""
 
 from __future__ import annotations
 
