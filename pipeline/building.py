@@ -1,7 +1,7 @@
 """Dagster's definitions of one application, made from its settings.
 
-Every name in them has the application's: one code location may have several applications, beside a project's own assets, resources,
-sensors and executor.
+Each name in them contains the application's name, because one code location may have several applications, beside
+a project's own assets, resources, sensors and executor.
 """
 
 import warnings
@@ -55,10 +55,11 @@ def build_definitions(
 ) -> dg.Definitions:
     """Assets, sensors, jobs, schedules and the resources of one application, to be merged with those of a project.
 
-    `settings`: the path of a settings file, which alone counts (no variable HEADRACE_... does), or settings that were read already. AWS is
-    asked nothing before the first tick.
+    `settings`: the path of a settings file (environment variables HEADRACE_... aren't used), or settings that
+    were read already. No request goes to AWS before the first tick.
 
-    For tests: `on_step` is called between the steps of a wave and may end the run there; `ports` are used instead of AWS.
+    For tests: `on_step` is called between the steps of a wave and may end the run there; `ports` are used instead
+    of AWS.
     """
     with warnings.catch_warnings():
         # Dagster warns of each of its parameters that may change. Headrace chose them, for the versions of Dagster that it asks for.

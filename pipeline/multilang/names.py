@@ -1,5 +1,6 @@
-"""The names that KCL's MultiLangDaemon (3.5.1) knows in a .properties file: how it reads each value, and where the value
-goes in Headrace's settings, or why it goes nowhere. As data."""
+"""The names that KCL's MultiLangDaemon (3.5.1) knows in a .properties file, as data: how it reads each value, and
+which setting of Headrace has the same meaning, or why none has.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Final
 
 
 class JavaType(Enum):
-    """How KCL's multi-language daemon reads the value of a property."""
+    """How KCL's MultiLangDaemon parses the value of a property."""
 
     TEXT = auto()
     NUMBER = auto()
@@ -24,7 +25,7 @@ class JavaType(Enum):
 
 
 class Writing(Enum):
-    """How a value is written in Headrace's settings."""
+    """How the value of a property is written in Headrace's settings."""
 
     AS_IT_IS = auto()
     MILLIS = auto()

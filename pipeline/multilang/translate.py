@@ -1,7 +1,7 @@
-"""A .properties file of KCL's MultiLangDaemon as Headrace's settings. Pure functions.
+"""Translates a .properties file of KCL's MultiLangDaemon to Headrace's settings. Pure functions.
 
-What counts is what the daemon makes of the file, which isn't always what is written there: each such place is told, and
-not repeated.
+The settings do what the daemon does with the file, which isn't always what the file says; a note names each such
+place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ARN_OF_A_STREAM = re.compile(r"arn:[\w-]+:kinesis:(?P<region>[\w-]+):\d*:stream
 
 @dataclass(frozen=True, slots=True)
 class ImportNote:
-    """What a person has to know about one name of the file."""
+    """A note for people about one name in the file."""
 
     name: str
     line: int
@@ -57,8 +57,9 @@ class Translation:
 
 
 def translated(text: str, *, file: str) -> Translation:
-    """The settings of Headrace that do what this file of KCL's daemon says. Raises BadSetting for a file with which
-    KCL's daemon wouldn't start."""
+    """The settings of Headrace that do what this .properties file says. Raises BadSetting for a file with which
+    KCL's daemon wouldn't start.
+    """
     entries = tuple(properties_in(text))
     result = Translation()
     _check_twice(entries, file)
