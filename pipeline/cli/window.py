@@ -1,6 +1,7 @@
-"""`headrace window`: choose records that have landed. Then copy them from the lake table into a table of
-their own, parse them again, let a processor work on them, or take their aggregates apart. What the lake table lacks can
-be read from the stream."""
+"""`headrace window`: choose records that have landed. Then copy them from the lake table into a table of their
+own, parse them again, let a processor work on them, or take their aggregates apart. Records that the lake table
+lacks can be read from the stream.
+"""
 
 import argparse
 from pathlib import Path

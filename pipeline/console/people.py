@@ -19,7 +19,7 @@ LOCK = "\0lock"
 # Clocks of other hosts aren't compared with this one's: a worker lives while something of its rows
 # changes from look to look.
 def states_that_move(observation: Observation) -> dict[str, tuple[object, ...]]:
-    """For each worker and for the lock, what changes while it lives."""
+    """For each worker and for the lock, the values that change while it lives."""
     counters: dict[str, int] = {}
     for lease in observation.open_ones:
         if lease.holder is not None:

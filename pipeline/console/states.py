@@ -79,7 +79,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What an observation says of leases, as sets, so that thousands of leases are judged quickly."""
+    """What an observation says about leases, as sets, so that thousands of leases are judged quickly."""
 
     still: frozenset[str]
     dropped: frozenset[str]

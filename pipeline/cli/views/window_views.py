@@ -1,4 +1,4 @@
-"""What `headrace window` shows of windows, as text and as JSON."""
+"""The windows as `headrace window` shows them, as text and as JSON."""
 
 from typing import TYPE_CHECKING
 
@@ -95,7 +95,7 @@ def costs(window: "ReplayWindow", windows: "WindowWiring") -> "Iterator[str]":
 
 
 def window_json(kept_window: "KeptWindow", windows: "WindowWiring") -> "dict[str, Any]":
-    """The window for scripts. What of it was done isn't part of this, because only the ledgers of its table tell."""
+    """The window for scripts, without how much of it is done, because only the ledgers of its table tell that."""
     window = kept_window.window
     return {
         "id": window.id,
@@ -117,7 +117,7 @@ def window_json(kept_window: "KeptWindow", windows: "WindowWiring") -> "dict[str
 
 
 def run_json(window: "ReplayWindow", windows: "WindowWiring", waves: "Sequence[Wave]") -> "dict[str, Any]":
-    """What one `headrace window run` has done, for scripts; also where an error has ended it."""
+    """The result of one `headrace window run` for scripts, also where an error has ended it."""
     has_quarantine = bool(window.target or window.processor)
     return {
         "id": window.id,
@@ -163,7 +163,7 @@ def _redoing(
 
 
 def shown_json(kept_window: "KeptWindow", windows: "WindowWiring") -> "dict[str, Any]":
-    """The window for scripts, with what was done of it, and what is out of reach by now."""
+    """The window for scripts, with how much of it is done, and what is out of reach by now."""
     window = kept_window.window
     redoing = _redoing(window, windows)
     out_of_reach = [*window.missing, *redoing.out_of_reach(window)]
