@@ -164,7 +164,7 @@ def _sensors(wiring: Wiring, instance: KeptInstance, jobs: _Jobs) -> list[dg.Sen
 def _resources(wiring: Wiring) -> dict[str, Any]:
     settings = wiring.settings
     shared = dg.ResourceDefinition.hardcoded_resource(
-        wiring, "what the sensors and assets of this process work with"
+        wiring, "the objects that the sensors and assets of this process use"
     )
     return {
         resource_key(settings, "lease_tables"): LeaseTablesResource.of(settings, shared),
@@ -183,7 +183,7 @@ def _application(
     job = application_job(wiring, asset)
     workers = [build_worker(wiring, instance, worker.id, job) for worker in own.workers]
     shared = dg.ResourceDefinition.hardcoded_resource(
-        wiring, f"what the sensors and runs of the processor {processor.name} work with"
+        wiring, f"the objects that the sensors and runs of the processor {processor.name} use"
     )
     return dg.Definitions(
         assets=[asset],

@@ -50,4 +50,4 @@ def _source(field: str, expected: Any) -> str:
     setting = _SETTINGS.get(field)
     if setting is None:
         return "Headrace makes its own clients, which this value doesn't reach"
-    return f"the settings file says {expected!r} (`{setting}`), by which the sensors and the other runs go"
+    return f"the settings file says {expected!r} (`{setting}`), which the sensors and the other runs use"

@@ -198,4 +198,4 @@ def _parts(look: CheckLook, found: tuple[Verdict, ...], hours: list[Event]) -> I
     if through is not None:
         yield f"complete up to {through:%Y-%m-%d %H:%M} UTC"
     if hours:
-        yield f"{counted(len(hours), 'hour')} told as complete"
+        yield f"{counted(len(hours), 'hour')} reported as complete"

@@ -56,7 +56,7 @@ _T, _N, _ON, _F, _OF = (
 )
 _OWN_PACE = "Headrace has a pace of its own"
 _VARIANCE = "counts with `assignment.strategy: variance` only, which is KCL's way to balance; Headrace's own needs none"
-_POLLING = "KCL takes it as a wish for polling"
+_POLLING = "KCL takes it as a request to poll"
 _CAPACITY = "counts with provisioned tables only, and KCL's daemon makes no such lease table"
 _MIGRATION = "only KCL changes the state of a migration; Headrace acts by the state in the tables"
 _ATTEMPTS = "each tick is an attempt, so that there is nothing to count or to wait for"
@@ -67,7 +67,7 @@ KNOWN: Final[Mapping[str, DaemonName]] = {
     "executableName": DaemonName(_T, "", "processors.0.command"),
     "applicationName": DaemonName(_T, "", "application"),
     "streamName": DaemonName(_T, "", "streams.0.name"),
-    "streamArn": DaemonName(_T, "", "streams.0.name", why="KCL uses the name in it alone"),
+    "streamArn": DaemonName(_T, "", "streams.0.name", why="KCL uses only the stream's name in it"),
     "workerId": DaemonName(_T, "a random UUID", "workers.0.id"),
     "workerIdentifier": DaemonName(_T, "a random UUID", "workers.0.id"),
     "regionName": DaemonName(_T, "by the environment", "aws.region"),

@@ -128,9 +128,7 @@ def _why_unknown(name: str) -> str:
     if name in SIDE_TABLES:
         return "it is about one of KCL's two side tables; `coordination` has one setting for all tables"
     if name.partition(".")[0] in ("kinesisClient", "dynamoDbClient", "cloudWatchClient", "pollingConfig"):
-        return (
-            "it reaches into a client of Java; Headrace's own have fixed times, and `aws` says whom they ask"
-        )
+        return "it sets an option of a Java client; Headrace's own clients have fixed times, and the settings `aws` say which service they call"
     same = next((known for known in KNOWN if known.lower() == name.lower()), None)
     if same is not None:
         return f"KCL's daemon ignores it, because it means {same} by the letter; correct it if you want it to count"

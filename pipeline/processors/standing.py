@@ -51,7 +51,7 @@ class ShardStanding:
     def __str__(self) -> str:
         place = "nothing yet" if self.position is None else str(self.position)
         if not self.is_behind:
-            return f"{self.key}: {place}; all is there that the lake table has"
+            return f"{self.key}: {place}; it has all that the lake table has"
         behind = "" if not self.behind else f", {self.behind} behind by arrival"
         stopped = f"; stopped: {self.stopped}" if self.stopped else ""
         return f"{self.key}: {place}; the lake table is at {self.landed}{behind}{stopped}"

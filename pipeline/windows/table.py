@@ -138,7 +138,7 @@ class IcebergWindows(WindowStore):
             # Ids of windows are short, so that two may be alike.
             if row["entry"] == _CREATED and any(written["window"] == row["window"] for written in rows):
                 raise Transient(
-                    f"another window has the id {row['window']} already. Nothing was kept; try again"
+                    f"another window has the id {row['window']} already. Nothing was stored; try again"
                 )
             if len(unsure) == _UNSURE_TRIES:
                 raise CommitUnknown(
@@ -154,7 +154,7 @@ class IcebergWindows(WindowStore):
                 continue
             return
         raise Transient(
-            f"{_TRIES} times another commit to {self.identifier} was faster. Nothing was kept; try again"
+            f"{_TRIES} times another commit to {self.identifier} was faster. Nothing was stored; try again"
         )
 
     def _create(self) -> None:

@@ -286,9 +286,9 @@ class _Reading:
 
     def _in_use(self) -> Throttled:
         return Throttled(
-            f"another subscription to {self._key} has the consumer {self._name}, or began less than five seconds ago. "
+            f"another subscription to {self._key} uses the consumer {self._name}, or began less than five seconds ago. "
             "Nothing was lost. Where that happens again and again, another program reads by the same consumer: give this "
-            "application one of its own by `consumer` in the stream's settings"
+            "application a consumer of its own by `consumer` in the stream's settings"
         )
 
     def _with_patience(self, ask: Callable[[], Any]) -> Any:

@@ -84,7 +84,7 @@ PROOFS: Final = StreamProofs()
 
 
 def _resting(stream: StreamId, trouble: type[Transient]) -> str:
-    what = "throttles" if trouble is Throttled else "doesn't answer the question for"
+    what = "throttles" if trouble is Throttled else "doesn't answer the request for"
     return f"Kinesis {what} the description of {stream}. Nothing was lost"
 
 

@@ -116,7 +116,7 @@ class Why(StrEnum):
     """Why an expiry keeps a snapshot. Where several reasons hold, the first of this list is given."""
 
     FROZEN = "the table has gc.enabled=false"
-    NO_STATE = "main's positions aren't found in the newest metadata, so nothing goes"
+    NO_STATE = "main's positions aren't found in the newest metadata, so no snapshot expires"
     UNRECORDED = "its ledger isn't in the lineage table yet"
     RECORDED = "the lineage table goes up to it"
     STATE = "it lies between main's head and main's positions"

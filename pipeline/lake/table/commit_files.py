@@ -82,7 +82,7 @@ class CommitFiles:
         if now - oldest_look > _STALE:
             raise Transient(
                 f"files whose rows the commit decides about were looked at at {oldest_look.isoformat()}, more than {_STALE} ago. A compaction may have "
-                "replaced them since, and then upkeep may delete them at any time. Nothing was committed; the same again looks anew"
+                "replaced them since, and then upkeep may delete them at any time. Nothing was committed; the next try reads the table anew"
             )
         paths = [*(file.path for file in self._checked), *(file.path for file in self._taken)]
         if self._manifest is not None:
