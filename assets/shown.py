@@ -64,7 +64,7 @@ def freshness(settings: Settings) -> dg.FreshnessPolicy | None:
 
 
 def code_version() -> str:
-    """The version of Headrace that runs here."""
+    """The version of Headrace that this process runs."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -37,7 +37,7 @@ class RecordProcessorBase:
 
 
 class V1toV2Processor(RecordProcessorBase):
-    """A processor of version 1, called as one of version 2."""
+    """Wraps a processor of version 1, so that it can be called as one of version 2."""
 
     def __init__(self, delegate: Any) -> None:
         self.delegate = delegate

@@ -52,7 +52,7 @@ class _LostCheckpointer:
 
 
 class V2toV3Processor(RecordProcessorBase):
-    """A processor of version 2, called as one of version 3."""
+    """Wraps a processor of version 2, so that it can be called as one of version 3."""
 
     def __init__(self, delegate: Any) -> None:
         self.delegate = delegate

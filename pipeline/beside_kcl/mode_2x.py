@@ -46,8 +46,8 @@ class ElectedByShuffle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakesLeases:
-    """How a worker gets leases here: it takes leases for itself, and finds those that it holds without the owner
-    index.
+    """How a worker gets leases in `kcl.mode: 2.x`: it takes leases for itself. It also finds the leases that it
+    holds without the owner index.
     """
 
     leases: LeaseStore
@@ -60,7 +60,7 @@ class TakesLeases:
     """Why no lease is taken now; empty where leases may be."""
 
     def watch_leader(self, seen: LeaderWatchMemory, memory: PartMemory, now: datetime) -> LeaderLook:
-        """Nothing to report: no leader assigns leases here, so there is none to watch."""
+        """Nothing to report: in `kcl.mode: 2.x` no leader assigns leases, so there is none to watch."""
         return LeaderLook(seen, memory)
 
     def own_rows(self, me: str, held: frozenset[str], known: Mapping[str, Lease]) -> tuple[Lease, ...]:

@@ -240,7 +240,7 @@ def _tell_created(window: "ReplayWindow", windows: "WindowWiring", *, from_strea
     if from_stream and not any(planned.stretches for planned in window.ranges):
         tell(
             "nothing of this window is read from the stream: "
-            "the lake table lacks none of its records that Kinesis may still have"
+            "the lake table has all of its records that Kinesis may still have"
         )
     if window.unpack:
         tell(

@@ -98,7 +98,7 @@ class Kin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardView:
-    """One shard as the page shows it."""
+    """One shard as the console's page shows it."""
 
     kin: Kin
     state: str

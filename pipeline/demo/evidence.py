@@ -15,7 +15,7 @@ from headrace.pipeline.core.shards.shard import Shard
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """One record that Kinesis acknowledged."""
+    """One record that a producer put and Kinesis acknowledged."""
 
     id: str
     shard_id: str
@@ -24,7 +24,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of the table."""
+    """One row of the demo's lake table."""
 
     id: str | None
     """The record's id from its payload; None where the payload isn't from the demo."""
@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One data file, with its rows in the order of the file."""
+    """One data file of the demo's lake table, with its rows in the order of the file."""
 
     name: str
     snapshot: int

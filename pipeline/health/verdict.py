@@ -1,4 +1,4 @@
-"""Whether an application is well, judged from one look at its tables. Pure functions on values."""
+"""Whether an application is well, judged from one reading of its tables. Pure functions on values."""
 
 from __future__ import annotations
 

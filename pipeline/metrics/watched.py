@@ -31,7 +31,7 @@ def watched(port: _Port, **methods: Callable[..., Any]) -> _Port:
 
 
 class LeaseWatch(Protocol):
-    """Is told of the requests that a duty sends about lease rows. `took`: milliseconds."""
+    """Its methods are called with the requests that a duty sends about lease rows. `took`: milliseconds."""
 
     def wrote(self, change: Change, outcome: Outcome, took: float) -> None:
         """Called after a write. Rows that are written together took the same time, because they are sent at once."""

@@ -33,8 +33,8 @@ class ProcessorCode:
         return (self._processor.callable or "").partition(":")[0]
 
     def check(self) -> None:
-        """Raise BadSetting where the processor's module doesn't exist. The module isn't imported here: the
-        processor's processes import it.
+        """Raise BadSetting where the processor's module doesn't exist. The module isn't imported by this check:
+        the processor's processes import it.
         """
         module = self._module
         if not module or self.user is not None:

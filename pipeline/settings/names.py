@@ -27,7 +27,7 @@ def entry_index(variable: str) -> int:
 
 
 def complain_of_variable(variable: str) -> str | None:
-    """What is wrong with a variable's name, if anything."""
+    """What is wrong with the name of an environment variable that should be a setting's; None where nothing is."""
     hints = {variable_for(key): hint for key, _, hint in knobs(Settings, index=str(entry_index(variable)))}
     if variable in hints:
         return None

@@ -113,7 +113,7 @@ class SourceApplication:
         if len(configured) == 1:
             return configured[0]
         raise Unknown(
-            f"the settings have {len(configured)} streams, and a data frame of Kinesis is of one. Nothing was read; name it by "
+            f"the settings have {len(configured)} streams, and a data frame that reads from Kinesis has the records of one. Nothing was read; name it by "
             "the option stream"
         )
 

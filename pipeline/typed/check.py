@@ -1,9 +1,9 @@
-"""Does the lake table still have the rows that its ledgers state, where a typed table parses them? Pure functions on
-values.
+"""Checks that the lake table still has as many rows as its ledgers state, in the ranges that a wave of a typed
+table parses. Pure functions on values.
 
 ledgers of the lake table    (0 .. 20] 7 rows   (20 .. 30] 4 rows   (30 .. 50] 9 rows
 a wave that ends at 30       found 11 rows: whole.   found 10: a row has gone, and the wave would pass over it
-a wave that is cut at 40     at least 7 + 4 + 1 rows; the wave that comes to 50 judges the ranges of both waves together
+a wave that is cut at 40     at least 7 + 4 + 1 rows; the next wave, up to 50, compares the ranges of both waves
 """
 
 from __future__ import annotations

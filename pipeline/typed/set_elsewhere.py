@@ -257,7 +257,7 @@ def _with_range(
 
 def may_be_passed(elsewhere: Iterable[ParsedElsewhere], story: Story) -> tuple[ParsedElsewhere, ...]:
     """Those ranges behind which rows may have landed unseen: main has left the snapshot at which the range was
-    parsed, or the last of its records have landed again since. `story`: made of at least the ledgers that tell of
+    parsed, or the last of its records have landed again since. `story`: made of at least the ledgers that have
     these last records.
 
     Records that land again go on up to the shard's position, so that the last ones are always among them.

@@ -1,8 +1,8 @@
-"""What a wave of a replacement does: which rows of a window are parsed again, and which older rows leave the typed
+"""The plan of a replacement's wave: which rows of a window are parsed again, and which older rows leave the typed
 table and its quarantine table in the same commit. Pure functions on values.
 
-A wave takes a range `(after, upto]` of some shards. Its rows in the lake table are parsed by the present code. In both
-tables, each file that has a row of these ranges leaves, and its other rows come back in a new file.
+A wave takes a range `(after, upto]` of some shards. Its rows in the lake table are parsed by the present code. In
+both tables, each file that has a row of these ranges leaves, and its other rows come back in a new file.
 """
 
 from __future__ import annotations

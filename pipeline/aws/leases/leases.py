@@ -90,8 +90,8 @@ class DynamoLeaseStore:
 
     def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
         """The leases of a worker. Once the owner index is ACTIVE, leases that the worker is handing over are
-        missing here, because leaseOwner already names the next owner. A worker that still reads such a shard
-        knows the row's key, and reads the row by its key.
+        missing in the answer, because leaseOwner already names the next owner. A worker that still reads such a
+        shard knows the row's key, and reads the row by its key.
         """
         if self._has_index():
             listing = self._held_by_index(worker_id, known)

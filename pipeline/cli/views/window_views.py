@@ -21,7 +21,11 @@ def listed(windows_kept: "Sequence[KeptWindow]", windows: "WindowWiring") -> "It
         tail += f", for the processor {kept_window.window.processor}" if kept_window.window.processor else ""
         tail += ", takes aggregates apart" if kept_window.window.unpack else ""
         tail += f", {kept_window.outcome or 'not done yet'}"
-        tail += f", keeps days from {_first(kept_window)} on" if _keeps_days(kept_window, windows) else ""
+        tail += (
+            f"; upkeep.retention leaves days from {_first(kept_window)} on for it"
+            if _keeps_days(kept_window, windows)
+            else ""
+        )
         yield (
             f"{kept_window.window.id}  {kept_window.window.made:%Y-%m-%d %H:%M:%S}Z  "
             f"{kept_window.window.cost()}{tail}  ({kept_window.window.how})"

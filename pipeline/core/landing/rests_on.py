@@ -7,8 +7,9 @@ from headrace.pipeline.core.shards.sort_texts import past
 
 
 def reach(base: Positions, rests_on: Positions) -> bool:
-    """Whether each position of the table is at or beyond the one in `rests_on`. It may not be, because a person
-    has set the typed table back meanwhile; then rows of files that were done are parsed once more.
+    """Whether each position of the table is at or beyond the one in `rests_on`. A position may have gone back,
+    because a person has set the typed table back meanwhile; then rows that were parsed before are parsed once
+    more.
     """
     return all(
         (current := base.of(key)) is not None

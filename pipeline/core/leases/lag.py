@@ -1,4 +1,4 @@
-"""How far behind a shard is, as its lease row tells. For people and alarms; no decision about reading goes by it."""
+"""How far behind a shard is, as its lease row tells. For people and alarms; no decision about reading depends on it."""
 
 from __future__ import annotations
 

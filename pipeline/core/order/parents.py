@@ -43,7 +43,7 @@ class Family:
 
     @property
     def known(self) -> frozenset[str]:
-        """All shards of which anything is known. A shard that isn't here may come after any of them."""
+        """All shards of which anything is known. A shard that isn't among them may come after any of them."""
         return self.placed.union(self.parents, self.children)
 
     def passed(self, positions: Positions) -> dict[str, str]:

@@ -35,7 +35,9 @@ _CALM = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class AssignmentMemory:
-    """What an assignment pass remembers for the next one. If the memory is lost, things only take longer."""
+    """What an assignment pass remembers for the next one. If the memory is lost, some work is done again or
+    later, and nothing goes wrong.
+    """
 
     last_pass: datetime | None = None
     lease_sightings: Sightings = field(default_factory=dict)

@@ -23,7 +23,9 @@ from headrace.pipeline.ports.leases import Listing
 
 @dataclass(frozen=True, slots=True)
 class LeaderMemory:
-    """What a leader's tick remembers for the next tick. If the memory is lost, things only take longer."""
+    """What a leader's tick remembers for the next tick. If the memory is lost, some work is done again or later,
+    and nothing goes wrong.
+    """
 
     last_look: datetime | None = None
     """When the lock and the workers were last read."""

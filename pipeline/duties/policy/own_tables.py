@@ -172,8 +172,8 @@ def rules_of(settings: Settings, signs_of_life: SignsOfLife) -> GapRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedLeases:
-    """The way in which a worker gets leases here: it reads those that the leader assigns to it, and takes none by
-    itself.
+    """How a worker gets leases where no other program uses the tables: it reads those that the leader assigns to
+    it, and takes none by itself.
     """
 
     lock: LeaderLock
@@ -220,7 +220,7 @@ def no_foreign_ranges(shards: ClaimedShards) -> tuple[TableState, list[str]]:
 
 
 def keeps_claims(_lost_to: frozenset[str]) -> bool:
-    """Whether a run may keep claims from wave to wave. Always true here: no other program reads on from the rows'
-    checkpoints, so they may be written late.
+    """Whether a run may keep claims from wave to wave. Always true where no other program uses the tables:
+    nothing reads on from the rows' checkpoints, so they may be written late.
     """
     return True

@@ -56,7 +56,7 @@ class Election(Protocol):
     def leads(
         self, electing: Electing, lock: LockState, memory: PartMemory, *, check_can_lead: Callable[[], None]
     ) -> Elected:
-        """Whether this deployment leads now. An election that uses the lock takes or beats it here."""
+        """Whether this deployment leads now. An election that uses the lock takes or beats the lock in this call."""
         ...
 
 

@@ -196,8 +196,8 @@ class Claims:
         return False
 
     def ask_holders(self) -> None:
-        """Ask the runs that read the rows which this run waits for to look at these rows now. If that can't be
-        written into a worker's row, the next try repeats it; the run looks by itself at each worker tick anyway.
+        """Ask the runs whose shards this run waits for to read their rows now. If that can't be
+        written into a worker's row, the next try repeats it; such a run reads its rows at each worker tick anyway.
         """
         for worker in sorted(self._to_ask):
             with suppress(HeadraceError):

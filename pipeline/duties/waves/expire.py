@@ -1,6 +1,7 @@
 """Expire the lake table's snapshots, a few seconds at a time.
 
-    are enough snapshots too many? -> record the ledgers -> load the table -> plan -> one commit that removes snapshots -> (time left? again)
+    are enough snapshots too many? -> record the ledgers -> load the table -> plan -> one commit that removes
+    snapshots -> (time left? again)
 
 A run does this between two waves, with no shard claimed, and the leader in its tick where no run does. Nothing
 waits for an expiry: snapshots that aren't expired now are expired at the next chance, and an error only becomes a

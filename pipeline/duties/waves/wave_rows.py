@@ -1,11 +1,11 @@
 """Chooses which of a worker's rows a wave takes. Each row that it takes costs a claim and a release; the others
 cost nothing.
 
-due    by what the row says: never read, behind, left by a dead run, not looked at for a long time (core.due) warm
-the worker's sensor named the shard, or the last wave that took the shard found records or didn't finish it. Where
-the stage keeps something for the shard (such as a process) that it would have to start anew, the shard stays warm
-for a while news   a probe found a record. Shards are probed as often as `times.probe` says, if need be a wave
-earlier
+due    by what the row says: never read, behind, left by a dead run, not looked at for a long time (core.due)
+warm   the worker's sensor named the shard, or the last wave that took the shard found records or didn't finish it.
+       Where the stage keeps something for the shard (such as a process) that it would have to start anew, the shard
+       stays warm for a while
+news   a probe found a record. Shards are probed as often as `times.probe` says, if need be a wave earlier
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ _REFERENCED = [column.field_id for column in DATA_FILE_TYPE[_NEWEST_FORMAT].fiel
 
 def entries_of(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
     """The live entries of a manifest, where entries of delete files have all columns of Iceberg's format version
-    3: pyiceberg reads the columns of version 2 only, and these don't tell of which data file a deletion vector
-    is.
+    3: pyiceberg reads the columns of version 2 only, and these don't tell to which data file a deletion vector
+    belongs.
     """
     if manifest.content is not ManifestContent.DELETES:
         return manifest.fetch_manifest_entry(io)

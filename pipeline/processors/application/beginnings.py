@@ -1,10 +1,11 @@
 """From where a shard is read whose lease row would be created with the checkpoint LATEST. Pure functions.
 
-rows of the stream                           the new row none                                         LATEST, with
-this moment rows of an earlier life of the stream        TRIM_HORIZON: the processor has read the stream before
-rows of this life that share hash keys       TRIM_HORIZON: they are of an ancestor, which has been read rows of
-this life that share none            LATEST, with their moment: the first shard sync was cut short, or a late
-listing hid the shard
+rows of the stream                           the new row
+none                                         LATEST, with this moment
+rows of an earlier life of the stream        TRIM_HORIZON: the processor has read the stream before
+rows of this life that share hash keys       TRIM_HORIZON: they are of an ancestor, which has been read
+rows of this life that share none            LATEST, with their moment: the first shard sync was cut short, or a late
+                                             listing hid the shard
 """
 
 from __future__ import annotations

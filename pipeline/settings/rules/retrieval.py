@@ -1,7 +1,7 @@
 """Rules of the consumers by which streams are read with enhanced fan-out. Pure functions.
 
-Two readers with the same consumer end each other's subscriptions every five seconds. A stream may have three kinds of readers: the
-application that lands records, processors that are applications of their own, and a KCL fleet that one of these joins.
+Two readers with the same consumer end each other's subscriptions every five seconds. A stream may have three kinds
+of readers: the application that lands records, processors that are applications of their own, and a KCL fleet that one of these joins.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The process beside a local Spark server that ends it some minutes after its last user.
 
-    python -c "... main()" FOLDER SECONDS    start the server by the command on standard input, and watch it; without a command, watch a server that runs and whose first watching process was killed
+    python -c "... main()" FOLDER SECONDS    start the server by the command on standard input, and watch it; without a command, watch
+                                             a server that runs and whose first watching process was killed
 
 The watching process is no child of the process that started it: together with the server it has an operating
 system's session of its own. So neither a Ctrl-C nor the end of the first user reaches the server, which others
