@@ -178,8 +178,8 @@ class Claims:
         return isinstance(self.leases.apply(change.want(row, self.claim)), Applied)
 
     def want_claimed(self, keys: Iterable[str]) -> bool:
-        """Write into the rows of those of these shards that another run of this worker has claimed that this run
-        waits for them, and ask the other run to look. Returns whether this run waits for any.
+        """Let this run wait for those of these shards that another run of this worker has claimed: write so into
+        their rows, and ask that run to look. Returns whether this run waits for any.
         """
         for row in self.leases.get_many(tuple(keys)).leases:
             is_readable = row.holder == self.me and row.checkpoint_owner is None

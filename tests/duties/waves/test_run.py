@@ -46,8 +46,8 @@ class Place:
     def elapsed(self) -> float:
         return self.world.clock.monotonic() - self.zero
 
-    def is_read_by(self, claim: str | None) -> None:
-        key = self.key()
+    def is_read_by(self, claim: str | None, shard: int = 0) -> None:
+        key = self.key(shard)
         self.world.leases._rows[key] = replace(self.world.leases._rows[key], run_claim=claim)
 
     def waves(self) -> list[float]:
@@ -182,6 +182,13 @@ def test_a_run_ends_after_the_linger_time_though_records_still_come() -> None:
     place = Place(SOME)
     place.run.all_that_is_due()
     assert place.elapsed() == LINGER + EVERY
+
+
+def test_a_run_that_a_sensor_asked_for_ends_after_the_linger_time_with_a_backlog_left() -> None:
+    place = Place(MORE)
+    place.attempt.takes = SECOND
+    place.run.all_that_is_due()
+    assert place.elapsed() == LINGER + 1
 
 
 def test_a_command_goes_on_after_the_linger_time_until_no_shard_lacks_records_from_before_its_start() -> None:
@@ -350,6 +357,37 @@ def test_a_run_that_waits_asks_the_holders_run_once_to_look_at_its_rows() -> Non
     after = place.world.rows.get("w1")
     assert after is not None
     assert after.asked == worker.asked + 1
+
+
+def test_a_run_marks_each_shard_that_another_run_has_claimed_before_it_as_wanted() -> None:
+    """The shards were free before the first wave, so that the run asked for none of them then."""
+    place = Place()
+    keys = (place.key(0), place.key(1))
+    report = busy(*keys)
+    wanted: list[tuple[str | None, str | None]] = []
+
+    def be_late(_: tuple[str, ...] | None = None) -> WaveReport:
+        wanted.append((place.wanted_by(0), place.wanted_by(1)))
+        for shard in (0, 1):
+            place.is_read_by("other/1", shard)
+        return report
+
+    place.attempt.wave = be_late  # type: ignore[method-assign]
+    place.stops_at = 3.0
+    place.run.catch_up(keys)
+    mine = place.attempt.claims.claim
+    assert wanted == [(None, None), (mine, mine), (mine, mine)]
+
+
+def test_the_wait_for_spark_before_the_first_wave_doesnt_shorten_the_time_that_a_run_waits() -> None:
+    place = Place()
+    place.is_read_by("other/1")
+    place.world.clock.advance(20 * SECOND)  # the run began before
+    place.world.stage.start = lambda _: place.world.clock.advance(60 * SECOND)
+    place.attempt.reports = [busy(place.key())]
+    place.run.catch_up((place.key(),))
+    assert place.waves()[0] == 80.0
+    assert place.elapsed() == 60.0 + LINGER + 2
 
 
 def test_a_run_doesnt_wait_for_busy_shards_that_it_wasnt_asked_for() -> None:
