@@ -71,7 +71,7 @@ class HookCalls:
                 self._tell(
                     at_work.method,
                     "hangs",
-                    f"it has been at work for {took:.0f} s. Nothing waits for it but the hooks after it",
+                    f"the hook has been at work for {took:.0f} s. Nothing waits for it but the hooks after it",
                 )
             sentences, self._sentences = tuple(self._sentences), []
             return sentences
@@ -107,7 +107,7 @@ class HookCalls:
             kind = type(error).__name__
             return (
                 kind,
-                f"it raised {kind}: {error}. Headrace goes on, and doesn't call it again for this change",
+                f"the hook raised {kind}: {error}. Headrace goes on, and doesn't call it again for this change",
             )
         return None
 

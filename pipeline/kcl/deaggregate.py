@@ -25,10 +25,10 @@ MOST_BYTES = 64 * 1024 * 1024
 records may name the same key of half a megabyte, so that 1 MiB would become 80 GiB.
 """
 NOT_AN_AGGREGATE = (
-    "it begins as an aggregate, but isn't one: its digest or its message isn't right. KCL delivers it whole"
+    "it begins as an aggregate, but isn't one: its digest or its message isn't right. KCL hands it on whole"
 )
 OUTSIDE = "it is an aggregate with a user record whose hash key is outside of the shard's range. KCL drops all of it"
-EMPTY = "it is an aggregate without a user record. KCL delivers nothing of it"
+EMPTY = "it is an aggregate without a user record. KCL hands on nothing of it"
 TOO_LARGE = f"it is an aggregate whose user records would take more than {MOST_BYTES // 1024**2} MiB"
 EVERYTHING = HashRange(0, MAX_HASH_KEY)
 # What Java's BigInteger reads. Python's int() also reads blanks and underscores, which fail in KCL.

@@ -131,9 +131,7 @@ def why_left(rewritten: Rewritten, live: LiveFiles) -> str | None:
     read = sum(digest.rows for digest in rewritten.before)
     # Three counts that are made apart: by the table's metadata, by the task that read, and by the one that wrote.
     if not file.rows == read == group.rows:
-        return (
-            f"its files have {counted(group.rows, 'row')}, {read:,} were read, and {file.rows:,} were written"
-        )
+        return f"the group's files have {counted(group.rows, 'row')}, {read:,} were read, and {file.rows:,} were written"
     # The same number of rows may still be other rows: a sum for each shard tells them apart.
     if rewritten.before != rewritten.after:
         return "the rows that were written aren't those that were read"

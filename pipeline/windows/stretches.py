@@ -117,7 +117,7 @@ def stretch_in(
     if recorded.key.shard_id in reach.gone:
         return "Kinesis has forgotten the shard"
     if last is not None and last < reach.horizon:
-        return f"they have left the stream, which keeps records for {time_in_words(reach.retention)}"
+        return f"the records have left the stream, which keeps records for {time_in_words(reach.retention)}"
     # Not beyond the window's own end, where the window cuts the range.
     return Stretch(recorded.after, min(recorded.upto, window_range.upto, key=end_text), since, last)
 

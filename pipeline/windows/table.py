@@ -183,7 +183,9 @@ def write_manifest(window: ReplayWindow) -> str:
 def read_manifest(text: str) -> ReplayWindow:
     manifest = msgspec.json.decode(text, type=_Manifest)
     if manifest.form != _FORM:
-        raise msgspec.ValidationError(f"its form is {manifest.form}, and this Headrace reads form {_FORM}")
+        raise msgspec.ValidationError(
+            f"the window's form is {manifest.form}, and this Headrace reads form {_FORM}"
+        )
     return manifest.window
 
 

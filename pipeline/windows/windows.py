@@ -131,7 +131,7 @@ def _check_makeable(selection: Made, request: WindowRequest) -> None:
             if request.unpack
             else f"the rows of {request.target} would be there twice, too"
             if request.target
-            else f"they would count twice for {request.processor}, too"
+            else f"the records would count twice for {request.processor}, too"
         )
         raise WrongShape(
             f"the lake table has records of {selection.twice[0]} twice in this window, because a person moved the "

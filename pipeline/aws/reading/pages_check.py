@@ -91,4 +91,4 @@ def check_range(shard: str, start: str, end: str) -> HashRange:
 def check_after(first: int | None, after: int | None) -> None:
     """Raise Absurd unless the page begins after `after`, the sequence number of the last record before it."""
     if first is not None and after is not None and first <= after:
-        raise Absurd(f"its first record isn't after {after}, from where the request asked to go on")
+        raise Absurd(f"the page's first record isn't after {after}, from where the request asked to go on")

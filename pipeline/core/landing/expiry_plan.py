@@ -117,13 +117,13 @@ class Why(StrEnum):
 
     FROZEN = "the table has gc.enabled=false"
     NO_STATE = "main's positions aren't found in the newest metadata, so no snapshot expires"
-    UNRECORDED = "its ledger isn't in the lineage table yet"
+    UNRECORDED = "the snapshot's ledger isn't in the lineage table yet"
     RECORDED = "the lineage table goes up to it"
-    STATE = "it lies between main's head and main's positions"
+    STATE = "the snapshot lies between main's head and main's positions"
     REF = "a branch or a tag names it"
-    NEWEST = "it is among the newest of a branch"
+    NEWEST = "the snapshot is among the newest of a branch"
     YOUNG = "it is young"
-    WAY = "it lies between a snapshot that stays and that one's positions"
+    WAY = "the snapshot lies between one that stays and the positions of that one"
 
 
 @dataclass(frozen=True, slots=True)

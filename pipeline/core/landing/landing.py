@@ -160,7 +160,7 @@ def decide_landing(
     }
     refused = _refused_ranges(base, proposal, decided, now)
     if proposal.whole and refused:
-        why = f"it lands together with {min(refused).shard_id}, which is refused"
+        why = f"the range lands together with {min(refused).shard_id}, which is refused"
         refused |= {r.key: RangeRefused(r, r.after, why) for r in proposal.ranges if r.key not in refused}
         # Nor an origin, an END that goes, or a statement: with any of them there would be a commit, which would remove
         # the files in `gone`.
@@ -238,7 +238,7 @@ def _why_refused(base: Positions, decided: Mapping[StreamId, Origin], proposed: 
             "but what is decided about the records after it has changed since this range began"
         )
     if proposed.moves and not proposed.may_go_back and not is_forward(proposed.after, proposed.upto):
-        return f"it would move the position back, from {proposed.after} to {proposed.upto}"
+        return f"the range would move the position back, from {proposed.after} to {proposed.upto}"
     if proposed.key.stream not in base.origins and proposed.key.stream not in decided:
         return f"no origin is decided for {proposed.key.stream}"
     # Only a shard's first range names its parents. Later ranges land only after it, so its parents were out of the way
@@ -282,7 +282,7 @@ def _why_compare_anew(base: Positions, compared: Positions | None) -> str | None
     moved = next((key for key in keys if _token(base.of(key)) != _token(compared.of(key))), None)
     if moved is None:
         return None
-    return f"its rows have to be compared with those that another commit has brought of {moved.shard_id}"
+    return f"the rows of the range have to be compared with those that another commit has brought of {moved.shard_id}"
 
 
 def _token(position: Position | None) -> object:
@@ -366,7 +366,7 @@ def _replays_alone(
     """The replays whose shard's generation isn't raised by the same commit (I39 of docs/reference/protocol.md): of two replays of
     the same rows, both would land. An empty range has no file by which a second replay could be noticed."""
     raised = {r.key for r in proposal.ranges if r.moves and r.key not in refused}
-    why = "its shard's generation isn't raised with it, because another commit has raised it meanwhile"
+    why = "the generation of its shard isn't raised with the range, because another commit has raised it meanwhile"
     return {
         r.key: RangeRefused(r, base.of(r.key), why)
         for r in proposal.ranges
@@ -391,7 +391,7 @@ def _closed_over_files(
             causes = file.shards & out
             if not causes:
                 continue
-            why = f"it shares a file with {min(causes).shard_id}, which is refused"
+            why = f"the range shares a file with {min(causes).shard_id}, which is refused"
             for key in sorted(file.shards - out):
                 taken[key] = RangeRefused(by_key[key], by_key[key].after, why)
                 out.add(key)

@@ -66,7 +66,7 @@ def why_other_mode(leases: Iterable[Lease], *, multi: bool) -> str | None:
 
 def why_left_over(*, multi: bool) -> str:
     """Why a row of the other form isn't used, beside rows of the application's own form."""
-    return f"it has the form of streams_mode: {mode_of(multi=not multi)}; `{COMMAND}` removes it"
+    return f"the row has the form of streams_mode: {mode_of(multi=not multi)}; `{COMMAND}` removes it"
 
 
 def _have(count: int) -> str:

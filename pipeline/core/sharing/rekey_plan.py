@@ -88,7 +88,7 @@ def _to_multi(scene: RekeyScene, other_rows: tuple[Lease, ...]) -> Rekey | Stop:
     # Nobody can read that life any more: the stream was deleted, and created again as the one whose life the lake table
     # knows.
     dropped = {
-        row: f"it is of an earlier life of {name}, which the lake table has dropped"
+        row: f"the row is of an earlier life of {name}, which the lake table has dropped"
         for row, life in lives.items()
         if life not in table_lives
     }
@@ -213,7 +213,7 @@ def _to_single(scene: RekeyScene, other_rows: tuple[Lease, ...]) -> Rekey | Stop
 def _why_dropped(row: Lease, stream: str) -> str:
     name = name_of_serialized(row.stream or "")
     if name == stream:
-        return f"it is of an earlier life of {name}"
+        return f"the row is of an earlier life of {name}"
     return f"nothing of {name} has landed, and streams_mode: single reads {stream} only"
 
 

@@ -115,7 +115,7 @@ class BeaterDuty:
 
     def _why_silent(self, row: Worker | None, memory: BeaterMemory) -> str | None:
         if row is None:
-            return "its sensor hasn't ticked yet"
+            return "the worker's sensor hasn't ticked yet"
         if row.stopping:
             return "it is stopping"
         silence = timedelta(seconds=self.clock.monotonic() - memory.stands_since)

@@ -16,7 +16,7 @@ from headrace.pipeline.core.leases.lease_form import is_of_form, why_left_over, 
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.ports.leases import NO_ROWS, LeaseStore, Listing, SkippedRow
 
-_ODD = "its key doesn't fit its attributes"
+_ODD = "the row's key doesn't fit its attributes"
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ class Claims:
                 case Refused(found):
                     log.problems.append(Problem(row.key, _why_refused(found), fatal=False))
                 case error:
-                    why = f"its row couldn't be claimed ({error}); nothing was read"
+                    why = f"the shard's row couldn't be claimed ({error}); nothing was read"
                     log.problems.append(Problem(row.key, why, fatal=isinstance(error, Terminal)))
         # An error at all rows is the table's, and ends the wave. An error at some rows is a problem of those rows only.
         require_some(outcomes)
@@ -242,7 +242,7 @@ class Claims:
             case Refused(found):
                 why = self.why_lost(found)
             case error:
-                why = f"its row couldn't be written ({error}); what was committed stays, and the next wave repairs the row"
+                why = f"the shard's row couldn't be written ({error}); what was committed stays, and the next wave repairs the row"
         log.problems.append(Problem(proposed.key, why, fatal=False))
         return False
 
@@ -263,11 +263,11 @@ class Claims:
 
     def why_lost(self, row: Lease | None) -> str:
         """Why a write on a claimed row was refused. `row`: the row as it is now."""
-        return f"its row {_taken(row, self.claim)} meanwhile; what was committed stays"
+        return f"the shard's row {_taken(row, self.claim)} meanwhile; what was committed stays"
 
     def _why_not(self, row: Lease, stream: StreamId) -> str | None:
         if not is_of_this_life(stream, row):
-            return "its row is of another life of the stream; the leader retires the row"
+            return "the shard's row is of another life of the stream; the leader retires the row"
         if row.holder != self.me:
             return (
                 f"worker {row.holder} holds its lease, not {self.me}"
@@ -276,7 +276,7 @@ class Claims:
             )
         # The next owner waits for this row: a claim now would hold the handover up for a whole wave.
         if row.checkpoint_owner is not None:
-            return f"its lease is being handed over to {row.owner}"
+            return f"the shard's lease is being handed over to {row.owner}"
         return None
 
     def _why_busy(self, row: Lease) -> str | None:
@@ -323,13 +323,13 @@ class Claims:
 
 def _why_refused(row: Lease | None) -> str:
     if row is None:
-        return "its row was deleted before this run could claim it; nothing was read"
+        return "the shard's row was deleted before this run could claim it; nothing was read"
     holder = f"worker {row.holder} holds it" if row.holder else "no worker holds it"
-    return f"its row changed before this run could claim it ({holder} now); nothing was read"
+    return f"the shard's row changed before this run could claim it ({holder} now); nothing was read"
 
 
 def _taken(row: Lease | None, mine: str) -> str:
-    """What has become of a row that this run had claimed: the end of a sentence that begins with "its row"."""
+    """What has become of a row that this run had claimed: the end of a sentence that begins with "the shard's row"."""
     if row is None:
         return "was deleted"
     if row.run_claim is not None and row.run_claim != mine:

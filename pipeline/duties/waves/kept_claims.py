@@ -363,4 +363,4 @@ class _Told:
 
 
 def _unreleased(row: Lease, error: HeadraceError) -> Problem:
-    return Problem(row.key, f"its row couldn't be released ({error})", fatal=False)
+    return Problem(row.key, f"the shard's row couldn't be released ({error})", fatal=False)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 from headrace.pipeline.core.landing.expiry_plan import Shape
 from headrace.pipeline.core.shards.partition import partition_of
@@ -317,7 +318,11 @@ class Reading:
 
     def everything_due(self, worker_id: str, *, to_the_newest: bool = False) -> RunEnding:
         """Read all that is due of the worker's leases (list mode). `to_the_newest`: see `Run.all_that_is_due`."""
-        return self._ending_of(lambda: self._read_for(worker_id, None, to_the_newest=to_the_newest))
+
+        def read(run: Run) -> None:
+            run.all_that_is_due(to_the_newest=to_the_newest)
+
+        return self._ending_of(lambda: self._read_for(worker_id, (), read))
 
     def shards(self, keys: Iterable[str]) -> RunEnding:
         """Read the shards that a person or a backfill names (partition mode)."""
@@ -326,7 +331,7 @@ class Reading:
 
         def work() -> None:
             for worker_id, own_keys in self.readers.by_worker(keys).items():
-                self._read_for(worker_id, own_keys)
+                self._read_for(worker_id, own_keys, partial(self._catch_up, own_keys))
 
         return self._ending_of(work)
 
@@ -344,17 +349,18 @@ class Reading:
             return RunEnding(self._failed, error, is_untried=self._run is None)
         return RunEnding(self._failed)
 
-    def _read_for(self, worker_id: str, keys: tuple[str, ...] | None, *, to_the_newest: bool = False) -> None:
+    def _catch_up(self, keys: tuple[str, ...], run: Run) -> None:
+        self._failed |= run.catch_up(keys)
+
+    def _read_for(self, worker_id: str, keys: tuple[str, ...], read: Callable[[Run], None]) -> None:
+        """`keys`: the shards of this worker that were asked for by name."""
         with self.open_run(worker_id, self._note_wave, self._note_step) as run:
             self._run = run
             # Only once the run is open: an error before it leaves these shards among those that
             # nobody tried.
-            self._unread -= set(keys or ())
+            self._unread -= set(keys)
             try:
-                if keys is None:
-                    run.all_that_is_due(to_the_newest=to_the_newest)
-                else:
-                    self._failed |= run.catch_up(keys)
+                read(run)
             finally:
                 self._failed |= run.attempt.failed
 

@@ -86,7 +86,7 @@ class SparkStage:
         with telling(on_waiting, "Spark to run a first job", at_most=self._patience, on_limit=give_up):
 
             def meaning(text: str) -> HeadraceError:
-                late = f"it took longer than {self._patience.total_seconds():.0f} s"
+                late = f"the job took longer than {self._patience.total_seconds():.0f} s"
                 why = late if gave_up.is_set() else cause_of(text)
                 return Unreachable(
                     f"Spark didn't run a first job: {why}; nothing was read, and the next run tries again"

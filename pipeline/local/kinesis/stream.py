@@ -104,7 +104,7 @@ class Stream:
     _then: Callable[[float], None] | None = None
 
     def begin(self, state: State, now: float, at_end: Callable[[float], None]) -> None:
-        """Enter a state that ends after some time, with the function to call at its end."""
+        """Enter a state that ends after some time. `at_end`: called at its end."""
         self.state, self._due, self._then = state, now + self.transition, at_end
         # With a transition of 0 s, the change is complete before the answer goes out.
         self.settle(now)

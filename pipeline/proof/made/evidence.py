@@ -127,8 +127,8 @@ def accounting_of(step: Step) -> Accounting | None:
 def source_view(story: Story, unsettled: Iterable[Step] = ()) -> Story:
     """The ranges of a typed table, with the number of rows that they have in the lake table. Redrives have none
     there, and the rows of a replacement are those of the ranges that it parsed again. Left out are ranges whose
-    rows the quarantine table doesn't have yet (`unsettled`), and all ranges of a shard with such a redrive or
-    replacement, because they can't be compared.
+    rows the quarantine table doesn't have yet (`unsettled`), because they can't be compared; where a
+    redrive or a replacement is among these ranges, all ranges of its shard are left out.
     """
     late = set(unsettled)
     decided_anew = {shard_of(step.range.key) for step in late if is_chain(step.range.key)}

@@ -32,7 +32,7 @@ def test_in_a_proposal_that_lands_as_a_whole_each_other_range_is_refused_with_th
     assert landing.page == LedgerPage()
     assert {each.range: (each.position, each.why) for each in landing.refused} == {
         wrong: (Position(5), "the table's position is 5, but this range began at position 4"),
-        right: (Position(2), f"it lands together with {A.shard_id}, which is refused"),
+        right: (Position(2), f"the range lands together with {A.shard_id}, which is refused"),
     }
 
 
@@ -204,7 +204,7 @@ def test_a_refused_range_says_where_the_table_stands_and_where_the_range_began()
         "the table's position is none, but this range began at position 4"
     )
     assert refusal(at, landed(A, Position(5), Position(4))) == (
-        "it would move the position back, from 5 to 4"
+        "the range would move the position back, from 5 to 4"
     )
     assert refusal(base_of({}, origin=False), landed(A, None, Position(1))) == (
         f"no origin is decided for {STREAM}"
@@ -278,12 +278,12 @@ def test_a_shard_refused_for_a_shared_file_names_the_shards_it_shares_with():
     )
     landing = decide_landing(base, Proposal(ranges, (a_file("abc", A, B, C),)))
     assert landing.refused[2] == RangeRefused(
-        ranges[2], Position(5), f"it shares a file with {A.shard_id}, which is refused"
+        ranges[2], Position(5), f"the range shares a file with {A.shard_id}, which is refused"
     )
     assert landing.files == ()
     assert landing.is_empty
     apart = decide_landing(base, Proposal(ranges, (a_file("a", A), a_file("bc", B, C))))
-    assert apart.refused[2].why == f"it shares a file with {B.shard_id}, which is refused"
+    assert apart.refused[2].why == f"the range shares a file with {B.shard_id}, which is refused"
 
 
 def test_all_shards_of_a_file_name_the_same_refused_shard_and_come_in_their_order():
@@ -294,7 +294,7 @@ def test_all_shards_of_a_file_name_the_same_refused_shard_and_come_in_their_orde
     others = [key for key in KEYS if key != D]
     assert [each.range.key for each in landing.refused] == [D, *others]
     assert {each.why for each in landing.refused[1:]} == {
-        f"it shares a file with {D.shard_id}, which is refused"
+        f"the range shares a file with {D.shard_id}, which is refused"
     }
 
 
@@ -365,7 +365,7 @@ def test_nothing_lands_where_another_commit_has_brought_rows_since_the_compariso
     for moved in (Position(3), Position(2, ended=True), None):
         found = decide_landing(base_of({A: Position(5), B: moved}), proposal)
         assert (found.page.ranges, found.files) == ((), ())
-        why = f"its rows have to be compared with those that another commit has brought of {B.shard_id}"
+        why = f"the rows of the range have to be compared with those that another commit has brought of {B.shard_id}"
         assert found.refused == (RangeRefused(proposal.ranges[0], Position(5), why),)
     # A look at a quiet shard brings no rows.
     looked = base_of({A: Position(5), B: Position(2, seen=NOON)})
@@ -381,7 +381,7 @@ def test_a_range_that_is_refused_for_its_own_position_keeps_that_reason_where_ro
         (
             other,
             Position(1),
-            f"its rows have to be compared with those that another commit has brought of {B.shard_id}",
+            f"the rows of the range have to be compared with those that another commit has brought of {B.shard_id}",
         ),
     ]
 
@@ -415,7 +415,7 @@ def test_a_refused_replay_says_where_the_table_stands_and_what_is_missing():
         RangeRefused(
             replay,
             Position(5),
-            "its shard's generation isn't raised with it, because another commit has raised it meanwhile",
+            "the generation of its shard isn't raised with the range, because another commit has raised it meanwhile",
         ),
     )
     for at, shown in ((None, "none"), (Position(2), "2")):

@@ -93,10 +93,10 @@ def test_a_command_that_waits_for_more_records_says_so_once_and_how_long() -> No
 def test_a_run_tells_of_the_rows_that_it_loses_in_a_pause_and_at_its_end() -> None:
     place = Place(NOTHING, stops_at=7.0)
     place.attempt.must_look = True
-    place.attempt.lost_in_pauses = (Problem("s1", "its row was taken", fatal=False),)
-    place.attempt.lost_at_the_end = (Problem("s2", "its row couldn't be released", fatal=False),)
+    place.attempt.lost_in_pauses = (Problem("s1", "the shard's row was taken", fatal=False),)
+    place.attempt.lost_at_the_end = (Problem("s2", "the shard's row couldn't be released", fatal=False),)
     place.run.all_that_is_due()
-    assert place.told == ["s1: its row was taken", "s2: its row couldn't be released"]
+    assert place.told == ["s1: the shard's row was taken", "s2: the shard's row couldn't be released"]
 
 
 def test_the_wait_for_spark_doesnt_count_as_idle_time() -> None:
@@ -366,7 +366,7 @@ def test_a_run_marks_each_shard_that_another_run_has_claimed_before_it_as_wanted
     report = busy(*keys)
     wanted: list[tuple[str | None, str | None]] = []
 
-    def be_late(_: tuple[str, ...] | None = None) -> WaveReport:
+    def be_late(keys: tuple[str, ...] | None = None) -> WaveReport:
         wanted.append((place.wanted_by(0), place.wanted_by(1)))
         for shard in (0, 1):
             place.is_read_by("other/1", shard)

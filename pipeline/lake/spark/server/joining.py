@@ -181,10 +181,10 @@ def _started(folder: Path, start: ServerStart) -> Address:
     until = time.monotonic() + start.patience.total_seconds()
     while not _listens(address.port):
         if pid is None or not _lives(pid):
-            raise _failed("it ended while it started", folder)
+            raise _failed("the server ended while it started", folder)
         if time.monotonic() > until:
             end(folder)
-            raise _failed(f"it wasn't up within {start.patience.total_seconds():.0f} s", folder)
+            raise _failed(f"the server wasn't up within {start.patience.total_seconds():.0f} s", folder)
         time.sleep(_LOOK_EVERY)
     # Last, once the server listens: a starter that is killed before leaves a server without an
     # address, which the next one to join replaces.
@@ -237,7 +237,7 @@ def _answers(address: Address, folder: Path, patience: timedelta) -> bool:
     with closing(uninterrupted(grpc.insecure_channel(f"{_HOST}:{address.port}"))) as channel:
         answered = answers(channel, patience, is_alive=lambda: pid is not None and is_server(pid, folder))
     if answered is False:
-        raise _failed(f"it didn't answer for {patience.total_seconds():.0f} s", folder)
+        raise _failed(f"the server didn't answer for {patience.total_seconds():.0f} s", folder)
     return bool(answered)
 
 
