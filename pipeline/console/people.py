@@ -73,7 +73,7 @@ def _condition(worker: WorkerSeen, share: Share, observation: Observation) -> tu
             Severity.GOOD,
             f"not seen to move in {in_words(watched)}, which is too short a time to call it dead",
         )
-    held = f"; {counted(share.leases, 'open lease')} unread" if share.leases else ""
+    held = f"; nobody reads {counted(share.leases, 'open lease')}" if share.leases else ""
     return (
         Severity.BAD if share.leases else Severity.NOTE
     ), f"has not moved for {in_words(watched)}: dead or frozen{held}"

@@ -167,7 +167,7 @@ SIDE_TABLES: Final = frozenset(
 """Of KCL's two side tables, for which Headrace has one set of settings together with the lease table."""
 
 IGNORED: Final[Mapping[str, str]] = {
-    "validateSequenceNumberBeforeCheckpointing": "KCL has done without it since 2.0; a checkpoint is compared with what was delivered",
+    "validateSequenceNumberBeforeCheckpointing": "KCL has had no such property since 2.0; each checkpoint is compared with the delivered records",
     "billingMode": "the daemon doesn't pass it on; say `coordination.billing`",
     "maxInitializationAttempts": "the daemon doesn't pass it on, and here each tick is an attempt",
     "maxPendingProcessRecordsInput": "the daemon doesn't pass it on, and here `wave` bounds what is read",

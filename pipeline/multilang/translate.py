@@ -133,7 +133,7 @@ def _why_unknown(name: str) -> str:
     if same is not None:
         return f"KCL's daemon ignores it, because it means {same} by the letter; correct it if you want it to count"
     near = get_close_matches(name, KNOWN, n=1, cutoff=0.8)
-    return f"KCL's daemon has no such name, and ignores it{f'; was {near[0]} meant?' if near else ''}"
+    return f"KCL's daemon knows no property of this name, and ignores the line{f'; was {near[0]} meant?' if near else ''}"
 
 
 def _why_not_set(known: DaemonName, value: str) -> str:

@@ -109,10 +109,11 @@ class IcebergTyped(_Parsed):
         return _own_columns(self.open())
 
     def grown(self, grow: Callable[[Struct], Struct], *, freezes: bool) -> tuple[OwnColumns, pa.Schema, int]:
-        """Change the table's columns to those that `grow` makes of the present ones, unless they are frozen and
-        `freezes`. If two processes do so at once, the catalog's compare-and-swap lets one win, and the other
-        calls `grow` with the winner's columns. Returns the columns, those of the files, and the number of the
-        table's schema.
+        """Change the table's columns to those that `grow` makes of the present ones. `freezes`: leave frozen
+        columns as they are, and freeze those of a table that isn't frozen yet.
+
+        If two processes do so at once, the catalog's compare-and-swap lets one win, and the other calls `grow`
+        with the winner's columns. Returns the columns, those of the files, and the number of the table's schema.
         """
 
         def change(table: Table) -> Change | None:
