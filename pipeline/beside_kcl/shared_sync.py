@@ -73,7 +73,7 @@ def plan_sync_kcl(
         )
     else:
         missing = plan_first_sync(_open_at_start(listing), sentinel)
-    why = f"KCL's shard sync from {sentinel} would make it too"
+    why = f"KCL's shard sync from {sentinel} would make the row too"
     changes = [create(_as_our_row(lease, family, positions, multi=multi), why) for lease in missing]
     with_row = {row.shard_id for row in of_stream} | {lease.key for lease in missing}
     # At LATEST, closed shards without a row may be from before the start.

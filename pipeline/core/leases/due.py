@@ -139,7 +139,7 @@ def _why_due(lease: Lease, now: datetime, look_again_after: timedelta) -> str | 
     if lease.looked_at is None:
         return "never read"
     if lease.failure is not None:
-        return "it failed when last read"
+        return "the shard failed when it was last read"
     if lease.behind_ms:
         return f"{lease.behind_ms} ms behind"
     if lease.has_foreign_checkpoint:

@@ -270,9 +270,9 @@ class Claims:
             return "the shard's row is of another life of the stream; the leader retires the row"
         if row.holder != self.me:
             return (
-                f"worker {row.holder} holds its lease, not {self.me}"
+                f"worker {row.holder} holds the shard's lease, not {self.me}"
                 if row.holder
-                else "no worker holds its lease"
+                else "no worker holds the shard's lease"
             )
         # The next owner waits for this row: a claim now would hold the handover up for a whole wave.
         if row.checkpoint_owner is not None:
@@ -283,9 +283,9 @@ class Claims:
         """Which other run has the shard, or goes first. A run that was asked for the shard by name waits for that
         run."""
         if (reader := self._other_living_run(row.run_claim)) is not None:
-            return f"run {reader} is reading it"
+            return f"run {reader} is reading the shard"
         if (waiting := self._other_living_run(row.wanted_by)) is not None:
-            return f"run {waiting} waits for it and goes first"
+            return f"run {waiting} waits for the shard and goes first"
         return None
 
     def _other_living_run(self, claim: str | None) -> str | None:

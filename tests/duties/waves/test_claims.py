@@ -44,12 +44,12 @@ def test_a_free_row_of_the_worker_is_claimed_and_held_with_its_new_counter() -> 
             "the shard's row is of another life of the stream; the leader retires the row",
             False,
         ),
-        (a_row(owner="w2"), "worker w2 holds its lease, not w1", False),
-        (a_row(owner=None), "no worker holds its lease", False),
+        (a_row(owner="w2"), "worker w2 holds the shard's lease, not w1", False),
+        (a_row(owner=None), "no worker holds the shard's lease", False),
         (a_row(owner="w2", checkpoint_owner="w1"), "the shard's lease is being handed over to w2", False),
-        (a_row(run_claim="other/1"), "run other is reading it", True),
-        (a_row(wanted_by="other/1"), "run other waits for it and goes first", True),
-        (a_row(run_claim=MINE, wanted_by="other/1"), "run other waits for it and goes first", True),
+        (a_row(run_claim="other/1"), "run other is reading the shard", True),
+        (a_row(wanted_by="other/1"), "run other waits for the shard and goes first", True),
+        (a_row(run_claim=MINE, wanted_by="other/1"), "run other waits for the shard and goes first", True),
     ],
 )
 def test_a_row_that_the_run_may_not_claim_is_left_alone_and_the_reason_is_reported(

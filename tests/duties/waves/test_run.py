@@ -308,7 +308,7 @@ def test_a_shard_with_more_records_is_read_on_at_once() -> None:
 def busy(*shards: str) -> WaveReport:
     """A wave that another run keeps from these shards."""
     return waves_of(
-        problems=[Problem(each, "run other is reading it", fatal=False, busy=True) for each in shards]
+        problems=[Problem(each, "run other is reading the shard", fatal=False, busy=True) for each in shards]
     )
 
 
@@ -324,7 +324,7 @@ def test_a_run_waits_for_a_shard_that_another_run_reads_for_the_linger_time_and_
         return wave(keys)
 
     place.attempt.wave = note_wanted_by  # type: ignore[method-assign]
-    assert place.run.catch_up((place.key(),)) == {place.key(): "run other is reading it"}
+    assert place.run.catch_up((place.key(),)) == {place.key(): "run other is reading the shard"}
     assert wanted == [place.attempt.claims.claim] * len(wanted), "also before the first wave"
     assert place.elapsed() == LINGER + 2
     assert place.waves()[:3] == [0.0, 2.0, 4.0]
@@ -419,7 +419,7 @@ def test_an_error_that_ends_the_run_leaves_no_wanted_by() -> None:
     with pytest.raises(Throttled):
         place.run.catch_up((place.key(),))
     assert place.wanted_by() is None
-    assert place.run.waiting == {place.key(): "run other is reading it"}
+    assert place.run.waiting == {place.key(): "run other is reading the shard"}
 
 
 def test_a_real_run_reads_its_shard_once_the_run_that_was_reading_it_is_over() -> None:
