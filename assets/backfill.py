@@ -1,10 +1,12 @@
-"""The assets of `dagster.backfill`: landed records once more, by the hour or day at which they arrived.
+"""The assets of the setting `dagster.backfill`: they parse or copy landed records once more, by the hour or day
+at which the records arrived.
 
     <application>/<namespace>/<table>_again    parses the records of its partitions again, and replaces their rows
     <application>/copies                       copies the records of its partitions into a table of their own
 
-A run makes the window of its partitions itself, and goes on with the window that an earlier run has begun. What the
-present code has parsed already is left as it is, so that nothing is lost by asking for too much.
+A run makes the window of its partitions itself, or goes on with the window that an earlier run has begun. Records
+that the present code has parsed already are left as they are, so that asking for too many partitions does no
+harm.
 """
 
 from collections.abc import Iterator, Sequence

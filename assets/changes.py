@@ -1,8 +1,8 @@
-"""What commands and jobs have changed in tables, as events on the tables' assets: Dagster then shows it, and
-starts what depends on them.
+"""Writes events to Dagster about changes that commands and jobs made in tables: Dagster then shows them on the
+tables' assets, and starts what depends on these.
 
-Runs of the assets write their events themselves. A command outside of Dagster, and a job of another kind,
-takes its events from here. Where nothing was changed there is no event.
+Runs of the assets write their events themselves. Commands outside of Dagster, and other jobs, use this module.
+Where nothing was changed there is no event.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ _text = dg.MetadataValue.text
 
 
 def leave_events(home: Path, settings: Settings, events: Sequence[Event]) -> None:
-    """Leave these events in the Dagster with this DAGSTER_HOME. They belong to no run."""
+    """Write these events into the Dagster with this DAGSTER_HOME. They belong to no run."""
     if not home.is_dir():
         raise FileNotFoundError(f"there is no folder {home}")
     name = partitions_name(settings)
@@ -71,8 +71,9 @@ def by_processing(settings: Settings, processor: ProcessorSettings, waves: Seque
 
 
 def by_redriving(settings: Settings, target: ParseSettings, portions: Sequence[Wave]) -> Iterator[Event]:
-    """The event of a redrive. There is one also where no row came into the typed table: the quarantine table has
-    changed, and whoever reads it wants to know."""
+    """The event of a redrive. There is one even where no row came into the typed table, because the quarantine
+    table has changed.
+    """
     committed = [portion for portion in portions if portion.snapshot is not None]
     if committed:
         metadata = redriven_metadata(committed)
@@ -102,7 +103,9 @@ def redriven_metadata(portions: Sequence[Wave]) -> dict[str, dg.MetadataValue]:
 def by_giving_again(
     settings: Settings, processor: ProcessorSettings, portions: Sequence[Wave]
 ) -> Iterator[Event]:
-    """The event of a redrive of a processor. It is there also where no row came of it: the state may have changed."""
+    """The event of a redrive of a processor. There is one even where it made no row, because the processor's
+    state may have changed.
+    """
     committed = [portion for portion in portions if portion.snapshot is not None]
     if committed:
         metadata = given_again_metadata(committed)
@@ -204,7 +207,7 @@ def upkeep_metadata(report: UpkeepReport) -> dict[str, dg.MetadataValue]:
 
 
 def by_proving(settings: Settings, proof: Proof) -> Iterator[Event]:
-    """The event of a proof of all that has landed: a materialization where it holds, else an observation."""
+    """The event of a proof of all that has landed: a materialization where nothing is wrong, else an observation."""
     kind = dg.AssetMaterialization if proof.holds else dg.AssetObservation
     yield kind(proof_key(settings), metadata=proof_metadata(proof))
 

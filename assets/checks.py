@@ -1,9 +1,9 @@
 """The checks on an application's tables: as Dagster's definitions, and as evaluations.
 
-    the sensor `<application>_checks`    looks each minute, and leaves an evaluation where one has changed
+    the sensor `<application>_checks`    evaluates the checks each minute, and writes an evaluation where one has changed
     the Checks tab, or a job             evaluates all at once, when a person asks for it
 
-Both go by `headrace.pipeline.checking`.
+Both use `headrace.pipeline.checking`.
 """
 
 from collections.abc import Iterator

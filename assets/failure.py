@@ -1,4 +1,4 @@
-"""A failed run, as Dagster shows it: one sentence, without the stack trace of Headrace's own functions."""
+"""A failed run, shown in Dagster as one sentence, without the stack trace of Headrace's own functions."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ class _WithoutStack(DagsterUserCodeProcessError):
 class RunFailed(dg.Failure, _WithoutStack):
     """Fails a run with one sentence.
 
-    `dg.Failure` alone is shown with a stack of twenty lines, at the step and at the run, and the sentence is lost
-    among them.
+    Dagster shows a plain `dg.Failure` with a stack of twenty lines, at the step and at the run, in which nobody
+    finds the sentence.
     """
 
     def __init__(self, sentence: str, metadata: dict[str, Any]) -> None:

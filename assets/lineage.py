@@ -1,7 +1,7 @@
 """`<application>/lineage`: which records of which shard went into which snapshot, as a table that stays when
 snapshots expire.
 
-Materializing it records the ledgers of the lake table's snapshots that aren't recorded yet. A person or a
+Materializing this asset records the ledgers of the lake table's snapshots that aren't recorded yet. A person or a
 schedule may do so at any time, also while runs land records.
 """
 

@@ -1,4 +1,4 @@
-"""What assets have in common whose tables are made of the lake table: typed tables and the tables of processors."""
+"""The common part of the assets whose tables are made of the lake table: typed tables and the tables of processors."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from headrace.pipeline.typed.done_wave import Wave
 def made_table(
     settings: Settings, key: dg.AssetKey, *, description: str, kinds: set[str], table: str, version: str
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """Makes such an asset of a function."""
+    """A decorator that makes the asset of such a table of a function."""
     return dg.asset(
         key=key,
         deps=[records_key(settings)],
@@ -41,8 +41,9 @@ def waves_of_run(
     *,
     nothing_new: str,
 ) -> list[Wave] | None:
-    """The waves of one run, each told of in the run's log. None where nothing was new, and Dagster needs no
-    materialization. `metadata`: of waves, also of those before one that fails."""
+    """The waves of one run, each written into the run's log. None where nothing was new, so that Dagster needs no
+    materialization. `metadata`: makes the metadata of waves, including those before one that fails.
+    """
     done: list[Wave] = []
     try:
         note_waves(context, waves(), done)
@@ -57,7 +58,7 @@ def waves_of_run(
 def note_waves(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, waves: Iterable[Wave], done: list[Wave]
 ) -> None:
-    """Tell of each wave in the run's log. `done`: gets the waves, also those before one that fails."""
+    """Write each wave into the run's log. `done`: gets the waves, including those before one that fails."""
     for wave in waves:
         context.log.info(str(wave))
         for note in wave.notes:

@@ -1,4 +1,4 @@
-"""Times that a person writes into the config of a run."""
+"""Parses times that a person writes into the config of a run."""
 
 from collections.abc import Mapping
 from datetime import datetime

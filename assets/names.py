@@ -25,8 +25,9 @@ def _key_of(settings: Settings, application: str, *names: str) -> dg.AssetKey:
 
 
 def records_key(settings: Settings) -> dg.AssetKey:
-    """The asset whose partitions are the application's shards: the landed records. Where the settings are those of a
-    processor's own application, the processor."""
+    """The asset of landed records, whose partitions are the application's shards. For the settings of a
+    processor's own application, it is the processor's asset.
+    """
     for processor in settings.processors:
         if processor.beside:
             return _key_of(settings, processor.beside, "processor", processor.name)
@@ -38,7 +39,9 @@ def lineage_key(settings: Settings) -> dg.AssetKey:
 
 
 def parsed_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
-    """The asset of a typed table has the table's name, because Dagster's graph shows the last part of a key alone."""
+    """The key of a typed table's asset. It ends with the table's name, because Dagster's graph shows only the
+    last part of a key.
+    """
     return _key(settings, *map(slug, target.table.split(".")))
 
 
@@ -51,24 +54,24 @@ def processor_key(settings: Settings, processor: ProcessorSettings) -> dg.AssetK
 
 
 def again_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
-    """The asset whose partitions are parsed again into a typed table."""
+    """The asset by whose partitions records are parsed again into a typed table."""
     *namespace, table = map(slug, target.table.split("."))
     return _key(settings, *namespace, f"{table}_again")
 
 
 def copies_key(settings: Settings) -> dg.AssetKey:
-    """The asset whose partitions are copied from the lake table."""
+    """The asset by whose partitions records are copied from the lake table."""
     return _key(settings, "copies")
 
 
 def stream_key(name: str) -> dg.AssetKey:
-    """The asset of a stream, by the stream's name or ARN. Applications that read one stream share it."""
+    """The asset of a stream, by the stream's name or ARN. Applications that read the same stream share this asset."""
     # An ARN of DynamoDB ends with a label that has colons, which Dagster refuses in keys.
     return dg.AssetKey([service_of(name), name_in(name)])
 
 
 def service_of(stream: str) -> str:
-    """Whose stream this is, by the stream's name or ARN."""
+    """The AWS service that a stream belongs to, by the stream's name or ARN: Kinesis or DynamoDB."""
     return "dynamodb" if is_dynamodb(stream) else "kinesis"
 
 
@@ -97,8 +100,9 @@ def hours_key(settings: Settings) -> dg.AssetKey:
 
 
 def resource_key(settings: Settings, name: str) -> str:
-    """The key of one of the application's resources: a code location may have several applications, and a
-    resource called `spark`."""
+    """The key of one of the application's resources. It contains the application's name, because a code location
+    may have several applications, and a resource of its own called `spark`.
+    """
     return f"{slug(settings.application)}_{name}"
 
 

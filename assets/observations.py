@@ -1,5 +1,6 @@
-"""What the stream's asset, and others that no run materializes, are told from time to time: numbers that Dagster plots
-over time."""
+"""Observations for the assets of streams and of others that no run materializes: numbers that Dagster plots over
+time.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -19,7 +20,7 @@ from headrace.pipeline.settings.stream_names import name_in
 
 
 def observations(settings: Settings, look: CheckLook) -> Iterator[dg.AssetObservation]:
-    """One for each stream, one for the lease table, and one for the lake table."""
+    """The observations: one for each stream, one for the lease table, and one for the lake table."""
     for stream, rows in _by_stream(settings, look).items():
         yield dg.AssetObservation(_key(settings, stream), metadata=_of_stream(settings, look, rows))
     yield dg.AssetObservation(leases_key(settings), metadata=_of_leases(look))

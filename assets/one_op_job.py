@@ -1,4 +1,4 @@
-"""A job of Dagster that has one op."""
+"""Makes a Dagster job that has one op."""
 
 from collections.abc import Mapping
 

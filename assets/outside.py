@@ -1,5 +1,6 @@
-"""What Dagster shows and never materializes by itself: the streams, the coordination tables, the quarantine tables, and
-what upkeep and proof jobs report. Sensors and jobs leave events on these assets."""
+"""The assets that Dagster shows but never materializes by itself: the streams, the coordination tables, the
+quarantine tables, and the assets on which upkeep and proof jobs report. Sensors and jobs write events on them.
+"""
 
 from datetime import UTC
 

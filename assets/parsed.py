@@ -72,12 +72,12 @@ def _description(settings: Settings, target: ParseSettings) -> str:
 
 
 def totals_of_target(ports: Ports, settings: Settings, target: ParseSettings) -> dict[str, Any]:
-    """The totals of a typed table, with its columns."""
+    """The totals (rows, files, bytes) of a typed table, and its columns, as metadata."""
     return {**totals(ports, target.table), **column_schema_of(ports, settings, target.table)}
 
 
 def parsed_metadata(target: ParseSettings, waves: Sequence[Wave]) -> dict[str, dg.MetadataValue]:
-    """What these waves did, as metadata of one materialization."""
+    """The results of these waves, as metadata of one materialization."""
     number = dg.MetadataValue.int
     dropped = all_dropped(wave.dropped for wave in waves)
     return {
@@ -93,7 +93,7 @@ def parsed_metadata(target: ParseSettings, waves: Sequence[Wave]) -> dict[str, d
 
 
 def set_aside_metadata(ports: Ports, target: ParseSettings, waves: Sequence[Wave]) -> dict[str, Any]:
-    """What these waves brought into the quarantine table."""
+    """What these waves put into the quarantine table, as metadata."""
     return {**aside_metadata(target, waves), **totals(ports, target.quarantine)}
 
 

@@ -24,7 +24,9 @@ def plan(context: dg.OpExecutionContext, asset: dg.AssetKey, partition: str | No
 
 
 def tell_check(instance: dg.DagsterInstance, evaluation: dg.AssetCheckEvaluation, run_id: str | None) -> None:
-    """Leave the evaluation as one of this run, which goes on or has ended; None: as one of no run."""
+    """Write the evaluation of a check as one that belongs to this run, whether the run is over or not; None: to
+    no run.
+    """
     run = instance.get_run_by_id(run_id) if run_id else None
     if run is None:
         instance.report_runless_asset_event(evaluation)

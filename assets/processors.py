@@ -60,7 +60,7 @@ def _description(settings: Settings, processor: ProcessorSettings) -> str:
 
 
 def processor_metadata(processor: ProcessorSettings, waves: Sequence[Wave]) -> dict[str, dg.MetadataValue]:
-    """What these waves did, as metadata of one materialization."""
+    """The results of these waves, as metadata of one materialization."""
     number = dg.MetadataValue.int
     return {
         "records": number(sum(wave.rows for wave in waves)),

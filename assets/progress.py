@@ -1,5 +1,5 @@
-"""What a run tells of its waves: how far it is while it catches up, one line a minute while it keeps up, and at its end
-a table and a drawing of its shards.
+"""What a run shows of its waves: how far it is while it catches up, one log line a minute while it keeps up, and
+at its end a table and a drawing of its shards.
 
 A wave each ten seconds with a line of its own would hide what matters, and Dagster keeps each line for a week.
 """
@@ -86,11 +86,11 @@ class Progress:
         return line
 
     def ended(self) -> str | None:
-        """The last line, of what no line has told yet."""
+        """The last log line, about waves that no line has mentioned yet; None where there are none."""
         return self._sum(self._since, self.clock.monotonic()) if self._since.rows else None
 
     def metadata(self) -> dict[str, dg.MetadataValue]:
-        """The run as a whole; empty where nothing landed."""
+        """The results of the run as a whole, as metadata; empty where nothing landed."""
         if not self._all.rows:
             return {}
         seconds = max(self.clock.monotonic() - self._began, _LEAST_SPAN)

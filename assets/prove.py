@@ -1,7 +1,8 @@
 """`<application>_prove`: the job that proves that the lake table holds each record of its ledgers once.
 
-It fails if something is wrong, and names it. It changes nothing in the table, and can run beside everything
-else. `dagster.schedules.proof` says when it runs by itself; a person may start it at any time.
+The job fails if something is wrong, and names what it is. It changes nothing in the table, and can run beside
+everything else. The setting `dagster.schedules.proof` says when the job runs by itself; a person may start it at
+any time.
 """
 
 import dagster as dg

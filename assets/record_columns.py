@@ -1,5 +1,6 @@
-"""The columns of the lake table, for Dagster's pages. The table itself is made by `headrace.pipeline.lake`, which
-imports too much for a code location that only loads its definitions."""
+"""The columns of the lake table, for Dagster's pages. The table itself is created by `headrace.pipeline.lake`,
+which imports too much for a code location that only loads its definitions.
+"""
 
 from headrace.pipeline.ports.described_table import Column
 

@@ -99,7 +99,7 @@ def _description(settings: Settings) -> str:
 
 
 class RunOfShards:
-    """One run of an asset whose partitions are shards: reads shards, and reports to Dagster."""
+    """One run of an asset whose partitions are shards: it reads the shards, and reports them to Dagster."""
 
     def __init__(
         self,

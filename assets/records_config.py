@@ -1,7 +1,7 @@
 """The config of a run that reads: what a person may ask for, and what the worker's sensor hands to the run.
 
-A person names partitions, and needs no config: Dagster's launchpad asks for nothing. What the sensor knows is
-one field, so that the launchpad has no list of names that only the sensor can fill.
+A person names partitions, and needs no config: Dagster's launchpad asks for nothing. All that the sensor fills in
+is one field, so that the launchpad doesn't show a list of fields that only the sensor can fill.
 """
 
 from collections.abc import Mapping

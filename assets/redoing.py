@@ -1,4 +1,4 @@
-"""What the runs have in common that do what a window was made for."""
+"""The common part of the runs that copy, replace, process or unpack the records of a window."""
 
 import dagster as dg
 
@@ -15,8 +15,9 @@ _FIRST_RUN_TAG = "dagster/root_run_id"
 
 
 def first_run(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> str:
-    """Who makes windows, by which a run that is executed again, by a person or by Dagster, finds that of the first
-    one."""
+    """The id of the first run, where this run is a repetition of it by a person or by Dagster. Windows are made
+    under this id, so that the repetition finds the window of the first run.
+    """
     return f"run {context.run.tags.get(_FIRST_RUN_TAG, context.run.run_id)}"
 
 
@@ -28,7 +29,9 @@ def redo(
     *,
     patience: int = 1,
 ) -> list[Wave]:
-    """Do what the window was made for. What it changes in a table with an asset is an event on that asset."""
+    """Copy, replace, process or unpack the records of the window. For changes in a table with an asset, an event
+    is written on that asset.
+    """
     for sentence in window.missing:
         context.log.warning("out of reach: %s", sentence)
     waves: list[Wave] = []

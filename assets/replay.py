@@ -1,13 +1,13 @@
 """`<application>_replay`: the job that copies a window of landed records from the lake table into a table of
 its own, or parses it again.
 
-Its config has the id of a window that `headrace window create` has made, or says which records are meant: then the
-run makes the window itself. A run that was killed is gone on with by the next one, and a window that was done as a
-whole gives nothing more. A window that was made with `--replace` (`replace` in the config) replaces rows of a typed
-table by what today's parser makes of the same records. One that was made with `--processor` (`processor`) goes through
-a record processor, into a table of its own. All of these only read the lake table. A window that was made with
-`--unpack` takes aggregates apart in the lake table itself. What the run changes in a table with an asset is an event
-on that asset.
+Its config has the id of a window that `headrace window create` has made, or says which records are meant: then
+the run makes the window itself. After a run that was killed, the next one continues the window; a window that is
+done gives nothing more. A window that was made with `--replace` (`replace` in the config) replaces rows of a
+typed table by what today's parser makes of the same records. With `--processor` (`processor`), the records go to
+a record processor, whose rows come into a table of the window's own. All of these only read the lake table. A
+window that was made with `--unpack` takes aggregates apart in the lake table itself. For changes in a table with
+an asset, the run writes an event on that asset.
 """
 
 from collections.abc import Mapping

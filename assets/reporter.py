@@ -101,13 +101,13 @@ class Reporter:
         self._announced |= self.announced_by_dagster
 
     def claimed(self, keys: Iterable[str]) -> None:
-        """A wave has claimed these shards: announce them beside the Spark job."""
+        """Called after a wave has claimed these shards: announces them, while the Spark job runs."""
         self._claimed |= set(keys)
         if len(self._claimed) <= ANNOUNCE_ALL_UP_TO:
             self._announce(self._claimed - self.recovering - self._announced)
 
     def waved(self, report: WaveReport) -> None:
-        """A wave has ended: materialize shards, each at most once in `throttle` unless it ended.
+        """Called after a wave: materializes its shards, each at most once in `throttle`, unless the shard ended.
 
         Raises the error of an event that couldn't be written.
         """
@@ -133,8 +133,9 @@ class Reporter:
                 self._materialize(key, unreported)
 
     def finish(self, failed: Iterable[str]) -> None:
-        """The run ends: materialize every announced shard that did well, even without a record, so that none
-        stays pending."""
+        """Called at the end of the run: materializes every announced shard that did well, even one without a
+        record, so that none stays pending.
+        """
         failed_keys = set(failed)
         for key, unreported in list(self._unreported.items()):
             if key not in failed_keys and (
@@ -176,8 +177,10 @@ class Reporter:
         self._writing.append(self._thread.submit(self.context.log_event, event))
 
     def observe(self, rows: Iterable[Lease], now: datetime) -> None:
-        """Tell for each of these lease rows of failing shards since when and why it fails, as `headrace
-        status` does, and its lag as it is now: the last materialization has the lag of the last success."""
+        """Write an observation for each of these lease rows of failing shards: since when and why the shard
+        fails, as `headrace status` shows it, and its lag now. (The last materialization has the lag of the last
+        success.)
+        """
         for row in rows:
             event = dg.AssetObservation(
                 asset_key=self.context.asset_key, partition=partition_of(row.key), metadata=_failing(row, now)
@@ -185,13 +188,15 @@ class Reporter:
             self._writing.append(self._thread.submit(self.context.log_event, event))
 
     def tell_run(self, metadata: dict[str, dg.MetadataValue]) -> None:
-        """Tell of the run as a whole, on the asset and not on one of its partitions."""
+        """Write the results of the run as a whole on the asset, not on one of its partitions."""
         if metadata:
             event = dg.AssetObservation(asset_key=self.context.asset_key, metadata=metadata)
             self._writing.append(self._thread.submit(self.context.log_event, event))
 
     def settle(self) -> None:
-        """Wait until all events are written, where the run fails unexpectedly: Dagster goes by their order."""
+        """Wait until all events are written. For a run that fails unexpectedly, because Dagster judges by the
+        order of events.
+        """
         try:
             self._wait()
         finally:

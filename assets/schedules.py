@@ -1,4 +1,4 @@
-"""The schedules of upkeep and proofs, as `dagster.schedules` says."""
+"""The schedules of upkeep and proofs, by the setting `dagster.schedules`."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""How Dagster shows the assets of an application: groups, owners, tags, freshness, and what a table's metadata says."""
+"""How Dagster shows the assets of an application: groups, owners, tags, freshness, and the metadata of tables."""
 
 from collections.abc import Collection, Iterable
 from enum import StrEnum
@@ -20,7 +20,7 @@ PAYLOAD = "data"
 
 
 class Layer(StrEnum):
-    """A layer of an application. Dagster's graph draws each as a box of its own."""
+    """A layer of an application's assets. Dagster's graph draws each as a box of its own."""
 
     COORDINATION = "coordination"
     LANDING = "landing"
@@ -30,7 +30,7 @@ class Layer(StrEnum):
 
 
 class Shown(TypedDict):
-    """Arguments of an asset, or of its spec."""
+    """Arguments of an asset or its spec that decide how Dagster shows it."""
 
     group_name: str
     owners: list[str]
@@ -38,7 +38,7 @@ class Shown(TypedDict):
 
 
 def shown_metadata(settings: Settings, layer: Layer) -> Shown:
-    """What the settings say of each asset of this layer."""
+    """The group, owners and tags of each asset of this layer, by the settings."""
     dagster = settings.dagster
     return {
         "group_name": f"{dagster.group or slug(settings.application)}_{layer}",
@@ -48,8 +48,9 @@ def shown_metadata(settings: Settings, layer: Layer) -> Shown:
 
 
 def source_kind(settings: Settings) -> str:
-    """Whose streams the application reads, as a kind of its assets. Dagster shows three kinds of an asset at most, and two
-    are taken."""
+    """The AWS service whose streams the application reads, as a kind of its assets. Dagster shows three kinds of
+    an asset at most, and two are taken.
+    """
     services = {service_of(stream.name) for stream in settings.streams}
     return "dynamodb" if services == {"dynamodb"} else "kinesis"
 
@@ -63,7 +64,7 @@ def freshness(settings: Settings) -> dg.FreshnessPolicy | None:
 
 
 def code_version() -> str:
-    """The version of Headrace that runs here."""
+    """The version of Headrace that this process runs."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -73,7 +74,7 @@ def code_version() -> str:
 
 
 def list_of(names: Iterable[str]) -> str:
-    """Names in a sentence: `a`, `b` and `c`."""
+    """These names as a part of a sentence: `a`, `b` and `c`."""
     *first, last = [f"`{name}`" for name in names]
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -98,8 +99,9 @@ def schema_of(columns: Iterable[Column]) -> dg.TableSchema:
 
 
 def totals(ports: Ports, name: str) -> dict[str, Any]:
-    """The totals of a table as metadata of a materialization; empty where the catalog doesn't answer: the records are
-    in the table all the same."""
+    """The totals (rows, files, bytes) of a table as metadata of a materialization; empty where the catalog
+    doesn't answer, because the records are in the table all the same.
+    """
     try:
         facts = ports.table_facts(name)
     except HeadraceError:
@@ -118,8 +120,9 @@ def totals_of(facts: TableDescription) -> dict[str, Any]:
 
 
 def column_schema_of(ports: Ports, settings: Settings, name: str) -> dict[str, Any]:
-    """The columns of a typed table or its quarantine table, each with the column of the record that it comes from: what
-    the record itself doesn't have comes from its payload."""
+    """The columns of a typed table or its quarantine table, each with the column of the lake table that it comes
+    from: columns that the record itself doesn't have come from its payload.
+    """
     try:
         facts = ports.table_facts(name)
     except HeadraceError:

@@ -1,6 +1,7 @@
 """`<application>_upkeep`: the job that keeps the lake table small.
 
-It has a job of its own because it deletes files, which the role of the runs that land records needs no right to do.
+Upkeep has a job of its own because it deletes files, which the AWS role of the runs that land records then
+needn't be allowed to do.
 """
 
 import dagster as dg

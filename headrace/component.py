@@ -24,7 +24,7 @@ from headrace.pipeline.settings.model import Settings
 
 
 class KinesisConsumerAttributes(BaseModel):
-    """What a `defs.yaml` may have. The values are read by the reader of settings, from the file's text."""
+    """The attributes that a `defs.yaml` may have. The reader of settings reads their values from the file's text."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -34,7 +34,7 @@ class KinesisConsumerAttributes(BaseModel):
 
 
 class ScaffoldedConsumer(BaseModel):
-    """What `dg scaffold defs headrace.KinesisConsumer` can be told."""
+    """The parameters of `dg scaffold defs headrace.KinesisConsumer`."""
 
     stream: str | None = Field(
         None, description="The Kinesis stream, by name or ARN. Default: the name of the new folder."

@@ -19,7 +19,9 @@ _MODULES = (
 
 
 def stand_in_for_amazon_kclpy() -> bool:
-    """Whether `import amazon_kclpy` finds this package from now on. It doesn't where amazon_kclpy is installed."""
+    """Make `import amazon_kclpy` find this package from now on, unless amazon_kclpy is installed. Returns whether
+    it does.
+    """
     if "amazon_kclpy" not in sys.modules and find_spec("amazon_kclpy") is not None:
         return False
     sys.modules["amazon_kclpy"] = import_module("headrace.kclpy")

@@ -1,8 +1,10 @@
-"""The error of a checkpoint that wasn't taken."""
+"""The error of a checkpoint that was refused."""
 
 
 class CheckpointError(Exception):
-    """`value`: why, by the name that KCL has for it, such as ShutdownException or ThrottlingException."""
+    """A checkpoint was refused. `value`: the reason, as KCL's name for it, such as ShutdownException or
+    ThrottlingException.
+    """
 
     def __init__(self, value: object) -> None:
         super().__init__(value)

@@ -1,4 +1,4 @@
-"""Makes an input of what the host has said."""
+"""Makes the input of a processor's method from a message of the host (Headrace or KCL's daemon)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.kclpy import messages
 
 
 class MalformedAction(Exception):
-    """The host said something that isn't an action."""
+    """The host sent a message that isn't an action."""
 
 
 _INPUTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -24,7 +24,7 @@ _INPUTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 
 
 def message_decode(json_dict: Mapping[str, Any]) -> Any:
-    """The input that a JSON object stands for. Raises MalformedAction."""
+    """The input for the processor's method that a JSON object describes. Raises MalformedAction."""
     try:
         action = json_dict["action"]
     except KeyError:

@@ -1,11 +1,11 @@
-"""The process of a host that imports the module of a processor once, and of which the processes of all shards are forks: what was
-imported is in memory once.
+"""A process that imports the module of a processor once on a host. The processes of all shards are forks of it,
+so that what was imported is in memory once.
 
     python -m headrace.kclpy.importer module:name [--as-amazon-kclpy]
 
-Its standard input is a socket. Each message there has four open files: input, output and stderr of a new process, and one on which
-the importer writes the process's number and, at its end, its exit code. The first line of the new process's input has its environment
-and its limit of CPU.
+Its standard input is a socket. Each message there has four open files: input, output and stderr of a new process,
+and one on which the importer writes the process's id and, at its end, its exit code. The first line of the new
+process's input has its environment and its limit of CPU.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def import_module_of(arguments: list[str]) -> None:
 
 
 def serve(door: socket.socket) -> None:
-    """Fork processes until nobody can ask for one any more, and exit. Returns in each process that was forked."""
+    """Fork processes on request, and exit once no process can send a request any more. Returns in each forked
+    process.
+    """
     woken, waking = os.pipe()
     for end in (woken, waking):
         os.set_blocking(end, False)

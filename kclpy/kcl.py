@@ -1,8 +1,8 @@
-"""The process of a record processor: it reads one action of the host a line, calls the processor, and answers with a
-status.
+"""The process of a record processor: it reads actions of the host (Headrace or KCL's daemon), one a line, calls
+the processor, and answers each with a status.
 
-An error of the processor is told in the status where the host is Headrace, and the batch counts as failed. Under KCL's
-own daemon it goes to stderr alone, and the daemon goes on with the next batch, as amazon_kclpy does.
+Where the host is Headrace, an error of the processor is sent in the status, and the batch counts as failed. Under
+KCL's own daemon it goes to stderr alone, and the daemon goes on with the next batch, as amazon_kclpy does.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class Checkpointer:
     def checkpoint(
         self, sequence_number: str | int | None = None, sub_sequence_number: int | None = None
     ) -> None:
-        """Checkpoint at a record; without arguments at the last one that was handed out. Raises CheckpointError."""
+        """Checkpoint at a record; without arguments, at the last record that the processor got. Raises
+        CheckpointError.
+        """
         self._ask(sequence_number, sub_sequence_number, {})
 
     def prepare_checkpoint(
@@ -76,9 +78,11 @@ class Checkpointer:
         sub_sequence_number: int | None = None,
         application_state: bytes | None = None,
     ) -> PreparedCheckpointer:
-        """The first of two steps, as KCL has it in Java: the lease row notes what is about to be checkpointed, and a state. The
-        next instance hears of it in `initialize`. The second step is `checkpoint()` of what this returns. Raises
-        CheckpointError, also under a host that isn't Headrace's, or in another mode than `application`."""
+        """The first of KCL's two steps of a checkpoint, as in Java: the lease row notes the record of the coming
+        checkpoint, and a state. The next instance gets both in `initialize`. The second step is `checkpoint()` of
+        the returned object. Raises CheckpointError; always so under a host other than Headrace, or in another
+        mode than `application`.
+        """
         if HOST not in os.environ:
             # KCL's daemon would take the message for a checkpoint.
             raise CheckpointError("InvalidStateException")
@@ -124,12 +128,12 @@ class PreparedCheckpointer:
         self.sub_sequence_number = sub_sequence_number
 
     def checkpoint(self) -> None:
-        """Raises CheckpointError."""
+        """Make the prepared checkpoint. Raises CheckpointError."""
         self.checkpointer.checkpoint(self.sequence_number, self.sub_sequence_number)
 
 
 class RecordProcessorBase:
-    """A processor of version 1."""
+    """The base class of a record processor of version 1."""
 
     version = 1
 
@@ -166,7 +170,7 @@ class KCLProcess:
         """Called with each message before the processor is."""
 
     def run(self) -> None:
-        """Serve the host until its input ends."""
+        """Serve the host's actions until the input ends."""
         while line := self.io_handler.read_line():
             if line.strip():
                 self._handle(line)
@@ -195,7 +199,7 @@ def _trace(error: Exception) -> str:
 
 
 def as_version_3(record_processor: Any) -> Any:
-    """The processor as one of version 3, by its attribute `version` alone."""
+    """The processor with the interface of version 3, whatever version its attribute `version` says."""
     match getattr(record_processor, "version", 3):
         case 1:
             return V2toV3Processor(V1toV2Processor(record_processor))

@@ -1,6 +1,6 @@
-"""What a processor is called with, and what the process and its host say to each other: one JSON object a line.
+"""The inputs of a processor's methods, and the messages between its process and the host: one JSON object a line.
 
-Each input is made of such an object, as KCL's MultiLangDaemon writes it. Members that aren't known are left alone.
+Each input is made from such an object, as KCL's MultiLangDaemon writes it. Unknown members are ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Message = Mapping[str, Any]
 
 
 class MessageDispatcher:
-    """An action of the host that is handed on to the processor."""
+    """An action of the host that is passed on to a method of the processor."""
 
     def __init__(self, json_dict: Message) -> None:
         self._action: str = json_dict["action"]
@@ -27,7 +27,7 @@ class MessageDispatcher:
         return self._action
 
     def dispatch(self, checkpointer: Checkpointer, record_processor: Any) -> Any:
-        """Call the processor. Returns what it returns."""
+        """Call the processor's method for this action. Returns what it returns."""
         raise NotImplementedError
 
 
@@ -53,7 +53,9 @@ class InitializeInput(MessageDispatcher):
 
     @property
     def pending_checkpoint_sequence_number(self) -> str | None:
-        """Where an instance before this one has prepared a checkpoint and not made it; None where none has."""
+        """The sequence number of a checkpoint that an earlier instance of the processor prepared and didn't make;
+        None where there is none.
+        """
         return self._pending.get("sequenceNumber")
 
     @property
@@ -62,13 +64,15 @@ class InitializeInput(MessageDispatcher):
 
     @property
     def pending_checkpoint_state(self) -> bytes | None:
-        """The state that it has prepared."""
+        """The state that the earlier instance gave with its prepared checkpoint."""
         state = self._pending.get("applicationState")
         return None if state is None else base64.b64decode(state)
 
     @property
     def sequence_number(self) -> str | None:
-        """The last checkpoint; TRIM_HORIZON, LATEST or AT_TIMESTAMP in a shard that has none."""
+        """The sequence number of the last checkpoint; TRIM_HORIZON, LATEST or AT_TIMESTAMP for a shard without a
+        checkpoint.
+        """
         return self._sequence_number
 
     @property
@@ -99,14 +103,16 @@ class ProcessRecordsInput(_WithCheckpointer):
 
 
 class LeaseLostInput(MessageDispatcher):
-    """The shard belongs to another worker now. Nothing can be checkpointed any more."""
+    """The input of `lease_lost`: the shard belongs to another worker now. Nothing can be checkpointed any more."""
 
     def dispatch(self, checkpointer: Checkpointer, record_processor: Any) -> Any:
         return record_processor.lease_lost(self)
 
 
 class ShardEndedInput(_WithCheckpointer):
-    """The shard has no more records. The processor has to checkpoint, or the shard's children don't begin."""
+    """The input of `shard_ended`: the shard has no more records. The processor has to checkpoint, or reading of
+    the shard's children doesn't begin.
+    """
 
     def dispatch(self, checkpointer: Checkpointer, record_processor: Any) -> Any:
         self._checkpointer = checkpointer
@@ -114,7 +120,7 @@ class ShardEndedInput(_WithCheckpointer):
 
 
 class ShutdownRequestedInput(_WithCheckpointer):
-    """The process is about to stop: the last chance to checkpoint."""
+    """The input of `shutdown_requested`: the process is about to stop, and this is the last chance to checkpoint."""
 
     def dispatch(self, checkpointer: Checkpointer, record_processor: Any) -> Any:
         self._checkpointer = checkpointer
@@ -122,8 +128,9 @@ class ShutdownRequestedInput(_WithCheckpointer):
 
 
 class ShutdownInput:
-    """Only for processors of version 1 and 2. `reason`: ZOMBIE where the lease was lost, TERMINATE where the shard has
-    ended."""
+    """The input of `shutdown`, only for processors of version 1 and 2. `reason`: ZOMBIE where the lease was lost,
+    TERMINATE where the shard has ended.
+    """
 
     def __init__(self, reason: str | None = None, checkpointer: Any = None) -> None:
         self._reason = reason
@@ -143,7 +150,7 @@ class ShutdownInput:
 
 
 class CheckpointInput:
-    """The host's answer to a checkpoint."""
+    """The host's answer to a checkpoint request."""
 
     def __init__(self, json_dict: Message) -> None:
         self._action: str = json_dict["action"]
@@ -169,7 +176,7 @@ class CheckpointInput:
 
 
 class Record:
-    """One user record. `record["data"]` and `record.get("data")` answer with the members of the message."""
+    """One user record. `record["data"]` and `record.get("data")` return the members of the message, too."""
 
     def __init__(self, json_dict: Message) -> None:
         self._message = json_dict
@@ -202,7 +209,9 @@ class Record:
 
     @property
     def approximate_arrival_timestamp(self) -> datetime:
-        """In this host's local time, without a time zone, as amazon_kclpy has it."""
+        """The time at which Kinesis received the record, in this host's local time and without a time zone, as
+        amazon_kclpy has it.
+        """
         return datetime.fromtimestamp(self._timestamp_millis / 1000.0)  # noqa: DTZ006 - see the docstring
 
     def __getitem__(self, field: str) -> Any:

@@ -1,4 +1,4 @@
-"""How many files a process may open that has some of each of many other processes."""
+"""Raises the limit of open files of a process that holds some files for each of many other processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ _FILES_ON_MACOS = 10_240
 
 
 def open_more_files(set_limit: Callable[[int, tuple[int, int]], None] = resource.setrlimit) -> None:
-    """Let this process open as many files as may be, instead of a number that is meant for one process."""
+    """Let this process open as many files as the system allows, because the usual limit is meant for a process on
+    its own.
+    """
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     for number in (most, _FILES_ON_MACOS):
         # macOS states no limit, and takes no such number.

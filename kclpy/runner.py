@@ -1,7 +1,8 @@
-"""The child process of a processor in Python: python -m headrace.kclpy.runner module:name [--as-amazon-kclpy].
+"""The process of a record processor that is written in Python: python -m headrace.kclpy.runner module:name
+[--as-amazon-kclpy].
 
-The name is a class with the methods of a record processor, or a function `rows(records, state) -> (rows, state)`. What
-the processor prints goes to stderr: standard output belongs to the host.
+The name is a class with the methods of a record processor, or a function `rows(records, state) -> (rows, state)`.
+What the processor prints goes to stderr: standard output belongs to the host.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ AS_AMAZON_KCLPY = "--as-amazon-kclpy"
 
 
 class FunctionProcessor:
-    """A function of records and a state, called as a processor of version 3."""
+    """A function of records and a state, wrapped as a processor of version 3."""
 
     version = 3
 
@@ -66,14 +67,14 @@ class FunctionProcessor:
 
 
 def processor_of(name: str) -> Any:
-    """A new processor of an import path, as module:name."""
+    """A new processor, from an import path such as module:name."""
     module, _, attribute = name.partition(":")
     code = getattr(import_module(module), attribute)
     return code() if isclass(code) else FunctionProcessor(code)
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: times, decimals and bytes become texts, which the host reads by the column's type."""
+    """A value as JSON has it: times, decimals and bytes become texts, which Headrace converts to the column's type."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -92,8 +93,9 @@ def plain(value: Any) -> Any:
 
 
 def answer_host(processor: Any, process: KCLProcess) -> None:
-    """Let the process tell rows and state with each status. A class has a state where it has `save_state` and
-    `restore_state`."""
+    """Let the process send rows and state with each status. A class has a state where it has the methods
+    `save_state` and `restore_state`.
+    """
     save: Callable[[], Any] = getattr(processor, "save_state", lambda: None)
     restore: Callable[[Any], object] = getattr(processor, "restore_state", lambda _: None)
 

@@ -1,7 +1,7 @@
 """Dagster's definitions of one application, made from its settings.
 
-Every name in them has the application's: one code location may have several applications, beside a project's own assets, resources,
-sensors and executor.
+Each name in them contains the application's name, because one code location may have several applications, beside
+a project's own assets, resources, sensors and executor.
 """
 
 import warnings
@@ -55,10 +55,11 @@ def build_definitions(
 ) -> dg.Definitions:
     """Assets, sensors, jobs, schedules and the resources of one application, to be merged with those of a project.
 
-    `settings`: the path of a settings file, which alone counts (no variable HEADRACE_... does), or settings that were read already. AWS is
-    asked nothing before the first tick.
+    `settings`: the path of a settings file (environment variables HEADRACE_... aren't used), or settings that
+    were read already. No request goes to AWS before the first tick.
 
-    For tests: `on_step` is called between the steps of a wave and may end the run there; `ports` are used instead of AWS.
+    For tests: `on_step` is called between the steps of a wave and may end the run there; `ports` are used instead
+    of AWS.
     """
     with warnings.catch_warnings():
         # Dagster warns of each of its parameters that may change. Headrace chose them, for the versions of Dagster that it asks for.
@@ -163,7 +164,7 @@ def _sensors(wiring: Wiring, instance: KeptInstance, jobs: _Jobs) -> list[dg.Sen
 def _resources(wiring: Wiring) -> dict[str, Any]:
     settings = wiring.settings
     shared = dg.ResourceDefinition.hardcoded_resource(
-        wiring, "what the sensors and assets of this process work with"
+        wiring, "the objects that the sensors and assets of this process use"
     )
     return {
         resource_key(settings, "lease_tables"): LeaseTablesResource.of(settings, shared),
@@ -182,7 +183,7 @@ def _application(
     job = application_job(wiring, asset)
     workers = [build_worker(wiring, instance, worker.id, job) for worker in own.workers]
     shared = dg.ResourceDefinition.hardcoded_resource(
-        wiring, f"what the sensors and runs of the processor {processor.name} work with"
+        wiring, f"the objects that the sensors and runs of the processor {processor.name} use"
     )
     return dg.Definitions(
         assets=[asset],

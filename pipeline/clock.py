@@ -40,7 +40,7 @@ class SystemIds:
 
 @contextmanager
 def thread_timer(beat: Callable[[], object], every: timedelta, at_most: timedelta | None) -> Iterator[None]:
-    """Call a function again and again, in a thread of its own, while a `with` block runs."""
+    """Call `beat` again and again, in a thread of its own, while a `with` block runs."""
     done = threading.Event()
     log = logging.getLogger("headrace")
 

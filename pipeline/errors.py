@@ -78,7 +78,7 @@ class BadSetting(Terminal):
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One mistake in the settings."""
+    """One mistake in the settings, with its place."""
 
     place: str
     """The file with the line, or the environment variable."""

@@ -1,20 +1,20 @@
-"""Who a Spark task is to AWS: the identity of the driver, which is handed over with the task.
+"""The AWS identity of a Spark task: that of the driver, which is handed over with the task.
 
     the driver's credentials come from                       the task has                    they are refreshed by
     the setting aws.profile                                  the name of the profile         the AWS files of the task's host
     a role of the driver's host (EC2, ECS, EKS)              the role of the task's host     that host
     anything else: environment, AWS_PROFILE, files, SSO ...  the keys themselves             the driver, for each job anew
 
-A role that the settings name for Kinesis or a stream is assumed by the task itself, with whichever of these it has, and
-is assumed anew before it expires: a task may read for longer than a role's credentials last.
+A role that the settings name for Kinesis or a stream is assumed by the task itself, with whichever of these it
+has, and is assumed anew before it expires: a task may read for longer than a role's credentials last.
 
-EKS gives a role by web identity: two variables name the role and a token's file. A profile may do the same (a CI's, for
-example), and that is no role of the host: a task reads no profile, so it gets the keys. A role of a host isn't handed
-over as keys, although it could be: keys last for ten minutes or an hour, and a compaction may take longer; and Spark's
-hosts often have a role of their own, with fewer rights.
+EKS gives a role by web identity: two variables name the role and a token's file. A profile may do the same (a
+CI's, for example), and that is no role of the host: a task reads no profile, so it gets the keys. A role of a
+host isn't handed over as keys, although it could be: keys last for ten minutes or an hour, and a compaction may
+take longer; and Spark's hosts often have a role of their own, with fewer rights.
 
-A local Spark server is shared by processes, and has the environment of the one that started it. So what that
-environment says of keys, profiles, regions and endpoints never counts for a task: with it, a task would read another
+A local Spark server is shared by processes, and has the environment of the one that started it. So keys,
+profiles, regions and endpoints in that environment are never used for a task: with them, it might read another
 project's stream.
 """
 
@@ -49,8 +49,9 @@ _ENDPOINT: Final = "AWS_ENDPOINT_URL"
 
 @dataclass(frozen=True, slots=True)
 class AwsKeys:
-    """Keys of AWS, as a task gets them. Not one of the values is in a text that this class makes, nor in the text
-    of a value that has it."""
+    """AWS keys, as a task gets them. No text that this class makes shows one of the values, nor does the text of
+    an object that contains it.
+    """
 
     access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
@@ -59,7 +60,7 @@ class AwsKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssumedRole:
-    """A role that is assumed with other credentials."""
+    """An AWS role that is assumed with other credentials."""
 
     arn: str
     external_id: str | None = None
@@ -97,7 +98,7 @@ class _ByRole:
 
 
 def assuming(session: Session, role: AssumedRole) -> Session:
-    """The session that was given, whose requests are signed by the role from now on."""
+    """The same session, whose requests are signed by the role from now on."""
     by_itself: Any = session.get_component("credential_provider")
     session.register_component(
         "credential_provider", _ByRole(role, by_itself.load_credentials, session.create_client)
@@ -107,7 +108,7 @@ def assuming(session: Session, role: AssumedRole) -> Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskIdentity:
-    """Who asks AWS in a Spark task. Without profile and keys: the role of the host on which the task runs."""
+    """The AWS identity of a Spark task. Without profile and keys, it is the role of the host on which the task runs."""
 
     profile: str | None = None
     files: tuple[tuple[str, str], ...] = ()
@@ -121,7 +122,7 @@ class TaskIdentity:
     """The role that the task assumes with the rest of this identity."""
 
     def session(self) -> Session:
-        """A session of botocore with this identity, whatever the environment of this process says."""
+        """A botocore session with this identity. The environment of this process isn't used."""
         if self.role is None:
             return self._session()
         from botocore.session import Session
@@ -215,7 +216,7 @@ def _endpoints_in(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 class DriverIdentity:
-    """The identity of this process, to be handed over. Its credentials refresh themselves."""
+    """The AWS identity of this process, for handing over to tasks. Its credentials refresh themselves."""
 
     def __init__(self, profile: str | None = None, role: AssumedRole | None = None) -> None:
         """The identity by which a driver with these settings asks AWS. `profile`: the setting aws.profile. `role`: the role
@@ -225,7 +226,7 @@ class DriverIdentity:
         self._credentials: Any = None
 
     def now(self) -> TaskIdentity:
-        """What a job gets that begins now. Keys that expire have ten minutes left or more."""
+        """The identity that a job gets which begins now. Keys that expire have at least ten minutes left."""
         own = self._own()
         if self._role is None:
             return own

@@ -1,2 +1,1 @@
-"""Dagster's resources: each has its configuration, for Dagster to show, and gives assets a port. They contain no
-logic."""
+"""Dagster's resources. Each has a configuration that Dagster shows, and gives assets a port. They contain no logic."""

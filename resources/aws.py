@@ -1,4 +1,4 @@
-"""The part that all resources for AWS share: region, profile and endpoint, and the refusal of access keys."""
+"""The common part of all AWS resources: region, profile and endpoint, and the refusal of access keys."""
 
 from typing import Any
 
@@ -12,8 +12,9 @@ _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
 
 class AwsResource(ResourceWithBoto3Configuration):
-    """dagster-aws's base resource, which refuses its three fields for keys, because Dagster stores and shows
-    configuration."""
+    """The base of all AWS resources: that of dagster-aws, which here refuses its three fields for keys, because
+    Dagster stores and shows configuration.
+    """
 
     @model_validator(mode="before")
     @classmethod

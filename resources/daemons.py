@@ -1,4 +1,4 @@
-"""The heartbeats of Dagster's daemons, as its storage has them: each daemon writes one every 30 seconds."""
+"""The heartbeats of Dagster's daemons, read from Dagster's storage: each daemon writes one every 30 seconds."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,11 +1,12 @@
-"""The process of a run that was cancelled ends, whatever holds it up.
+"""Makes sure that the process of a cancelled run ends, whatever it waits for.
 
-Dagster interrupts a run once, and afterwards its process takes no signal but SIGKILL. A process that then waits for ever, for a lock that the
-interruption has left held, say, would keep its memory and the local Spark server. So would one whose interruption Python threw away, as it does where
-the interruption comes while Python frees an object.
+Dagster interrupts a run once, and afterwards its process takes no signal but SIGKILL. A process that then waits
+for ever, for a lock that the interruption has left held, say, would keep its memory and the local Spark server.
+So would one whose interruption Python threw away, as it does where the interruption comes while Python frees an
+object.
 
-An end by force is safe at each moment, as that by SIGKILL is: records and positions are one commit, and the leases expire. If Dagster doesn't know yet
-how the run has ended, its code server sees that the process is gone, and says so.
+To kill the process is safe at each moment: records and positions are one commit, and the leases expire. If
+Dagster doesn't know yet how the run has ended, its code server sees that the process is gone, and says so.
 """
 
 import faulthandler
@@ -24,8 +25,9 @@ _LOOKS_EVERY = 1.0
 
 
 def end_cancelled_runs() -> None:
-    """Let each run that the Dagster code server of this process starts from now on end in that time after it was cancelled. In a process without
-    a code server, nothing changes."""
+    """Make sure that each run which the Dagster code server of this process starts from now on ends soon after it
+    is cancelled. In a process without a code server, this does nothing.
+    """
     server = sys.modules.get("dagster._grpc.server")
     if server is not None:
         # Dagster has no setting for this. It looks the name up when it starts a run.

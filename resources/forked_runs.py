@@ -1,12 +1,12 @@
-"""Runs start as forks of a process that has imported their packages, instead of importing them anew.
+"""Lets runs start as forks of a process that has imported their packages, instead of importing them anew.
 
 Dagster's code server starts each run in a new Python, which spends most of its first two CPU seconds on imports.
-Python's multiprocessing knows another way, the fork server: a process that the code server starts with its first run,
-that imports the packages below and nothing else, and that ends with the code server. A fork of it does what the new
-Python would do.
+Python's multiprocessing knows another way, the fork server: a process that the code server starts with its first
+run, that imports the packages below and nothing else, and that ends with the code server. A fork of it does what
+the new Python would do.
 
-The user's modules and the settings are imported and read by each run, as ever. A package that is upgraded, and Headrace
-itself, reaches the runs when the code server is started again, as it reaches the sensors.
+The user's modules and the settings are imported and read by each run, as ever. A package that is upgraded, and
+Headrace itself, reaches the runs when the code server is started again, as it reaches the sensors.
 """
 
 import multiprocessing
@@ -50,8 +50,9 @@ _LONGEST_FOLDER = 70
 
 
 def fork_runs() -> None:
-    """Let the Dagster code server of this process fork its runs. In a process without a code server, nothing
-    changes."""
+    """Let the Dagster code server of this process fork its runs. In a process without a code server, this does
+    nothing.
+    """
     server = sys.modules.get("dagster._grpc.server")
     if server is None or not _can_fork():
         return

@@ -1,7 +1,6 @@
-"""The fork server imports this module last: Python's garbage collector then leaves out all that was imported before.
-
-Else each run would look through some hundred thousand objects again and again, and get a copy of most of their memory
-by that.
+"""The fork server (`resources.forked_runs`) imports this module last. From then on Python's garbage collector
+leaves out all objects of the modules imported before. Otherwise each run would examine some hundred thousand
+objects again and again, and so get a copy of most of their memory.
 """
 
 import gc

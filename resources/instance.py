@@ -1,8 +1,9 @@
 """Dagster's instance, kept by the code server from tick to tick.
 
-A sensor's context would open the instance anew at each tick, and check the migrations of three databases each time:
-half of the CPU of a tick that has nothing to do. One instance may serve many threads, as in Dagster's own daemon. What
-hardly ever changes in Dagster's databases is kept beside it, because Dagster opens a database anew for each question.
+A sensor's context would open the instance anew at each tick, and check the migrations of three databases each
+time: half of the CPU of a tick that has nothing to do. One instance may serve many threads, as in Dagster's own
+daemon. Values that hardly ever change in Dagster's databases are kept with the instance, because Dagster opens a
+database anew for each query.
 """
 
 import threading
@@ -19,7 +20,7 @@ _PARTITIONS_HOLD = 60.0
 
 
 class KnownInstance:
-    """An instance, and what is known of it."""
+    """A Dagster instance, and values that were read from its databases."""
 
     def __init__(
         self, instance: dg.DagsterInstance, *, monotonic: Callable[[], float] = time.monotonic
@@ -47,8 +48,9 @@ class KnownInstance:
 
 
 class KeptInstance:
-    """The instance of this process. After a change of dagster.yaml and a restart of the daemon, the new instance
-    replaces it."""
+    """The Dagster instance that this process keeps. After a change of dagster.yaml and a restart of the daemon, a
+    new instance replaces it.
+    """
 
     def __init__(self) -> None:
         self._making = threading.Lock()

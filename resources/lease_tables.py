@@ -37,7 +37,7 @@ class LeaseTablesResource(AwsResource):
         return cls(**_stated(settings), wiring=wiring)
 
     def leases(self) -> tuple[Lease, ...]:
-        """The lease rows of all shards, also of those that have ended. This scans the lease table."""
+        """The lease rows of all shards, including those that have ended. This scans the lease table."""
         return self.wiring.leases().scan().leases
 
     def lease(self, shard: str) -> Lease:
@@ -56,8 +56,9 @@ class LeaseTablesResource(AwsResource):
         return self.lease(shard).holder
 
     def workers(self) -> tuple[Worker, ...]:
-        """The rows of all workers, with their beats and how busy they are; also of workers of KCL, and of those that
-        are gone."""
+        """The rows of all workers, with their beats and how busy they are; including workers of KCL, and those
+        that are gone.
+        """
         return self.wiring.ports.workers().listing().workers
 
     def lock(self) -> LockRow | None:

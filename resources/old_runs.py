@@ -1,12 +1,12 @@
 """Runs of this application are deleted from Dagster's storage once they are old. Dagster itself deletes no run.
 
-With a run Dagster deletes its events, and what it shows of a partition is nothing but the newest events of it. So each
-run stays that has the newest event of an asset or of a partition, however old it is, and the newest run of each worker,
-by which the worker's sensor goes.
+When a run is deleted, its events are deleted too, and Dagster shows a partition by its newest events. So a run
+that has the newest event of an asset or of a partition stays, however old it is. The newest run of each worker
+stays too, because the worker's sensor uses it.
 
-SQLite keeps a file for each run, and a run's output lies in files. Dagster leaves both behind when it deletes a run;
-they are deleted here. Where they can't be deleted, the runs themselves go nevertheless, and the files are tried again
-every ten minutes for as long as this process lives.
+SQLite keeps a file for each run, and a run's output lies in files. Dagster leaves both behind when it deletes a
+run; they are deleted here. Where they can't be deleted, the runs themselves go nevertheless, and the files are
+tried again every ten minutes for as long as this process lives.
 """
 
 from collections import deque
@@ -41,7 +41,7 @@ _STATES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationRuns:
-    """What belongs to one application in Dagster's storage."""
+    """The names by which Dagster's storage is searched for one application: its jobs, workers and assets."""
 
     application: str
     jobs: Sequence[str]
@@ -73,7 +73,7 @@ class OldRuns:
     """Until when no files are deleted, after a run whose files couldn't be."""
 
     def delete_some(self, instance: dg.DagsterInstance) -> int:
-        """Delete old runs, a few in each call. Returns how many."""
+        """Delete some old runs, a few in each call. Returns how many were deleted."""
         now = self.clock.monotonic()
         if now < self._rest_until:
             return 0
@@ -94,8 +94,9 @@ class OldRuns:
         return count
 
     def delete_leavings(self, instance: dg.DagsterInstance) -> None:
-        """Delete what Dagster has left of deleted runs, of a few runs in each call. Where the files of a run can't be
-        deleted, that error is raised, and the calls of the next ten minutes do nothing."""
+        """Delete files that Dagster has left of deleted runs, for a few runs in each call. Where the files of a
+        run can't be deleted, that error is raised, and the calls of the next ten minutes do nothing.
+        """
         now = self.clock.monotonic()
         if now < self._leave_until:
             return

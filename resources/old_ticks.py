@@ -1,7 +1,8 @@
-"""Ticks at rest are deleted from Dagster's storage after some hours. Dagster can be told a day at the least.
+"""Deletes ticks that did nothing from Dagster's storage after some hours. In Dagster's own settings, the shortest
+time is a day.
 
-A sensor ticks each five seconds, and a tick takes 1.7 KB with its four indexes: 60 MB a day of a leader and a worker that have
-nothing to do. Ticks that asked for a run, or failed, stay for as long as dagster.yaml says.
+A sensor ticks each five seconds, and a tick takes 1.7 KB with its four indexes: 60 MB a day of a leader and a
+worker that have nothing to do. Ticks that asked for a run, or failed, stay for as long as dagster.yaml says.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ class OldTicks:
     """When the next deletion is due, by the monotonic clock."""
 
     def delete(self, instance: dg.DagsterInstance) -> None:
-        """Delete the skipped ticks that are older than `KEPT`, each ten minutes."""
+        """Delete the skipped ticks that are older than `KEPT`. Does so once in ten minutes."""
         now = self.clock.monotonic()
         # An instance in memory has no ticks.
         if now < self._due_at or instance.schedule_storage is None:

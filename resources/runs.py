@@ -108,7 +108,7 @@ class DagsterRuns:
 
 
 class AllRuns:
-    """The runs of a Dagster, whatever their application or job."""
+    """All runs of a Dagster, of any application or job."""
 
     def __init__(self, instance: DagsterInstance) -> None:
         self.instance = instance

@@ -1,4 +1,4 @@
-"""Spark, by the settings of each worker. A run starts it when it first needs it; a sensor never does."""
+"""Spark, with the settings of each worker. A run starts it when it is first needed; a sensor never does."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 class SparkResource(LazyPySparkResource):
-    """Spark, as the settings say for each worker. Leave it out of the launchpad, or as it is there: its values come from the
-    settings file, and a run with other values is refused before it reads anything."""
+    """Spark, with the settings of each worker. Leave it out of the launchpad, or as it is there: its values come
+    from the settings file, and a run with other values is refused before it reads anything.
+    """
 
     # Dagster's launchpad offers both fields of each run that may use Spark.
     spark_config: dict[str, Any] = Field(

@@ -1,4 +1,6 @@
-"""What runs have used, as observations in Dagster's storage: `assets.reporter` writes one for each run."""
+"""What runs have used of AWS and CPU, from observations in Dagster's storage: `assets.reporter` writes one for
+each run.
+"""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -14,7 +16,7 @@ _PAGE = 500
 
 
 def spent_in(dagster_home: Path, asset: dg.AssetKey, since: datetime, until: datetime) -> Iterator[Spent]:
-    """What the runs have used that ended between these times, as far as Dagster still has them."""
+    """The usage of the runs that ended between these times, as far as Dagster still has them."""
     with dg.DagsterInstance.from_config(str(dagster_home)) as instance:
         wanted = dg.AssetRecordsFilter(
             asset_key=asset, after_timestamp=since.timestamp(), before_timestamp=until.timestamp()

@@ -1,7 +1,8 @@
-"""What all resources share: their fields are those of the settings file, and Dagster only shows them.
+"""The rule that all resources share: their fields have the values of the settings file, and Dagster only shows them.
 
-A value of Dagster's launchpad would read another region's stream, or another table, than the sensors, the other runs
-and the commands do. So a run with such a value ends before it reads anything, and says where the value is set instead.
+A value of Dagster's launchpad would read another region's stream, or another table, than the sensors, the other
+runs and the commands do. So a run with such a value ends before it reads anything, and says where the value is
+set instead.
 """
 
 from collections.abc import Mapping
@@ -49,4 +50,4 @@ def _source(field: str, expected: Any) -> str:
     setting = _SETTINGS.get(field)
     if setting is None:
         return "Headrace makes its own clients, which this value doesn't reach"
-    return f"the settings file says {expected!r} (`{setting}`), by which the sensors and the other runs go"
+    return f"the settings file says {expected!r} (`{setting}`), which the sensors and the other runs use"

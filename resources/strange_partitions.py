@@ -1,8 +1,8 @@
-"""Partitions that name no shard are removed from Dagster: a person has added them by mistake.
+"""Removes partitions from Dagster that name no shard, because a person has added them by mistake.
 
-Dagster's UI lets a person add a partition of any name. A run for such a name fails with a sentence that names similar
-shards, and the name would stay: the asset red, and each asset that depends on all of its partitions waiting for a
-partition that never comes.
+Dagster's UI lets a person add a partition of any name. A run for such a name fails with a sentence that names
+similar shards, and the name would stay: the asset red, and each asset that depends on all of its partitions
+waiting for a partition that never comes.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class StrangePartitions:
     _look_at: float = float("-inf")
 
     def remove(self, instance: dg.DagsterInstance) -> tuple[str, ...]:
-        """Remove the keys of which it is sure that they name no shard. Returns them."""
+        """Remove the partition keys that certainly name no shard. Returns them."""
         now = self.ports.clock.monotonic()
         if now < self._look_at:
             return ()

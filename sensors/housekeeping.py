@@ -1,5 +1,6 @@
-"""What each deployment's leader sensor does for its own Dagster, whether it leads or not: remove partitions
-that name no shard, old runs, and old ticks."""
+"""The chores of each deployment's leader sensor for its own Dagster, whether the deployment leads or not:
+removing partitions that name no shard, old runs, and old ticks.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +16,7 @@ from headrace.resources.strange_partitions import StrangePartitions
 
 
 class Housekeeping:
-    """What each deployment's sensor does for its own Dagster, whether it leads or not."""
+    """The chores of each deployment's leader sensor for its own Dagster, whether the deployment leads or not."""
 
     def __init__(self, wiring: Wiring, jobs: Sequence[str], sensors: Sequence[str]) -> None:
         settings = wiring.settings
@@ -36,9 +37,10 @@ class Housekeeping:
         self._partitions = StrangePartitions(name=partitions_name(settings), asset=shards, ports=wiring.ports)
 
     def of(self, context: dg.SensorEvaluationContext, instance: dg.DagsterInstance) -> Iterator[str]:
-        """Sentences about what was done. No error leaves this method: the leader's turn is over by then, and
-        Dagster keeps what the leader has seen only with the tick's result. Without it, a leader would beat on
-        and never notice a death."""
+        """Do the chores that are due, and return sentences about what was done. No error leaves this method: the
+        leader's turn is over by then, and Dagster keeps what the leader has seen only with the tick's result.
+        Without that result, a leader would go on beating and never notice a death.
+        """
         for what, work in (
             ("partitions that name no shard", self._remove_partitions),
             ("old runs", self._delete_runs),

@@ -1,5 +1,5 @@
-"""The leader's sensor: election, shard sync, assignment, and what this deployment's Dagster keeps: partitions, old runs and
-old ticks.
+"""The leader's sensor: election, shard sync, assignment, and chores in this deployment's Dagster: partitions, old
+runs and old ticks.
 
 The sensors use the wiring directly instead of Dagster's resources, because Dagster would make each resource
 anew at every tick. The resources of the assets are made from the same ports.

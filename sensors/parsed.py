@@ -96,7 +96,7 @@ def _look(wiring: Wiring, instance: dg.DagsterInstance, job: str) -> _Look:
         elif not in_the_way:
             up_to_date.append(target.table)
     if up_to_date:
-        look.notes.append(f"{', '.join(up_to_date)}: all is there that the lake table has")
+        look.notes.append(f"{', '.join(up_to_date)}: nothing is missing that the lake table has")
     return look
 
 

@@ -58,7 +58,7 @@ def build_processor_sensor(wiring: Wiring, kept_instance: KeptInstance, job: Any
                 key = processor_key(settings, processor)
                 requests.append(dg.RunRequest(asset_selection=[key], tags={PROCESSOR_TAG: processor.name}))
             else:
-                notes.append(f"{processor.table}: all is there that the lake table has")
+                notes.append(f"{processor.table}: nothing is missing that the lake table has")
         for trouble in troubles:
             # Dagster keeps what a sensor logs with its tick; a skip reason alone looks like a tick without anything to do.
             context.log.error(trouble)

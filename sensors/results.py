@@ -20,9 +20,10 @@ _RUN_ID: Final = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4
 
 
 def failing_by_sentence(turn: Callable[[], Turn]) -> Turn:
-    """The turn. A tick that fails for a known reason fails by its sentence alone: Dagster prints the whole stack and that
-    of each cause, twice for each tick, so that a mistyped name of a stream would fill the terminal with pages every five
-    seconds."""
+    """Call `turn`, and return its result. A tick that fails for a known reason then fails with its sentence only:
+    Dagster prints the whole stack and that of each cause, twice for each tick, so that a mistyped name of a
+    stream would fill the terminal with pages every five seconds.
+    """
     try:
         return turn()
     except HeadraceError as error:
@@ -30,7 +31,7 @@ def failing_by_sentence(turn: Callable[[], Turn]) -> Turn:
 
 
 def state_of_cursor(cursor: str | None) -> str | None:
-    """What the sensor remembers, a JSON object, without the sentence before it; None where that is nothing."""
+    """The sensor's memory (a JSON object) in the cursor, without the sentence before it; None where there is none."""
     text = cursor or ""
     # The first bar: ids in the state, such as those of KCL's workers, may have further ones. The sentence has none.
     state = text if text.startswith("{") else text.partition(_BAR)[2]
@@ -38,9 +39,11 @@ def state_of_cursor(cursor: str | None) -> str | None:
 
 
 def with_sentence(state: str | None, sentence: str) -> str:
-    """The cursor for Dagster to keep. Its page of a sensor shows the cursor of each tick, and the sentence of a tick
-    only after a click. So the sentence stands before the state, without the sensor's name, which is above it, and with the ids of
-    runs as short as Dagster shows them: of a long cursor the page shows only the first and the last words."""
+    """The cursor for Dagster to keep: the sentence of the tick, and then the sensor's memory. Dagster's page of a
+    sensor shows the cursor of each tick, and the sentence of a tick only after a click. So the sentence stands
+    before the state, without the sensor's name, which is above it, and with the ids of runs as short as Dagster
+    shows them: of a long cursor the page shows only the first and the last words.
+    """
     _, colon, said = sentence.partition(": ")
     said = _RUN_ID.sub(r"\1", " ".join((said if colon else sentence).replace("|", "/").split()))
     if len(said) > _MOST_SAID:
@@ -55,8 +58,9 @@ def result(
     turn: Turn,
     run_requests: Sequence[dg.RunRequest] = (),
 ) -> dg.SensorResult:
-    """Dagster takes run requests or a skip reason, not both: a tick without a run request shows its sentence
-    as skip reason."""
+    """The tick's result for Dagster. Dagster takes run requests or a skip reason, not both: a tick without a run
+    request shows its sentence as skip reason.
+    """
     if turn.alarm is not None:
         # Dagster keeps what a sensor logs with its tick; a skip reason alone looks like a tick without anything to do.
         context.log.error(turn.alarm)

@@ -1,12 +1,12 @@
-"""The sensor that watches the application: each minute it looks at the lease rows and the tables' metadata, and tells
-Dagster what has changed.
+"""The sensor that watches the application: each minute it reads the lease rows and the tables' metadata, and
+writes to Dagster what has changed.
 
     checks          an evaluation where a check has changed, where a new run has changed its table, each hour while it
                     fails, and each six hours
     observations    lag, rate and shards of each stream, each five minutes while something moves, else each hour
     hours           a materialization of each hour of which the lake table has all records
 
-It asks for no run and starts no Spark. Events of runs are bounded by the clock, and so are these.
+It asks for no run and starts no Spark. How many events it writes depends on the time, not on the number of records.
 """
 
 import json
@@ -203,4 +203,4 @@ def _parts(look: CheckLook, found: tuple[Verdict, ...], hours: list[Event]) -> I
     if through is not None:
         yield f"complete up to {through:%Y-%m-%d %H:%M} UTC"
     if hours:
-        yield f"{counted(len(hours), 'hour')} told as complete"
+        yield f"{counted(len(hours), 'hour')} reported as complete"

@@ -1,4 +1,6 @@
-"""Record processors of version 2: a loss of the lease and the end of the shard come as one call, `shutdown`."""
+"""The base class of record processors of version 2: a lost lease and the end of the shard are both reported by
+one method, `shutdown`.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ __all__ = ["RecordProcessorBase", "V1toV2Processor"]
 
 
 class RecordProcessorBase:
-    """A processor needs all methods but `shutdown_requested`. One that lacks a method fails where it is called, as with
-    amazon_kclpy."""
+    """The base class of a record processor of version 2, which needs all methods but `shutdown_requested`. A
+    processor that lacks a method fails where the method is called, as with amazon_kclpy.
+    """
 
     version = 2
 
@@ -34,7 +37,7 @@ class RecordProcessorBase:
 
 
 class V1toV2Processor(RecordProcessorBase):
-    """A processor of version 1, called as one of version 2."""
+    """Wraps a processor of version 1, so that it can be called as one of version 2."""
 
     def __init__(self, delegate: Any) -> None:
         self.delegate = delegate

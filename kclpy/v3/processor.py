@@ -1,4 +1,4 @@
-"""Record processors of version 3."""
+"""The base class of record processors of version 3."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ __all__ = ["RecordProcessorBase", "V2toV3Processor"]
 
 
 class RecordProcessorBase:
-    """A processor needs all five methods. One that lacks a method fails where it is called, as with amazon_kclpy."""
+    """The base class of a record processor of version 3, which needs all five methods. A processor that lacks a
+    method fails where the method is called, as with amazon_kclpy.
+    """
 
     version = 3
 
@@ -30,15 +32,15 @@ class RecordProcessorBase:
         raise NotImplementedError
 
     def lease_lost(self, lease_lost_input: LeaseLostInput) -> Any:
-        """Another worker has the shard now, and nothing can be checkpointed."""
+        """Called when another worker has the shard now, so that nothing can be checkpointed."""
         raise NotImplementedError
 
     def shard_ended(self, shard_ended_input: ShardEndedInput) -> Any:
-        """The shard has no more records. The processor has to checkpoint here."""
+        """Called when the shard has no more records. The processor has to checkpoint here."""
         raise NotImplementedError
 
     def shutdown_requested(self, shutdown_requested_input: ShutdownRequestedInput) -> Any:
-        """The last chance to checkpoint before the process stops."""
+        """Called before the process stops: the last chance to checkpoint."""
         raise NotImplementedError
 
 
@@ -50,7 +52,7 @@ class _LostCheckpointer:
 
 
 class V2toV3Processor(RecordProcessorBase):
-    """A processor of version 2, called as one of version 3."""
+    """Wraps a processor of version 2, so that it can be called as one of version 3."""
 
     def __init__(self, delegate: Any) -> None:
         self.delegate = delegate

@@ -1,5 +1,6 @@
-"""The ports of a processor that is a KCL application of its own: DynamoDB, Kinesis and Spark as of every application. Only
-the lake table and the stage are others: the lease rows, and the processor."""
+"""The ports of a processor of `mode: application`: DynamoDB, Kinesis and Spark as for every application. Only the
+lake table and the stage differ: in their place are the lease rows, and the processor.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ class ApplicationAdapters(SparkAdapters):
         )
 
     def table_facts(self, name: str) -> None:
-        """Nothing: an application of a processor lands nothing. There is no table."""
+        """Always None: a processor's application lands nothing, and has no table."""
 
     def stage(self, worker_id: str) -> Stage:
         from headrace.pipeline.lake.spark.tasks import SparkTasks

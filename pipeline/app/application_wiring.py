@@ -1,4 +1,4 @@
-"""A processor that is a KCL application of its own, put together as every application is.
+"""Puts a processor of `mode: application`, which is a KCL application of its own, together as every application is.
 
 settings, processor ──► settings of its application ──► ApplicationWiring ──► ticks and runs of the engine
 """
@@ -25,8 +25,9 @@ from headrace.pipeline.settings.processor_application import application_setting
 
 @dataclass(frozen=True, slots=True)
 class ApplicationWiring(Wiring):
-    """The engine alone: a processor has no table of its own, so that typed tables, windows, upkeep and proofs have nothing
-    to work with."""
+    """The wiring of a processor's application: the engine alone. Such a processor has no table of its own, so
+    that there are no typed tables, windows, upkeep or proofs.
+    """
 
     def expiring(self, user: str) -> Expiring | None:
         return None
@@ -40,7 +41,7 @@ class ApplicationWiring(Wiring):
 
 
 def application_standing(settings: Settings, processor: ProcessorSettings) -> ApplicationStanding:
-    """Where the processor stands. Only the lease table is asked. Raises HeadraceError."""
+    """How far the processor has come. Only the lease table is read. Raises HeadraceError."""
     own = application_settings(settings, processor)
     # The rows as they are: `ClaimedRows` has them as the engine decides by them, without the trace of other programs.
     rows = OwnForm(AwsAdapters(own).leases(), own.multi)

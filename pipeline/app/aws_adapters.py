@@ -38,7 +38,7 @@ goes on waiting."""
 
 
 class AwsAdapters:
-    """The ports that ask AWS: the coordination tables in DynamoDB, and the streams."""
+    """The ports on AWS: the coordination tables in DynamoDB, and the streams."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings
@@ -184,8 +184,9 @@ class AwsAdapters:
         return None if others is None and not any(named.values()) else ConsumerNames(named, others)
 
     def pages_of_windows(self) -> Pages:
-        """How a window reads the stream: with a smaller share of shards' limits than runs. A window polls always: by the
-        runs' consumer it would throw them out."""
+        """The reader by which a window reads the stream: with a smaller share of shards' limits than runs. It
+        always polls, because with the consumer of the runs it would end their subscriptions.
+        """
         share = window_share(self.settings.wave.shard_share)
         return self._by_stream(lambda place: self._pages(place, share, first_page=FIRST_PAGE_OF_A_WINDOW))
 
@@ -210,7 +211,7 @@ class AwsAdapters:
         ).now()
 
     def identity(self) -> TaskIdentity:
-        """Who a Spark task is to S3 that begins now."""
+        """The AWS identity by which a Spark task that begins now calls S3."""
         return self.made.get(lambda: DriverIdentity(self.settings.aws.profile), "identity").now()
 
     # -- clients ---------------------------------------------------------------------------------------------------

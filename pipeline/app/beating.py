@@ -1,4 +1,6 @@
-"""What `headrace beat` does for one worker: a turn each third of the failover time, for as long as the process lives."""
+"""The work of `headrace beat` for one worker: a turn in each third of the failover time, for as long as the
+process lives.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from headrace.pipeline.settings.targets import processor_applications
 
 
 def beaten_wirings(settings: Settings) -> tuple[Wiring, ...]:
-    """Of the application that lands records and of those of processors: those for which the process beats."""
+    """The wirings of those applications for which `headrace beat` beats: the one that lands records, and those of
+    processors.
+    """
     own = (wire(settings),) if settings.kcl.beat is Beat.PROCESS else ()
     processors = tuple(
         wire_application(settings, processor)
@@ -35,7 +39,9 @@ class Beating:
     _said: str = ""
 
     def until(self, ends_within: Callable[[float], bool]) -> None:
-        """`ends_within`: waits for the end of the process, or for so many seconds, and tells whether the end has come."""
+        """Beat until the process has to end. `ends_within`: waits for so many seconds or for that end, and tells
+        whether it has come.
+        """
         clock = self.wiring.ports.clock
         every = self.wiring.beater(self.worker_id).every.total_seconds()
         due = clock.monotonic()

@@ -1,4 +1,6 @@
-"""The wiring of what a person decides about a shard, a table or an application, by a command or from the lease resource."""
+"""The duties for a person's decisions about a shard, a table or an application, put together: they are made by a
+command or by the lease resource.
+"""
 
 from __future__ import annotations
 

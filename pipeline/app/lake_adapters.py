@@ -83,7 +83,7 @@ class LakeAdapters(SparkAdapters):
         return self._table(IcebergQuarantine, target.quarantine, writer)
 
     def window_table(self, window: str, writer: str) -> IcebergTable:
-        """The own table of a window."""
+        """A window's own table."""
         from headrace.pipeline.windows.table import IcebergWindowCopy
         from headrace.pipeline.windows.window import window_table
 
@@ -110,7 +110,7 @@ class LakeAdapters(SparkAdapters):
         return self.made.get(lambda: IcebergLive(self.table(writer)), "live", writer)
 
     def rewriter(self) -> Rewriter:
-        """What writes files anew for a compaction. Compaction's part on Spark."""
+        """The port that writes files anew for a compaction, on Spark."""
         from headrace.pipeline.upkeep.rewriter import TaskRewriter
 
         return TaskRewriter(self.tasks, self.table("upkeep"))
@@ -119,12 +119,12 @@ class LakeAdapters(SparkAdapters):
 
     @property
     def first_session(self) -> Callable[[OnWaiting], SparkSession]:
-        """The Spark of the first worker in the settings: for compaction, typed tables, windows and proofs."""
+        """The Spark session of the first worker in the settings, for compaction, typed tables, windows and proofs."""
         return partial(self.sessions.of, self.settings.workers[0].id)
 
     @property
     def tasks(self) -> Tasks:
-        """Runs plain functions as tasks of Spark, on the Spark of the first worker in the settings."""
+        """The port that runs plain functions as Spark tasks, on the Spark of the first worker in the settings."""
         from headrace.pipeline.lake.spark.tasks import SparkTasks
 
         return SparkTasks(self.first_session, self.settings.workers[0].spark.tasks)

@@ -1,4 +1,5 @@
-"""What a process makes once and keeps, until its AWS credentials or its endpoint may have changed.
+"""Keeps things such as clients that a process makes once, until its AWS credentials or its endpoint may have
+changed.
 
 Making a boto3 client costs a tenth of a second of CPU, which was most of what a deployment without traffic used.
 """

@@ -41,11 +41,11 @@ class Ports(ProofPorts, Protocol):
     def pages(self) -> Pages: ...
 
     def consumers(self, stream: str) -> Consumers:
-        """The consumers of enhanced fan-out, by the client that asks for this stream."""
+        """The port to the consumers of enhanced fan-out, with the client that reads this stream."""
         ...
 
     def table(self, writer: str) -> LakeTable:
-        """The lake table, to be committed to.
+        """The lake table, for commits.
 
         `writer`: the name of the duty or run that commits, for the table's history.
         """
@@ -66,17 +66,17 @@ class Ports(ProofPorts, Protocol):
     def rewriter(self) -> Rewriter: ...
 
     def stage(self, worker_id: str) -> Stage:
-        """The stage that works on this worker's Spark."""
+        """The stage that runs on this worker's Spark."""
         ...
 
     def session(self, worker_id: str) -> Any:
-        """This worker's SparkSession, for code of the user's."""
+        """This worker's SparkSession, for a user's own code."""
         ...
 
     def spending(self) -> Callable[[], ProcessUsage]:
-        """The function that tells what this process has used since this call."""
+        """A function that returns what this process has used of AWS and CPU since this call."""
         ...
 
     def close(self) -> None:
-        """Stop what stages started in Spark. Nothing is staged after this."""
+        """Stop everything that stages have started in Spark. Nothing can be staged after this."""
         ...

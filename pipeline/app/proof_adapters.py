@@ -104,7 +104,9 @@ class ProofAdapters(ProcessorAdapters):
         )
 
     def other_side(self, rows: ConsumerRows, *, files: str | None, table: str | None) -> OtherSide:
-        """Another consumer's output: files at a path or an address, or a table of the lake table's catalog."""
+        """The output of another consumer: files at a path or an address, or a table in the catalog of the lake
+        table.
+        """
         from headrace.pipeline.proof.compare_spark import on_spark as shuffled_on_spark
         from headrace.pipeline.proof.compare_spark import other_side
         from headrace.pipeline.proof.shadow.other_rows import files_at

@@ -34,6 +34,6 @@ class SparkAdapters(AwsAdapters):
         return self.sessions.of(worker_id, warn)
 
     def close(self) -> None:
-        """Close the Spark sessions. Tables hold nothing that outlives the process."""
+        """Close the Spark sessions. Tables need no closing."""
         if self._sessions is not None:
             self._sessions.close()

@@ -38,8 +38,9 @@ class UpkeepWiring:
     processors: ProcessorWiring
 
     def run(self, *, dry_run: bool = False) -> UpkeepReport:
-        """The upkeep of the lake table, and then that of the tables that are made of it and their quarantine tables, also
-        of those into which windows went through a processor."""
+        """Do the upkeep of the lake table, and then that of the tables that are made of it and their quarantine
+        tables, including those of windows that went through a processor.
+        """
         # The lake table first: what typed tables still need of it decides what its retention may remove.
         lake = self.settings.landing.table
         reports = [(lake, run_upkeep_of(lake, self.of_lake_table(), dry_run=dry_run))]
@@ -108,7 +109,7 @@ class UpkeepWiring:
         )
 
     def expiring(self, user: str) -> Expiring:
-        """The expiry of the lake table's snapshots. `user`: the duty or run that expires them."""
+        """The duty that expires the lake table's snapshots. `user`: the duty or run that uses it."""
         ports = self.ports
         return Expiring(
             table=ports.table(user),
@@ -118,7 +119,7 @@ class UpkeepWiring:
         )
 
     def compacting(self) -> Compacting:
-        """The compaction of the lake table."""
+        """The duty that compacts the lake table."""
         ports = self.ports
         return Compacting(
             table=ports.live("upkeep"),

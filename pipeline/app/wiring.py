@@ -65,7 +65,7 @@ from headrace.pipeline.windows.wiring import WindowWiring
 
 
 def wire(settings: Settings) -> Wiring:
-    """An application on AWS, Iceberg and Spark. No connection is opened and no request is sent yet."""
+    """Put an application together on AWS, Iceberg and Spark. No connection is opened and no request is sent yet."""
     from headrace.pipeline.app.adapters import Adapters
 
     adapters = Adapters(settings)
@@ -75,7 +75,9 @@ def wire(settings: Settings) -> Wiring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """What the worker's tick knew when it asked for a run. A run without hints finds out by itself, which takes longer."""
+    """What the worker's tick knew when it asked for a run. A run without hints finds these things out by itself,
+    which takes longer.
+    """
 
     dead_claims: frozenset[str] = frozenset()
     """Claims of runs that the tick judged dead."""
@@ -91,7 +93,7 @@ _NO_HINTS = Hints()
 
 
 class NoDagster:
-    """Runs as seen from a process without Dagster: it knows no run, so claims are judged by their beats alone."""
+    """The port Runs in a process without Dagster: it knows no run, so claims are judged by their beats alone."""
 
     def verdict(self, run_id: str) -> RunVerdict:
         return RunVerdict(RunState.UNKNOWN)
@@ -204,7 +206,7 @@ class Wiring:
         )
 
     def beater(self, worker_id: str) -> BeaterDuty:
-        """What beats for this worker between its ticks, on the ports and by the policy of this moment."""
+        """The duty that beats for this worker between its ticks, with the present ports and policy."""
         settings, leases = self.settings, self.leases()
         if settings.lease_beat is None:
             raise BadSetting(
@@ -249,13 +251,14 @@ class Wiring:
         return sensor.expiring
 
     def expiring(self, user: str) -> Expiring | None:
-        """What expires the lake table's snapshots; None where there is no lake table."""
+        """The duty that expires the lake table's snapshots; None where there is no lake table."""
         # A processor's own application has no tables to keep, and answers None.
         return self.upkeep.expiring(user)
 
     def policy(self, leases: LeaseStore | None = None) -> Policy:
-        """How this application shares its leases: by itself, or beside KCL. Each tick, run and command makes a policy on the
-        ports of its moment. Its parts keep nothing."""
+        """The policy by which this application shares its leases: alone, or beside KCL. Each tick, run and
+        command makes a policy of its own, with the ports of its moment, and nothing of it is kept.
+        """
         ports = self.ports
         return policy_of(
             self.settings,

@@ -1,5 +1,6 @@
-"""What `headrace adopt` and `headrace give-back` read and write: a KCL application is taken over, or handed
-back to KCL."""
+"""What `headrace adopt` and `headrace give-back` read and write: the first takes a KCL application over, the
+second hands it back to KCL.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def owners_that_renewed(before: Iterable[Lease], after: Iterable[Lease]) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What adopting one stream would commit."""
+    """The positions that adopting one stream would commit."""
 
     facts: StreamFacts
     shards: tuple[AdoptedShard, ...]
@@ -55,7 +56,7 @@ class Adoption:
 
     @property
     def unproven(self) -> tuple[AdoptedShard, ...]:
-        """Shards whose last checkpointed record Kinesis no longer has. Later records may be lost."""
+        """Shards whose last checkpointed record Kinesis no longer has, so that later records may be lost, too."""
         return tuple(shard for shard in self.shards if is_unproven(shard))
 
     @property
@@ -74,7 +75,7 @@ class Adopting:
     """KCL's workers go on running. What they read after the adoption becomes foreign ranges."""
 
     def survey(self, stream: str, *, timestamp: datetime | None) -> Adoption:
-        """What adopting the stream would commit. Nothing is written."""
+        """The positions that adopting the stream would commit. Nothing is written."""
         facts = self.source.describe(stream)
         # The table is loaded before the rows. A run writes its rows after its commit: in the other order,
         # rows of a commit in between would look as if they had gone back.

@@ -57,8 +57,10 @@ class AdoptionCheck:
     """Source and table are made at their first use, because most ticks need neither."""
 
     def look(self, before: AdoptionMemory, now: datetime) -> tuple[str, AdoptionMemory]:
-        """Why no stream may be read, and what to remember. If the check fails, the answer is empty and the
-        worker works: a run checks again before it reads."""
+        """Check whether the lake table has an origin. Returns why no stream may be read (empty if that may be
+        done), and what to remember. If the check itself fails, the answer is empty and the worker works: a run
+        checks again before it reads.
+        """
         if before.looked is not None:
             is_due = before.why_not and is_time(before.looked, now, every=self.settings.times.assignment)
             if not is_due:

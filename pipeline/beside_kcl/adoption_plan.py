@@ -188,7 +188,7 @@ def is_unproven(shard: AdoptedShard) -> bool:
 
 
 def adopt_ranges(shards: Iterable[AdoptedShard], run: str) -> tuple[Range, ...]:
-    """The ledger's ranges for the shards that get a position."""
+    """The ranges of the commit, one for each shard that gets a position."""
     return tuple(
         Author(run).range(Kind.ADOPT, shard.key, None, shard.position, why=shard.why)
         for shard in shards
@@ -197,7 +197,7 @@ def adopt_ranges(shards: Iterable[AdoptedShard], run: str) -> tuple[Range, ...]:
 
 
 def stamp(row: Lease, epoch: int) -> Change:
-    """Writes the stream's creation time into a row. KCL's rows of a single stream don't have it."""
+    """The write that puts the stream's creation time into a row. KCL's rows of a single stream don't have it."""
     return Change(
         row.key,
         f"adopted: the row is of the stream that was created at {epoch}",

@@ -1,4 +1,6 @@
-"""Whether `headrace beat` beats for the workers, where the settings ask for it: what `status` and `doctor` tell."""
+"""Whether `headrace beat` beats for the workers, where the settings ask for it. `headrace status` and `headrace
+doctor` show that.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ SILENT_AFTER: Final = timedelta(minutes=1)
 
 
 def workers_without_beater(settings: Settings, rows: Iterable[Worker], now: datetime) -> tuple[str, ...]:
-    """The settings' workers that tick, and that no process beats for."""
+    """The workers of the settings that tick, and for which no process beats."""
     if settings.kcl.beat is not Beat.PROCESS:
         return ()
     named = {worker.id for worker in settings.workers}

@@ -1,4 +1,4 @@
-"""`kcl.mode: migrating`: workers act by the row `Migration3.0`, as KCL's workers do with
+"""`kcl.mode: migrating`: workers follow the row `Migration3.0`, as KCL's workers do with
 CLIENT_VERSION_CONFIG_COMPATIBLE_WITH_2X.
 
     the row says                       | the mode of this tick | within two minutes after a change of the mode
@@ -6,9 +6,9 @@ CLIENT_VERSION_CONFIG_COMPATIBLE_WITH_2X.
     no row, INIT, UPGRADE_FROM_2X, 2X  | 2.x                   | nothing is taken
     3X_WITH_ROLLBACK, 3X               | own                   | nothing is assigned
 
-Each tick looks at the row, and so changes over within one tick. KCL's workers look once a minute, 90 s after the change at the
-latest. So for two minutes after a change Headrace neither takes nor assigns: no worker takes leases while a leader of Headrace
-assigns them, whoever is slow.
+Each tick reads the row, and so follows a change within one tick. KCL's workers read it once a minute, 90 s after
+the change at the latest. So for two minutes after a change Headrace neither takes nor assigns leases: no slow
+worker takes leases while a leader of Headrace assigns them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SETTLES: Final = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What KCL's migration row says to a worker: as which version of KCL it works, and whether it waits."""
+    """The mode in which a worker works, by KCL's migration row, and why it waits after a change."""
 
     mode: Mode
     settling: str = ""

@@ -21,7 +21,9 @@ is empty, as in KCL."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedWork(AssignedLeases):
-    """A worker reads the leases that the leader assigns to it. The leader may be a KCL worker."""
+    """How a worker gets leases in tables that KCL 3.x workers share: it reads those that the leader assigns to
+    it. The leader may be a KCL worker.
+    """
 
     failover: timedelta | None
 

@@ -74,8 +74,10 @@ class KclLeaderWatch:
     times: TimeSettings
 
     def look(self, before: KclLeaderMemory, now: datetime) -> tuple[KclLeaderMemory, str | None]:
-        """What to remember, and an alarm if leases aren't assigned. Looks every third assignment period, and
-        scans the leases only while a KCL worker holds the lock."""
+        """Check whether a KCL leader assigns leases. Returns what to remember, and an alarm if leases aren't
+        assigned. Checks in every third assignment period, and scans the leases only while a KCL worker holds the
+        lock.
+        """
         every = _PERIODS * self.times.assignment
         if not is_time(before.last, now, every=every):
             return before, self._alarm(before)

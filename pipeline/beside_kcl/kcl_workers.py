@@ -39,7 +39,9 @@ def silent_kcl_workers(view: AssignmentView) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KclNotJoined:
-    """The settings join no KCL workers. While KCL workers renew leases all the same, no lease is assigned or taken."""
+    """The judgement on other workers where the settings join no KCL workers. If KCL workers renew leases
+    nevertheless, no lease is assigned or taken.
+    """
 
     times: TimeSettings
     own_workers: frozenset[str]
@@ -59,8 +61,9 @@ class KclNotJoined:
         return MayAssign(view.fleet.ready, silent_kcl_workers(view))
 
     def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
-        """A holder without a row of Headrace may be a KCL worker, also if its row isn't understood. Deletions
-        then wait."""
+        """Whether a lease has a holder without a Headrace row, which may be a KCL worker even if its row isn't
+        understood. Deletions then wait.
+        """
         # An assignment pass has watched the leases, and tells which strangers renew some.
         if self.worker_rows is None:
             return bool(strangers)
@@ -70,8 +73,9 @@ class KclNotJoined:
         return bool(not_ours(outsiders, rows))
 
     def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
-        """This worker doesn't beat while a KCL worker leads. Without a beat the KCL leader soon stops
-        assigning leases to it, and leases that it assigned before expire and go to other workers."""
+        """Whether this worker beats: it doesn't while a KCL worker leads. Without a beat the KCL leader soon
+        stops assigning leases to it, and leases that it assigned before expire and go to other workers.
+        """
         if not watch.is_led_by_another(within=KCL_SILENT):
             return Presence()
         return Presence(
@@ -117,7 +121,9 @@ def why_kcl_not_joined(strangers: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedFleet:
-    """KCL workers belong to the fleet: the leader assigns leases to them, and they count as dead by KCL's own rule."""
+    """The judgement on other workers where KCL workers belong to the fleet: the leader assigns leases to them,
+    and they count as dead by KCL's own rule.
+    """
 
     settings: Settings
     tables: Tables
@@ -138,15 +144,17 @@ class JoinedFleet:
         return False
 
     def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
-        """KCL's leader assigns leases to each worker with a recent row. A worker that may not read yet must
-        have no such row, or no worker would read the shards that it is assigned."""
+        """Whether this worker beats. KCL's leader assigns leases to each worker with a recent row. A worker that
+        may not read yet must have no such row, or no worker would read the shards that it is assigned.
+        """
         why, memory_after = self.adopted.look(AdoptionMemory.of(memory), now)
         why_not = f"worker {me} may not read yet, and so asks for no leases: {why}" if why else None
         return Presence(why_not, memory_after)
 
     def why_not_hold(self, row: Lease) -> str | None:
-        """A command must not touch a lease of a KCL worker. KCL workers write no claim, so the row doesn't
-        show whether the worker is reading."""
+        """Why a command must not claim the lease of a KCL worker; None for other leases. KCL workers write no
+        claim, so the row doesn't show whether the worker is reading.
+        """
         if row.holder is None:
             return None
         holder = self.workers.get(row.holder)
@@ -174,7 +182,7 @@ def why_mode_differs(settings: Settings, tables: Tables) -> str | None:
 
 
 def why_not_handed_over(settings: Settings) -> str | None:
-    """Why code of the user's may not give a shard to another worker; None where it may."""
+    """Why a user's code may not give a shard to another worker; None where it may."""
     return "beside KCL's workers the leader of the fleet alone assigns leases" if settings.is_shared else None
 
 

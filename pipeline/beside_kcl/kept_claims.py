@@ -1,6 +1,7 @@
 """When runs keep their claims from wave to wave: never beside KCL workers, which read on from a row's checkpoint.
 
-A KCL worker that takes a row whose checkpoint is late reads again what Headrace has landed since that checkpoint.
+If the checkpoint in a row is late, a KCL worker that takes the row reads records again that Headrace has landed
+since.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ from headrace.pipeline.ports.leases import LeaderLock, WorkerStore
 
 
 def keeps_nothing(_lost_to: frozenset[str]) -> bool:
-    """Each wave claims its shards, writes their checkpoints and releases them: the settings expect KCL workers here."""
+    """Always false: where the settings expect KCL workers, each wave claims its shards, writes their checkpoints
+    and releases them.
+    """
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class KeepsUntilKclIsSeen:
-    """The settings expect no KCL workers, but a person can start some at any time.
+    """Runs keep claims until a KCL worker is seen: the settings expect none, but a person can start some at any
+    time.
 
-    A KCL 3.x worker that leads holds the leader's lock. A KCL 2.x worker shows itself to a run by taking one
-    of its leases.
+    A KCL 3.x worker that leads holds the leader's lock. A KCL 2.x worker is noticed by a run when it takes one of
+    the run's leases.
     """
 
     lock: LeaderLock

@@ -1,6 +1,7 @@
 """Commits what KCL workers have read as foreign ranges, before a wave of Headrace reads.
 
-First the ENDs of parents, the oldest first; then the checkpoints of the held shards that are ahead of the lake table.
+First it commits the ENDs of parents, the oldest first; then ranges up to those checkpoints of held shards that
+are ahead of the lake table.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _GENERATIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class TakeInForeign:
-    """Used where the settings allow checkpoints of KCL workers (`kcl.allow_foreign_checkpoints`)."""
+    """Commits foreign ranges. Used where the settings allow checkpoints of KCL workers
+    (`kcl.allow_foreign_checkpoints`).
+    """
 
     leases: LeaseStore
 

@@ -103,8 +103,9 @@ class LeaseTaking:
     workers: WorkerStore
 
     def tick(self, memory: TakingMemory) -> TakingReport:
-        """Takes leases, if a scan is due. The worker's tick calls it after it has counted up its own leases,
-        and not while the worker is stopping."""
+        """Take leases, if a scan is due. The worker's tick calls this after it has counted up the counters of its
+        own leases, and not while the worker is stopping.
+        """
         now, mono = self.clock.now(), self.clock.monotonic()
         if not is_time(memory.last, now, every=self._period):
             return TakingReport(memory, memory.why_not)

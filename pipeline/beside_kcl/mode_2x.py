@@ -24,7 +24,9 @@ from headrace.pipeline.settings.model import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectedByShuffle:
-    """The leader is the first worker in KCL 2.x's shuffle of the lease owners. The leader's lock isn't used."""
+    """An election in which the first worker in KCL 2.x's shuffle of the lease owners leads. The leader's lock
+    isn't used.
+    """
 
     own_workers: frozenset[str]
     """The workers of this deployment."""
@@ -44,7 +46,9 @@ class ElectedByShuffle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakesLeases:
-    """A worker takes leases for itself, and finds the leases that it holds without the owner index."""
+    """How a worker gets leases in `kcl.mode: 2.x`: it takes leases for itself. It also finds the leases that it
+    holds without the owner index.
+    """
 
     leases: LeaseStore
     clock: Clock
@@ -56,7 +60,7 @@ class TakesLeases:
     """Why no lease is taken now; empty where leases may be."""
 
     def watch_leader(self, seen: LeaderWatchMemory, memory: PartMemory, now: datetime) -> LeaderLook:
-        """There is no leader that assigns leases, so there is nothing to watch."""
+        """Nothing to report: in `kcl.mode: 2.x` no leader assigns leases, so there is none to watch."""
         return LeaderLook(seen, memory)
 
     def own_rows(self, me: str, held: frozenset[str], known: Mapping[str, Lease]) -> tuple[Lease, ...]:
@@ -69,8 +73,9 @@ class TakesLeases:
         return (*own, *held_of(self.leases, me, children))
 
     def rows_to_beat(self, me: str, known: Mapping[str, Lease], *, search: bool) -> tuple[Lease, ...]:
-        """KCL's workers compare counters every second failover time, so a lease that was just taken may wait for the
-        next search."""
+        """The rows for which to beat. A search for newly taken leases reads all rows, and may wait: KCL's workers
+        compare counters only at every second failover time.
+        """
         if search:
             return tuple(row for row in self.leases.scan().leases if row.holder == me and not row.has_ended)
         resting = tuple(row for row in known.values() if is_at_rest(row))

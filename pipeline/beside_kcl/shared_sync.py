@@ -4,11 +4,11 @@ Two different rules on one table would undo each other's work, so Headrace's own
 lake table still decides what lands: if KCL's rules make a row for a shard that has ended in the lake table,
 the next run writes SHARD_END into it and makes the rows of its children.
 
-KCL's rules take the row of an ended parent for proof that its children have rows. So they never make two
-kinds of missing rows: that of a child that no listing showed yet when its parent ended, and one that was
-deleted. Headrace makes them, because the lake table says that these shards are still to be read. Nor do
-they make that of a shard that no listing showed when the row of its child was made. Headrace makes it as
-long as the child is unread: Headrace's runs wait for its end, and a KCL worker passes over its records.
+KCL's rules take the row of an ended parent for proof that its children have rows. So they never make two kinds of
+missing rows: that of a child that no listing showed yet when its parent ended, and one that was deleted. Headrace
+makes them, because the lake table says that these shards are still to be read. Nor do they make that of a shard
+that no listing showed when the row of its child was made. Headrace makes the row of such a parent as long as the
+child is unread: Headrace's runs wait for the parent's end, and a KCL worker would pass over its records.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def plan_sync_kcl(
         )
     else:
         missing = plan_first_sync(_open_at_start(listing), sentinel)
-    why = f"KCL's shard sync from {sentinel} would make it too"
+    why = f"KCL's shard sync from {sentinel} would make the row too"
     changes = [create(_as_our_row(lease, family, positions, multi=multi), why) for lease in missing]
     with_row = {row.shard_id for row in of_stream} | {lease.key for lease in missing}
     # At LATEST, closed shards without a row may be from before the start.

@@ -53,7 +53,7 @@ class Shuffle:
     clock: Clock
 
     def tick(self, memory: ShuffleMemory) -> tuple[ShuffleMemory, bool]:
-        """What to remember, and whether this deployment leads."""
+        """Shuffle the lease owners, if it is time. Returns what to remember, and whether this deployment leads."""
         now = self.clock.now()
         if _is_due(memory, now):
             # Only owners of open leases are shuffled. The row of an ended shard keeps its last owner until

@@ -1,4 +1,4 @@
-"""The strategy that `assignment.strategy` names, with the numbers of the settings."""
+"""The strategy of lease assignment that `assignment.strategy` names, with the values of the settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plan_moves_of(settings: Settings, rules: GapRules) -> PlanMoves:
 
 @dataclass(frozen=True, slots=True)
 class ByKclStrategy:
-    """The leader assigns leases by one of KCL 3.x's strategies."""
+    """Plans the leader's assignments by one of KCL 3.x's strategies."""
 
     settings: Settings
     rules: GapRules

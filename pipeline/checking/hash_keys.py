@@ -1,4 +1,4 @@
-"""Hash keys that belong to no open lease: nobody reads records with them. Pure functions on values."""
+"""Finds hash keys that belong to no open lease, so that nobody reads records with them. Pure functions on values."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
 
 
 def unread(rows: Iterable[Lease]) -> Iterator[tuple[str, HashRange]]:
-    """Ranges without an open lease, with the name of their stream, which is empty in an application with a single
-    stream. A stream with an open lease of an unknown range is left out: that lease may have any hash keys. So is a stream of
-    which no lease has a range, as that of a DynamoDB table."""
+    """Ranges of hash keys without an open lease, each with the name of its stream, which is empty in an
+    application with a single stream. A stream with an open lease of unknown hash keys is left out, because that
+    lease may have any of them. So is a stream of which no lease has hash keys, as that of a DynamoDB table.
+    """
     open_ranges: dict[str, list[HashRange | None]] = defaultdict(list)
     with_keys: set[str] = set()
     for row in rows:

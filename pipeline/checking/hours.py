@@ -1,8 +1,9 @@
-"""Which hours of the lake table are complete, each told once. Pure functions on values.
+"""Which hours of the lake table are complete, for Dagster, which is told of each complete hour once. Pure
+functions on values.
 
-An hour is complete once the table states that it has all records that arrived before the hour's end. Records come into
-a complete hour only where a person moves a position (`headrace reposition`, `repair`): then the statement is withdrawn,
-and once it is back, each hour into which such records may have come is told again.
+An hour is complete once the table states that it has all records that arrived before the hour's end. Records come
+into a complete hour only where a person moves a position (`headrace reposition`, `repair`): then the statement is
+withdrawn, and once it is back, each hour into which such records may have come is told again.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ class HoursTold:
 def hours_to_tell(
     told: HoursTold, *, since: datetime, through: datetime | None, moved: int, oldest: datetime
 ) -> tuple[HoursTold, tuple[datetime, ...]]:
-    """The beginnings of the hours to tell now. `since`: the beginning of the first hour of all. `through`: up to when
-    the table has all records; None where it doesn't say. `moved`: of the newest snapshot that moved a position.
-    `oldest`: before this no record can have come from Kinesis any more."""
+    """The beginnings of the complete hours that Dagster has to be told of now. `since`: the beginning of the
+    first hour of all. `through`: up to when the table has all records; None where it doesn't say so. `moved`: the
+    newest snapshot that moved a position. `oldest`: no record that arrived before this can come from Kinesis any
+    more.
+    """
     if through is None:
         return told, ()
     upto = told.upto

@@ -1,4 +1,4 @@
-"""The checks. Each is a function of what was looked at, and says one verdict. Pure functions on values."""
+"""The checks. Each is a function of the values that were read, and returns one verdict. Pure functions on values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def verdicts(
 ) -> tuple[Verdict, ...]:
     """The verdicts of all checks.
 
-    `before`: the lags of an earlier look.
+    `before`: the lags that an earlier look found.
     """
     return (
         no_gaps(look),

@@ -1,9 +1,10 @@
 """How far each shard is behind its stream's tip, and when it would lose records. Pure functions on values.
 
 A shard that was read to its tip isn't behind, however long ago that was, as long as its worker may be alive: the
-worker's sensor asks for a run once a new record is there. Of a shard whose worker is dead nobody knows what came since it
-was read last. Its lag is the age of its oldest unread record at most. The lag of a shard that nobody has read yet,
-or into which nobody can have looked since its worker is back, isn't known, which is something else than no lag.
+worker's sensor asks for a run once a new record is there. Of a shard whose worker is dead nobody knows what came
+since it was read last. Its lag is the age of its oldest unread record at most. The lag of a shard that nobody has
+read yet, or into which nobody can have looked since its worker is back, isn't known, which is different from no
+lag.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ def longest_lag(look: CheckLook) -> LongestLag:
 
 
 def risks(look: CheckLook, before: Mapping[str, Lag]) -> tuple[Risk, ...]:
-    """The shards that fall behind, each with the time until it loses records; the nearest first. `before`: the lags of
-    an earlier look."""
+    """The shards that fall behind, each with the time until it loses records; the nearest loss first. `before`:
+    the lags that an earlier look found.
+    """
     risks_of_shards = []
     for key, lag_now in lags(look).items():
         retention = look.retention.get(stream_of(key))

@@ -1,11 +1,11 @@
-"""Do the ranges of each shard form one chain? What one look has read of the ledgers is kept for the next, so that each
-ledger is read once.
+"""Checks whether the ranges of each shard form one chain. What was read of the ledgers is kept for the next time,
+so that each ledger is read once.
 
     (start ... 20]  (20 ... 35]  (35 ... 50]      good: each begins where the one before ended
     (start ... 20]               (35 ... 50]      a break: records between may be missing
     (start ... 20]  (10 ... 35]                   an overlap: records may be there twice
 
-`headrace prove` compares the rows themselves. This shows a mistake within a minute, at next to no cost.
+`headrace prove` compares the rows themselves. This check shows a mistake within a minute, at next to no cost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _LOSES = frozenset({Kind.SKIPPED})
 
 @dataclass(frozen=True, slots=True)
 class LedgersRead:
-    """What was read of the ledgers up to a snapshot."""
+    """The ledgers up to a snapshot, as far as this check needs them: the end of each shard's chain, and the
+    mistakes.
+    """
 
     sequence: int = 0
     """The sequence number of the newest snapshot whose ledger was read."""
@@ -36,7 +38,7 @@ class LedgersRead:
 
 
 def read_on(read: LedgersRead, entries: Iterable[LedgerEntry | Lost]) -> LedgersRead:
-    """Read the ledgers that came since, and note breaks, overlaps and losses.
+    """Read the ledgers that are new, and note breaks, overlaps and losses.
 
     `entries`: the ledgers after those that were read, oldest first. The first range that is read of a shard may
     begin anywhere.

@@ -1,4 +1,6 @@
-"""What the checks look at: one look at the lease rows, the lake table and the tables that are made of it."""
+"""The values that the checks use (a look): the lease rows, the lake table and the tables that are made of it, as
+they were read once.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from headrace.pipeline.ports.described_table import TableDescription
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chains:
-    """What the ledgers of the lake table said, as far as they were read."""
+    """The mistakes in the ledgers' chains of ranges, as far as ledgers were read."""
 
     breaks: tuple[tuple[str, str], ...] = ()
     """Places at which a range doesn't begin where the one before ended: the shard, and a sentence."""

@@ -1,5 +1,6 @@
-"""Read what the checks look at. What one look has learned is kept for the next, so that a look each minute costs a scan
-of the lease table and a few requests to the catalog."""
+"""Reads the values that the checks use. Some are kept for the next time, so that reading them each minute costs a
+scan of the lease table and a few requests to the catalog.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +45,9 @@ _FACTS_HOLD = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPorts:
-    """The ports that one look of the checks uses. They are taken anew for each, because a change of credentials may
-    bring others."""
+    """The ports with which the values for the checks are read once. They are made anew each time, because a
+    change of credentials may bring others.
+    """
 
     leases: LeaseStore
     workers: WorkerStore
@@ -83,7 +85,7 @@ class CheckLooking:
         self._looks = SuccessiveLooks(self.clock, tables)
 
     def look(self, ports: CheckPorts, *, proved_at: datetime | None = None, disproved: str = "") -> CheckLook:
-        """Read all that the checks look at.
+        """Read all values that the checks use.
 
         `proved_at`, `disproved`: what is known of the last proof.
         """

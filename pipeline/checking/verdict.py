@@ -1,4 +1,4 @@
-"""What a check says."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class About(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Offender:
-    """One thing that a check complains of."""
+    """One thing (such as a shard) that fails a check, and what is wrong with it."""
 
     name: str
     what: str

@@ -114,7 +114,7 @@ def _lines(error: HeadraceError) -> list[str]:
 def discard_output() -> None:
     """Send standard output to /dev/null once its reader has ended, as in `headrace ... | head`.
 
-    Without this, Python flushes standard output when it exits, and prints a second BrokenPipeError.
+    Otherwise Python flushes standard output when it exits, and prints a second BrokenPipeError.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

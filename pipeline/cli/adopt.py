@@ -1,4 +1,4 @@
-"""`headrace adopt`: take a stopped KCL application over. `headrace give-back` is the way back."""
+"""`headrace adopt`: take over a KCL application that was stopped. `headrace give-back` is the way back."""
 
 import argparse
 import sys

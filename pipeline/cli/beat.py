@@ -1,4 +1,6 @@
-"""`headrace beat`: beat for the leases of the settings' workers between their ticks, beside KCL's workers."""
+"""`headrace beat`: beats for the leases of the settings' workers between the workers' ticks. It is needed beside
+KCL's workers.
+"""
 
 import argparse
 from typing import TYPE_CHECKING

@@ -85,7 +85,7 @@ def _derived_lines(loaded: "Loaded") -> Iterator[str]:
 
 
 def settings_json(loaded: "Loaded") -> dict[str, Any]:
-    """Values are written as in the settings file; null means that the setting isn't set."""
+    """The settings as JSON. Values are written as in the settings file; null means that the setting isn't set."""
     settings = {
         key: {"value": None if value is None else text, "source": str(loaded.origins[key])}
         for key, value, text in _shown(loaded)

@@ -1,4 +1,4 @@
-"""`headrace cost`: what the runs of a day have used, and what that costs."""
+"""`headrace cost`: what the runs of a day have used of AWS and CPU, and what that costs."""
 
 import argparse
 from datetime import UTC, date, datetime

@@ -92,8 +92,9 @@ def add_window(parser: argparse.ArgumentParser, *, records: str = "only ranges w
 
 
 def window_of(args: argparse.Namespace, *, nothing: str = "nothing was read") -> "Window":
-    """The times of `--from` and `--to`. Raises BadSetting where no time lies between them. `nothing`: what
-    hasn't been done then."""
+    """The times between `--from` and `--to`. Raises BadSetting where the second one isn't later. `nothing`: the
+    part of the message that says what wasn't done.
+    """
     from headrace.pipeline.core.ledger.arrivals import Window
     from headrace.pipeline.errors import BadSetting
 
@@ -105,7 +106,9 @@ def window_of(args: argparse.Namespace, *, nothing: str = "nothing was read") ->
 
 
 def require_home(settings: "Settings") -> None:
-    """Refuse to look into an embedded catalog that isn't there: opening it would make it, and a look changes nothing."""
+    """Raise an error where the embedded catalog doesn't exist: opening it would create it, and a command that
+    only reads must change nothing.
+    """
     from headrace.pipeline.errors import Unknown
 
     landing = settings.landing

@@ -1,4 +1,4 @@
-"""`headrace parse`: bring typed tables up to the lake table, without Dagster."""
+"""`headrace parse`: parse what typed tables lack of the lake table, without Dagster."""
 
 import argparse
 from itertools import islice

@@ -1,4 +1,4 @@
-"""`headrace plan`: what the leader would change now, and why, without changing it."""
+"""`headrace plan`: the changes that the leader would make now, and why, without making them."""
 
 import argparse
 import time
@@ -70,15 +70,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def default_period(settings: "Settings") -> timedelta:
-    """Long enough to tell a KCL 2.x worker, which has no worker row, from one of ours, which writes its row
-    at each tick."""
+    """A period long enough to distinguish a KCL 2.x worker, which has no worker row, from a Headrace worker,
+    which writes its row at each tick.
+    """
     return 2 * settings.times.worker_tick + settings.times.leader_tick
 
 
 def watch_plan(
     duty: "LeaderDuty", period: timedelta, *, every: timedelta, pause: Callable[[float], None] = time.sleep
 ) -> "Preview":
-    """Look again and again for a while, and return the plan of the last look."""
+    """Plan again and again for a while, and return the last plan."""
     from headrace.pipeline.duties.fleet.leader_report import LeaderMemory
     from headrace.pipeline.duties.fleet.preview import preview
 

@@ -1,4 +1,6 @@
-"""`headrace processor`: let record processors work on what the lake table has, and see where they stand."""
+"""`headrace processor`: let record processors work on the records that the lake table has, and show how far they
+have come.
+"""
 
 import argparse
 from dataclasses import replace

@@ -42,7 +42,9 @@ class _Told:
 def run_application(
     args: argparse.Namespace, settings: "Settings", processor: "ProcessorSettings"
 ) -> "dict[str, Any]":
-    """Work on what is due of the shards whose leases the workers of these settings own."""
+    """Read the shards that are due, among those whose leases the workers of these settings own, and let the
+    processor work on their records.
+    """
     from headrace.pipeline.app.application_wiring import wire_application
     from headrace.pipeline.app.wiring import NoDagster
 
@@ -80,7 +82,7 @@ def run_application(
 def application_status(
     settings: "Settings", processor: "ProcessorSettings"
 ) -> "tuple[list[str], dict[str, Any]]":
-    """Lines for people, and the same as JSON. Only the lease table is asked."""
+    """The processor's status as lines for people, and as JSON. Only the lease table is read."""
     from headrace.pipeline.app.application_wiring import application_standing
     from headrace.pipeline.cli.views.processor_views import application_json
 

@@ -1,5 +1,4 @@
-"""`headrace prove`: the proof that the lake table holds each record of its ledgers once, or the names of what
-is wrong."""
+"""`headrace prove`: prove that the lake table holds each record of its ledgers once, or list what is wrong."""
 
 import argparse
 from pathlib import Path

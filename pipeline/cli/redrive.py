@@ -1,5 +1,6 @@
-"""`headrace redrive`: parse records in quarantine again, with the present settings and code, or give them to a record
-processor once more."""
+"""`headrace redrive`: parse records in the quarantine table again, with the present settings and code, or give
+them to a record processor once more.
+"""
 
 import argparse
 from dataclasses import dataclass

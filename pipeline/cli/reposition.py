@@ -1,4 +1,6 @@
-"""`headrace reposition`: where a lease row and the lake table disagree, a person decides which of the two is right."""
+"""`headrace reposition`: a person decides which one is right where the position in a lease row and the one in the
+lake table disagree.
+"""
 
 import argparse
 from typing import TYPE_CHECKING

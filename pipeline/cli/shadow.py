@@ -1,4 +1,4 @@
-"""`headrace shadow`: the lake table beside what another consumer made of the same stream."""
+"""`headrace shadow`: compares the lake table with the output of another consumer of the same stream."""
 
 import argparse
 from pathlib import Path

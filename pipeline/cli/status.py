@@ -1,5 +1,6 @@
-"""`headrace status`: `headrace.pipeline.inspect` on the tables that the settings name, or on those of any KCL
-application."""
+"""`headrace status`: shows the coordination tables that the settings name, or those of any KCL application, by
+`headrace.pipeline.inspect`.
+"""
 
 import argparse
 from functools import partial

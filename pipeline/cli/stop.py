@@ -103,7 +103,7 @@ def stop_workers(settings: "Settings", *, wait: timedelta, progress: Callable[[s
 
 
 def start_workers(settings: "Settings") -> tuple[str, ...]:
-    """Let workers work again that an earlier command has stopped."""
+    """Let those workers work again that an earlier command has stopped. Returns their names."""
     _, workers = _stores(settings)
     return cancel(workers, [w.id for w in settings.workers])
 
@@ -127,7 +127,7 @@ def stop_and_wait(
     pause: Callable[[float], None] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Stopped:
-    """Mark the workers' rows and wait: each worker gives up its leases by itself, at its next ticks."""
+    """Mark the workers' rows as stopping and wait: each worker gives up its leases by itself, at its next ticks."""
     # Before the rows are marked: a worker that beats later is alive, and only slow to give up its leases.
     before = beats_of(workers, names)
     for name in names:

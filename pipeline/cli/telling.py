@@ -1,7 +1,7 @@
-"""Text for people, printed line by line.
+"""Prints text for people, line by line.
 
-`headrace.pipeline.core.words.words.clean` takes control characters out: names that come from tables could otherwise
-steer the terminal.
+`headrace.pipeline.core.words.words.clean` takes control characters out: names that come from tables could
+otherwise control the terminal.
 """
 
 import sys
@@ -25,15 +25,16 @@ def tell(*lines: object, file: TextIO | None = None) -> None:
 
 
 def tell_aside(*lines: object) -> None:
-    """Print on stderr: the command's answer on stdout may go into a pipe."""
+    """Print each argument as one line on stderr, because the command's answer on stdout may go into a pipe."""
     tell(*lines, file=sys.stderr)
 
 
 def tell_waves(
     name: str, waves: "Iterable[Wave]", done: "list[Wave]", *, say: "Callable[[str], None]" = tell
 ) -> None:
-    """Print what each wave did. `name`: that of the target or the window. `done`: gets the waves, also those before one
-    that fails."""
+    """Print what each wave did. `name`: the name of the target or the window. `done`: gets the waves, including
+    those before one that fails.
+    """
     for wave in waves:
         done.append(wave)
         say(f"{name}: {wave}")

@@ -1,6 +1,7 @@
-"""`headrace window`: choose records that have landed. Then copy them from the lake table into a table of
-their own, parse them again, let a processor work on them, or take their aggregates apart. What the lake table lacks can
-be read from the stream."""
+"""`headrace window`: choose records that have landed. Then copy them from the lake table into a table of their
+own, parse them again, let a processor work on them, or take their aggregates apart. Records that the lake table
+lacks can be read from the stream.
+"""
 
 import argparse
 from pathlib import Path
@@ -239,7 +240,7 @@ def _tell_created(window: "ReplayWindow", windows: "WindowWiring", *, from_strea
     if from_stream and not any(planned.stretches for planned in window.ranges):
         tell(
             "nothing of this window is read from the stream: "
-            "the lake table lacks none of its records that Kinesis may still have"
+            "the lake table has all of its records that Kinesis may still have"
         )
     if window.unpack:
         tell(

@@ -20,9 +20,9 @@ What each part does:
     stillness     since when locks and workers stand still, and how lags grow
     picture       puts the parts together: one look -> `Picture`
     document      a picture as JSON, and only what changed of it
-    pace          when to look again, by what a look cost
-    watch         looks when a page asks, keeps the last good picture, and turns errors into sentences
-    ports         what the watch needs from outside; `sources`, `metered`, `peek` and `lake` are on AWS and Iceberg
+    pace          when to read the tables again, by what the last reading cost
+    watch         reads the tables when a page asks, keeps the last good picture, and turns errors into sentences
+    ports         the ports of the watch; `sources`, `metered`, `peek` and `lake` implement them on AWS and Iceberg
     guards        which requests are answered, and the headers of each answer
     server        the page and its JSON over HTTP; `serve` runs it, `once` writes one file
 """

@@ -18,7 +18,7 @@ Fact = tuple[str, str]
 
 
 def details_of(report: Report, key: str, lake: Lake | None) -> dict[str, Any] | None:
-    """What the page shows of one shard, as JSON; None where no shard has this lease key."""
+    """The content of one shard's page, as JSON; None where no shard has this lease key."""
     shard = None if report.picture is None else report.picture.by_key().get(key)
     if shard is None:
         return None

@@ -1,7 +1,9 @@
-"""A picture as JSON for the page: everything, or only what changed since a look that the page has.
+"""A picture of the application as JSON for the page: everything, or only what has changed since an earlier
+picture that the page has.
 
-A shard is two short lists, whose places are named by `FIXED` and `MOVING`. Ages aren't sent but moments, so that a shard at
-rest doesn't change from look to look. Names of this form are the page's own; scripts read `headrace status --json`.
+A shard is two short lists, whose places are named by `FIXED` and `MOVING`. Points in time are sent instead of
+ages, so that a shard at rest doesn't change from picture to picture. Names of this form are the page's own;
+scripts read `headrace status --json`.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ Row = list[Any]
 
 @dataclass(slots=True)
 class Documents:
-    """Makes the documents of one console. It remembers at which look each shard changed last."""
+    """Makes the JSON documents of one console. It remembers for each shard the number of the picture in which it
+    changed last.
+    """
 
     application: str
     dagster: str | None = None
@@ -69,7 +73,7 @@ class Documents:
     def of(self, report: Report, *, family: str = "", since: int = 0) -> dict[str, Any]:
         """The document of a report, as JSON for a page.
 
-        `family`, `since`: what the page has already: the family's name, and the number of the look.
+        `family`, `since`: what the page has already: the family's name, and the number of its newest picture.
         """
         if report.picture is not None and report.number != self._number:
             self._take(report.picture, report.number)

@@ -1,4 +1,4 @@
-"""What changed between two looks at the tables, as events with sentences."""
+"""Events with sentences: what has changed in the tables from one reading to the next."""
 
 from __future__ import annotations
 

@@ -20,13 +20,13 @@ def label_of(lease: Lease) -> str:
 
 
 def kin_key(label: str, shard_id: str) -> str:
-    """The lease key of a shard."""
+    """The lease key of a shard, from the stream's part of the key and the shard id."""
     return f"{label}:{shard_id}" if label else shard_id
 
 
 @dataclass(slots=True)
 class KnownFamily:
-    """The family of the newest look. It is made anew only where shards or their ends have changed."""
+    """The family as it was read last. It is made anew only where shards or their ends have changed."""
 
     _streams: tuple[StreamSeen, ...] = ()
     _leases: tuple[tuple[str, bool, bool], ...] | None = None

@@ -18,7 +18,7 @@ _STANDS: Final = 0.02
 
 
 def risk_of(lag: ShardLag, retention: timedelta | None, growth: float | None, *, is_read: bool) -> LossRisk:
-    """When a shard loses its oldest unread record at this rate.
+    """When a shard loses its oldest unread record, at the rate at which its lag grows now.
 
     `growth`: seconds by which the lag grows in a second; None where it isn't known. `is_read`: whether a worker
     that may be alive reads the shard.

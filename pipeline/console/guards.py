@@ -34,7 +34,7 @@ _OWN_SITE: Final = frozenset({"same-origin", "none"})
 
 
 def require_loopback(host: str, *, allowed: bool) -> None:
-    """Refuse to listen where other machines reach the console, unless the user says that this is meant."""
+    """Raise an error where other machines could reach the console, unless the user has said that this is meant."""
     if host in LOOPBACK or allowed:
         return
     raise BadSetting(
@@ -46,7 +46,7 @@ def require_loopback(host: str, *, allowed: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ServedAs:
-    """By which names a console may be asked for, besides those of this machine."""
+    """The host names by which a console may be requested, besides those of this machine."""
 
     names: frozenset[str] = frozenset()
     any_address: bool = False

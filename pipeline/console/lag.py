@@ -17,7 +17,7 @@ _NONE: Final = timedelta(0)
 
 
 def position_time(lease: Lease) -> datetime | None:
-    """When the record at the checkpoint arrived."""
+    """The arrival time of the record at the lease's checkpoint."""
     return arrived(int(lease.checkpoint.sequence)) if lease.checkpoint.is_digits else None
 
 
@@ -28,10 +28,10 @@ def shown_lag(
     *,
     reader: LivingWorker | None = A_LIVING_WORKER,
 ) -> ShardLag:
-    """How far behind a shard is, with a sentence that says how that is known.
+    """How far behind a shard is, with a sentence that says how this is known.
 
-    `reader`: the worker that reads the shard, if one may be alive. Nobody else notices a record that comes after the last
-    wave.
+    `reader`: the worker that reads the shard, if one may be alive. Without a reader, nobody notices a record that
+    comes after the last wave.
     """
     if lease.has_ended:
         return ShardLag(LagKind.MEASURED, _NONE, "the shard was read to its end")

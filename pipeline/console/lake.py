@@ -1,4 +1,4 @@
-"""What the lake table of a Headrace application has of one shard, from its ledgers."""
+"""What the lake table of a Headrace application has of one shard, by its ledgers."""
 
 from __future__ import annotations
 

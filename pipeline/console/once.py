@@ -1,4 +1,4 @@
-"""The console as one file: a look, or two that are compared, with every shard's page."""
+"""The console as one file: one reading of the tables, or two that are compared, with every shard's page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_READ_OF_THE_LAKE: Final = 50
 
 
 def write_once(console: Console, out: Path) -> str:
-    """Write the console's newest look into one file. Returns a sentence that says what was written."""
+    """Write the console's newest picture into one file. Returns a sentence that says what was written."""
     report = console.watch.report(at_once=True)
     if report.picture is None:
         raise Unreachable(

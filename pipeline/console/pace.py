@@ -1,4 +1,6 @@
-"""When to look again: at most a small part of a core, and of the read units for which a table is provisioned."""
+"""When to read the tables again: so that reading takes only a small part of a core, and of the read units for
+which a table is provisioned.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ renew its leases."""
 
 @dataclass(frozen=True, slots=True)
 class LookCost:
-    """What one look of the console took of this host, of DynamoDB and of Kinesis."""
+    """What one reading by the console cost: CPU of this host, and requests to DynamoDB and Kinesis."""
 
     cpu: float
     """Seconds of CPU."""
@@ -30,7 +32,7 @@ class LookCost:
 
 
 def next_look_after(every: timedelta, cost: LookCost) -> timedelta:
-    """The time from the start of one look to the next."""
+    """The time from the start of one reading to the start of the next."""
     seconds = max(every.total_seconds(), cost.cpu / CPU_PART)
     if cost.provisioned:
         seconds = max(seconds, cost.units / (UNITS_PART * cost.provisioned))

@@ -1,7 +1,8 @@
-"""Asks Kinesis how far behind checkpoints are: an iterator after the checkpoint, and at most one record from there.
+"""Asks Kinesis how far behind checkpoints are, by an iterator after the checkpoint and at most one record from
+there.
 
-The record itself is dropped at once. Each look asks for a few shards, those first that were asked for longest ago: a shard
-allows five reads a second to all its consumers together.
+The record itself is dropped at once. Each time it asks for a few shards, first for those that it asked for
+longest ago: a shard allows five reads a second to all its consumers together.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ LOCK = "\0lock"
 # Clocks of other hosts aren't compared with this one's: a worker lives while something of its rows
 # changes from look to look.
 def states_that_move(observation: Observation) -> dict[str, tuple[object, ...]]:
-    """For each worker and for the lock, what changes while it lives."""
+    """For each worker and for the lock, the values that change while it lives."""
     counters: dict[str, int] = {}
     for lease in observation.open_ones:
         if lease.holder is not None:
@@ -73,7 +73,7 @@ def _condition(worker: WorkerSeen, share: Share, observation: Observation) -> tu
             Severity.GOOD,
             f"not seen to move in {in_words(watched)}, which is too short a time to call it dead",
         )
-    held = f"; {counted(share.leases, 'open lease')} unread" if share.leases else ""
+    held = f"; nobody reads {counted(share.leases, 'open lease')}" if share.leases else ""
     return (
         Severity.BAD if share.leases else Severity.NOTE
     ), f"has not moved for {in_words(watched)}: dead or frozen{held}"

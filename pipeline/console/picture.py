@@ -1,4 +1,6 @@
-"""One look at an application -> `Picture`: every shard judged, every worker compared with the ideal share."""
+"""Makes a `Picture` of an application from one reading of its tables: every shard judged, every worker compared
+with the ideal share.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ from headrace.pipeline.inspect.progress import readers_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureFacts:
-    """All that is known when a picture is made."""
+    """All values from which a picture is made."""
 
     observation: Observation
     place: str

@@ -1,4 +1,4 @@
-"""What the watch needs from outside. `sources`, `peek` and `lake` have the real ones."""
+"""The ports of the console's watch. `sources`, `peek` and `lake` have the real ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ was known of it before."""
 
 @dataclass(frozen=True, slots=True)
 class Peeked:
-    """How far behind checkpoints are, as Kinesis tells it."""
+    """How far behind checkpoints are, as Kinesis answered."""
 
     behind: Mapping[str, Behind] = field(default_factory=dict)
     """Lease key -> the newest answer."""
@@ -67,7 +67,7 @@ class ParsedCount:
 
 @dataclass(frozen=True, slots=True)
 class LandedOfShard:
-    """What the lake table has of one shard."""
+    """The records of one shard that the lake table has."""
 
     table: str
     position: str | None = None

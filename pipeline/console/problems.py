@@ -1,5 +1,6 @@
-"""What needs a person, and what is worth knowing: the findings of `headrace.pipeline.inspect`, and those that need the
-stream or many looks."""
+"""Problems that need a person, and facts that are worth knowing: the findings of `headrace.pipeline.inspect`, and
+those that need the stream or many readings of the tables.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ def problems_of(
     leader: LeaderView,
     troubles: Iterable[Trouble] = (),
 ) -> tuple[Trouble, ...]:
-    """What the page lists as problems, the worst first.
+    """The problems that the page lists, the worst first.
 
-    `troubles`: what isn't known of a stream, and why.
+    `troubles`: those about streams that couldn't be described, with the reasons.
     """
     problems = [
         *_leader(leader),

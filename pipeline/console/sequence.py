@@ -4,7 +4,7 @@ AWS doesn't document the layout, but all numbers of the present form show it (he
 
     2 | second of the shard's creation: 9 | shard: 1 | ordinal: 16 | 2 | second of arrival: 9 | shard: 8 | 2
 
-A number of another form, or one with an absurd time, tells no time. Nothing but pictures rests on these times.
+A number of another form, or one with an absurd time, gives no time. These times are only used for pictures.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _NEWEST: Final = 253_402_300_799
 
 
 def shard_created(sequence: int) -> datetime | None:
-    """When the shard was created of which this is a sequence number."""
+    """The time at which the shard was created that this sequence number belongs to."""
     return _time(sequence, sequence >> 148 & _SECONDS)
 
 
 def arrived(sequence: int) -> datetime | None:
-    """When the record with this sequence number arrived, in whole seconds."""
+    """The time at which the record with this sequence number arrived, in whole seconds."""
     return _time(sequence, sequence >> 36 & _SECONDS)
 
 

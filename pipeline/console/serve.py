@@ -26,7 +26,9 @@ def _why_not(host: str, port: int, error: OSError) -> BadSetting:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens there, so that nobody else can take the port before the server starts. Port 0: any free port."""
+    """A socket that listens on this host and port, so that no other process can take the port before the server
+    starts. Port 0: any free port.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -54,7 +56,7 @@ def serve_console(app: Starlette, listener: socket.socket) -> None:
 
 @contextmanager
 def served_beside(app: Starlette, listener: socket.socket) -> Iterator[str]:
-    """Serve in a thread while the block runs. Gives the address."""
+    """Serve in a thread while the `with` block runs. Yields the address."""
     server = _server(app)
     thread = threading.Thread(
         target=server.run, kwargs={"sockets": [listener]}, name="headrace-console", daemon=True

@@ -1,7 +1,7 @@
-"""The console over HTTP: the page, what a look shows, and one shard.
+"""The console over HTTP: the page, the newest picture, and one shard.
 
 GET /                     the page; /console.css, /console.js, ... its files
-GET /api/look             a look, made now if one is due: ?family=NAME&since=NUMBER for what changed only
+GET /api/look             the picture, made anew if that is due: ?family=NAME&since=NUMBER for what changed only
 GET /api/shard?key=KEY    one shard
 """
 
@@ -40,7 +40,7 @@ _MOST_DIGITS = 16
 
 @dataclass(slots=True)
 class Console:
-    """One application that is shown."""
+    """The console of one application."""
 
     watch: ConsoleWatch
     documents: Documents

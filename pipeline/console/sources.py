@@ -1,4 +1,4 @@
-"""Where a console looks: DynamoDB's tables and Kinesis's lists of shards."""
+"""What a console reads: DynamoDB's tables and Kinesis's lists of shards."""
 
 from __future__ import annotations
 

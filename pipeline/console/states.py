@@ -79,7 +79,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What an observation says of leases, as sets, so that thousands of leases are judged quickly."""
+    """What an observation says about leases, as sets, so that thousands of leases are judged quickly."""
 
     still: frozenset[str]
     dropped: frozenset[str]
@@ -109,7 +109,9 @@ def without_lease(kin: Kin, leases: Mapping[str, Lease]) -> Judged:
         return Judged("before", Severity.GOOD, STATES["before"].words)
     waits = [parent for parent in kin.parents if parent in leases and not leases[parent].has_ended]
     if waits:
-        return Judged("waiting", Severity.GOOD, "it has no lease yet: its parents are still being read")
+        return Judged(
+            "waiting", Severity.GOOD, "the shard has no lease yet: its parents are still being read"
+        )
     return Judged("no-lease", Severity.WARN, STATES["no-lease"].words)
 
 
@@ -147,7 +149,7 @@ def _by_owner(lease: Lease, marks: Marks) -> Judged:
     # between two looks.
     is_sure = marks.watched >= DEAD_AFTER
     if holder in marks.still and is_sure:
-        return Judged("silent", Severity.BAD, f"its worker {holder} has not moved for {watched}")
+        return Judged("silent", Severity.BAD, f"the shard's worker {holder} has not moved for {watched}")
     if lease.key in marks.dropped and is_sure:
         return Judged(
             "dropped",

@@ -1,4 +1,4 @@
-"""What only many looks show: since when a lock or a worker stands still, and how fast a lag grows.
+"""Facts that only repeated readings show: since when a lock or a worker stands still, and how fast a lag grows.
 
 Everything is counted by this host's monotonic clock. A console that has just started knows nothing yet.
 """
@@ -17,7 +17,7 @@ _BASE_UNTIL: Final = 300.0
 
 @dataclass(slots=True)
 class RowStillness:
-    """Name -> its last state, and when that state was first seen."""
+    """Remembers for each name the last state, and when that state was first seen."""
 
     _since: dict[str, tuple[Hashable, float]] = field(default_factory=dict)
 
@@ -28,14 +28,14 @@ class RowStillness:
         }
 
     def of(self, name: str, now: float) -> timedelta | None:
-        """How long the thing has stood still; None for one that was never seen."""
+        """How long the state of this name has stayed the same; None for a name that was never seen."""
         seen = self._since.get(name)
         return None if seen is None else timedelta(seconds=now - seen[1])
 
 
 @dataclass(slots=True)
 class Growth:
-    """How fast lags grow, in seconds a second."""
+    """Measures how fast lags grow, in seconds a second."""
 
     _bases: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Key -> the moment and the lag of an earlier look."""

@@ -1,4 +1,6 @@
-"""What a picture of an application holds. Times are this host's, or Kinesis's where they come from a sequence number."""
+"""The values in a picture of an application. Times are by this host's clock, or by Kinesis's where they come from
+a sequence number.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from headrace.pipeline.core.shards.shard import HashRange, Shard
 
 
 class Severity(IntEnum):
-    """How much something needs a person. The page shows the highest level in red."""
+    """How urgently a person has to act. The page shows the highest level in red."""
 
     GOOD = 0
     NOTE = 1
@@ -50,7 +52,7 @@ class LossRisk:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What Kinesis answered when it was asked for the record after a checkpoint."""
+    """Kinesis's answer about the record after a checkpoint."""
 
     unread_since: datetime | None
     """When the oldest unread record arrived; None where there was none."""
@@ -59,7 +61,7 @@ class Behind:
 
 @dataclass(frozen=True, slots=True)
 class StreamSeen:
-    """What Kinesis told of one stream."""
+    """What Kinesis answered about one stream."""
 
     label: str
     """The stream's part of the lease keys; empty in an application with one stream."""
@@ -77,7 +79,7 @@ class StreamSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kin:
-    """One shard in its family: its parents, its hash keys, and when it was made and closed."""
+    """One shard in its family: its parents, its hash keys, and when it was created and closed."""
 
     key: str
     stream: str
@@ -96,7 +98,7 @@ class Kin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardView:
-    """One shard as the page shows it."""
+    """One shard as the console's page shows it."""
 
     kin: Kin
     state: str
@@ -159,7 +161,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """All that one look shows."""
+    """Everything that the page shows, from one reading of the tables."""
 
     at: datetime
     table: str

@@ -1,7 +1,7 @@
-"""Looks at an application when a page asks, and keeps the last good picture.
+"""Reads an application's tables when a page asks for a picture, and keeps the last good one.
 
-There is no look without a page: a look is made by the request that finds one due, and requests that come meanwhile get the
-picture before it. So ten open pages cost as much as one, and none costs nothing.
+Without a page nothing is read: the tables are read by the request that finds a reading due, and requests that
+come meanwhile get the picture before it. So ten open pages cost as much as one, and none costs nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _EVENTS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class FailedLook:
-    """Why the console's newest look failed, and since when looks fail."""
+    """Why the newest reading of the tables failed, and since when readings fail."""
 
     since: datetime
     sentence: str
@@ -49,7 +49,7 @@ class FailedLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a page of the console is told: the newest good look, and why a later one failed."""
+    """The answer to a page: the newest good picture, and why a later reading failed."""
 
     number: int
     """Counts the good looks."""
@@ -91,8 +91,9 @@ class ConsoleWatch:
         )
 
     def report(self, *, at_once: bool = False) -> Report:
-        """The newest picture, after a new look where one is due, or in any case with `at_once`. A request that comes while another one looks gets the
-        picture before; the very first ones wait."""
+        """The newest picture, after reading the tables again where that is due, or in any case with `at_once`. A
+        request that comes while another one reads gets the picture before; the very first requests wait.
+        """
         is_first = self._report.number == 0 and self._report.trouble is None
         # Ten open pages cost one look. Those that come while it is made get the picture before it,
         # at once.

@@ -1,4 +1,4 @@
-"""Puts a console together: of any KCL application by its table's name, or of the application that settings name."""
+"""Puts a console together, for any KCL application by its table's name, or for the application of a settings file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownApplication:
-    """What a console is to show, and how."""
+    """The application that a console shows, and options of how it is shown."""
 
     application: str
     tables: TableNames

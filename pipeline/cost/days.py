@@ -1,4 +1,4 @@
-"""A day of an application: what its runs have used, and what its sensors' ticks cost beside them."""
+"""The cost of an application on a day: what its runs have used, and what its sensors' ticks cost."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def bounds_of(day: date) -> tuple[datetime, datetime]:
 
 
 def day_of(day: date, spent: Iterable[Spent], ticks: Units, *, now: datetime) -> Day:
-    """The sum of a day.
+    """The cost of a day.
 
-    `ticks`: units a second of this deployment's sensors. Of today they count up to now.
+    `ticks`: units a second that this deployment's sensors use. For today they are counted up to `now`.
     """
     begin, end = bounds_of(day)
     seconds = max(timedelta(0), min(end, now) - begin).total_seconds()

@@ -1,4 +1,4 @@
-"""The price table: a TOML file that is shipped, or the user's own."""
+"""The price table: a TOML file that comes with Headrace, or the user's own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Prices:
 
 
 def prices_of(path: str | None) -> Prices:
-    """The prices of this file; without a name those that are shipped. Raises BadSetting."""
+    """The prices in this file; for None those that come with Headrace. Raises BadSetting."""
     file = SHIPPED if path is None else Path(path)
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))

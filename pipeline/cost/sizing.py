@@ -33,7 +33,7 @@ fewer: while a run has claimed the row, it beats in the place of the ticks and o
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """DynamoDB's read and write units, a second."""
+    """DynamoDB's read and write units a second."""
 
     reads: float
     writes: float
@@ -48,7 +48,7 @@ class Units:
 
 
 def at_rest(settings: Settings, *, shards: int, workers: int, deployments: int) -> Units:
-    """The sensors' ticks and `headrace beat` while nothing flows. `workers`: of all deployments."""
+    """The units of the sensors' ticks and of `headrace beat` while no record flows. `workers`: of all deployments."""
     times = settings.times
     worker_ticks, leader_ticks = _a_second(times.worker_tick), _a_second(times.leader_tick)
     passes = _a_second(times.assignment)
@@ -67,8 +67,9 @@ def at_rest(settings: Settings, *, shards: int, workers: int, deployments: int) 
 
 
 def beating(settings: Settings, *, shards: int, workers: int) -> Units:
-    """What `headrace beat` asks beside the ticks, with `kcl.beat: process`. A beat that is refused costs as much as one that
-    is written."""
+    """The units of `headrace beat` beside the ticks, with `kcl.beat: process`. A beat that is refused costs as
+    much as one that is written.
+    """
     if settings.kcl.beat is not Beat.PROCESS or settings.lease_beat is None:
         return Units(0.0, 0.0)
     turns = _a_second(settings.lease_beat)
@@ -77,14 +78,14 @@ def beating(settings: Settings, *, shards: int, workers: int) -> Units:
 
 
 def scanned(settings: Settings, *, rows: int) -> float:
-    """Read units a second of the leader's scans, which go through the rows of ended shards too."""
+    """The read units a second of the leader's scans, which also read the rows of ended shards."""
     passes, syncs = _a_second(settings.times.assignment), _a_second(settings.times.shard_sync)
     # Divided by two: these scans are eventually consistent, which costs half a unit for four KB.
     return rows * (passes + syncs / 2) * _ROW / _READ_UNIT / 2
 
 
 def flowing(settings: Settings, *, shards: int, workers: int) -> Units:
-    """Units a second of the lease table that come on top of `at_rest` while records flow in all shards."""
+    """The units a second of the lease table, beyond `at_rest`, while records flow in all shards."""
     is_beaten = settings.kcl.heartbeat is Heartbeat.LEASE
     writes = WAVE_WRITES if is_beaten else FLOWING_WRITES
     run_beats = workers * _a_second(settings.run_beat)

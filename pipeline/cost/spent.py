@@ -1,4 +1,4 @@
-"""What a run has used, in the form in which Dagster keeps it, and what that costs."""
+"""What a run has used of AWS and CPU, in the form in which Dagster keeps it, and what that costs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_ITS_FILE: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What one run has used, or many together."""
+    """What one run, or several together, have used of AWS and CPU."""
 
     calls: Mapping[str, int] = field(default_factory=dict)
     read_units: float = 0.0
@@ -36,7 +36,9 @@ class Spent:
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Spent:
-        """Fields that a later version has added are left out, and those that an earlier one lacks are nothing."""
+        """The usage in a JSON object that Dagster keeps. Fields that only a later version knows are ignored, and
+        missing ones count as 0.
+        """
         return cls(**{name: told[name] for name in cls.__slots__ if name in told})
 
 
@@ -59,7 +61,7 @@ def spent_together(every: Iterable[Spent]) -> Spent:
 
 
 def costs_of(spent: Spent, prices: Prices) -> dict[str, float]:
-    """The price of each part. Puts to S3 are reckoned from files and commits, all others are counted."""
+    """The price of each part. Puts to S3 are estimated from files and commits, all other parts were counted."""
     # pyarrow and pyiceberg don't tell their requests. A commit with one file was counted once:
     # eight requests.
     puts = spent.files + spent.commits * (_REQUESTS_OF_A_COMMIT - _OF_ITS_FILE)

@@ -15,7 +15,7 @@ from headrace.pipeline.core.shards.shard import Shard
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """One record that Kinesis acknowledged."""
+    """One record that a producer put and Kinesis acknowledged."""
 
     id: str
     shard_id: str
@@ -24,7 +24,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of the table."""
+    """One row of the demo's lake table."""
 
     id: str | None
     """The record's id from its payload; None where the payload isn't from the demo."""
@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One data file, with its rows in the order of the file."""
+    """One data file of the demo's lake table, with its rows in the order of the file."""
 
     name: str
     snapshot: int
@@ -62,7 +62,7 @@ class SnapshotLedger:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What has become of the records in the typed table."""
+    """What has become of the demo's records in the typed table."""
 
     parsed: tuple[str, ...]
     """The ids of the rows of the typed table."""
@@ -99,7 +99,7 @@ class DemoEvidence:
 
     @cached_property
     def ranges(self) -> Mapping[str, tuple[tuple[int, Range], ...]]:
-        """Shard -> (snapshot, range) in the order of the commits."""
+        """The ranges of each shard, each with its snapshot, in the order of the commits."""
         by_shard: dict[str, list[tuple[int, Range]]] = defaultdict(list)
         for page in self.pages:
             for landed in page.ranges:
@@ -109,7 +109,7 @@ class DemoEvidence:
 
     @cached_property
     def age(self) -> Mapping[int, int]:
-        """Snapshot -> its place in the order of snapshots."""
+        """The place of each snapshot in the order of snapshots."""
         return {page.snapshot: place for place, page in enumerate(self.pages)}
 
     @property
@@ -122,7 +122,7 @@ class DemoEvidence:
 
 
 def replayed_shard(puts: Mapping[str, Put]) -> str | None:
-    """The shard whose records the demo's window has: that of the first record. None where nothing was put."""
+    """The shard whose records the demo copies with a window: that of the first record. None where nothing was put."""
     return next((put.shard_id for put in puts.values()), None)
 
 

@@ -27,7 +27,7 @@ NEW_COLUMN = "shop"
 
 @dataclass(frozen=True, slots=True)
 class ParserVersion:
-    """What the settings say about the typed table at a time."""
+    """The version and the schema of the typed table that the demo's settings have at a time."""
 
     version: str
     schema: str
@@ -74,7 +74,7 @@ class Home:
 
     @property
     def code(self) -> Path:
-        """The module of the record processor."""
+        """The path of the record processor's module."""
         return self.folder / "numbering.py"
 
     @property
@@ -83,8 +83,9 @@ class Home:
 
     @property
     def dagster(self) -> Path:
-        """DAGSTER_HOME, in the place that `headrace dev` would choose for these settings, so that other
-        commands find it."""
+        """The folder DAGSTER_HOME, in the place that `headrace dev` would choose for these settings, so that
+        other commands find it.
+        """
         return self.folder / ".dagster"
 
     @property
@@ -99,8 +100,9 @@ class Home:
         return self.folder / f"{name}.log"
 
     def write_settings(self, endpoint: str, parser: ParserVersion) -> None:
-        """Replace the file as a whole, because Dagster's processes may read it meanwhile. The processor's code lies beside
-        it."""
+        """Replace the settings file as a whole, because Dagster's processes may read it meanwhile, and write the
+        processor's code beside it.
+        """
         if not self.code.exists():
             self.code.write_text(_CODE, encoding="utf-8")
         lake, address = (json.dumps(text) for text in (str(self.lake), endpoint))
@@ -123,7 +125,9 @@ class Home:
 
 @contextmanager
 def emptied(folder: Path) -> Iterator[Home]:
-    """The demo's folder, emptied and locked for one demo at a time. A folder with other files is refused."""
+    """The demo's folder, emptied and locked for one demo at a time. A folder with files of anything else raises
+    an error.
+    """
     folder = folder.resolve()
     marker = folder / _MARKER
     if folder.exists() and not marker.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -160,7 +164,7 @@ def as_it_was_left(folder: Path) -> Home:
 
 
 def surroundings(endpoint: str) -> dict[str, str]:
-    """The environment of the demo's processes, in which AWS's variables point to the stand-in only."""
+    """The environment variables of the demo's processes, in which those for AWS point to the stand-in only."""
     ours = {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_REGION": "us-east-1",

@@ -1,4 +1,4 @@
-"""The demo's progress in one line, and whether anything still moves."""
+"""The demo's progress as one line, and whether there still is progress."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def progress(table: IcebergTable, *, put: int, of: int, shards: int) -> DemoProg
 
 @dataclass(slots=True)
 class Stillness:
-    """Whether the progress has stood still for too many seconds."""
+    """Notices when the progress has stood still for too many seconds."""
 
     seconds: float
     _last: DemoProgress | None = None

@@ -1,4 +1,4 @@
-"""Read the evidence: the table's files one by one, with their rows in order, and its ledger."""
+"""Reads the evidence for the demo's verdict: the table's files one by one, with their rows in order, and its ledger."""
 
 from __future__ import annotations
 

@@ -12,8 +12,9 @@ SPLIT_AT, MERGE_AT = 0.3, 0.5
 
 
 class Reshards:
-    """The demo calls `look` again and again, which begins the next reshard when it is time, and reports a
-    finished one."""
+    """Makes the demo's reshards. The demo calls `look` again and again, which begins the next reshard when it is
+    time, and reports a finished one.
+    """
 
     def __init__(self, client: KinesisClient, stream: str) -> None:
         self._client = client

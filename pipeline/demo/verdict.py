@@ -1,4 +1,4 @@
-"""Does the table hold exactly the records that were put? A pure function of the evidence.
+"""The demo's verdict: whether the table holds exactly the records that were put. A pure function of the evidence.
 
 put  = landed      by record id: none missing, none twice, no unknown one, each in the shard that Kinesis named
 order              sequence numbers only rise, within a file and from file to file of a shard

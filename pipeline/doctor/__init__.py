@@ -1,5 +1,5 @@
-"""What `headrace doctor` looks at: whether this host, this project, its settings and its application are as Headrace needs
-them. It changes nothing.
+"""`headrace doctor`: checks whether this host, this project, its settings and its application are as Headrace
+needs them. It changes nothing.
 
 diagnosis      what a check has found, in a sentence, and what to do about it
 case           what the checks look at: the settings, as far as they can be read, the environment, and the ports
@@ -14,7 +14,7 @@ on this host
     dagster_home   Dagster's instance and its daemon
 in AWS
     clock          whether AWS answers, and whether both clocks agree
-    rights         what AWS allows this process, by calls of dry_calls that change nothing
+    rights         what AWS allows this process, by calls (in dry_calls) that change nothing
     coordination   the coordination tables and their index
     invariants     workers, leader, leases and shards; other applications on the lake table
     upkeep         whether expiry keeps up with commits

@@ -1,4 +1,4 @@
-"""Whether `headrace beat` beats, where the settings ask for it."""
+"""A check: whether `headrace beat` is running and beats, where the settings ask for it."""
 
 from __future__ import annotations
 
@@ -41,5 +41,7 @@ def _beats(settings: Settings, workers: WorkerStore, now: datetime) -> Iterator[
         yield Diagnosis(_NAME, Health.ILL, why, f"{REMEDY[0].upper()}{REMEDY[1:]}")
     elif rows:
         yield Diagnosis(
-            _NAME, Health.WELL, f"it beats between the ticks of the workers of {settings.application}"
+            _NAME,
+            Health.WELL,
+            f"`headrace beat` beats between the ticks of the workers of {settings.application}",
         )

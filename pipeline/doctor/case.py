@@ -1,4 +1,4 @@
-"""The case that the checks look at: the settings, as far as they can be read, and the environment."""
+"""What the checks examine (the case): the settings, as far as they can be read, and the environment."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class LiveCase:
-    """A case whose settings can be read, with the ports by which AWS is asked."""
+    """A case whose settings can be read, with the ports for requests to AWS."""
 
     case: Case
     settings: Settings

@@ -1,4 +1,4 @@
-"""All checks, in the order in which people are told what they have found."""
+"""All checks of `headrace doctor`, in the order in which people see their results."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def diagnoses_of(case: Case, checks: Iterable[Check] = CHECKS) -> Iterator[Diagn
 
 
 def live_diagnoses_of(live: LiveCase, checks: Iterable[LiveCheck] = LIVE_CHECKS) -> Iterator[Diagnosis]:
-    """A check that AWS refuses to answer says so, and the others go on."""
+    """The diagnoses of all checks that need AWS. Where AWS refuses the requests of a check, that becomes its
+    diagnosis, and the other checks go on.
+    """
     reached = tuple(aws_answers(live))
     yield from reached
     if any(diagnosis.health is Health.ILL for diagnosis in reached):

@@ -1,4 +1,4 @@
-"""Whether AWS answers this host, and whether both agree on the time."""
+"""A check: whether AWS answers this host, and whether the clocks of both agree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _WORTH_KNOWING, _REFUSED = 5.0, 30.0
 
 
 def aws_answers(live: LiveCase) -> Iterator[Diagnosis]:
-    """Describe each stream of the settings. The Date of the answers is AWS's clock."""
+    """Whether AWS describes each stream of the settings, and whether the Date of its answers, which is AWS's
+    clock, agrees with this host's clock.
+    """
     source = live.ports.source("doctor")
     for stream in live.settings.streams:
         try:

@@ -1,4 +1,4 @@
-"""Whether the consumers of enhanced fan-out are registered and active."""
+"""A check: whether the consumers of enhanced fan-out are registered and active."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _NAME = "consumers"
 
 
 def consumers_are_active(live: LiveCase) -> Iterator[Diagnosis]:
-    """Of the streams that the settings name. Those of `discovery` are told by the leader's tick."""
+    """Whether the consumers of the streams that the settings name are registered and active. Those of streams
+    found by `discovery` are shown by the leader's tick.
+    """
     for settings in applications_of(live.settings):
         for stream in settings.streams:
             name = settings.consumer_of(stream)

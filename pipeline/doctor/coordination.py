@@ -1,4 +1,4 @@
-"""Whether the coordination tables and the index of owners are as Headrace makes them."""
+"""A check: whether the coordination tables and the owner index are as Headrace makes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether Dagster's instance is set up as Headrace needs it, and whether its daemon lives."""
+"""A check: whether Dagster's instance is set up as Headrace needs it, and whether its daemon is running."""
 
 from __future__ import annotations
 
@@ -117,17 +117,17 @@ def _daemon(home: Path) -> Iterator[Diagnosis]:
         yield Diagnosis(
             _NAME,
             Health.ILL,
-            f"its storage can't be opened ({type(error).__name__}: {error})",
+            f"Dagster's storage can't be opened ({type(error).__name__}: {error})",
             "Check `storage` in dagster.yaml",
         )
         return
     age = time.time() - max(beats.values(), default=0.0)
     if beats and age <= _FRESH:
-        yield Diagnosis(_NAME, Health.WELL, f"its daemon lives (a heartbeat {age:.0f} s ago)")
+        yield Diagnosis(_NAME, Health.WELL, f"Dagster's daemon lives (a heartbeat {age:.0f} s ago)")
     else:
         yield Diagnosis(
             _NAME,
             Health.ILL,
-            "its daemon has shown no heartbeat for a minute and a half: no sensor ticks, and nothing lands",
+            "Dagster's daemon has shown no heartbeat for a minute and a half: no sensor ticks, and nothing lands",
             "Start `headrace dev`, or `dagster-daemon run` with this DAGSTER_HOME",
         )

@@ -1,4 +1,4 @@
-"""What a check has found."""
+"""The result of a check, in a sentence, with what to do about it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ NOBODY: Final = "headrace-doctor"
 
 
 class NotTried(Exception):
-    """A call couldn't be made, because another one that it needs was refused."""
+    """A call couldn't be made, because AWS refused another call whose answer it needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,9 @@ class DryCall:
 
 
 def dry_calls_of(settings: Settings) -> Iterator[DryCall]:
-    """One call for each action that the settings need, made so that it changes nothing. An answer that the table or
-    stream isn't there shows as well that the call is allowed."""
+    """One call for each action that the settings need, made so that it changes nothing. The answer that a table
+    or stream doesn't exist also shows that the call is allowed.
+    """
     yield from _of_kinesis(settings)
     client = dynamodb_client(settings.aws)
     for table, key in names_of(settings).items():

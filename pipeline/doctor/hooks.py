@@ -1,4 +1,6 @@
-"""Whether the code that `hooks` and `discovery.tracker` name can be imported: a tick goes on without it, and tells so once."""
+"""A check: whether the code that `hooks` and `discovery.tracker` name can be imported. A tick goes on without the
+code, and reports that only once.
+"""
 
 from __future__ import annotations
 

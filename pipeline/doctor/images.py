@@ -1,4 +1,4 @@
-"""Whether the stream of a DynamoDB table has the images of items that typed tables make columns of."""
+"""A check: whether the stream of a DynamoDB table has the images of items that typed tables make columns of."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _VIEWS = {
 
 
 def lacking_images(settings: Settings, stream: str, view: str | None) -> Iterator[Diagnosis]:
-    """`stream`: its name. `view`: its view type; None of a stream of Kinesis."""
+    """The images that the stream lacks, though a typed table needs them. `stream`: its name. `view`: the stream's
+    view type; None for a stream of Kinesis.
+    """
     if view not in _VIEWS:
         return
     lacking = {"NewImage", "OldImage"} - set(_VIEWS[view])

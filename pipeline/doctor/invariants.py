@@ -1,5 +1,6 @@
-"""What must hold while an application works: what `headrace status` finds, leases and shards that belong together, and one
-application for each table."""
+"""Checks of what must hold while an application works: the findings of `headrace status`, leases and shards that
+belong together, and one application for each table.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def what_status_finds(live: LiveCase) -> Iterator[Diagnosis]:
 
 
 def leases_and_shards(live: LiveCase) -> Iterator[Diagnosis]:
-    """Each open shard has a lease row, and each open lease row a shard."""
+    """Whether each open shard has a lease row, and each open lease row a shard."""
     source = live.ports.source("doctor")
     try:
         rows = live.ports.leases().scan().leases

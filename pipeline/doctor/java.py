@@ -1,4 +1,4 @@
-"""Whether Java is there for the Spark that Headrace starts on this host."""
+"""A check: whether Java is installed for the Spark that Headrace starts on this host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the record processors of the settings can be loaded, and whether they keep up with the lake table."""
+"""Checks: whether the record processors of the settings can be loaded, and whether they keep up with the lake table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAME = "processors"
 
 
 def processors_can_be_loaded(case: Case) -> Iterator[Diagnosis]:
-    """Each processor is loaded in a process of its own, which gets no record."""
+    """Whether each processor can be loaded. That is tried in a process of its own, which gets no record."""
     if case.settings is None or not case.settings.processors:
         return
     from headrace.pipeline.processors.trial import why_not_loaded

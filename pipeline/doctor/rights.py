@@ -1,7 +1,8 @@
-"""Whether AWS allows this process what its roles need, by calls that change nothing.
+"""A check: whether AWS allows this process what its roles need, by calls that change nothing.
 
-A write is tried with a condition that never holds, on a key that no row has. AWS looks at the rights first, so that the
-failed condition shows that the write is allowed. A table that exists is asked to be created once more, which AWS refuses as well.
+A write is tried with a condition that never holds, on a key that no row has. AWS checks the rights first, so that
+a failed condition shows that the write is allowed. A table that exists is asked to be created once more, which
+AWS refuses as well.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _DENIED: Final = frozenset({"AccessDenied", "AccessDeniedException", "Unauthoriz
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What the calls have shown: action -> the places where it is refused."""
+    """The result of the calls: action -> the places where AWS refuses it."""
 
     refused: Mapping[str, tuple[str, ...]]
     tried: frozenset[str]

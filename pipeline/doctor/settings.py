@@ -1,4 +1,4 @@
-"""Whether the settings file can be read."""
+"""A check: whether the settings file can be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Whether each worker's Spark is reached, and with `--spark` whether its tasks can import what Headrace needs."""
+"""A check: whether each worker's Spark can be reached, and with `--spark` whether its tasks can import what
+Headrace needs.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The local Spark server of the project, and other Spark servers of this user on this host, which are named
-and left alone."""
+"""A check: the local Spark server of the project. Other Spark servers of this user on this host are named too,
+and left alone.
+"""
 
 from __future__ import annotations
 

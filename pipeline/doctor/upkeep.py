@@ -1,4 +1,4 @@
-"""Whether the lake table's upkeep keeps up with its commits."""
+"""A check: whether the lake table's upkeep keeps up with its commits."""
 
 from __future__ import annotations
 

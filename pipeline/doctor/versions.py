@@ -1,4 +1,4 @@
-"""Whether Python and the installed packages are those that Headrace is made for."""
+"""A check: whether Python and the installed packages have versions that Headrace supports."""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""Duties: code that follows a plan through ports. It knows neither AWS nor Spark nor Dagster, and starts no thread."""
+"""Duties: code that carries out a plan through ports. It knows neither AWS nor Spark nor Dagster, and starts no
+thread.
+"""

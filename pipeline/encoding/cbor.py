@@ -28,7 +28,7 @@ class NotCborError(ValueError):
 
 
 class Tagged(NamedTuple):
-    """A value of CBOR under a tag, which tells what the value means, such as a time."""
+    """A CBOR value with a tag, which says what the value means, such as a time."""
 
     tag: int
     value: Any
@@ -128,7 +128,7 @@ _WRITERS: dict[type, Callable[[bytearray, Any], None]] = {
 
 
 class CborReader:
-    """Bytes, and the position up to which they are read. All methods raise NotCborError."""
+    """Reads CBOR items from bytes, one after the other. All methods raise NotCborError."""
 
     __slots__ = ("_body", "at")
 
@@ -137,8 +137,9 @@ class CborReader:
         self.at = at
 
     def items(self, major: int) -> Iterator[None]:
-        """Read the head of a list or a map, then give a turn for each of its items, and read its end. The caller reads
-        the item, for a map its key and its value, in its turn."""
+        """Read the head of a list or a map, then yield once for each item, and read the end. In its turn the
+        caller reads the item; of a map, its key and its value.
+        """
         (lead,) = self._take(1)
         if lead >> 5 != major:
             raise NotCborError(f"an item of the kind {lead >> 5} is where the kind {major} is expected")

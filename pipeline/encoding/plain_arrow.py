@@ -1,7 +1,7 @@
-"""Arrow arrays made of buffers, for what every staging task does.
+"""Makes Arrow arrays directly from buffers, for the work that every staging task does.
 
-`pa.array` and `pa.scalar` convert values of Python, and import pandas for it where pandas is installed: a third of a
-CPU second in each new worker of Spark. numpy's arrays and equal values need no conversion.
+`pa.array` and `pa.scalar` convert Python values, and import pandas for it where pandas is installed: a third of a
+CPU second in each new Spark worker. Arrays of numpy and columns of equal values need no conversion.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ _WITHIN: Final = 12
 
 
 def of_numpy(values: np.ndarray[Any, Any], type_: pa.DataType) -> Any:
-    """These numbers as an array of Arrow's, not copied. `type_`: an Arrow type whose values lie in memory as numpy's
-    do."""
+    """These numbers as an Arrow array, without a copy. `type_`: an Arrow type whose values have the same bytes in
+    memory as numpy's.
+    """
     import pyarrow as pa
 
     # Arrow takes memory as it is, so that numbers of another width would be read as others.
@@ -73,12 +74,12 @@ def views(memory: bytes | bytearray, begin: np.ndarray[Any, Any], end: np.ndarra
 
 
 def bytes_of(column: Any) -> int:
-    """Bytes of all items in a column of views."""
+    """The number of bytes of all items in a column of views."""
     return int(_views_of(column)[:, 0].sum(dtype=np.int64))
 
 
 def begin_with(column: Any, mark: bytes) -> Any:
-    """Which items in a column of views begin with these four bytes."""
+    """Whether each item in a column of views begins with these four bytes, as a column of booleans."""
     view = _views_of(column)
     begins: Any = (view[:, 0] >= len(mark)) & (view[:, 1] == np.frombuffer(mark, np.int32)[0])
     return begins
@@ -91,7 +92,7 @@ def _views_of(column: Any) -> Any:
 
 
 def one_item(item: bytes) -> Any:
-    """A binary column of Arrow with one row."""
+    """A binary Arrow column with one row."""
     import pyarrow as pa
 
     bounds: Any = np.array([0, len(item)], np.int32)
@@ -99,5 +100,5 @@ def one_item(item: bytes) -> Any:
 
 
 def one_text(text: str) -> Any:
-    """This text as a scalar of Arrow."""
+    """This text as an Arrow scalar."""
     return same_text(text, 1)[0]

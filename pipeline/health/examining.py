@@ -1,6 +1,9 @@
-"""One look at an application's tables: the rows of leases and workers, the leader's lock and the lake table. It changes nothing.
+"""Examines an application's tables once: the rows of leases and workers, the leader's lock and the lake table.
+Changes nothing.
 
-Whether a worker reads its shards is judged as the console and `headrace status` judge it, by the inspector."""
+Whether a worker reads its shards is judged by the inspector (`headrace.pipeline.inspect`), as in the console and
+`headrace status`.
+"""
 
 from __future__ import annotations
 
@@ -51,10 +54,10 @@ class Examining:
         self._looks = SuccessiveLooks(self.wiring.ports.clock, tables)
 
     def look(self, *, patient: bool) -> HealthVerdict:
-        """Look at the leader, the shards and the lake table.
+        """Examine the leader, the shards and the lake table.
 
-        `patient`: whether to wait for the leader's next beat, which takes a few seconds. Where looks follow each
-        other, each goes by the one before.
+        `patient`: whether to wait for the leader's next beat, which takes a few seconds. Where this is called
+        again and again, the beats of the call before are used instead.
         """
         checks = (*self._leader(patient=patient), *self._shards(), *self._lake_table())
         return HealthVerdict(self.wiring.settings.application, checks)

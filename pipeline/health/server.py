@@ -1,6 +1,7 @@
 """Probes over HTTP: `/health` tells whether the application is well, `/alive` whether this server is.
 
-A thread looks at the tables every so often. A probe is answered by the last look, so that many probes cost no more than one.
+A thread examines the tables from time to time. A probe is answered by the last result, so that many probes cost
+no more than one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _TOO_OLD = 3
 
 @dataclass(slots=True)
 class LastLook:
-    """The last verdict, and when it was given."""
+    """The last verdict about the application's health, and when it was made."""
 
     application: str
     look: Callable[[], HealthVerdict]

@@ -1,4 +1,4 @@
-"""Whether an application is well, judged from one look at its tables. Pure functions on values."""
+"""Whether an application is well, judged from one reading of its tables. Pure functions on values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class HealthVerdict:
 
     @property
     def health(self) -> HealthCode:
-        """What is known to be wrong counts more than what can't be told."""
+        """The exit code. A known trouble counts more than something that can't be found out."""
         found = {check.health for check in self.checks}
         return next(
             (health for health in (HealthCode.ILL, HealthCode.UNKNOWN) if health in found), HealthCode.WELL
@@ -90,7 +90,7 @@ def check_leader(state: LeaderState) -> HealthCheck:
 def check_shards(shards: Sequence[ShardProgress], *, most: timedelta) -> Iterator[HealthCheck]:
     """Whether shards fail, and whether one is too far behind.
 
-    `shards`: the open ones, as the inspector judges them. `most`: the longest lag that is well.
+    `shards`: the open ones, as the inspector judges them. `most`: the longest lag that still counts as well.
     """
     failing = sorted((shard for shard in shards if shard.why is not None), key=lambda shard: shard.lease)
     if failing:

@@ -1,1 +1,3 @@
-"""Code of the user's own that Headrace calls: hooks at changes of workers, leases, tables and shards, and lists of streams."""
+"""The user's own code that Headrace calls: hooks at changes of workers, leases, tables and shards, and functions
+that list streams.
+"""

@@ -57,21 +57,21 @@ class HookCalls:
             self._changed.notify_all()
 
     def settle(self, within: timedelta) -> bool:
-        """Wait until no call is left, for this long at most. Whether none is left."""
+        """Wait until all calls are done, but at most this long. Returns whether none is left."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: not self._waiting and self._at_work is None, within.total_seconds()
             )
 
     def troubles(self) -> tuple[str, ...]:
-        """What went wrong since the last question, each trouble once."""
+        """The errors of hooks since this was called last, each once."""
         with self._changed:
             at_work, took = self._at_work, self.monotonic() - self._since
             if at_work is not None and took > HANGS_AFTER.total_seconds():
                 self._tell(
                     at_work.method,
                     "hangs",
-                    f"it has been at work for {took:.0f} s. Nothing waits for it but the hooks after it",
+                    f"the hook has been at work for {took:.0f} s. Nothing waits for it but the hooks after it",
                 )
             sentences, self._sentences = tuple(self._sentences), []
             return sentences
@@ -107,7 +107,7 @@ class HookCalls:
             kind = type(error).__name__
             return (
                 kind,
-                f"it raised {kind}: {error}. Headrace goes on, and doesn't call it again for this change",
+                f"the hook raised {kind}: {error}. Headrace goes on, and doesn't call it again for this change",
             )
         return None
 

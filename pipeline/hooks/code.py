@@ -1,4 +1,6 @@
-"""The code that `hooks` and `discovery.tracker` name, found as the callables of `parse` are: beside the settings file, or installed."""
+"""Finds the code that the settings `hooks` and `discovery.tracker` name, in the same way as the callables of
+`parse`: beside the settings file, or installed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from headrace.pipeline.lake.spark.user_code import code_beside, imported
 
 
 def code_named(text: str, folder: str, *, setting: str) -> Any:
-    """What `module:Name` names. `folder`: the folder of the settings file; empty where there is none."""
+    """The object that `module:Name` names. `folder`: the folder of the settings file; empty where there is none."""
     module, _, name = text.partition(":")
     try:
         user = code_beside(Path(folder).resolve(), module) if folder else None

@@ -1,4 +1,4 @@
-"""The streams that a function of the user's own lists: `discovery.tracker`."""
+"""Lists the streams by a function of the user's own, which the setting `discovery.tracker` names."""
 
 from __future__ import annotations
 
@@ -34,14 +34,18 @@ class _Question:
 
 @dataclass(slots=True)
 class StreamTracker:
-    """Asks the function in a thread, so that one that hangs costs a tick a few seconds once, and later ticks nothing."""
+    """Calls the user's function in a thread. If the function hangs, one tick waits for it a few seconds, and
+    later ticks don't.
+    """
 
     settings: Settings
     patience: timedelta = PATIENCE
     _asking: Thread | None = field(default=None, init=False)
 
     def streams(self) -> tuple[StreamSettings, ...]:
-        """The streams, each with its start. Raises where the function doesn't answer, or not with streams."""
+        """The streams that the function lists, each with its start. Raises an error where the function doesn't
+        answer in time, or not with streams.
+        """
         if self._asking is not None and self._asking.is_alive():
             raise Unreachable(
                 f"{self._called} still doesn't answer an earlier question. No stream was added or removed"

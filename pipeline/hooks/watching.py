@@ -1,4 +1,4 @@
-"""Which hooks a tick or a wave calls: those of what has changed since this process saw it last."""
+"""Calls the user's hooks for what has changed since this process last saw it, after each tick and each wave."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AT_THE_END = timedelta(seconds=5)
 
 
 class NoHooks:
-    """The settings name no hooks."""
+    """Calls nothing, because the settings name no hooks."""
 
     def worked(self, worker_id: str, last_tick: LastTick[WorkerMemory], turn: Turn) -> Turn:
         return turn
@@ -39,8 +39,9 @@ class NoHooks:
 
 @dataclass(slots=True)
 class CalledHooks:
-    """Calls the user's hooks for what has changed since it saw it last. Losing it, as a restart of the process
-    does, costs no call: the first tick tells all leases that the worker holds."""
+    """Calls the user's hooks for what has changed since this object last saw it. After a restart of the process
+    it has seen nothing yet: the first tick reports all leases that the worker holds, so no call is missing.
+    """
 
     calls: HookCalls
     lease_table: str
@@ -48,7 +49,7 @@ class CalledHooks:
     _held: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def worked(self, worker_id: str, last_tick: LastTick[WorkerMemory], turn: Turn) -> Turn:
-        """A worker's sensor has made a tick. Returns the turn, with what went wrong in hooks."""
+        """Called after a tick of a worker's sensor. Returns the turn, with errors of hooks added."""
         # No state: the tick has failed, and saw neither the worker's row nor its leases.
         if turn.state is not None and last_tick.memory is not None:
             if turn.state is not self._states.get(worker_id):
@@ -62,15 +63,18 @@ class CalledHooks:
         return self._with_troubles(turn)
 
     def led(self, turn: Turn, *, has_made_tables: bool) -> Turn:
-        """The leader's sensor has made a tick. Returns the turn, with what went wrong in hooks. `has_made_tables`: this
-        tick has made the lease table."""
+        """Called after a tick of the leader's sensor. Returns the turn, with errors of hooks added.
+        `has_made_tables`: whether this tick has created the lease table.
+        """
         if has_made_tables:
             self.calls.call("on_tables_created", lease_table=self.lease_table)
         return self._with_troubles(turn)
 
     @contextmanager
     def running(self, worker_id: str, on_wave: OnWave, tell: Callable[[str], object]) -> Iterator[OnWave]:
-        """Within the block, a run works for this worker, and calls what the block gets with the report of each wave."""
+        """Within the `with` block, a run works for this worker. The block gets a function, to be called with the
+        report of each wave.
+        """
 
         def waved(report: WaveReport) -> None:
             on_wave(report)

@@ -1,4 +1,4 @@
-"""The ARNs of what an application works with: its streams, coordination tables, catalog and folders."""
+"""The ARNs of the resources of an application: its streams, coordination tables, catalog and folders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Account:
 
 
 def account_of(settings: Settings, *, number: str | None = None, region: str | None = None) -> Account:
-    """The account and region of an application: as given, else as the settings say it."""
+    """The account and region of an application: as given, else as the settings have them."""
     arns = [stream.name.split(":") for stream in settings.streams if stream.name.startswith("arn:")]
     number = number or next((words[4] for words in arns), None)
     region = region or settings.aws.region or next((words[3] for words in arns), None)
@@ -87,12 +87,14 @@ class ApplicationArns:
 
     @property
     def table_streams(self) -> tuple[str, ...]:
-        """The streams of DynamoDB tables."""
+        """The ARNs of the streams of DynamoDB tables."""
         return tuple(stream.name for stream in self.settings.streams if is_dynamodb(stream.name))
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """The consumers of streams that are read by enhanced fan-out. Their ARNs end in the second of their registration."""
+        """The ARNs of the consumers of streams that are read by enhanced fan-out. Such an ARN ends in the second
+        of the consumer's registration.
+        """
         named = (
             (place, settings.consumer_of(stream))
             for settings in self.applications
@@ -102,12 +104,14 @@ class ApplicationArns:
 
     @property
     def fanned_out(self) -> tuple[str, ...]:
-        """The streams that are read by enhanced fan-out."""
+        """The ARNs of the streams that are read by enhanced fan-out."""
         return tuple(dict.fromkeys(consumer.partition("/consumer/")[0] for consumer in self.consumers))
 
     @property
     def applications(self) -> tuple[Settings, ...]:
-        """The application that lands records, and those of processors that are applications of their own."""
+        """The settings of the application that lands records, and of those that belong to processors of `mode:
+        application`.
+        """
         return applications_of(self.settings)
 
     @property
@@ -121,7 +125,7 @@ class ApplicationArns:
 
     @property
     def processor_lease_tables(self) -> tuple[str, ...]:
-        """The lease tables in which Spark's tasks write the checkpoints of processors."""
+        """The ARNs of the lease tables in which Spark's tasks write the checkpoints of processors."""
         return self.lease_tables[1:]
 
     @property
@@ -151,7 +155,7 @@ class ApplicationArns:
         return Account(_partition(region), region, number)
 
     def roles_of(self, *services: str) -> tuple[str, ...]:
-        """The roles that have to be assumed to ask these services."""
+        """The ARNs of the roles that have to be assumed to call these services."""
         aws, named = self.settings.aws, self.settings.streams
         roles = [aws.of(service).role for service in services]
         roles += [stream.role for stream in named] if "kinesis" in services else []
@@ -161,12 +165,12 @@ class ApplicationArns:
 
     @property
     def lake_tables(self) -> tuple[str, ...]:
-        """The lake table with its lineage table: those that every part of Headrace works with."""
+        """The names of the lake table and its lineage table, which every part of Headrace uses."""
         return _with_lineage(self.settings.landing.table)
 
     @property
     def typed_tables(self) -> tuple[str, ...]:
-        """The tables that are made of the lake table, and their quarantine tables."""
+        """The names of the tables that are made of the lake table, and of their quarantine tables."""
         tables = [
             *(table for target in self.settings.parse for table in (target.table, target.quarantine)),
             *(
@@ -183,7 +187,7 @@ class ApplicationArns:
 
     @property
     def window_tables(self) -> tuple[str, ...]:
-        """The tables into which windows are copied."""
+        """The names of the tables into which windows are copied."""
         return (f"{self.settings.landing.table}_window_*",)
 
     @property
@@ -193,7 +197,7 @@ class ApplicationArns:
 
     @property
     def state(self) -> tuple[str, ...]:
-        """The folder of positions, the memory of upkeep, and proofs."""
+        """The folder with positions, the memory of upkeep, and proofs."""
         return _folders(self.settings.landing.state)
 
     @property
@@ -206,14 +210,14 @@ class ApplicationArns:
         return f"arn:{self.account.partition}:s3:::{path}"
 
     def glue(self, tables: tuple[str, ...]) -> tuple[str, ...]:
-        """The catalog, and the databases and tables of these names."""
+        """The ARNs of Glue's catalog, and of the databases and tables with these names."""
         databases = dict.fromkeys(f"database/{name.partition('.')[0]}" for name in tables)
         paths = ("catalog", *databases, *(f"table/{name.replace('.', '/', 1)}" for name in tables))
         return tuple(self.account.arn("glue", path) for path in paths)
 
     @property
     def table_bucket(self) -> str | None:
-        """The bucket of S3 Tables that the catalog is, where it is one."""
+        """The ARN of the S3 Tables bucket, where that is the catalog; else None."""
         catalog = self.settings.landing.catalog
         return catalog.get("warehouse") if catalog.get("rest.signing-name") == "s3tables" else None
 

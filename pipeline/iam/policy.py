@@ -1,4 +1,4 @@
-"""The statements of one or more roles as one document of IAM."""
+"""The statements of one or more roles, as one IAM policy document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from headrace.pipeline.settings.blocks.aws import SERVICES
 
 
 def role_policy(roles: Iterable[Role], places: ApplicationArns) -> dict[str, Any]:
-    """A process that has the duties of several roles, such as one that runs sensors and runs, needs all of them."""
+    """The policy for a process with the duties of these roles. A process that runs both sensors and runs needs
+    the statements of several roles.
+    """
     statements = [allowed for role in dict.fromkeys(roles) for allowed in statements_of(role, places)]
     asked = {action.partition(":")[0] for one in statements for action in one.actions}
     statements += statement(

@@ -11,7 +11,7 @@ from headrace.pipeline.iam.places import ApplicationArns
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """These actions on these resources are allowed."""
+    """A statement of a policy, which allows these actions on these resources."""
 
     sid: str
     actions: tuple[str, ...]
@@ -19,7 +19,9 @@ class Statement:
 
 
 def statement(sid: str, service: str, actions: str, resources: tuple[str, ...]) -> Iterator[Statement]:
-    """The statement, or none where there is nothing to allow. `actions`: names with blanks between them."""
+    """The statement that allows these actions; nothing where there are no resources. `actions`: names with blanks
+    between them.
+    """
     if actions and resources:
         yield Statement(sid, tuple(f"{service}:{action}" for action in actions.split()), resources)
 
@@ -27,13 +29,17 @@ def statement(sid: str, service: str, actions: str, resources: tuple[str, ...]) 
 def files(
     places: ApplicationArns, actions: str, folders: tuple[str, ...] | None = None
 ) -> Iterator[Statement]:
-    """Actions on the objects of these folders; without a name on those of the warehouse and of the state folder."""
+    """The statement that allows these actions on the objects of these folders; where no folders are given, on
+    those of the warehouse and of the state folder.
+    """
     named = (*places.warehouse, *places.state) if folders is None else folders
     yield from statement("Files", "s3", actions, tuple(places.s3(f"{folder}/*") for folder in named))
 
 
 def listing(places: ApplicationArns) -> Iterator[Statement]:
-    """The right to list a bucket. Without it S3 answers *forbidden* for an object that doesn't exist."""
+    """The statement that allows listing a bucket. Without that right S3 answers *forbidden* for an object that
+    doesn't exist.
+    """
     yield from statement("TellMissingFromForbidden", "s3", "ListBucket", places.buckets)
 
 
@@ -57,7 +63,7 @@ _WRITES_IN_BUCKET = f"{_IN_BUCKET} CreateTable UpdateTableMetadataLocation PutTa
 
 
 def catalog(places: ApplicationArns, tables: tuple[str, ...], use: Use) -> Iterator[Statement]:
-    """The statements that allow this use of the catalog's tables of these names."""
+    """The statements that allow this use of these tables in the catalog."""
     if places.settings.landing.catalog.get("type") == "glue":
         yield from statement("CatalogTables", "glue", use, places.glue(tables))
     if (bucket := places.table_bucket) is not None:

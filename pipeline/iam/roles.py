@@ -1,6 +1,7 @@
 """The six roles of an application, each with the statements that its part of Headrace needs and no other.
 
-`tests/iam` runs the parts against the stand-in, which refuses what the role's policy lacks and notes what nobody asks for.
+`tests/iam` runs the parts against the stand-in, which refuses actions that the role's policy lacks and notes
+allowed actions that nobody uses.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Look at the coordination tables of any KCL application (2.x to 3.5, or Headrace's own): which worker reads what, and
-what is wrong.
+"""Reads the coordination tables of any KCL application (2.x to 3.5, or Headrace's own), and shows which worker
+reads which shards, and what is wrong.
 
 Only the tables are needed: no settings, no stream, no Dagster, no Spark. Nothing is written; a role that may call
 DescribeTable and Scan is enough. In a shell:

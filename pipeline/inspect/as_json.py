@@ -1,4 +1,4 @@
-"""The whole observation as a dictionary for JSON. Names are never changed or removed, only added."""
+"""The whole observation as a dictionary for JSON. Later versions may add names, but never change or remove one."""
 
 from __future__ import annotations
 

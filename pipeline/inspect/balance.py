@@ -53,7 +53,9 @@ class Balance:
 
     @property
     def is_settled(self) -> bool:
-        """No worker has two leases more than another: a strategy that counts leases, as KCL 2.x's, moves none."""
+        """Whether no worker has two leases more than another, so that a strategy which counts leases, as KCL
+        2.x's, moves none.
+        """
         return self.spread <= 1
 
 

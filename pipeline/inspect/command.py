@@ -27,7 +27,7 @@ _PLACE: Final = ("region", "profile", "endpoint")
 
 
 def add_table_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -> None:
-    """The arguments that say which application is looked at, and where."""
+    """Add the arguments that say which application is looked at, and where its tables are."""
     add_table_names(parser, table_is_required=table_is_required)
     parser.add_argument(
         "--cluster-by",
@@ -40,7 +40,7 @@ def add_table_arguments(parser: argparse.ArgumentParser, *, table_is_required: b
 
 
 def add_table_names(parser: argparse.ArgumentParser, *, table_is_required: bool) -> None:
-    """The names of an application's tables, and where they are."""
+    """Add the arguments for the names of an application's tables, and for the AWS region, profile and endpoint."""
     parser.add_argument(
         "--table",
         metavar="NAME",
@@ -88,7 +88,7 @@ def add_inspect_arguments(parser: argparse.ArgumentParser, *, table_is_required:
 
 
 def place_arguments(args: argparse.Namespace) -> dict[str, Any]:
-    """The settings of AWS with the region, profile and endpoint that the arguments give."""
+    """The AWS settings with the region, profile and endpoint that the arguments give."""
     return {name: value for name in _PLACE if (value := getattr(args, name))}
 
 
@@ -110,8 +110,8 @@ def answer(
 ) -> int:
     """Read the tables, print what they show, and return the exit code.
 
-    `judge`: what the settings show beside the tables. `lines` and `facts`: what is told besides the tables,
-    for people before the conclusion, and in the JSON.
+    `judge`: further findings, for which the settings are needed. `lines` and `facts`: what is shown besides the
+    tables: for people, before the conclusion, and in the JSON.
     """
     # Imported here, after the arguments were understood, because boto3 takes a second to import.
     from headrace.pipeline.aws.clients.clients import dynamodb_client

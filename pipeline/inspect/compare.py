@@ -1,9 +1,9 @@
 """Makes an `Observation` of one reading of the tables, or of two that are compared.
 
-One look shows which worker owns which leases. Whether a worker is alive shows only in what moved between two
-looks: each counter is compared with its own earlier value, and never the clock of one host with that of
-another. Two looks are enough, because a worker that assigns, renews or checkpoints a lease moves the lease's
-counter.
+One reading shows which worker owns which leases. Whether a worker is alive shows only in the counters that moved
+between two readings: each counter is compared with its own earlier value, and never the clock of one host with
+that of another. Two readings are enough, because a worker that assigns, renews or checkpoints a lease moves the
+lease's counter.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def observation_of(
     watched: timedelta = QUIET,
     cluster_by: re.Pattern[str],
 ) -> Observation:
-    """What the readings show. `watched`: the time between the two looks, by a monotonic clock."""
+    """The observation that these readings give. `watched`: the time between the two readings, by a monotonic clock."""
     latest = last or first
     before = first if last else None
     pairs = _pairs(before, latest)

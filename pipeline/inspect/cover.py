@@ -1,4 +1,4 @@
-"""Hash keys that no open lease covers, and child shards that were read before their parents' ends."""
+"""Finds hash keys that no open lease covers, and child shards that were read before their parents' ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class UncoveredRange:
 
 @dataclass(frozen=True, slots=True)
 class FinishedStream:
-    """A stream of which each lease has ended."""
+    """A stream of which every lease has ended."""
 
     stream: str | None
     """The stream's part of the lease keys; None in an application of a single stream."""
@@ -41,8 +41,8 @@ class EarlyChild:
 def uncovered(leases: Iterable[Lease]) -> tuple[UncoveredRange, ...]:
     """All ranges of hash keys without an open lease, stream by stream.
 
-    A stream that has an open lease without a hash range is left out: which keys that lease covers isn't known. So is one of
-    which no lease at all has a range.
+    A stream with an open lease that has no hash range is left out, because it isn't known which keys that lease
+    covers. So is a stream of which no lease has a hash range.
     """
     streams: dict[str, list[HashRange | None]] = defaultdict(list)
     with_keys: set[str] = set()
@@ -62,7 +62,9 @@ def uncovered(leases: Iterable[Lease]) -> tuple[UncoveredRange, ...]:
 
 
 def finished(leases: Iterable[Lease]) -> tuple[FinishedStream, ...]:
-    """The streams without hash keys of which each lease has ended. Of a table of DynamoDB, only the newest stream counts."""
+    """The streams without hash keys of which every lease has ended. Of a DynamoDB table, only the newest stream
+    counts.
+    """
     streams: dict[str, list[Lease]] = defaultdict(list)
     for lease in leases:
         streams[_stream(lease)].append(lease)

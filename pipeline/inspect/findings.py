@@ -264,7 +264,7 @@ def _handovers(observation: Observation) -> Iterator[Finding]:
         age = (
             f"; {len(long)} of them for at least {in_words(observation.watched)}"
             if long
-            else "; all of them new"
+            else "; each of the handovers is new"
         )
     yield Finding(
         "handovers-pending",

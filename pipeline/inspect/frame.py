@@ -1,4 +1,4 @@
-"""One frame of `headrace status --watch`: what fits on a screen, with what needs a person first."""
+"""One screenful (frame) of `headrace status --watch`, where problems that need a person come first."""
 
 from __future__ import annotations
 

@@ -32,10 +32,10 @@ def look_at_tables(
     progress: Callable[[str], None] = lambda _: None,
     clock: Clock | None = None,
 ) -> Observation:
-    """What the tables of an application show. `table`: its lease table, or the names of all three where they
-    aren't KCL's.
+    """Read the tables of an application, and return what they show. `table`: its lease table, or the names of all
+    three where they aren't KCL's.
 
-    `watch`: read the tables a second time after so long. Only what moved between two readings shows which workers are
+    `watch`: read the tables a second time after so long. Only changes between two readings show which workers are
     alive. `cluster_by`: the regular expression that finds a cluster's name in a worker's id.
     """
     clock = clock or SystemClock()
@@ -61,7 +61,7 @@ def looks_at_tables(
     cluster_by: str | re.Pattern[str] = BEFORE_THE_FIRST_DASH,
     clock: Clock,
 ) -> Iterator[Observation]:
-    """One look after the other, each compared with an earlier one, for as long as the caller wants."""
+    """One observation after the other, each compared with an earlier reading, for as long as the caller iterates."""
     rule = re.compile(cluster_by)
     reader = TableReader(client, names, clock=clock)
     reads = [(clock.monotonic(), reader.read())]

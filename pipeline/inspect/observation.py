@@ -1,4 +1,4 @@
-"""What was read in an application's coordination tables, and what follows from it."""
+"""The values that were read in an application's coordination tables, and conclusions from them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PendingHandover:
 
 @dataclass(frozen=True, slots=True)
 class FailingShard:
-    """A shard that its worker can't read or land, as the worker wrote into the lease row."""
+    """A shard that its worker can't read or land, with the reason that the worker wrote into the lease row."""
 
     lease: str
     worker: str | None
@@ -87,7 +87,7 @@ class LeaderSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What one look shows, or two looks compared."""
+    """What one reading of the tables shows, or two readings compared."""
 
     last: TablesRead
     watched: timedelta | None

@@ -1,4 +1,6 @@
-"""How far behind the shards are, what is left to read, and when records are lost: from one look, or from two."""
+"""How far behind the shards are, how much is left to read, and when records will be lost: from one observation,
+or from two.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ class ShardProgress:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The lags of an earlier look."""
+    """The lags of an earlier observation."""
 
     at: datetime
     lags: Mapping[str, timedelta | None]
@@ -87,7 +89,9 @@ def lags_of(observation: Observation, shards: tuple[ShardProgress, ...]) -> Earl
 def too_far_behind(
     observation: Observation, shards: tuple[ShardProgress, ...], most: timedelta
 ) -> str | None:
-    """A sentence where a shard is further behind, or its row doesn't tell; None where all are within."""
+    """A sentence about a shard that is further behind than `most`, or whose row doesn't tell how far; None where
+    all are within.
+    """
     table = observation.last.tables.lease_table
     late = [shard for shard in shards if shard.lag is not None and shard.lag > most]
     if late:
@@ -107,7 +111,9 @@ def too_far_behind(
 
 
 def readers_of(observation: Observation) -> LivingWorkers:
-    """Workers that may be alive: they were seen to move, or their row is fresh and they weren't watched for long."""
+    """The workers that may be alive: they were seen to move, or their row is recent and they weren't watched for
+    long.
+    """
     is_sure = is_sure_of_silence(observation)
     alive = [
         worker.worker_id
@@ -119,7 +125,9 @@ def readers_of(observation: Observation) -> LivingWorkers:
 
 
 def is_sure_of_silence(observation: Observation) -> bool:
-    """Whether a worker that wasn't seen to move is dead: the looks are further apart than a living one is silent."""
+    """Whether a worker that wasn't seen to move must be dead: the readings are further apart than the longest
+    time between two beats of a living one.
+    """
     return observation.watched is not None and observation.watched >= DEAD_AFTER
 
 

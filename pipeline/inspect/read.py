@@ -1,4 +1,4 @@
-"""Read an application's coordination tables, of KCL or of Headrace. Only DescribeTable and Scan are called."""
+"""Reads an application's coordination tables, of KCL or of Headrace. Only DescribeTable and Scan are called."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Looks at an application's rows that follow each other: each is compared with the one before, so that what has moved
-between them counts as alive."""
+"""Makes observations of an application's rows that are read again and again: each reading is compared with the
+one before, so that what has moved in between counts as alive.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class SuccessiveLooks:
     """The rows at the last look, and when that was by the monotonic clock."""
 
     def observation(self, leases: Iterable[Lease], workers: Iterable[Worker]) -> Observation:
-        """Compare these rows with those of the looks before.
+        """Compare these rows with those of the readings before.
 
         `leases`, `workers`: the rows as they have just been read.
         """

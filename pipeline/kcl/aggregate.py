@@ -31,7 +31,7 @@ class Malformed(ValueError):
 
 
 class TooLarge(ValueError):
-    """The aggregate would become more than a task should hold in memory."""
+    """The aggregate would take more memory than a task should hold."""
 
 
 @dataclass(frozen=True, slots=True)

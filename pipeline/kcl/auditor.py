@@ -19,8 +19,9 @@ CONFIDENCE = 3
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A hole is identified by the hash ranges before and after it. Both are None if no active lease has a
-    hash range."""
+    """A gap in the hash keys of a stream's leases. It is identified by the hash ranges before and after it; both
+    are None if no active lease has a hash range.
+    """
 
     before: HashRange | None = None
     after: HashRange | None = None
@@ -64,8 +65,7 @@ def find_hole(ranges: Iterable[HashRange]) -> Hole | None:
 
 
 def with_ranges(leases: Iterable[Lease], listed: Mapping[str, HashRange]) -> tuple[Lease, ...]:
-    """The leases, each with the hash range that its row lacks and that ListShards tells. `listed`: shard id
-    -> range."""
+    """The leases, where each without a hash range gets the one that ListShards tells. `listed`: shard id -> range."""
     return tuple(
         lease
         if lease.hash_range is not None or lease.shard_id not in listed

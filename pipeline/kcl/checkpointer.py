@@ -21,7 +21,9 @@ from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class CheckpointProgress:
-    """What the reader of one shard remembers between two checkpoints."""
+    """The last checkpoint and the last delivered record of one shard, as its reader remembers them between two
+    checkpoints.
+    """
 
     last: Checkpoint | None = None
     """The last checkpoint that was written; before the first write, the checkpoint in the row."""
@@ -34,14 +36,16 @@ class CheckpointProgress:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write this checkpoint into the row. A checkpoint in one step also removes a prepared checkpoint from the row."""
+    """The answer to write this checkpoint into the row. A checkpoint in one step also removes a prepared
+    checkpoint from the row.
+    """
 
     checkpoint: Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """Write nothing: the row has this checkpoint already, or no record was delivered yet."""
+    """The answer to write nothing: the row has this checkpoint already, or no record was delivered yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Random order where KCL shuffles. The caller passes the source of random numbers; without one, the order stays."""
+"""Shuffles where KCL shuffles. The caller passes the source of random numbers; without one, the order stays."""
 
 from __future__ import annotations
 

@@ -63,7 +63,9 @@ class SeenLease:
 
 @dataclass(slots=True)
 class FleetLoads:
-    """Leases and loads of each worker. Mutable; an object is made for one run and used by that run only."""
+    """The leases and loads of each worker during one run. Mutable; an object is made for one run and used by that
+    run only.
+    """
 
     leases: Mapping[str, SeenLease]
     rules: KclRules

@@ -11,8 +11,9 @@ _A_YEAR_NS = 365 * 24 * 3600 * 10**9
 
 
 def is_expired(moved_ns: int | None, *, duration_ns: int, at_ns: int) -> bool:
-    """Whether a counter that last changed at `moved_ns` has stood still for longer than the duration. None:
-    the change was never seen."""
+    """Whether a counter that was last seen to change at `moved_ns` has stood still for longer than the duration.
+    None: the change was never seen.
+    """
     if moved_ns is None:
         return True
     age = at_ns - moved_ns

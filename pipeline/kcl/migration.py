@@ -17,7 +17,7 @@ from headrace.pipeline.errors import BadSetting
 
 
 class ClientVersion(StrEnum):
-    """The row's `cv`, without its prefix CLIENT_VERSION_."""
+    """The version of KCL's client in the row `Migration3.0`: its attribute `cv`, without the prefix CLIENT_VERSION_."""
 
     INIT = "INIT"
     UPGRADE_FROM_2X = "UPGRADE_FROM_2X"
@@ -27,7 +27,9 @@ class ClientVersion(StrEnum):
 
 
 class TableStatus(StrEnum):
-    """The row's `tm`, without its prefix TABLE_MIGRATION_STATUS_."""
+    """The status of the move to one table in the row `TableMigration3.5`: its attribute `tm`, without the prefix
+    TABLE_MIGRATION_STATUS_.
+    """
 
     INIT = "INIT"
     DEPLOYED = "DEPLOYED"
@@ -53,8 +55,9 @@ class AgreedVersion:
 
 
 def agreed_version(decisions: Sequence[tuple[ClientVersion, datetime]]) -> AgreedVersion:
-    """By all decisions that the row tells, newest first. A decision that leaves the way of sharing leases as it was doesn't
-    count: `since` is the moment of the last one that changed it."""
+    """The agreed version, by all decisions in the row, newest first. `since` is the time of the last decision
+    that changed how leases are shared; later decisions that left it as it was don't count.
+    """
     version, since = decisions[0]
     for earlier, moment in decisions[1:]:
         # From 3X_WITH_ROLLBACK to 3X, for example, nobody's behaviour changes, and no pause is

@@ -33,5 +33,5 @@ def rate(before: int, after: int, span: timedelta) -> float:
 
 
 def utilisation(mib_per_second: float, most: float) -> float:
-    """Percent of the bandwidth `most`, at most 100."""
+    """The traffic in percent of the bandwidth `most`, at most 100."""
     return min(100.0, mib_per_second / most * 100)

@@ -34,8 +34,9 @@ _OUTDATED_AFTER = timedelta(minutes=3)
 
 
 def is_due(row: Worker | None, now: datetime) -> bool:
-    """Whether an average may be added to the row. It may also if the newest average is from the future,
-    because the clock went back."""
+    """Whether a new average may be added to the row. That is also so if the newest average is from the future,
+    because the clock went back.
+    """
     if row is None or row.measured_at is None:
         return True
     return not timedelta(0) <= now - row.measured_at < REPORT_PERIOD

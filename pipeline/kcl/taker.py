@@ -49,7 +49,7 @@ class TakerRules:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """Take any `count` of the leases `among`. KCL chooses them at random."""
+    """The decision to take any `count` of the leases `among`. KCL chooses them at random."""
 
     count: int
     among: tuple[str, ...]

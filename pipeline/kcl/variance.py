@@ -25,7 +25,9 @@ class Assignment:
     candidates: set[str]
 
     def best(self) -> str | None:
-        """Takes the worker with the most room out of the candidates. `give` puts it back if it still has room."""
+        """Take the worker with the most room out of the candidates, and return it. `give` puts it back if it
+        still has room.
+        """
         if not self.candidates:
             return None
         chosen = min(self.candidates, key=lambda w: (-_room(self.fleet, w), self.fleet.count(w), w))

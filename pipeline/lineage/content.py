@@ -23,11 +23,11 @@ _ORDER = ("entry", "stream", "stream_epoch", "shard_id", "snapshot_sequence", "p
 
 
 def rewritten(table: Table, cut: int | None) -> tuple[list[DataFile], pa.Table | None, pa.Table]:
-    """The files that this commit replaces, and their rows: those that stay, and those that go because main doesn't lead
-    to their snapshots any more.
+    """The files of the lineage table that this commit replaces, and their rows: those that stay, and those that
+    go because main doesn't lead to their snapshots any more.
 
-    Files go whole, so that one commit removes rows and adds others, and leaves no delete file that readers would have
-    to know.
+    Whole files are replaced, so that one commit removes rows and adds others, and makes no delete file that
+    readers would have to know.
     """
     tasks = list(table.scan().plan_files())
     small = [task for task in tasks if task.file.file_size_in_bytes < _SMALL]
@@ -55,12 +55,16 @@ def rewritten(table: Table, cut: int | None) -> tuple[list[DataFile], pa.Table |
 
 
 def sorted_rows(rows: pa.Table) -> pa.Table:
-    """In the order by which the bounds of a file, and of each of its row groups, tell of which shards it has ranges."""
+    """The rows in an order in which the bounds of a file, and of each of its row groups, tell the shards whose
+    ranges are in it.
+    """
     return rows.sort_by([(column, "ascending") for column in _ORDER])
 
 
 def with_small_groups(metadata: TableMetadata) -> TableMetadata:
-    """The metadata by which pyiceberg writes files, also for a table that was made before the property was."""
+    """The metadata with the property by which pyiceberg writes small row groups, also for a table that was made
+    before there was that property.
+    """
     properties = {ROW_GROUP_LIMIT: PROPERTIES[ROW_GROUP_LIMIT], **metadata.properties}
     return metadata.model_copy(update={"properties": properties})
 

@@ -1,4 +1,4 @@
-"""What of the ledgers a person asks for: one shard by its name, and ranges with records of a time."""
+"""The part of the ledgers that a person asks for: one shard by its name, and ranges with records of a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Cut:
     arrivals: Window = ALL
 
     def filter(self, *, number: int | None = None) -> RangeFilter:
-        """What the lineage table is asked for, which may be more than `of` lets through."""
+        """The filter for the lineage table. It may let more through than `of` does."""
         if self.shard is None:
             return RangeFilter(number=number)
         return RangeFilter(
@@ -30,7 +30,7 @@ class Cut:
         )
 
     def of(self, entries: Iterable[LedgerEntry | Lost]) -> Iterator[LedgerEntry | Lost]:
-        """The ranges that are asked for. A lost part of the history is always told of."""
+        """Those of the ranges that are asked for. Lost parts of the history are always included."""
         for entry in entries:
             ranges = tuple(recorded for recorded in ranges_in(entry) if self._has(recorded))
             if ranges or isinstance(entry, Lost):
@@ -42,8 +42,9 @@ class Cut:
 
 
 def newest(entries: Iterable[LedgerEntry | Lost], limit: int | None) -> tuple[list[LedgerEntry | Lost], int]:
-    """The entries with the newest ranges, as many as the limit allows, oldest first; and how many ranges are left
-    out."""
+    """The entries with the newest ranges, as many as the limit allows, oldest first; and the number of ranges
+    that are left out.
+    """
     every = list(entries)
     if limit is None:
         return every, 0

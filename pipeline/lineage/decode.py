@@ -1,7 +1,8 @@
-"""From the columns of the lineage table to its ledgers, without a dictionary for each row.
+"""Decodes the columns of the lineage table to ledgers, without a dictionary for each row.
 
-Of the ranges of one shard, one begins where another ended, and many have the same run, files and stream. Each such
-value is there once: a range takes about 700 bytes. With a dictionary for each row, and each value anew, it takes 5 KB.
+Of the ranges of one shard, one begins where another ended, and many have the same run, files and stream. Each
+such value is in memory once, so that a range takes about 700 bytes. With a dictionary for each row, and each
+value anew, it takes 5 KB.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _Raw = tuple[Any, ...]
 
 
 class LineageDecoder:
-    """Collects what batches of rows tell. The batches may come in any order."""
+    """Collects the ledgers from batches of rows, which may come in any order."""
 
     def __init__(self) -> None:
         self.pages = LedgerPages()

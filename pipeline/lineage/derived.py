@@ -59,7 +59,7 @@ class StretchRows:
 
 
 class SpanCollector:
-    """The spans of each shard, as the ledgers come. Of a chain of ranges one span is in memory."""
+    """Collects the spans of each shard while ledgers are read. A chain of ranges takes the memory of one span."""
 
     def __init__(self) -> None:
         self._found: dict[ShardKey, list[Span]] = {}
@@ -110,7 +110,8 @@ def derived(
     rows: Mapping[ShardKey, Iterable[StretchRows]],
 ) -> list[LedgerEntry | Lost]:
     """The entries, where each lost part has the ranges derived from rows that fell into it. `entries`: oldest first;
-    those that tell neither of a lost part nor of aggregates that were taken apart may be left out."""
+    those without a lost part and without unpacked aggregates may be left out.
+    """
     lost = [entry for entry in entries if isinstance(entry, Lost)]
     if not lost:
         return list(entries)

@@ -1,6 +1,6 @@
 """A drawing of shards and their parents as SVG, from the oldest generation on the left to the newest on the right.
 
-Dagster's pages draw no Mermaid, and show an SVG as an image in Markdown, with its bytes in the address.
+Dagster's pages can't draw Mermaid. They show an SVG as an image in Markdown whose address holds the SVG's bytes.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def svg(shards: Sequence[DrawnShard], *, most: int = MOST) -> str:
 
 
 def image(drawing: str, title: str) -> str:
-    """The drawing as Markdown."""
+    """The drawing as an image in Markdown."""
     return f"![{title}](data:image/svg+xml;base64,{b64encode(drawing.encode()).decode()})"
 
 

@@ -36,13 +36,14 @@ class FoundRecord:
         return first
 
     def texts(self, column: str) -> list[str]:
-        """The different values of a column with texts."""
+        """The distinct values of a text column in the rows of the record."""
         return sorted({text for text in self.content[column].to_pylist() if text is not None})
 
 
 def find_record(where: IcebergTable, landed: Range, sequence: int) -> Iterator[FoundRecord]:
-    """The files with a record of a range, in the lake table, a typed table or its quarantine table. Only files that may
-    have it, by the bounds in the table's metadata, are read."""
+    """The files that have a record of the range, in the lake table, a typed table or its quarantine table. Only
+    files that may have the record, by the bounds in the table's metadata, are read.
+    """
     with asking(f"the table {where.identifier}"):
         table = where.open()
         condition = _filter(landed, sequence)

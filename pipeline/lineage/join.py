@@ -1,10 +1,11 @@
-"""Ranges of the lineage table joined in their columns, before anything is made an object
+"""Joins ranges of the lineage table while they are still columns, before Python objects are made of them
 (`headrace.pipeline.core.ledger.filter.Joining`).
 
-rows of a batch  ->  by shard, in the order of their commits  ->  runs of plain ranges that meet  ->  one row for each run
+rows of a batch  ->  by shard, in the order of their commits  ->  runs of plain ranges that meet  ->  one row for
+each run
 
-What is left of all batches is joined once more. A range of another batch or file may lie between two that were joined:
-then a run begins before the row in front of it, and the caller is told to read the ranges one by one.
+What is left of all batches is joined once more. A range of another batch or file may lie between two that were
+joined: then a run begins before the row in front of it, and the caller is told to read the ranges one by one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""`headrace lineage --rebuild`: the lineage table anew, from all that still tells of the lake table's history.
+"""`headrace lineage --rebuild`: makes the lineage table anew, from everything that still shows the lake table's
+history.
 
 1. Ledgers of main's snapshots: in the current metadata, or in the older metadata files that the metadata log names.
 2. Ledgers that only the lineage table has any more. So a rebuild never loses one.
@@ -49,7 +50,9 @@ _FILE = 50_000
 
 
 def rebuild(lineage: IcebergLineage, *, at_once: int = _FILE) -> Recorded:
-    """Write the whole table anew, in one commit. `at_once`: rows of one file, whose ledgers are in memory together."""
+    """Write the whole lineage table anew, in one commit. `at_once`: rows of one file, whose ledgers are in memory
+    together.
+    """
 
     def decide(look: Look, table: Table) -> Content:
         written = _Writing(lineage, table, at_once)

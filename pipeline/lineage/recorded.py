@@ -1,4 +1,6 @@
-"""How far the lineage table goes, as the summary of each of its commits says and as its rows tell."""
+"""Up to which snapshot the lineage table has ledgers, as the summary of each of its commits says and as its rows
+show.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def read_recorded(text: str, identifier: str) -> Recorded:
 
 
 def recorded_of(rows: pa.Table) -> Recorded:
-    """How far a lineage table with just these rows would go, and its counts."""
+    """Up to which snapshot a lineage table with just these rows would have ledgers, and its counts."""
     if not rows.num_rows:
         return Recorded()
     newest = pc.max(rows["snapshot_sequence"])

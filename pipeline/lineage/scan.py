@@ -1,5 +1,6 @@
-"""Reads the ledgers of the lineage table. Rows that aren't asked for are left out by the reader of Parquet, which
-passes over whole row groups where their bounds tell enough (`headrace.pipeline.lineage.content.sorted_rows`)."""
+"""Reads the ledgers of the lineage table. The Parquet reader leaves out rows that aren't asked for, and skips
+whole row groups by their bounds (`headrace.pipeline.lineage.content.sorted_rows`).
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ _FEW_SHARDS = 4
 
 
 def read_ledgers(table: Table, query: RangeFilter) -> Iterator[LedgerEntry | Lost]:
-    """What is asked for, oldest first, and maybe more: `query.of` tells."""
+    """The ledgers that the query asks for, oldest first, and maybe some more ranges, which `query.of` leaves out."""
     condition = row_filter(query)
     decoder = LineageDecoder()
     names = set(table.schema().column_names)

@@ -117,7 +117,7 @@ SCHEMA = Schema(
 
 
 def check_lineage(table: Table, lake_uuid: str) -> None:
-    """Refuse a table that isn't the lineage table of this lake table."""
+    """Raise an error for a table that isn't the lineage table of this lake table."""
     name = ".".join(table.name())
     check_form(table, f"the lineage table {name}")
     kinds = {field.name: field.field_type for field in table.schema().fields}

@@ -4,9 +4,9 @@
       ^                                                                                    |
       '------------------- refused, or any answer that isn't a clear success --------------'
 
-The summary of each commit says how far the table goes. So a commit whose answer was lost needn't be looked for: the
-next look shows what is recorded, and only the rest is written. The compare-and-swap on the table's head keeps two
-recorders from writing the same ledger twice.
+The summary of each commit says up to which snapshot the table has ledgers. So after a lost answer nothing has to
+be searched: the table, loaded again, shows what is recorded, and only the rest is written. The compare-and-swap
+on the table's newest snapshot keeps two recorders from writing the same ledger twice.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _UNSURE_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The lake table and the lineage table, as they were loaded once, compared."""
+    """The lake table and the lineage table as they were loaded once, and what the lineage table lacks."""
 
     lake: Table
     table: Table | None
@@ -72,7 +72,7 @@ class Look:
         return not self.tail.new and self.tail.cut is None
 
     def at_head(self) -> tuple[int | None, int]:
-        """The lake table's newest snapshot and its sequence number."""
+        """The id of the lake table's newest snapshot, and its sequence number."""
         head = self.lake.current_snapshot()
         return (None, 0) if head is None else (head.snapshot_id, head.sequence_number or 0)
 
@@ -109,8 +109,9 @@ class IcebergLineage(LineageTable):
                 return recorded
 
     def commit(self, decide: Callable[[Look, Table], Content | None]) -> tuple[Look, Recorded]:
-        """Commit what `decide` makes of the newest state of both tables; nothing where that is None. Returns that
-        state, and what is recorded now."""
+        """Commit the content that `decide` makes for the newest state of both tables; nothing where it returns
+        None. Returns that state, and what is recorded now.
+        """
         unsure: list[Exception] = []
         for _ in range(_TRIES):
             look = self._look()
@@ -150,8 +151,9 @@ class IcebergLineage(LineageTable):
             ) from unsure[-1]
 
     def fence(self) -> None:
-        """An empty commit, which says once more how far the table goes. Recordings that were prepared before are
-        refused."""
+        """Make an empty commit, which repeats up to which snapshot the table has ledgers. Recordings that were
+        prepared before it are refused.
+        """
 
         def nothing(look: Look, table: Table) -> Content:
             return Content(as_arrow([], table), (), look.recorded)
@@ -167,8 +169,9 @@ class IcebergLineage(LineageTable):
     def stored(
         self, table: Table, cut: int | None, query: RangeFilter = ALL_RANGES
     ) -> Iterator[LedgerEntry | Lost]:
-        """What the table has of what is asked for, and maybe more, up to the snapshot with the sequence number
-        `cut`."""
+        """The stored ledgers that the query asks for, and maybe some more ranges, up to the snapshot with the
+        sequence number `cut`.
+        """
         bounds = [bound for bound in (cut, query.upto) if bound is not None]
         with asking(f"the lineage table {self.identifier}"):
             return read_ledgers(table, replace(query, upto=min(bounds, default=None)))
@@ -270,7 +273,7 @@ class IcebergLineage(LineageTable):
         return Content(content, replaced, recorded)
 
     def written(self, table: Table, rows: pa.Table) -> tuple[DataFile, ...]:
-        """Data files with these rows, which no commit has yet."""
+        """New data files with these rows, which no commit names yet."""
         if not rows.num_rows:
             return ()
         with asking(f"the storage of {self.identifier}"):

@@ -1,4 +1,4 @@
-"""Say what a request to AWS is in the words of IAM: who asks, which actions, on which resources.
+"""Describe a request to AWS in the words of IAM: the caller, the actions, and the resources.
 
 IAM's name of an action is that of the operation for all services but S3, whose protocol has no operations.
 """
@@ -31,20 +31,20 @@ _WITHOUT_A_RIGHT = frozenset({"sts:GetCallerIdentity"})
 
 @dataclass(frozen=True, slots=True, order=True)
 class Asked:
-    """An action on one resource."""
+    """An action that a request needs a right for, and the resource."""
 
     action: str
     resource: str
 
 
 def caller_of(request: HttpRequest) -> str:
-    """Give the access key of the signature."""
+    """Give the access key of the request's signature, which identifies the caller."""
     words = request.headers.get("authorization", "").partition("Credential=")[2]
     return words.partition("/")[0]
 
 
 def asked_by(request: HttpRequest, kinesis: Kinesis) -> frozenset[Asked]:
-    """Give the actions for which IAM would want a right."""
+    """Give the actions, each with its resource, for which IAM would demand a right."""
     region, target = region_of(request) or DEFAULT_REGION, request.headers.get("x-amz-target", "")
     if target.startswith(KINESIS_TARGET):
         every = _of_kinesis(request, kinesis, region)

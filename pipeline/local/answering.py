@@ -1,9 +1,9 @@
-"""Answer requests, each by Kinesis, by moto or by the control endpoints, with faults around them.
+"""Answer requests, each by Kinesis, by moto or by the control endpoints, with the planned faults.
 
-The Kinesis simulator answers in the event loop's own thread, which is fast and serves as its lock. moto answers from a
-worker thread.
+The Kinesis simulator answers in the event loop's own thread, which is fast and serves as its lock. moto answers
+from a worker thread.
 
-How requests and answers travel is the way's: HTTP/1.1 or HTTP/2.
+How requests and answers are transported (HTTP/1.1 or HTTP/2) is the matter of `WayBack`.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Callers:
         return bool(self._policies)
 
     def limit(self, caller: str, policy: Mapping[str, Any]) -> None:
-        """Give a caller a policy, in IAM's form."""
+        """Give a caller a policy, in IAM's form, and refuse from then on what the policy doesn't allow."""
         for statement in policy["Statement"]:
             if statement["Effect"] != "Allow" or set(statement) - {"Sid", "Effect", "Action", "Resource"}:
                 raise ValueError(
@@ -39,7 +39,7 @@ class Callers:
         self._asked.setdefault(caller, set())
 
     def forget(self) -> None:
-        """Allow everybody everything."""
+        """Remove all policies, so that every caller may do everything."""
         self._policies.clear()
         self._asked.clear()
 

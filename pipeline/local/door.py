@@ -1,5 +1,6 @@
-"""Accept connections. asyncio's own server loses those that arrive while it closes: they stay open, unanswered, until
-the garbage collector meets them (its transport asserts that the server is open, and nobody closes the socket then).
+"""Accept connections, in the place of asyncio's own server. That one loses connections that arrive while it
+closes: they stay open and unanswered until the garbage collector frees them (the transport asserts that the
+server is open, and nothing closes the socket then).
 """
 
 from __future__ import annotations

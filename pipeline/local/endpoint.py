@@ -26,7 +26,7 @@ READY_BY_TLS = "and by TLS at "
 
 
 class LocalAws:
-    """A stand-in that is reached by its endpoint, in this process or another."""
+    """A running stand-in, which is reached by its endpoint, in this process or another."""
 
     def __init__(self, endpoint: str, region: str = "us-east-1", *, tls_endpoint: str | None = None) -> None:
         """Use a stand-in that is running. `tls_endpoint`: where it is reached by TLS, if it is."""
@@ -61,7 +61,7 @@ class LocalAws:
             return make(service, region_name=region or self.region, endpoint_url=self.endpoint, **more)
 
     def inject(self, kind: str, **fields: Any) -> None:
-        """Add a fault: see faults.Fault."""
+        """Add a fault to the stand-in's answers: see faults.Fault."""
         self._ask("POST", "faults", {"kind": kind, **fields})
 
     def reads(self) -> list[dict[str, Any]]:
@@ -70,7 +70,7 @@ class LocalAws:
         return counts
 
     def faults(self) -> list[dict[str, Any]]:
-        """Give the plan, with how often each fault matched (`seen`) and struck (`taken`)."""
+        """Give the list of planned faults, with how often each fault matched (`seen`) and was applied (`taken`)."""
         plan: list[dict[str, Any]] = self._ask("GET", "faults")
         return plan
 

@@ -148,7 +148,7 @@ class FaultPlan:
         self._planned.clear()
 
     def draw(self, kinds: Collection[str], call: Call) -> Fault | None:
-        """Give the first fault of some kinds that applies to a call."""
+        """Give the first fault of these kinds that applies to a call; None where none does."""
         for planned in self._planned:
             fault = planned.fault
             if fault.kind not in kinds or planned.spent or not planned.matches(call):
@@ -163,7 +163,7 @@ class FaultPlan:
         return None
 
     def described(self) -> list[dict[str, Any]]:
-        """Give the plan, with how often each fault matched and was applied."""
+        """Give the list of faults, with how often each fault matched and was applied."""
         return [asdict(item.fault) | {"seen": item.matched, "taken": item.taken} for item in self._planned]
 
 
@@ -171,7 +171,9 @@ _THROTTLED_READS_AND_WRITES = frozenset({"GetRecords", "GetShardIterator", "PutR
 
 
 def error_of_fault(fault: Fault, call: Call) -> AwsError | None:
-    """Give the error that a fault makes a call answer; None for a fault with which the call is carried out."""
+    """Give the error with which a call is answered because of a fault; None for a fault with which the call is
+    carried out.
+    """
     if fault.kind == "error":
         return AwsError(fault.code, fault.message, fault.status)
     if fault.kind != "throttle":

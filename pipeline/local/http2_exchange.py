@@ -16,7 +16,7 @@ from headrace.pipeline.local.site import Site
 
 
 class Http2Exchange:
-    """A request and the way of its answer; the line of a subscription, too."""
+    """One request and the sending of its answer; for a subscription, the sending of its events."""
 
     def __init__(
         self,
@@ -58,13 +58,13 @@ class Http2Exchange:
         return self._push is not None
 
     def stop(self) -> None:
-        """The client has gone, or nothing more is to be sent."""
+        """Send nothing more, because the client has gone or the answer is to be broken off."""
         if self._push is not None:
             self._push.stop()
         self._be_over()
 
     def go_on(self) -> None:
-        """Send of the waiting parts what the client's window has room for."""
+        """Send as much of the waiting parts as the client's window has room for."""
         while self._waiting and not self._is_over:
             part = self._waiting.popleft()
             room = self._frames.room(self.stream_id)
@@ -119,7 +119,7 @@ class Http2Exchange:
         self.go_on()
 
     def end(self) -> None:
-        """End the answer as it should end."""
+        """End the answer in the regular way."""
         self._is_last = True
         self.go_on()
 

@@ -51,7 +51,7 @@ class Http2Frames:
         self._h2.send_headers(stream_id, headers)
 
     def room(self, stream_id: int) -> int:
-        """Give the bytes that the client takes of an answer now, in one frame."""
+        """Give the number of bytes of an answer that the client takes now, in one frame."""
         return max(0, min(self._h2.local_flow_control_window(stream_id), self._h2.max_outbound_frame_size))
 
     def send(self, stream_id: int, data: bytes) -> None:

@@ -1,6 +1,6 @@
-"""Send the events of a subscription as they come, as fast as the reader takes them, with the faults of the plan.
+"""Send the events of a subscription as they come, as fast as the reader takes them, with the planned faults.
 
-The form in which they travel is the connection's: chunks of HTTP/1.1, or frames of HTTP/2.
+The connection decides how they are transported: as chunks of HTTP/1.1, or as frames of HTTP/2.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AT_ONCE = 8
 
 
 class WayBack(Protocol):
-    """The way of one answer to the client that asked, over HTTP/1.1 or HTTP/2. The client may have gone meanwhile."""
+    """Sends one answer to the client that asked, over HTTP/1.1 or HTTP/2. The client may have gone meanwhile."""
 
     def answer(self, answer: HttpAnswer) -> None:
         """Send an answer."""
@@ -45,7 +45,7 @@ class WayBack(Protocol):
         ...
 
     def end(self) -> None:
-        """End the answer as it should end."""
+        """End the answer in the regular way."""
         ...
 
     def abort(self) -> None:
@@ -54,7 +54,7 @@ class WayBack(Protocol):
 
 
 class Push:
-    """The sending of one subscription."""
+    """Sends the events of one subscription."""
 
     def __init__(self, subscription: Subscription, back: WayBack, faults: FaultPlan) -> None:
         """Send nothing yet."""

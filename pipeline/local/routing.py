@@ -1,4 +1,4 @@
-"""Read service, region, operation and subject of a request, in the words of fault plans."""
+"""Read service, region, operation and resource of a request, as the plan of faults names them."""
 
 from __future__ import annotations
 

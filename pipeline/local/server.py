@@ -31,7 +31,7 @@ _START_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """A second port, at which the stand-in is reached by TLS."""
+    """The certificate and the key for a second port, at which the stand-in is reached by TLS."""
 
     certificate: Path
     key: Path
@@ -39,7 +39,7 @@ class Tls:
     """0 chooses a free one."""
 
     def context(self) -> ssl.SSLContext:
-        """Give what connections are within. It offers no ALPN: the first bytes tell HTTP/2 from HTTP/1.1."""
+        """Give the TLS context of connections. It offers no ALPN: the first bytes tell HTTP/2 from HTTP/1.1."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate, self.key)
         return context

@@ -12,7 +12,7 @@ from headrace.pipeline.local.moto.room import MotoRoom
 
 
 class Site:
-    """Simulator, moto, faults, callers, clock, and the open connections."""
+    """The shared objects: simulator, moto, faults, callers, clock, and the open connections."""
 
     def __init__(self, kinesis: Kinesis, clock: MovableClock) -> None:
         """Begin with no connection."""

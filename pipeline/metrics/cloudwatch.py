@@ -1,4 +1,4 @@
-"""Metrics in Amazon CloudWatch, in the form in which KCL puts them there: statistic sets, without a time of their own."""
+"""Sends metrics to Amazon CloudWatch in the form that KCL uses: statistic sets, without a time of their own."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ class CloudWatchSink:
         """The body of the request that is sent next."""
 
     def send(self, data: Sequence[Datum]) -> Refusal | None:
-        """Send the values to CloudWatch, as many requests as they need. Where one request fails, those after it
-        aren't tried: they would fail for the same reason, and each takes seconds."""
+        """Send the values to CloudWatch, in as many requests as they need. Where one request fails, those after
+        it aren't tried: they would fail for the same reason, and each takes seconds.
+        """
         for first in range(0, len(data), MOST_IN_A_CALL):
             batch = [_as_datum(datum) for datum in data[first : first + MOST_IN_A_CALL]]
             try:

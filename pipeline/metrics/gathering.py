@@ -1,7 +1,7 @@
 """The values of one process, gathered as statistic sets until they are sent.
 
-A value costs about a microsecond: a wave of 200 shards adds two thousand of them. So nothing is sent from here, and no client is
-called.
+Adding a value costs about a microsecond, because a wave of 200 shards adds two thousand. So this module sends
+nothing, and calls no client.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ class Gathering:
         self._dropped = 0
 
     def add(self, series: Series, value: float, *where: str, times: int = 1) -> None:
-        """Add a value. `where`: the values of the series' dimensions, in their order; an empty text leaves a dimension out. `times`:
-        how often the value was seen, at least once."""
+        """Add a value. `where`: the values of the series' dimensions, in their order; an empty text leaves a
+        dimension out. `times`: how often the value occurred, at least once.
+        """
         if series.level < self._level:
             return
         key = (series, where)
@@ -49,7 +50,9 @@ class Gathering:
             self._dropped += values
 
     def take(self) -> list[Datum]:
-        """All that was gathered since the last call. Series that differ in left-out dimensions only become one."""
+        """All values that were gathered since the last call. Series that differ only in dimensions which are left
+        out become one.
+        """
         with self._lock:
             gathered, self._gathered = self._gathered, {}
             dropped, self._dropped = self._dropped, 0

@@ -1,5 +1,6 @@
-"""The series of KCL 3.5 that Headrace sends, each with KCL's name, unit, level and dimensions. docs/use/metrics.md says for all of
-KCL's series whether Headrace has an equal."""
+"""The series of KCL 3.5 that Headrace sends, each with KCL's name, unit, level and dimensions.
+docs/use/metrics.md says of each series of KCL whether Headrace sends it.
+"""
 
 from __future__ import annotations
 

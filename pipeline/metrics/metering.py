@@ -1,10 +1,10 @@
-"""Where the wiring hands in what is to be measured: ticks, runs, and waves of typed tables.
+"""The interface by which the wiring has ticks, runs, and waves of typed tables measured.
 
     Metering      measures
-    NoMetering    hands everything back as it was: metrics are off, which is the default
+    NoMetering    measures nothing: metrics are off, which is the default
 
-One object for each process and application. A sensor's tick leaves its values for the thread that sends. A run sends its last values
-before it ends, also where an error or a person ends it.
+One object for each process and application. A sensor's tick leaves its values for the thread that sends. A run
+sends its last values before it ends, also where an error or a person ends it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WorkerTick:
 
 @dataclass(slots=True)
 class RunMeter:
-    """What is called at the waves and steps of one run, so that they are counted."""
+    """The functions that a run calls at its waves and steps, so that they are counted."""
 
     on_wave: OnWave
     on_step: OnStep
@@ -94,7 +94,9 @@ class Metering:
 
     @contextmanager
     def leading(self, duty: LeaderDuty) -> Iterator[LeaderDuty]:
-        """Within the block, the leader's sensor makes one tick with the duty that the block gets."""
+        """Measure a tick of the leader's sensor, which is made within the `with` block, with the duty that the
+        block gets.
+        """
         self.publishing.begin()
         gathering, began = self.publishing.gathering, self.clock.monotonic()
         writes = LeaderLeaseWatch(gathering)
@@ -124,7 +126,7 @@ class Metering:
 
     @contextmanager
     def working(self, worker_id: str, last_tick: LastTick[WorkerMemory]) -> Iterator[WorkerTick]:
-        """Within the block, the worker's sensor makes one tick."""
+        """Measure a tick of the worker's sensor, which is made within the `with` block."""
         self.publishing.begin()
         began, before = self.clock.monotonic(), last_tick.memory
         watch = WorkerLeaseWatch(
@@ -144,7 +146,7 @@ class Metering:
     # -- runs ------------------------------------------------------------------------------------------------------
 
     def run(self, on_wave: OnWave, on_step: OnStep) -> RunMeter:
-        """What a run calls with its waves' reports and steps."""
+        """The functions that a run calls with its waves' reports and steps."""
         watch = WaveWatch(self.publishing.gathering, self.clock.monotonic)
         self._watches.append(watch)
 
@@ -160,7 +162,7 @@ class Metering:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Within the block, a run works for one worker."""
+        """Measure a run for one worker, which works within the `with` block."""
         self.publishing.begin()
         try:
             yield
@@ -181,7 +183,7 @@ class Metering:
     # -- the rest --------------------------------------------------------------------------------------------------
 
     def parsed(self, target: str, wave: Wave) -> None:
-        """A wave of a typed table has ended."""
+        """Called after a wave of a typed table."""
         self.publishing.begin()
         gathering = self.publishing.gathering
         gathering.add(own.ROWS_PARSED, wave.landed, target)

@@ -12,8 +12,9 @@ from headrace.pipeline.ports.usage import ProcessUsage
 
 @dataclass(slots=True)
 class CallCounts:
-    """Counts the requests that this process sends to AWS, by their operations. Each try counts, also one that is
-    tried again. The requests of Spark's tasks aren't among them."""
+    """Counts the requests that this process sends to AWS, by operation. Each try of a request counts. The
+    requests of Spark's tasks aren't counted.
+    """
 
     meter: Meter
     _before: ProcessUsage = field(default_factory=ProcessUsage)

@@ -1,7 +1,7 @@
 """The series of the leader's sensor.
 
-Each tick says whether this deployment leads. What is true of the whole application, such as the lag of a stream, is sent by the tick
-that leads and by nobody else, so that no two processes send it.
+Each tick says whether this deployment leads. Values of the whole application, such as the lag of a stream, are
+sent only by the tick that leads, so that no two processes send them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ASSIGNS = MOVES | {ChangeKind.ASSIGN, ChangeKind.REDIRECT}
 
 @dataclass(slots=True)
 class LeaderLeaseWatch:
-    """Sees the leader's scans and writes of one tick."""
+    """Counts the leader's scans and writes of one tick."""
 
     gathering: Gathering
     _failed: int = 0
@@ -70,7 +70,7 @@ class LeaderLeaseWatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderTickWatch:
-    """What one tick of the leader's sensor adds, once it has ended."""
+    """Adds the values of one tick of the leader's sensor, once the tick has ended."""
 
     gathering: Gathering
     settings: Settings
@@ -79,7 +79,7 @@ class LeaderTickWatch:
     leases: LeaderLeaseWatch
 
     def ticked(self, look: TickLook, *, took: float, now: datetime) -> None:
-        """Add what the tick has seen and done.
+        """Add the values of a tick. `look`: what the tick has seen and done.
 
         `took`: milliseconds.
         """

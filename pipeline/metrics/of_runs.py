@@ -1,7 +1,7 @@
 """The series of one run: what each wave landed of each shard, and how its writes on lease rows went.
 
-A wave is what a ProcessTask is in KCL, for all its shards at once. Its figures come from the report and the steps that each run hands out
-anyway, so the code of waves knows nothing of metrics.
+A wave corresponds to KCL's ProcessTask, for all shards of the wave at once. Its values come from the report and
+the steps that each run passes on anyway, so the code of waves knows nothing of metrics.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def where_of(lease_key: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class WaveWatch:
-    """Sees the steps and reports of a run's waves."""
+    """Measures the waves of a run by their steps and reports."""
 
     gathering: Gathering
     monotonic: Monotonic
@@ -59,7 +59,7 @@ class WaveWatch:
         self._last_step = now
 
     def settle(self) -> None:
-        """Count the shards of a wave that an error has ended as failed."""
+        """Count the shards of a wave that ended with an error as failed."""
         for key in self._unreported:
             self.gathering.add(kcl.PROCESS_SUCCESS, 0, *where_of(key))
         if self._unreported:
@@ -101,7 +101,7 @@ class WaveWatch:
 
 @dataclass(slots=True)
 class RunLeaseWatch:
-    """Sees what a run writes into lease rows."""
+    """Counts the writes of a run on lease rows."""
 
     gathering: Gathering
     worker_id: str
@@ -127,7 +127,7 @@ class RunLeaseWatch:
 
 
 def watched_reports(workers: WorkerStore, gathering: Gathering, monotonic: Monotonic) -> WorkerStore:
-    """The store of workers' rows, of which the reports of CPU and network are watched."""
+    """The same store of workers' rows, which now also adds the CPU and network values of reports to the gathering."""
 
     def report(worker_id: str, metrics: Metrics, *, seen: datetime | None) -> bool:
         began, succeeded = monotonic(), False

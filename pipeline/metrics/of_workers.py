@@ -1,4 +1,4 @@
-"""The series of a worker's sensor: a tick is what the renewal of all leases and the discovery of new ones are in KCL."""
+"""The series of a worker's sensor: its tick corresponds to KCL's renewal of all leases and discovery of new ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TAKES = frozenset({ChangeKind.TAKE, ChangeKind.EVICT})
 
 @dataclass(slots=True, kw_only=True)
 class WorkerLeaseWatch:
-    """Sees the requests of a worker's tick about lease rows."""
+    """Counts the requests of a worker's tick about lease rows."""
 
     gathering: Gathering
     worker_id: str
@@ -56,10 +56,10 @@ class WorkerLeaseWatch:
     def ticked(
         self, turn: Turn | None, *, before: WorkerMemory | None, after: WorkerMemory | None, took: float
     ) -> None:
-        """Add what the tick has seen and done.
+        """Add the values of a tick.
 
-        `turn`: None where the tick raised. `after`: what the tick remembers; the same object as `before` where it
-        has failed.
+        `turn`: None where the tick failed with an error. `after`: what the tick remembers; the same object as
+        `before` where it has failed.
         """
         add, me = self.gathering.add, self.worker_id
         succeeded = turn is not None and after is not None and after is not before

@@ -1,4 +1,4 @@
-"""The names of series and dimensions in OpenTelemetry. KCL's series have the names that KCL 3.5 gives them there."""
+"""The names of series and dimensions in OpenTelemetry. For KCL's series they are the names that KCL 3.5 uses there."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ILLEGAL = re.compile(r"[^a-z0-9_./-]")
 
 
 def transformed(name: str) -> str:
-    """KCL's rule for a metric's name, without the prefix."""
+    """A metric's name by KCL's rule for OpenTelemetry, without the prefix."""
     if name in _RENAMED:
         return _RENAMED[name]
     name = re.sub(r"\.Count$", "", re.sub(r"\.Time$", ".duration", name.replace(":", ".")))

@@ -1,7 +1,8 @@
-"""Metrics for an OpenTelemetry collector, by OTLP over HTTP.
+"""Sends metrics to an OpenTelemetry collector, by OTLP over HTTP.
 
-OpenTelemetry's own instruments aren't used: a call of one costs twenty times what a statistic set costs. Its exporter is, so that the
-usual variables (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, ...) name the collector, its keys and its certificates.
+OpenTelemetry's instruments aren't used, because a call of one costs twenty times what a statistic set costs. Its
+exporter is used, so that the usual variables (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, ...) name
+the collector, its keys and its certificates.
 """
 
 from __future__ import annotations

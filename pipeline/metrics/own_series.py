@@ -1,4 +1,6 @@
-"""Headrace's own series, which KCL doesn't have. Their operations begin with `Headrace`, so that none of KCL's is meant."""
+"""Headrace's own series, which KCL doesn't have. Their operations begin with `Headrace`, to distinguish them from
+KCL's.
+"""
 
 from __future__ import annotations
 

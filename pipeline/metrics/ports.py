@@ -1,4 +1,4 @@
-"""The port of metrics: where statistic sets go."""
+"""The port of metrics: a sink to which statistic sets are sent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.pipeline.metrics.statistics import Datum
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What a sink couldn't send."""
+    """Values that a sink couldn't send, and why."""
 
     why: str
     """A sentence for people."""

@@ -1,6 +1,7 @@
-"""Sends what a process has gathered: in a thread of its own, every so often, and at the end of a run and of the process.
+"""Sends what a process has gathered: in a thread of its own, every so often, and at the end of a run and of the
+process.
 
-Nothing waits for it: not a tick, and not a wave. Only the end of a run does, for a few seconds at most.
+No tick and no wave waits for that. Only the end of a run does, for a few seconds at most.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _log = logging.getLogger("headrace")
 
 
 class Publishing:
-    """Sends what was gathered, in a thread, every so often. There is one for each process and application."""
+    """Sends what was gathered, in a thread, from time to time. There is one for each process and application."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Publishing:
         self._at_exit: Finalize | None = None
 
     def begin(self) -> None:
-        """Called by whoever adds values, before the first of them. It costs nothing once the thread runs."""
+        """Start the thread that sends. Called before values are added; it costs nothing once the thread runs."""
         if self._process == os.getpid():
             return
         with self._starting:
@@ -74,7 +75,7 @@ class Publishing:
             threading.Thread(target=self._keep_sending, name="headrace-metrics", daemon=True).start()
 
     def flush(self) -> None:
-        """Send what was gathered, now. Raises nothing."""
+        """Send now what was gathered. Never raises."""
         with self._sending:
             data = self._take()
             if not data:
@@ -111,7 +112,7 @@ class Publishing:
             )
 
     def close(self) -> None:
-        """Send no more, also not at the end of the process."""
+        """Stop sending, also at the end of the process."""
         self._stopped.set()
         if self._at_exit is not None:
             self._at_exit.cancel()

@@ -1,4 +1,4 @@
-"""What a series is: its operation, name, unit and level, and which dimensions it has besides the operation."""
+"""A series of metrics: its operation, name, unit and level, and which dimensions it has besides the operation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Unit(StrEnum):
 
 
 class Level(IntEnum):
-    """KCL's levels. A series is sent if its level is at least the one in the settings."""
+    """KCL's levels of metrics. A series is sent if its level is at least the one in the settings."""
 
     DETAILED = 1
     SUMMARY = 2
@@ -37,7 +37,7 @@ class Dimension(StrEnum):
 
 
 class Instrument(Enum):
-    """What the values are: OpenTelemetry has an instrument for each."""
+    """Which of OpenTelemetry's instruments a series is."""
 
     COUNTER = "counter"
     """Values are added up."""

@@ -1,4 +1,6 @@
-"""Statistic sets: what is left of many values of one series. CloudWatch and OpenTelemetry take them as they are."""
+"""Statistic sets: count, sum, least and greatest of many values of one series. CloudWatch and OpenTelemetry
+accept them as they are.
+"""
 
 from __future__ import annotations
 

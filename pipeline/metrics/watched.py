@@ -1,4 +1,6 @@
-"""Ports of which some calls are watched: how long they took, and what came of them. Whoever uses the port notices nothing of it."""
+"""Wraps ports so that some of their calls are measured: how long they took, and their results. The user of the
+port notices nothing.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,14 @@ def watched(port: _Port, **methods: Callable[..., Any]) -> _Port:
 
 
 class LeaseWatch(Protocol):
-    """Hears of the requests that a duty sends about lease rows. `took`: milliseconds."""
+    """Its methods are called with the requests that a duty sends about lease rows. `took`: milliseconds."""
 
     def wrote(self, change: Change, outcome: Outcome, took: float) -> None:
-        """Rows that are written together took the same time: they are on the way at once."""
+        """Called after a write. Rows that are written together took the same time, because they are sent at once."""
         ...
 
     def scanned(self, listing: Listing | None, took: float) -> None:
-        """A scan has ended.
+        """Called after a scan.
 
         `listing`: None where the scan failed.
         """

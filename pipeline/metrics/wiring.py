@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 def metering_of(
     settings: Settings, clock: Clock, cloudwatch: Callable[[], CloudWatchClient], meter: Meter
 ) -> Meters:
-    """What measures an application, as its settings say.
+    """The metering of an application, as its settings say.
 
-    `cloudwatch`: gives a client with the credentials of the moment. `meter`: of the application's other clients.
+    `cloudwatch`: makes a client with the present credentials. `meter`: that of the application's other clients.
     """
     metrics = settings.metrics
     if not metrics.is_on:

@@ -1,4 +1,4 @@
-"""The rows of both migrations in DynamoDB."""
+"""Reads and writes the rows of KCL's two migrations in DynamoDB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one look at an application's tables tells about KCL's two migrations."""
+"""The values that the rows of an application's tables tell about KCL's two migrations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REPORTS: Final = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSeen:
-    """A worker's row."""
+    """A worker, as its row shows it."""
 
     name: str
     is_ours: bool = False
@@ -31,7 +31,7 @@ class MemberSeen:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A row of a migration: what was decided last, by whom and when."""
+    """The state of a migration, as its row shows it: what was decided last, by whom and when."""
 
     state: ClientVersion | TableStatus
     by: str

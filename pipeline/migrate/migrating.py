@@ -1,9 +1,9 @@
-"""`headrace migrate`: looks, plans, and carries a plan out step by step.
+"""`headrace migrate`: reads the rows, plans, and carries the plan out step by step.
 
     look -> which migration? -> plan -> step -> step
 
-Each step is one conditional write that leaves the tables in a state from which the same command goes on, or goes back. Nothing
-is remembered outside of the tables.
+Each step is one conditional write that leaves the tables in a state from which the same command goes on, or goes
+back. Nothing is stored outside of the tables.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Migrating:
         return (*version_status(facts), *tables_status(facts))
 
     def plan(self, request: Request, goal: Goal | None = None) -> Plan:
-        """What the command would write. Raises where no step is allowed now, or not yet."""
+        """The steps that the command would write. Raises an error where no step is allowed now, or not yet."""
         return require_plan(self._answer(request, goal))
 
     def carry_out(self, plan: Plan) -> None:
@@ -61,7 +61,9 @@ class Migrating:
     def finish_rollback(
         self, request: Request, progress: Callable[[str], None], pause: Callable[[float], None]
     ) -> Plan | None:
-        """After a rollback of a fleet of KCL's workers: wait until they work as 2.x, then plan the end of the owner index."""
+        """After a rollback of a fleet of KCL workers: wait until they work as 2.x, then plan the deletion of the
+        owner index.
+        """
         for _ in range(LOOKS):
             answer = self._answer(request, Goal.VERSION)
             if not isinstance(answer, NotYet):
@@ -81,7 +83,7 @@ class Migrating:
 
 
 def under_way(action: Action, facts: MigrationFacts) -> Goal | StepRefusal:
-    """The migration that the rows tell of. The move to one table can only follow the one to 3.x."""
+    """The migration that the rows show as begun. The move to one table can only follow the migration to 3.x."""
     # The move to one table is asked for first: it begins only after the other migration is over, so
     # that its row tells more of the present.
     if facts.table_status not in {None, TableStatus.COMPLETE}:
@@ -99,7 +101,7 @@ def under_way(action: Action, facts: MigrationFacts) -> Goal | StepRefusal:
 
 
 def is_rollback(plan: Plan) -> bool:
-    """Whether the plan goes on after its steps: an owner index that nobody needs is deleted at the end."""
+    """Whether something is left to do after the plan's steps: deleting an owner index that nothing needs any more."""
     return any(isinstance(step, SetVersion) and step.to is ClientVersion.ROLLED_BACK for step in plan.steps)
 
 

@@ -1,4 +1,4 @@
-"""What the migrations need from outside."""
+"""The ports of the migrations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan of a migration consists of: steps, each one conditional write, or why there is none."""
+"""The parts of a migration's plan: steps, each of which is one conditional write, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Action(StrEnum):
 
 
 class Goal(StrEnum):
-    """The migration: from KCL 2.x to 3.x, or from three tables to one."""
+    """Which of KCL's migrations is meant: from KCL 2.x to 3.x, or from three tables to one."""
 
     VERSION = "3.x"
     TABLES = "one-table"
@@ -37,7 +37,7 @@ class Goal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SetVersion:
-    """Write `cv` of `Migration3.0`, if the row still says `seen` (None: if there is no row)."""
+    """A step: write `cv` of `Migration3.0`, if the row still says `seen` (None: if there is no row)."""
 
     to: ClientVersion
     seen: ClientVersion | None
@@ -45,7 +45,9 @@ class SetVersion:
 
 @dataclass(frozen=True, slots=True)
 class SetStatus:
-    """Write `tm` of `TableMigration3.5` into the state table, if the row still says `seen` (None: if there is no row)."""
+    """A step: write `tm` of `TableMigration3.5` into the state table, if the row still says `seen` (None: if
+    there is no row).
+    """
 
     to: TableStatus
     seen: TableStatus | None
@@ -53,14 +55,14 @@ class SetStatus:
 
 @dataclass(frozen=True, slots=True)
 class ForgetStatus:
-    """Delete `TableMigration3.5`, if the row still says `seen`."""
+    """A step: delete the row `TableMigration3.5`, if it still says `seen`."""
 
     seen: TableStatus
 
 
 @dataclass(frozen=True, slots=True)
 class MoveRow:
-    """Move a row from the state table to the lease table, in one transaction, while the status is `seen`."""
+    """A step: move a row from the state table to the lease table, in one transaction, while the status is `seen`."""
 
     key: str
     seen: TableStatus
@@ -68,7 +70,9 @@ class MoveRow:
 
 @dataclass(frozen=True, slots=True)
 class MoveBack:
-    """Move a row from the lease table back to the state table, in one transaction, while the status is `seen`."""
+    """A step: move a row from the lease table back to the state table, in one transaction, while the status is
+    `seen`.
+    """
 
     key: str
     seen: TableStatus
@@ -76,20 +80,21 @@ class MoveBack:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Write COMPLETE into both tables and the lock into the lease table, in one transaction, while the lock is as `lock`. Both locks
-    then stand for two minutes without a beat."""
+    """A step: write COMPLETE into both tables and the lock into the lease table, in one transaction, while the
+    lock is still `lock`. Then both locks count for two minutes without a beat.
+    """
 
     lock: LockRow
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteIndex:
-    """Delete the owner index, as KCL's own tool does."""
+    """A step: delete the owner index, as KCL's own tool does."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveRow:
-    """Delete a row that isn't a lease from the table that has it."""
+    """A step: delete a row that isn't a lease from the table that has it."""
 
     key: str
     is_worker: bool = False
@@ -115,14 +120,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class NotYet:
-    """The step isn't due yet, or a worker isn't ready. The same command may succeed later."""
+    """The answer that the step isn't due yet, or that a worker isn't ready. The same command may succeed later."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class StepRefusal:
-    """The step isn't allowed until a person has changed something."""
+    """The answer that the step isn't allowed until a person has changed something."""
 
     why: str
 
@@ -132,7 +137,7 @@ Answer: TypeAlias = Plan | NotYet | StepRefusal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a person asks for."""
+    """What a person asks `headrace migrate` for."""
 
     action: Action
     bake: timedelta
@@ -144,7 +149,7 @@ class Request:
 
 
 def due(facts: MigrationFacts, since: timedelta, then: Callable[[], Answer], *, what: str) -> Answer:
-    """What `then` answers once the migration has been in its present state for `since`."""
+    """The answer of `then`, if the migration has been in its present state for at least `since`; else NotYet."""
     decided = facts.version if what == Goal.VERSION else facts.tables
     if decided is None:
         return then()

@@ -4,8 +4,8 @@
        ^              |                | ^                  |
        '--rollback----'----rollback----' '-----rollback-----'
 
-Workers of Headrace go by the status alone. KCL's go by their setting migrateAllEntitiesToLeaseTable too, and a KCL leader
-takes all of these steps by itself.
+Workers of Headrace follow the status alone. KCL workers also follow their setting migrateAllEntitiesToLeaseTable,
+and a KCL leader takes all of these steps by itself.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ def why_not_supported(facts: MigrationFacts) -> list[str]:
 
 
 def why_not_moved(facts: MigrationFacts) -> list[str]:
-    """KCL workers that still write to the table for workers' rows. Headrace's move with the status."""
+    """KCL workers that still write to the separate table of workers' rows. Workers of Headrace stop that when the
+    status changes.
+    """
     if facts.table_status is not TableStatus.DEPLOYED:
         return []
     moved = {worker.name for worker in facts.reporting if worker.in_lease_table}

@@ -47,7 +47,7 @@ def plan_version(request: Request, facts: MigrationFacts) -> Answer:
 
 
 def version_status(facts: MigrationFacts) -> tuple[str, ...]:
-    """What the rows say, and what keeps the next step from being done."""
+    """Sentences about the state of the migration, and what keeps the next step from being done."""
     version = facts.version
     if version is None:
         return (f"2.x -> 3.x: no row {CLIENT_VERSION}, so this migration isn't under way",)
@@ -70,7 +70,7 @@ _MEANING = {
 
 
 def why_not_ready(facts: MigrationFacts) -> list[str]:
-    """What KCL's own leader waits for as well before leases are assigned."""
+    """The reasons why leases can't be assigned yet; KCL's own leader waits for the same."""
     reasons = []
     # A worker of 3.x finds its leases by this index. One that starts while the index is missing in
     # 3X_WITH_ROLLBACK doesn't make it.

@@ -1,4 +1,4 @@
-"""Settings as the text of a settings file. Pure."""
+"""Writes settings as the text of a settings file. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The names that KCL's MultiLangDaemon (3.5.1) knows in a .properties file: how it reads each value, and where the value
-goes in Headrace's settings, or why it goes nowhere. As data."""
+"""The names that KCL's MultiLangDaemon (3.5.1) knows in a .properties file, as data: how it reads each value, and
+which setting of Headrace has the same meaning, or why none has.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Final
 
 
 class JavaType(Enum):
-    """How KCL's multi-language daemon reads the value of a property."""
+    """How KCL's MultiLangDaemon parses the value of a property."""
 
     TEXT = auto()
     NUMBER = auto()
@@ -24,7 +25,7 @@ class JavaType(Enum):
 
 
 class Writing(Enum):
-    """How a value is written in Headrace's settings."""
+    """How the value of a property is written in Headrace's settings."""
 
     AS_IT_IS = auto()
     MILLIS = auto()
@@ -55,7 +56,7 @@ _T, _N, _ON, _F, _OF = (
 )
 _OWN_PACE = "Headrace has a pace of its own"
 _VARIANCE = "counts with `assignment.strategy: variance` only, which is KCL's way to balance; Headrace's own needs none"
-_POLLING = "KCL takes it as a wish for polling"
+_POLLING = "KCL takes it as a request to poll"
 _CAPACITY = "counts with provisioned tables only, and KCL's daemon makes no such lease table"
 _MIGRATION = "only KCL changes the state of a migration; Headrace acts by the state in the tables"
 _ATTEMPTS = "each tick is an attempt, so that there is nothing to count or to wait for"
@@ -66,7 +67,7 @@ KNOWN: Final[Mapping[str, DaemonName]] = {
     "executableName": DaemonName(_T, "", "processors.0.command"),
     "applicationName": DaemonName(_T, "", "application"),
     "streamName": DaemonName(_T, "", "streams.0.name"),
-    "streamArn": DaemonName(_T, "", "streams.0.name", why="KCL uses the name in it alone"),
+    "streamArn": DaemonName(_T, "", "streams.0.name", why="KCL uses only the stream's name in it"),
     "workerId": DaemonName(_T, "a random UUID", "workers.0.id"),
     "workerIdentifier": DaemonName(_T, "a random UUID", "workers.0.id"),
     "regionName": DaemonName(_T, "by the environment", "aws.region"),
@@ -166,7 +167,7 @@ SIDE_TABLES: Final = frozenset(
 """Of KCL's two side tables, for which Headrace has one set of settings together with the lease table."""
 
 IGNORED: Final[Mapping[str, str]] = {
-    "validateSequenceNumberBeforeCheckpointing": "KCL has done without it since 2.0; a checkpoint is compared with what was delivered",
+    "validateSequenceNumberBeforeCheckpointing": "KCL has had no such property since 2.0; each checkpoint is compared with the delivered records",
     "billingMode": "the daemon doesn't pass it on; say `coordination.billing`",
     "maxInitializationAttempts": "the daemon doesn't pass it on, and here each tick is an attempt",
     "maxPendingProcessRecordsInput": "the daemon doesn't pass it on, and here `wave` bounds what is read",

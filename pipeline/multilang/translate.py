@@ -1,7 +1,7 @@
-"""A .properties file of KCL's MultiLangDaemon as Headrace's settings. Pure functions.
+"""Translates a .properties file of KCL's MultiLangDaemon to Headrace's settings. Pure functions.
 
-What counts is what the daemon makes of the file, which isn't always what is written there: each such place is told, and
-not repeated.
+The settings do what the daemon does with the file, which isn't always what the file says; a note names each such
+place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ARN_OF_A_STREAM = re.compile(r"arn:[\w-]+:kinesis:(?P<region>[\w-]+):\d*:stream
 
 @dataclass(frozen=True, slots=True)
 class ImportNote:
-    """What a person has to know about one name of the file."""
+    """A note for people about one name in the file."""
 
     name: str
     line: int
@@ -57,8 +57,9 @@ class Translation:
 
 
 def translated(text: str, *, file: str) -> Translation:
-    """The settings of Headrace that do what this file of KCL's daemon says. Raises BadSetting for a file with which
-    KCL's daemon wouldn't start."""
+    """The settings of Headrace that do what this .properties file says. Raises BadSetting for a file with which
+    KCL's daemon wouldn't start.
+    """
     entries = tuple(properties_in(text))
     result = Translation()
     _check_twice(entries, file)
@@ -127,14 +128,12 @@ def _why_unknown(name: str) -> str:
     if name in SIDE_TABLES:
         return "it is about one of KCL's two side tables; `coordination` has one setting for all tables"
     if name.partition(".")[0] in ("kinesisClient", "dynamoDbClient", "cloudWatchClient", "pollingConfig"):
-        return (
-            "it reaches into a client of Java; Headrace's own have fixed times, and `aws` says whom they ask"
-        )
+        return "it sets an option of a Java client; Headrace's own clients have fixed times, and the settings `aws` say which service they call"
     same = next((known for known in KNOWN if known.lower() == name.lower()), None)
     if same is not None:
         return f"KCL's daemon ignores it, because it means {same} by the letter; correct it if you want it to count"
     near = get_close_matches(name, KNOWN, n=1, cutoff=0.8)
-    return f"KCL's daemon has no such name, and ignores it{f'; was {near[0]} meant?' if near else ''}"
+    return f"KCL's daemon knows no property of this name, and ignores the line{f'; was {near[0]} meant?' if near else ''}"
 
 
 def _why_not_set(known: DaemonName, value: str) -> str:

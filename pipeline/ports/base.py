@@ -20,7 +20,7 @@ class Clock(Protocol):
         ...
 
     def pause(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for so many seconds."""
         ...
 
 

@@ -33,9 +33,9 @@ class Consumers(Protocol):
         ...
 
     def register(self, stream: StreamId, name: str) -> Consumer:
-        """Register a consumer, or give the one that is there already. AWS charges for it from then on."""
+        """Register a consumer, or return the one with this name. AWS charges for it from then on."""
         ...
 
     def deregister(self, consumer: Consumer) -> None:
-        """End a consumer, and all subscriptions that it has. One that is gone already is no error."""
+        """Remove a consumer, which ends all of its subscriptions. If it is gone already, that is no error."""
         ...

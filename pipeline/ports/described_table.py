@@ -1,4 +1,4 @@
-"""What a table's metadata says of it, for people: its place, its size and its columns. No data file is read."""
+"""A description of a table from its metadata, for people: its place, its size and its columns. No data file is read."""
 
 from __future__ import annotations
 

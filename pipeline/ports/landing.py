@@ -1,6 +1,6 @@
-"""The ports of the lake: what duties need from Iceberg, Spark and the reader on Spark's workers, as Protocols.
+"""The ports of the lake: the interfaces of the lake table and of what belongs to it, as Protocols.
 
-`headrace.pipeline.app.ports` has the other ports, and `Ports`, which hands out all of them.
+`headrace.pipeline.app.ports` has `Ports`, which gives all ports of an application.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class TableState:
 
     @property
     def owner(self) -> str | None:
-        """The window whose own table this is; None for a table without a commit, which may become any window's."""
+        """The id of the window whose own table this is, empty for no window; None for a table without a commit,
+        which may become any window's.
+        """
         return None if self.snapshot is None else self.window
 
 
@@ -85,13 +87,14 @@ class LandingTable(Protocol):
 
 
 class LakeTable(LandingTable, Protocol):
-    """All that Headrace does with the lake table."""
+    """Every operation of Headrace on the lake table."""
 
     # What `headrace repair` needs. No run and no sensor uses it.
 
     def evidence(self, streams: Iterable[StreamId]) -> TableEvidence:
-        """All that the table still has for a repair. It reads the sequence numbers of all rows. `streams`: the streams
-        that exist, because rows have a stream's name and not its ARN."""
+        """The evidence that the table still has for a repair. The sequence numbers of all rows are read.
+        `streams`: the streams that exist, because rows have a stream's name and not its ARN.
+        """
         ...
 
     def rebuild(self, landing: Landing, on: int | None) -> TableState:
@@ -124,8 +127,10 @@ class LakeTable(LandingTable, Protocol):
     # What the leader needs, to see which applications land in the table.
 
     def landings(self, since: datetime) -> tuple[LandedBy, ...]:
-        """Main's commits since this time that landed ranges, newest first, as far as the newest metadata has them; at
-        most `MOST_COMMITS`. Their streams are told where several applications have landed."""
+        """Main's commits since this time that landed ranges, newest first, as far as the newest metadata has
+        them; at most `MOST_COMMITS`. The streams of a commit are only filled in where several applications have
+        landed.
+        """
         ...
 
 

@@ -40,7 +40,7 @@ class LeaseStore(Protocol):
         ...
 
     def get(self, key: str) -> Lease | None:
-        """One row, read consistently."""
+        """The row with this key, read consistently; None where there is none."""
         ...
 
     def get_many(self, keys: Sequence[str]) -> Listing:
@@ -52,8 +52,10 @@ class LeaseStore(Protocol):
         ...
 
     def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
-        """The rows whose owner is this worker, from the owner index. A row of `known` (by lease key) that the worker
-        still owns is answered as it is, without being read. A store without an owner index reads every row."""
+        """The rows whose owner is this worker, from the owner index. A row of `known` (by lease key) that the
+        worker still owns is returned as it is, without being read. A store without an owner index reads every
+        row.
+        """
         # During a handover `leaseOwner` is the next owner. So the index doesn't show the holder the rows that it is
         # handing over. A DynamoDB index is eventually consistent, too: the row itself decides, by the condition of each
         # write.
@@ -93,7 +95,7 @@ class WorkerStore(Protocol):
         ...
 
     def get(self, worker_id: str) -> Worker | None:
-        """One row, read consistently."""
+        """The row of this worker, read consistently; None where there is none."""
         ...
 
     def beat(
@@ -129,17 +131,19 @@ class WorkerStore(Protocol):
     def count_assign_pass(self, worker_id: str) -> None: ...
 
     def ask(self, worker_id: str) -> None:
-        """Count up `asked` in the row of a worker of Headrace, so that its runs look at the rows that they have
-        claimed. Nothing happens where there is no such row."""
+        """Count up `asked` in the row of a Headrace worker, so that its runs read the lease rows again that they
+        have claimed. Does nothing where there is no such row.
+        """
         ...
 
     def note_beater(self, worker_id: str) -> None:
-        """Write into the row of a worker of Headrace that `headrace beat` beats for it now. Nothing happens where there
-        is no such row."""
+        """Write into the row of a Headrace worker that `headrace beat` beats for it now. Does nothing where there
+        is no such row.
+        """
         ...
 
     def set_notice(self, worker_id: str, notice: str | None) -> None:
-        """Write into the row what a person should know; None removes it."""
+        """Write a sentence for people into the row; None removes it."""
         ...
 
     def report(self, worker_id: str, metrics: Metrics, *, seen: datetime | None) -> bool:
@@ -153,7 +157,7 @@ class WorkerStore(Protocol):
 
 
 class LeaderLock(Protocol):
-    """KCL's lock row, in the form in which AWS's DynamoDB lock client writes it."""
+    """The port of the leader's lock: KCL's row, in the form in which AWS's DynamoDB lock client writes it."""
 
     def read(self) -> LockRow | None: ...
 
@@ -182,5 +186,7 @@ class Tables(Protocol):
         ...
 
     def agreed_version(self) -> AgreedVersion | None:
-        """The version of `client_version`, with the time since when leases are shared in the way of this version."""
+        """The version that `client_version` returns, with the time since when leases are shared in the way of
+        this version.
+        """
         ...

@@ -22,8 +22,9 @@ class LineageTable(Protocol):
     """
 
     def recorded(self) -> Recorded:
-        """How far the table goes. It reads the lineage table only, and answers `Recorded()` where there is no such
-        table yet."""
+        """Up to which snapshot of the lake table the table has ledgers. Only the lineage table is read.
+        `Recorded()` where there is no such table yet.
+        """
         ...
 
     def record(self, *, at_most: timedelta | None = None) -> Recorded:
@@ -39,7 +40,8 @@ class LineageTable(Protocol):
         ...
 
     def entries(self, asked: RangeFilter = ...) -> Iterator[LedgerEntry | Lost]:
-        """The ledgers of main's snapshots, oldest first: those in the table, then those that aren't recorded yet. Among
-        them, the parts of the history whose ledger was lost before it was recorded. `asked`: only what this filter asks
-        for is told, and only about that much is in memory."""
+        """The ledgers of main's snapshots, oldest first: those in the table, then those that aren't recorded yet.
+        Among them, the parts of the history whose ledger was lost before it was recorded. `asked`: a filter; only
+        ledgers and ranges that it lets through are returned, and only about that much is in memory.
+        """
         ...

@@ -24,7 +24,7 @@ class StreamFacts:
 
 class ShardSource(Protocol):
     def aws_now(self) -> datetime | None:
-        """The time by Kinesis's clock, reckoned from the Date of its newest answer; None before the first answer."""
+        """The time by Kinesis's clock, computed from the Date of its newest answer; None before the first answer."""
         ...
 
     def describe(self, name: str) -> StreamFacts:
@@ -40,7 +40,7 @@ class ShardSource(Protocol):
         """The stream's shards from all pages of ListShards. With `since`, those that were open then or later
         (FROM_TIMESTAMP).
 
-        Raises where a page can't be had: half a listing would hide shards.
+        Raises an error where a page can't be read, because half a listing would hide shards.
         """
         ...
 

@@ -32,5 +32,5 @@ class Runs(Protocol):
         ...
 
     def outcome(self, run_id: str) -> RunOutcome:
-        """What is to be remembered of a run that is over."""
+        """What a tick has to remember of a run that is over."""
         ...

@@ -1,4 +1,6 @@
-"""The port of staging: what Spark stages for commits, and what its workers have to know for it."""
+"""The port of staging: Spark reads shards and writes files for a commit. And the values that Spark's workers need
+for that.
+"""
 
 from __future__ import annotations
 
@@ -40,20 +42,23 @@ OnWaiting = Callable[[str], None]
 
 @runtime_checkable
 class LetsGo(Protocol):
-    """A stage that has something of the shards which a run keeps from wave to wave."""
+    """A stage that keeps something (such as a process) for the shards which a run keeps from wave to wave."""
 
     def let_go(self, keys: Collection[ShardKey]) -> None:
-        """Give up what the stage keeps of these shards. Called just before the run releases them."""
+        """Give up what the stage keeps for these shards. Called just before the run releases them."""
         ...
 
 
 class Stage(Protocol):
     def open(self, on_waiting: OnWaiting) -> None:
-        """Return once `stage` needn't wait for the engine that it runs on. The first call may take minutes; a call on
-        an open stage returns at once. Raises where the engine doesn't start; the next call then tries again."""
+        """Start the engine that the stage runs on, such as Spark, and return once it is ready. The first call may
+        take minutes; a call on an open stage returns at once. Raises an error where the engine doesn't start; the
+        next call then tries again.
+        """
         ...
 
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
-        """Read and stage all batches, in one Spark job. A shard that fails has an error in its line of the manifest,
-        and doesn't stop the others."""
+        """Read and stage all batches, in one Spark job. A shard that fails has an error in the manifest, and
+        doesn't stop the others.
+        """
         ...

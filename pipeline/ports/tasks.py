@@ -1,6 +1,6 @@
-"""The port of Spark's tasks: a function of a number, run once for each number, whose answers are a few bytes each.
+"""The port of Spark's tasks: a function of a number is run once for each number, and returns a few bytes each time.
 
-Rows never pass through it: a task reads and writes files by itself, and answers with a report.
+Rows never pass through this port: a task reads and writes files by itself, and returns a report.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ run on the worker, from the shipped zip. The second argument tells the time of t
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What people are told of a job that failed: "the Spark job that <does> failed: <why>. <safe>"."""
+    """The words in which a failed job is reported to people: "the Spark job that <does> failed: <why>. <safe>"."""
 
     does: str
     safe: str
@@ -36,11 +36,13 @@ class Tasks(Protocol):
         ...
 
     def run(self, count: int, work: Work, job: Job) -> list[bytes]:
-        """The answers of tasks 0 to `count`, in any order. Raises Unreachable where the job failed."""
+        """Run `count` tasks, numbered from 0, and return the bytes that they returned, in any order. Raises
+        Unreachable where the job failed.
+        """
         ...
 
 
 def packed(items: Sequence[_Item], *, cores: int) -> tuple[tuple[_Item, ...], ...]:
-    """What each task gets: neighbours together, so that a task reads few files."""
+    """The items for each task: neighbours together, so that a task reads few files."""
     count = min(len(items), cores * _TASKS_A_CORE)
     return tuple(tuple(items[len(items) * n // count : len(items) * (n + 1) // count]) for n in range(count))

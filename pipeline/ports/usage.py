@@ -1,4 +1,4 @@
-"""What a process has used: the numbers that the cost of a run is made of."""
+"""What a process has used of AWS and CPU: the numbers from which the cost of a run is computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a wave of a processor commits: the part of each planned range that counts, with its account. Pure functions."""
+"""What a wave of a processor commits: the part of each planned range whose records the processor has finished,
+with its account. Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ def read_account(text: str) -> ProcessorAccount:
 
 
 def shortened(planned: PlannedRange, turn: TurnReport) -> PlannedRange | None:
-    """The part of a planned range whose records count; None where there is none."""
+    """The part of a planned range whose records the processor has finished; None where there is none."""
     if turn.taken > planned.rows:
         raise WrongShape(
             f"a processor reports {turn.taken:,} records of {planned.key}, and the wave has {planned.rows:,}. "
@@ -77,7 +79,7 @@ def shortened(planned: PlannedRange, turn: TurnReport) -> PlannedRange | None:
 
 
 def committed_plan(plan: WavePlan, turns: Mapping[ShardKey, TurnReport]) -> WavePlan:
-    """The plan without what doesn't count."""
+    """The plan with only those records that the processor has finished."""
     ranges = [shortened(planned, turns[planned.key]) for planned in plan.ranges]
     is_whole = all(kept == planned for kept, planned in zip(ranges, plan.ranges, strict=True))
     return replace(
@@ -88,7 +90,7 @@ def committed_plan(plan: WavePlan, turns: Mapping[ShardKey, TurnReport]) -> Wave
 def accounts(
     plan: WavePlan, done: TurnReports, *, version: str, schema: int, code: str
 ) -> dict[ShardKey, ProcessorAccount]:
-    """The account of each range of the plan, which has only what counts."""
+    """The account of each range of the plan, which has only finished records."""
     turns = {turn.key: turn for turn in done.turns}
     told: dict[ShardKey, ProcessorAccount] = {}
     for planned in plan.ranges:

@@ -1,4 +1,4 @@
-"""The host's answers to the checkpoints of a processor, by KCL's rules and with its names of errors. Pure."""
+"""The answers to the checkpoint requests of a processor, by KCL's rules and with KCL's names of errors. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OUT_OF_RANGE, _NOT_NOW = "IllegalArgumentException", "InvalidStateException"
 
 @dataclass(slots=True)
 class Checkpoints:
-    """What one process of a processor has checkpointed."""
+    """The checkpoints that one process of a processor has made."""
 
     progress: CheckpointProgress
 
@@ -53,11 +53,13 @@ class Checkpoints:
         self.progress = shard_ended(self.progress)
 
     def answer(self, message: Mapping[str, Any], *, action: str) -> Mapping[str, Any]:
-        """The answer to a checkpoint while this action is under way."""
+        """The answer to a checkpoint request that comes during the call `action`."""
         return _answer(message, _NOT_NOW if action in _WITHOUT_CHECKPOINTER else self.take(message))
 
     def take(self, message: Mapping[str, Any]) -> str | None:
-        """The error; None where the checkpoint is taken."""
+        """Accept or refuse a checkpoint request. Returns the name of the error; None where the checkpoint is
+        accepted.
+        """
         if message.get("prepare"):
             # Nothing keeps a prepared checkpoint until the wave's commit.
             return _NOT_NOW
@@ -76,13 +78,14 @@ class Checkpoints:
         return None
 
     def write(self, planned: Write) -> str | None:
-        """Keep the checkpoint. Returns KCL's name of the error where that failed. Here nothing can fail: the wave's commit
-        makes checkpoints durable."""
+        """Store the checkpoint. Returns KCL's name of the error where that failed. Here it can't fail, because
+        the wave's commit stores checkpoints.
+        """
         return None
 
 
 def refusal(message: Mapping[str, Any], *, action: str) -> Mapping[str, Any]:
-    """The answer to a checkpoint of which nothing would be kept."""
+    """The answer that refuses a checkpoint request, because the checkpoint wouldn't be stored."""
     return _answer(message, _NOT_NOW if action in _WITHOUT_CHECKPOINTER else "ShutdownException")
 
 
@@ -106,7 +109,9 @@ def _as_number(sub: Any) -> Any:
 
 
 def requested_by(message: Mapping[str, Any]) -> Checkpoint | None:
-    """The checkpoint that a message asks for; None for the last record that was delivered. Raises ValueError."""
+    """The checkpoint that a message asks for; None where it asks for the last record that was delivered. Raises
+    ValueError.
+    """
     number, sub = message.get("sequenceNumber"), message.get("subSequenceNumber")
     if number is None:
         return None

@@ -1,7 +1,8 @@
-"""The process of a processor: lines to it and from it, its limits, and its end.
+"""The process of a record processor, called a child: lines to it and from it, its limits, and its end.
 
-A child is in a process group of its own: a Ctrl-C in a terminal doesn't reach it, and whatever it has started ends with
-it. It ends with the thread that has started it, too. What it writes to stderr goes on to the task's stderr, once.
+A child is in a process group of its own: a Ctrl-C in a terminal doesn't reach it, and whatever it has started
+ends with it. It ends with the thread that has started it, too. What it writes to stderr goes on to the task's
+stderr, once.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ def to_stderr(line: str) -> None:
 
 
 def launcher(*, memory: int, cpu: int) -> tuple[str, ...]:
-    """What a command begins with that ends with the thread which starts it, and that has these limits: bytes and seconds; 0: no
-    limit."""
+    """The beginning of a command line that makes a process end with the thread which starts it, and limits its
+    memory (bytes) and CPU time (seconds). 0: no limit.
+    """
     numbers = map(str, (os.getpid(), _OPEN_FILES, memory, cpu))
     return (sys.executable, "-I", "-S", "-c", _LAUNCHER, *numbers)
 
@@ -82,7 +84,7 @@ class Process(Protocol):
 
 
 class ChildFailed(Exception):
-    """The child has died, or hasn't answered in time."""
+    """The process of a processor has died, or hasn't answered in time."""
 
 
 @dataclass(slots=True)
@@ -115,8 +117,9 @@ class ProcessorChild:
     ) -> ProcessorChild:
         """Start the process of a processor.
 
-        `folder`: where it begins; None for the folder of this process.
-        `memory`, `cpu`: bytes and seconds; 0: no limit.
+        `folder`: its working directory; None for that of this process.
+
+        `memory`, `cpu`: its limits in bytes and seconds; 0: no limit.
         """
         process = subprocess.Popen(  # noqa: S603 - the command is the user's own, from the settings
             (*launcher(memory=memory, cpu=cpu), *command),
@@ -146,8 +149,11 @@ class ProcessorChild:
         self._unsent += json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
     def hear(self, *, within: float) -> Mapping[str, Any]:
-        """The next message of the child. Other lines are left out, as KCL's daemon does: they are what it prints.
-        Raises ChildFailed, and KeyboardInterrupt where the task is to stop."""
+        """The next message of the child. Lines that are no messages are left out, as KCL's daemon does: the
+        processor has printed them.
+
+        Raises ChildFailed, and KeyboardInterrupt where the task has to stop.
+        """
         until = monotonic() + within
         while True:
             check_stop()
@@ -165,7 +171,9 @@ class ProcessorChild:
             self._exchange(min(left, LOOK_EVERY))
 
     def drain(self) -> None:
-        """Take what it has written, also while no answer is waited for: else it would wait for somebody who reads."""
+        """Read what the child has written, even while no answer is awaited: otherwise the child would block once
+        its pipe is full.
+        """
         self._exchange(0)
 
     def _exchange(self, wait: float) -> None:
@@ -237,7 +245,9 @@ class ProcessorChild:
         return f"its process has ended {how}{quoted}"
 
     def close(self, *, grace: float) -> None:
-        """Let it end at the end of its input, and end it by force if it doesn't."""
+        """Close the child's input, at whose end it should end by itself, and kill it if it doesn't within `grace`
+        seconds.
+        """
         self.end_input()
         until = monotonic() + grace
         with suppress(ChildFailed):
@@ -249,7 +259,7 @@ class ProcessorChild:
         self.kill()
 
     def end_input(self) -> None:
-        """Close its input, by which a processor ends."""
+        """Close the child's input. A processor ends then."""
         if self._unsent:
             self._unsent.clear()
             self._selector.unregister(self._in)
@@ -258,7 +268,7 @@ class ProcessorChild:
                 self.process.stdin.close()
 
     def kill(self) -> None:
-        """End it with all that it has started, and wait for its end."""
+        """Kill the child and all processes that it has started, and wait for its end."""
         with suppress(ProcessLookupError):
             # The group and not the process: what the user's code has started would outlive the
             # task.

@@ -1,4 +1,4 @@
-"""The code of a processor: what its processes need to start, and which version of it works."""
+"""The code of a processor: what its processes need to start, and a text that tells its version in the ledger."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ class ProcessorCode:
         return (self._processor.callable or "").partition(":")[0]
 
     def check(self) -> None:
-        """Check that the processor's module is there. Raises BadSetting where the code isn't there. It isn't
-        imported here: its processes do so."""
+        """Raise BadSetting where the processor's module doesn't exist. The module isn't imported by this check:
+        the processor's processes import it.
+        """
         module = self._module
         if not module or self.user is not None:
             return
@@ -79,7 +80,7 @@ class ProcessorCode:
         )
 
     def text(self) -> str:
-        """What works, with digests of its code and of its schema."""
+        """The name of the processor's code, with digests of the code and of its schema, for the ledger."""
         processor = self._processor
         source = self.user.digest if self.user else ""
         schema = _digest(" ".join(processor.schema.split()))

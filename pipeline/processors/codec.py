@@ -13,7 +13,7 @@ def decode_turns(text: bytes) -> TurnReports:
 
 
 def all_turns(reports: Iterable[TurnReports]) -> TurnReports:
-    """The reports of all tasks as one."""
+    """The reports of all tasks, merged into one."""
     reports = tuple(reports)
     return TurnReports(
         tuple(turn for report in reports for turn in report.turns),

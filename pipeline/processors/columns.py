@@ -1,4 +1,4 @@
-"""The rows of a processor as the table has them: values of JSON are read by the types of the columns."""
+"""Converts the rows that a processor gives as JSON to the columns of its table."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class RowColumns:
         self._readers = {name: reader_of(field.type) for name, field in self._fields.items()}
 
     def rows(self, rows: Sequence[Any]) -> tuple[Row, ...]:
-        """The rows that a processor has given, as the table's columns have them. Raises ValueError for a row that
-        doesn't fit."""
+        """These rows of a processor, with values in the types of the table's columns. Raises ValueError for a row
+        that doesn't fit.
+        """
         return tuple(self._row(row) for row in rows)
 
     def _row(self, row: Any) -> Row:
@@ -67,7 +68,7 @@ class RowColumns:
 
 
 def reader_of(kind: pa.DataType) -> _Read:
-    """Reads a value of JSON as one of this type."""
+    """A function that converts a JSON value to this type."""
     if pa.types.is_boolean(kind):
         return _exactly(bool)
     if pa.types.is_integer(kind):

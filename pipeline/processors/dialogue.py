@@ -3,8 +3,9 @@
     initialize ─► processRecords, 0 or more ─► shutdownRequested ─► leaseLost
                                             └► shardEnded
 
-Each action is answered by a status; before it, any number of checkpoints are answered by the host. Beyond KCL's members,
-a status may have rows, a state, and an error, and `initialize` has the state that the last wave has left, if one has.
+The processor answers each action by a status. Before the status it may send any number of checkpoint requests,
+which Headrace answers. Beyond KCL's members, a status may have rows, a state, and an error, and `initialize` has
+the state that the last wave has left, if there is one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SWALLOWED = "Caught exception from action dispatch"
 
 
 class CallFailed(Exception):
-    """The processor failed in a call. `trace`: where, if that is known."""
+    """The processor failed in a call. `trace`: the traceback, if it is known."""
 
     def __init__(self, why: str, trace: str = "") -> None:
         super().__init__(why)
@@ -32,7 +33,7 @@ class CallFailed(Exception):
 
 
 class Lines(Protocol):
-    """The part of a child that a dialogue needs."""
+    """The part of a processor's process that a dialogue needs: sending and receiving lines."""
 
     errors: Any
 
@@ -49,7 +50,7 @@ class Dialogue:
     """The action on which the processor is at work."""
 
     def call(self, action: str, *, within: float, **members: Any) -> Mapping[str, Any]:
-        """Let the processor do this, and return its status. Raises CallFailed."""
+        """Send this action to the processor, and return its status. Raises CallFailed."""
         # Of an earlier call's errors nothing is wanted any more.
         self.child.errors.clear()
         self.unanswered = action
@@ -68,9 +69,11 @@ class Dialogue:
         return message
 
     def stop(self, *, within: float, takes_checkpoints: bool = False) -> None:
-        """Let a processor end whose task is interrupted. A call that it is at work on ends first: KCL's protocol has one
-        action at a time. Raises CallFailed. `takes_checkpoints`: whether a checkpoint is durable without a commit of the
-        wave, which won't come. Else each one is refused."""
+        """Let a processor end whose task is interrupted. If the processor is within a call, that call ends first:
+        KCL's protocol has one action at a time. Raises CallFailed. `takes_checkpoints`: whether checkpoints are
+        accepted, because they are stored without the commit of the wave, which won't come. Otherwise each one is
+        refused.
+        """
         until = monotonic() + within
         try:
             for action in (self.unanswered, "shutdownRequested", "leaseLost"):

@@ -1,4 +1,5 @@
-"""Processors on Spark: one task works on one shard after the other, and each shard has a process of its own.
+"""Runs record processors on Spark: a task works on its shards one after the other, and each shard has a process
+of its own.
 
     driver: which shards, which states ─► task: records of a shard ─► process of the processor ─► rows ─► Parquet ─► a report
 

@@ -14,7 +14,7 @@ from headrace.pipeline.typed.values import SourceFile, WavePlan
 
 
 class ProcessorHost(Surveyor, Protocol):
-    """Lets processors work on the records of a wave."""
+    """Runs a processor on the records of a wave."""
 
     def process(
         self,
@@ -23,20 +23,23 @@ class ProcessorHost(Surveyor, Protocol):
         files: Sequence[SourceFile],
         streams: Sequence[StreamId],
     ) -> tuple[TurnReports, int]:
-        """Let a process of the processor work on each shard of the wave, from this state on, and write its rows into
-        files that no commit names yet. Returns what was done, and the number of the table's schema, which has the
-        processor's columns now. `files`: what is known of the lake table's files."""
+        """Let a process of the processor work on each shard of the wave, beginning with the shard's state in
+        `states`, and write the processor's rows into files that no commit names yet. Returns what was done, and
+        the number of the table's schema, which has the processor's columns now. `files`: what is known of the
+        lake table's files.
+        """
         ...
 
 
 class RedriveHost(ProcessorHost, Leaver, Protocol):
-    """Lets processors work on records of the quarantine table, whatever the settings say about errors: a record at which
-    the processor fails stays there, with its new reason, and the others don't wait for it."""
+    """Runs a processor on records of the quarantine table, whatever the settings say about errors: a record at
+    which the processor fails stays there, with its new reason, and the other records don't wait for it.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorPorts(MadePorts):
-    """What one processor needs."""
+    """The ports of one processor."""
 
     host: ProcessorHost
     redriver: RedriveHost

@@ -50,7 +50,7 @@ class ProcessorRedriving(Redrives):
         return self.ports.redriver
 
     def check(self) -> None:
-        """Any settings will do: the code is looked for together with them."""
+        """Does nothing: all settings allow a redrive, and the code is checked together with them."""
 
     groups = staticmethod(in_order)
 

@@ -18,7 +18,7 @@ from headrace.pipeline.typed.values import Bound, Parsed, SourceFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRedriveHost(TaskHost, RedriveHost):
-    """Made with the quarantine table as its source."""
+    """Runs a processor on records of its quarantine table, by Spark tasks."""
 
     @property
     def rules(self) -> TurnRules:

@@ -1,6 +1,7 @@
-"""Where a processor stands: what its table has and lacks of each shard, and at which shards it has stopped.
+"""How far a processor has come: what its table has and lacks of each shard, and at which shards the processor has
+stopped.
 
-`headrace processor status`, `headrace status` and `headrace doctor` tell it.
+`headrace processor status`, `headrace status` and `headrace doctor` show that.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 
 @dataclass(frozen=True, slots=True)
 class ShardStanding:
-    """Where a processor stands in one shard."""
+    """How far a processor has come in one shard."""
 
     key: ShardKey
     position: Position | None
@@ -35,7 +36,7 @@ class ShardStanding:
 
     @property
     def arrivals(self) -> tuple[datetime | None, datetime | None]:
-        """When the last record arrived that is processed, and the last one that has landed."""
+        """The arrival times of the last record that was processed, and of the last one that has landed."""
         return (
             None if self.position is None else self.position.arrival,
             None if self.landed is None else self.landed.arrival,
@@ -43,14 +44,14 @@ class ShardStanding:
 
     @property
     def behind(self) -> timedelta | None:
-        """How far the processor is behind the lake table, by arrival. None where that isn't known."""
+        """How far the processor is behind the lake table, by arrival times. None where that isn't known."""
         done, landed = self.arrivals
         return landed - done if self.is_behind and done is not None and landed is not None else None
 
     def __str__(self) -> str:
         place = "nothing yet" if self.position is None else str(self.position)
         if not self.is_behind:
-            return f"{self.key}: {place}; all is there that the lake table has"
+            return f"{self.key}: {place}; it has all that the lake table has"
         behind = "" if not self.behind else f", {self.behind} behind by arrival"
         stopped = f"; stopped: {self.stopped}" if self.stopped else ""
         return f"{self.key}: {place}; the lake table is at {self.landed}{behind}{stopped}"
@@ -58,7 +59,7 @@ class ShardStanding:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where one processor stands in all shards."""
+    """How far one processor has come in all shards."""
 
     processor: ProcessorSettings
     shards: tuple[ShardStanding, ...]
@@ -79,7 +80,9 @@ class Standing:
 
 
 def standing_of(processor: ProcessorSettings, ports: ProcessorPorts) -> Standing:
-    """Each shard that one of the tables knows, of the processor's streams. It needs no Spark."""
+    """How far the processor has come in each shard that one of the tables knows, of the processor's streams.
+    Needs no Spark.
+    """
     return Standing(processor, tuple(_shards(ports, processor.stream)))
 
 

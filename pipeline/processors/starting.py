@@ -1,4 +1,4 @@
-"""How the process of a processor is started, with the user's modules in a folder of its own."""
+"""Starts the process of a processor, with the user's modules in a folder of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.pipeline.processors.values import ChildSpec
 
 @contextmanager
 def folder_of(child: ChildSpec) -> Iterator[str]:
-    """A folder with the user's modules."""
+    """A temporary folder with the user's modules."""
     folder = tempfile.mkdtemp(prefix="headrace-processor-")
     try:
         for path, source in child.files.items():
@@ -42,7 +42,7 @@ def process_of(spec: ChildSpec, folder: str, *, grace: float) -> Iterator[Proces
 
 
 def own_environ() -> dict[str, str]:
-    """The environment of this process, for a Python that finds the same modules."""
+    """The environment of this process, with a path on which a new Python process finds the same modules."""
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -75,8 +75,9 @@ def start_child(
 def start_importer(
     spec: ChildSpec, folder: str, environ: Mapping[str, str], socket: int
 ) -> subprocess.Popen[bytes]:
-    """Start the process that imports the user's module once, and is asked for processes at this socket. The limit of CPU is that of each
-    of them."""
+    """Start the process that imports the user's module once, and then forks a process for each request that comes
+    through this socket. The CPU limit applies to each forked process.
+    """
     return subprocess.Popen(  # noqa: S603 - the code is the user's own, from the settings
         (*launcher(memory=spec.memory or 0, cpu=0), *_python(spec, "importer")),
         stdin=socket,

@@ -1,7 +1,8 @@
-"""The state that a processor's last wave has left, and how many rows it gave, in the ledgers of the processor's table.
+"""The state that a processor's last wave has left, and how many rows it gave, in the ledgers of the processor's
+table.
 
 A state belongs to the position at which its range ends: a table that another engine or a person has set back has the
-state of that position again. A redrive moves no position, and leaves a new state at the one that is there.
+state of that position again. A redrive moves no position, and leaves a new state at the present one.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ def states_at(
     *,
     redrives: Positions,
 ) -> dict[ShardKey, WaveBefore]:
-    """What is left of each shard at its position. `pages`: the ledgers of the table's snapshots, newest first; `entries`:
-    those of the shards with these ids, oldest first, also of snapshots that have expired. `redrives`: the positions of
-    the table, by which later redrives aren't looked at.
+    """What the last wave has left for each shard at its position. `pages`: the ledgers of the table's snapshots,
+    newest first; `entries`: the ledgers of the shards with these ids, oldest first, including those of expired
+    snapshots. `redrives`: the positions of the table, so that redrives after them are left out.
 
-    Raises ChainBroken where no ledger tells the state: a processor that began without it would count wrongly.
+    Raises ChainBroken where no ledger tells the state: a processor that began without its state would compute
+    wrong results.
     """
     states = {key: WaveBefore() for key, position in wanted.items() if position is None}
     left = {key: position.token for key, position in wanted.items() if position is not None}

@@ -1,7 +1,7 @@
-"""A stop in the middle of a wave: SIGTERM or SIGHUP to the process in which a task works.
+"""Handles SIGTERM and SIGHUP to the process of a task, which ask it to stop in the middle of a wave.
 
-The signal is only noted. The task looks for it where nothing is half done, so that the dialogue with a processor goes on
-after it.
+The signal is only noted. The task checks for it at points where nothing is half done, so that it can still talk
+to the processor and let it end.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ _noted = threading.Event()
 
 @contextmanager
 def noting_signals() -> Iterator[None]:
-    """Note SIGTERM and SIGHUP inside of the `with` block. Only a process's main thread can do so, and in it Spark's
-    workers run their tasks."""
+    """Note SIGTERM and SIGHUP that come within the `with` block. Only the main thread of a process can do so; it
+    is the one in which Spark's workers run their tasks.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -34,7 +35,7 @@ def noting_signals() -> Iterator[None]:
 
 
 def check_stop() -> None:
-    """Raise KeyboardInterrupt, once for each signal that was noted."""
+    """Raise KeyboardInterrupt if a signal was noted, once for each signal."""
     if _noted.is_set():
         _noted.clear()
         raise KeyboardInterrupt

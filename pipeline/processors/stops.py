@@ -1,7 +1,7 @@
-"""The shards at which a processor has stopped, in a property of its table: whoever looks at the table is told why.
+"""The shards at which a processor has stopped, with the reasons, kept in a property of its table.
 
-A stop says nothing about records, so it is no commit of the table's rows. It holds as long as the processor's position
-is the one at which it stopped; after that it is of the past, and the next stop takes its place.
+A stop says nothing about records, so that it makes no snapshot. It counts as long as the processor's position is
+still the one at which it stopped; later stops replace it.
 """
 
 from __future__ import annotations
@@ -41,19 +41,21 @@ def _place(position: Position | None) -> str:
 
 
 class Stops(Protocol):
-    """Where the stops of a processor are told of."""
+    """Reads and stores the stops of a processor."""
 
     def known(self) -> tuple[ProcessorStop, ...]: ...
 
     def keep(self, stops: Iterable[ProcessorStop]) -> None:
-        """Tell of these stops, and of no other one."""
+        """Store these stops in the place of all earlier ones."""
         ...
 
 
 def stops_after(
     known: Iterable[ProcessorStop], stopped: Mapping[ShardKey, str], positions: Positions
 ) -> tuple[ProcessorStop, ...]:
-    """The stops that hold at these positions: those of this run, and of earlier runs those that it didn't come to."""
+    """The stops that still count at these positions: those of this run, and those of earlier runs at shards that
+    this run hasn't reached.
+    """
     earlier = (stop for stop in known if stop.key not in stopped and stop.holds(positions.of(stop.key)))
     return (
         *(ProcessorStop.at(key, positions.of(key), why) for key, why in sorted(stopped.items())),

@@ -38,7 +38,7 @@ _KEY = "key"
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """What a task has to know. It can be pickled, and holds no credentials."""
+    """What a Spark task has to know to run a processor. It can be pickled, and holds no credentials."""
 
     source: StagingSpec
     """The lake table."""
@@ -49,7 +49,7 @@ class ProcessSpec:
 
 @dataclass(frozen=True, slots=True)
 class ShardInput:
-    """A shard of a wave, and where its records are."""
+    """A shard of a wave, and the row groups that have its records."""
 
     work: ShardWork
     units: tuple[ReadUnit, ...]
@@ -65,9 +65,9 @@ def process_shards(
     fresh: Callable[[], str],
     pause: Callable[[float], None] = sleep,
 ) -> TurnReports:
-    """Let the processor work on these shards, one after the other, and write the rows that count.
+    """Let the processor work on these shards, one after the other, and write those of its rows that count.
 
-    `bounds`: of all shards of the wave, by which the rows of each row group were counted.
+    `bounds`: those of all shards of the wave, by which the rows of each row group were counted.
     """
     writing = _Writing(
         task_files(spec.target.table, spec.target.schema, now, fresh),

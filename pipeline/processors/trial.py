@@ -1,4 +1,6 @@
-"""Whether the code of a processor can be loaded: it is started as a task starts it, and gets no message."""
+"""Tries whether the code of a processor can be loaded: its process is started as a task starts it, and gets no
+message.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ _WITHIN = 60.0
 
 
 def why_not_loaded(processor: ProcessorSettings) -> str:
-    """Why the code can't be loaded on this host; empty where it can. A command is looked up, and not started: what a
-    program does before its first message is its own affair."""
+    """Why the code can't be loaded on this host; empty where it can. For a command it is only checked that the
+    program exists: it isn't started, because nobody knows what it does before its first message.
+    """
     code = ProcessorCode(processor)
     try:
         code.check()

@@ -1,4 +1,5 @@
-"""A processor's turn: the records of one shard in one wave, by as many processes as its errors cost.
+"""A processor's turn: its work on the records of one shard in one wave, by one process, and by a new one after
+each error.
 
     a process begins at the mark ─► calls ─► checkpoint ─► the mark moves behind the calls that are checkpointed
              ▲                        │
@@ -33,7 +34,7 @@ _ENDINGS = 2
 
 @dataclass(frozen=True, slots=True)
 class ProcessorCall:
-    """What a call of the processor gave."""
+    """The result of one call of the processor."""
 
     end: int
     """How many records were delivered up to its end."""

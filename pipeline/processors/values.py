@@ -1,4 +1,4 @@
-"""The values of processors: what a task gets of a shard, and what it reports."""
+"""The values of processors: what a task gets about a shard, and what it reports."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class TurnRules:
 
 @dataclass(frozen=True, slots=True)
 class WaveBefore:
-    """What the last wave of a shard has left."""
+    """What the last wave has left of a shard: the processor's state and the number of rows."""
 
     state: str | None = None
     """As JSON."""
@@ -80,7 +80,7 @@ class WaveBefore:
 
 @dataclass(frozen=True, slots=True)
 class ShardWork:
-    """What a wave has for the processor of one shard, beside the records."""
+    """The work of a processor on one shard in one wave, without the records."""
 
     key: ShardKey
     after: Position | None
@@ -95,7 +95,7 @@ class ShardWork:
 
 @dataclass(frozen=True, slots=True)
 class TurnReport:
-    """What a processor has done with the records of one shard in one wave."""
+    """The report about a processor's work on the records of one shard in one wave."""
 
     key: ShardKey
     taken: int
@@ -115,7 +115,7 @@ class TurnReport:
 
 @dataclass(frozen=True, slots=True)
 class TurnReports:
-    """What the tasks of a wave report."""
+    """The reports of a wave's tasks about a processor's work."""
 
     turns: tuple[TurnReport, ...] = ()
     files: tuple[StagedFile, ...] = ()

@@ -1,9 +1,9 @@
-"""A wave of a processor in mode `landed`: the user's own code works on what the lake table has and the processor's table
-lacks, and its rows, its state and the position land in one commit.
+"""A wave of a processor in mode `landed`: the user's own code works on what the lake table has and the
+processor's table lacks, and its rows, its state and the position land in one commit.
 
-The ledger of the processor's table has the state. A commit is refused where another run was faster, and then rows and
-state of this wave are nobody's: each wave begins with new processes at what the table says. So each record counts once,
-however often a processor gets it.
+The ledger of the processor's table has the state. A commit is refused where another run was faster. Then the rows
+and the state of this wave are thrown away: each wave begins with new processes, at the state and position in the
+table. So each record counts once, however often a processor gets it.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ class Processing(LakeWaves):
         )
 
     def lacks(self, source: Positions, target: Positions) -> Wishes:
-        """What the processor's table lacks, also of the shards at which the processor has stopped."""
+        """The records that the processor's table lacks, including those of shards at which the processor has
+        stopped.
+        """
         return LakeWaves.wishes(self, source, target)
 
 

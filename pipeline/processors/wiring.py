@@ -33,8 +33,9 @@ class ProcessorWiring:
     def processing(
         self, processor: ProcessorSettings, run_id: str, *, accepts_difference: bool = False
     ) -> Processing:
-        """The waves of one processor. `accepts_difference`: whether a person has said that the rows which are there are to
-        be processed, though the ledgers of the lake table state others."""
+        """The waves of one processor. `accepts_difference`: whether a person has decided that the rows which the
+        lake table has are to be processed, though its ledgers state other rows.
+        """
         ports, wave = self.ports_of(processor, run_id), self.settings.wave
         return Processing(
             settings=processor,
@@ -64,8 +65,9 @@ class ProcessorWiring:
     def redriving(
         self, processor: ProcessorSettings, run_id: str, *, of_window: str = ""
     ) -> ProcessorRedriving:
-        """The redrive of one processor's quarantine table. `of_window`: the window into whose table it has worked; empty for its
-        own."""
+        """The redrive of one processor's quarantine table. `of_window`: the id of the window whose table is
+        redriven; empty for the processor's own table.
+        """
         ports, wave = self.ports_of(processor, run_id), self.settings.wave
         return ProcessorRedriving(
             settings=processor,

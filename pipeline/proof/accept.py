@@ -1,5 +1,6 @@
-"""A person accepts rows that a snapshot of another engine has brought: a proof no longer calls them wrong, and names
-them as not proved."""
+"""`headrace prove --accept-foreign`: a person accepts rows that a snapshot of another engine has brought. From
+then on a proof no longer calls them wrong, but lists them as not proved.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from headrace.pipeline.proof.spans import ShardSpans, plan_rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepting:
-    """Notes a person's word that rows of another engine may stay in the lake table."""
+    """Stores a person's decision that rows of another engine may stay in the lake table."""
 
     table: ProofTable
     lineage: LineageTable
@@ -26,7 +27,7 @@ class Accepting:
     """Who accepts: a user and a host, for people."""
 
     def accept(self, snapshot: int, *, why: str) -> str:
-        """Note that the rows of this snapshot may stay. Returns a sentence for people."""
+        """Store that the rows of this snapshot may stay. Returns a sentence for people."""
         # A second word would allow the same number of rows once more.
         if any(earlier.snapshot == snapshot for earlier in self.table.accepted()):
             return f"the rows of snapshot {snapshot} were accepted before; nothing was changed"

@@ -1,9 +1,9 @@
 """Rows of the lake table that no ledger claims. They are wrong until a person accepts the snapshot of another engine
 that has brought them.
 
-What is accepted is a number of rows for each shard, which holds wherever the rows are later: compaction moves them to
-other files, and the position may come past them. More rows than were accepted are wrong, all of them: which are the
-accepted ones can't be told. Pure functions on values.
+A person accepts a number of rows for each shard. The number counts wherever the rows are later, because
+compaction moves them to other files, and the position may pass them. If there are more rows than were accepted,
+all of them are wrong, because nobody can tell which ones were accepted. Pure functions on values.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ Strangers = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A person's word: the rows that a snapshot of another engine has brought may stay, though no ledger claims
-    them."""
+    """The decision of a person: the rows that a snapshot of another engine has brought may stay, though no ledger
+    claims them.
+    """
 
     snapshot: int
     rows: Strangers
@@ -40,7 +41,7 @@ class Accepted:
 
 
 def write_accepted(accepted: Iterable[Accepted]) -> str:
-    """The text of the file with what was accepted."""
+    """The text of the file that keeps which rows a person has accepted."""
     entries = [
         {
             "snapshot": acceptance.snapshot,
@@ -54,8 +55,9 @@ def write_accepted(accepted: Iterable[Accepted]) -> str:
 
 
 def read_accepted(text: str) -> tuple[Accepted, ...]:
-    """What a person has accepted, from the text of the file that keeps it. Raises ValueError, KeyError or TypeError
-    where it isn't the text of such a file."""
+    """The decisions about accepted rows, from the text of the file that keeps them. Raises ValueError, KeyError
+    or TypeError for any other text.
+    """
     content = json.loads(text)
     if content["form"] != _FORM:
         raise ValueError(f"the form {content['form']!r} isn't known")
@@ -65,8 +67,9 @@ def read_accepted(text: str) -> tuple[Accepted, ...]:
 
 
 def shard_text(stream: str | None, epoch: int | None, shard_id: str | None) -> str:
-    """A shard as the file of what was accepted names it. Each part may be None, because another engine may leave it out
-    of its rows."""
+    """The name of a shard in the file of accepted rows. Each part may be None, because another engine may leave
+    it out of its rows.
+    """
     return f"{stream}/{epoch}/{shard_id}"
 
 
@@ -83,10 +86,11 @@ def by_acceptance(
     earlier: Iterable[Strangers],
     accepted: Iterable[Accepted],
 ) -> Iterator[Told]:
-    """Leave out what a person has accepted.
+    """The sentences without those about rows that a person has accepted.
 
-    `extras`: all that this proof has found of rows that no ledger claims, of which `sentences` may be a part.
-    `earlier`: what an earlier proof has found of them in files that this one hasn't read.
+    `extras`: the sentences of this proof about rows that no ledger claims, some of which may be among
+    `sentences`. `earlier`: the rows of that kind that an earlier proof has found in files that this one hasn't
+    read.
     """
     # Over all files, also those that an earlier proof has read: what was accepted is a number for the whole table.
     rows_found: Counter[str] = Counter()

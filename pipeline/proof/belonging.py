@@ -1,9 +1,9 @@
-"""Are the records of a table those of the streams and shards that its ledgers name? By the ledgers and Kinesis's list
-of shards; pure functions.
+"""Checks that the records of a table are those of the streams and shards that its ledgers name, by the ledgers
+and Kinesis's list of shards. Pure functions.
 
-A table can have records of another stream although each of its ranges is right by itself: what read them was led to the
-other stream, and the ledger tells of both as of one. When the records arrived, and which numbers they have, tells them
-apart.
+A table can have records of another stream although its ranges form right chains: a reader was led to the other
+stream, and the ledger states both streams as one. The arrival times and the sequence numbers of the records show
+the difference.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ def strange_ranges(story: Story, listed: Mapping[StreamId, ListedShards]) -> Ite
 
 
 def what_was_judged(story: Story, listed: Mapping[StreamId, ListedShards] | None) -> str:
-    """The ranges whose records were compared with their shards, counted in words for people. `listed`: None where only
-    their arrivals were judged."""
+    """A part of a sentence: how many ranges had their records compared with their shards. `listed`: None where
+    only their arrivals were checked.
+    """
     steps = tuple(_read(story))
     if listed is None:
         return counted(counted_ranges(steps), "range")

@@ -1,5 +1,5 @@
-"""Do the ranges of each shard form one chain, up to the table's position? By the ledgers alone; pure functions on
-values.
+"""Checks that the ranges of each shard form one chain, up to the table's position. By the ledgers alone; pure
+functions on values.
 
 (start ... 20]  (20 ... 35]  (35 ... 50]      proved: each begins where the one before ended
 (start ... 20]               (35 ... 50]      a range is missing: wrong, unless the history has a lost part there
@@ -19,7 +19,7 @@ from headrace.pipeline.proof.verdict import Told, Unproved, Wrong
 
 
 def broken_chains(story: Story) -> Iterator[Told]:
-    """Where a range doesn't begin where the one before it has ended."""
+    """The places where a range of a shard doesn't begin where the one before it ended."""
     for key, steps in story.steps.items():
         yield from _breaks(key, steps, story)
 
@@ -87,8 +87,9 @@ def _is_later(after: Position | None, before: Step | None) -> bool:
 
 
 def wrong_positions(story: Story, positions: Positions) -> Iterator[Told]:
-    """Where the positions of the looked-at snapshot aren't those to which the chains lead (I34 of
-    docs/reference/protocol.md)."""
+    """The shards whose position in the examined snapshot isn't the end of their chain of ranges (I34 of
+    docs/reference/protocol.md).
+    """
     for key in sorted(story.steps.keys() | positions.shards.keys()):
         steps, position = story.steps.get(key), positions.of(key)
         last = steps[-1] if steps else None
@@ -110,8 +111,9 @@ def _may_lack_a_position(story: Story, key: ShardKey, last: Step) -> bool:
 
 
 def ranges_without_rows(story: Story) -> Iterator[Unproved]:
-    """What the ledger itself says isn't in the table, or was decided by a person: one sentence for each kind, one for
-    each gap."""
+    """The ranges of which the ledger itself says that they aren't in the table, or that a person decided about
+    them: one sentence for each kind, one for each gap.
+    """
     for kind, meaning in _MEANINGS.items():
         steps = [step for step in story.all() if step.range.kind is kind]
         if kind is Kind.SKIPPED:

@@ -1,4 +1,4 @@
-"""All checks of the lake table, made from what was read. Pure functions of the evidence."""
+"""All checks of the lake table, made from what a proof has read. Pure functions of this evidence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.pipeline.proof.verdict import Check, Proof, TableProof, Told, Unpr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeEvidence(Evidence):
-    """What the checks of the lake table go by, beside its rows and ledgers."""
+    """The values that the checks of the lake table use, beside those that each table's checks use."""
 
     snapshot: int | None = None
     since: int | None = None
@@ -43,12 +43,12 @@ class LakeEvidence(Evidence):
 
 
 def lake_finding(evidence: LakeEvidence) -> TableProof:
-    """What the evidence shows about the lake table."""
+    """The result of all checks of the lake table."""
     return finding_of(evidence, _checks(evidence), since=evidence.since)
 
 
 def proof_of(evidence: LakeEvidence, lake: TableProof, tables: Iterable[TableProof] = ()) -> Proof:
-    """The proof of the lake table, with what was found about it and about the tables that were made of it."""
+    """The result of a whole proof: what was found about the lake table and about the tables that were made of it."""
     proved, dropped = _asked(evidence)
     ranges = [step.range for step in proved]
     return Proof(

@@ -1,5 +1,5 @@
-"""Tables compared row by row on Spark: Python tasks read the rows, Spark brings those of a bucket together, Python
-tasks compare them.
+"""Compares tables row by row on Spark: Python tasks read the rows, Spark brings those of one bucket together, and
+Python tasks compare them.
 
 Parquet -> Python task: rows with buckets -> Spark's shuffle -> Python task: patterns of one bucket
 """
@@ -40,7 +40,7 @@ Shuffle = Callable[[int, Read, Judge], list[bytes]]
 
 
 def on_spark(session: Callable[[OnWaiting], SparkSession]) -> Shuffle:
-    """The shuffle on a Spark session, which is started when it is first needed."""
+    """A shuffle that runs in a Spark session. The session is started when it is first needed."""
 
     def run(tasks: int, read: Read, judge: Judge) -> list[bytes]:
         started = session(warn)
@@ -60,7 +60,7 @@ def _shuffled(session: SparkSession, tasks: int, read: Read, judge: Judge) -> li
 
 
 class ShufflingComparer:
-    """Compares rows of several sides by a shuffle, in which all rows of a range come to one task."""
+    """Compares rows of several tables by a Spark shuffle, after which all rows of a range are in one task."""
 
     def __init__(
         self, shuffle: Shuffle, specs: Sequence[Callable[[], SideSpec]], *, most_tasks: int = _MOST_TASKS
@@ -95,8 +95,9 @@ def other_side(
     tasks: Tasks,
     shuffle: Shuffle,
 ) -> OtherSide:
-    """The other side as files, or as the data files of an Iceberg table. `spec`: how the files of the lake table are
-    read."""
+    """The other consumer's output: plain files, or the data files of an Iceberg table. `spec`: how the files of
+    the lake table are read.
+    """
     from headrace.pipeline.proof.shadow.other_rows import check_columns
 
     paths = list_files()

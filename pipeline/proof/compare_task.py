@@ -1,8 +1,8 @@
-"""The work of Spark's tasks where tables are compared row by row, as plain functions: say of each row in which bucket
-it is, and say how the rows of one bucket stand beside each other.
+"""The work of Spark's tasks where tables are compared row by row, as plain functions: some find the bucket of
+each row, others compare the rows of one bucket.
 
-Nothing here imports Spark or the catalog. Of a row only the columns that say which record it is are read, or its
-payload's digest as well.
+Nothing here imports Spark or the catalog. Of a row, only the columns are read that identify its record, and the
+payload where its digest is compared.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SCHEMA = pa.schema(COLUMNS)
 
 @dataclass(frozen=True, slots=True)
 class SideSpec:
-    """How the files of one side are read."""
+    """How the files of one of the compared tables (sides) are read."""
 
     staging: StagingSpec
     payload: bool = False
@@ -51,7 +51,7 @@ class SideSpec:
 
 @dataclass(frozen=True, slots=True)
 class SideFile:
-    """A data file of one of the sides."""
+    """A data file of one of the compared tables (sides)."""
 
     side: int
     path: str
@@ -59,8 +59,9 @@ class SideFile:
 
 
 def marked_rows(file: SideFile, scope: Comparing) -> Iterator[pa.RecordBatch]:
-    """The rows of the file that are compared, with their buckets. A file that can't be read has none: what counts the
-    rows tells that."""
+    """The rows of the file that are compared, with their buckets. A file that can't be read gives no rows; the
+    counting of its rows reports it.
+    """
     try:
         for piece in _pieces(file.path, file.spec):
             yield from marked_batches(piece, file.side, scope)
@@ -82,7 +83,9 @@ def _pieces(path: str, spec: SideSpec) -> Iterator[pa.Table]:
 def count_other(
     path: str, staging: StagingSpec, rows: ConsumerRows, spans: Sequence[ShardSpans]
 ) -> FileCount:
-    """The rows of a file of another consumer. Its payloads aren't read, but their column has to be there."""
+    """How many rows a file of another consumer has in each span. Its payloads aren't read, but their column has
+    to exist.
+    """
     counter, file = counter_of(spans), LiveFile(path, None, 0, 0)
     try:
         for piece in rows_at(path, staging, rows, payload=False):
@@ -95,9 +98,9 @@ def count_other(
 
 
 def marked_batches(piece: pa.Table, side: int, scope: Comparing) -> Iterator[pa.RecordBatch]:
-    """The rows with the mark of their side, for the shuffle.
+    """The rows with the number of their side, for the shuffle.
 
-    `piece`: rows with the columns that say which record a row is, and maybe with a column `digest`.
+    `piece`: rows with the columns that identify their record, and maybe with a column `digest`.
     """
     places = {
         (shard_spans.stream, shard_spans.epoch, shard_spans.shard_id): i
@@ -161,7 +164,7 @@ def _after(keys: list[str], end: str, low: int) -> int:
 
 
 def patterns_of(rows: pa.Table, sides: int) -> tuple[Pattern, ...]:
-    """How the rows of one bucket stand beside each other. All rows of the bucket are in memory."""
+    """How often each row of one bucket is on each of the sides, as patterns. All rows of the bucket are in memory."""
     times = [f"times_{side}" for side in range(sides)]
     columns: Mapping[str, Any] = {
         "place": rows["place"],

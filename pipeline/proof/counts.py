@@ -1,4 +1,6 @@
-"""What the counts of rows say: do the data files have the rows that the ledgers state? Pure functions."""
+"""Compares counts of rows with the ledgers: whether the data files have the rows that the ledgers state. Pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ from headrace.pipeline.proof.verdict import Extra, Told, Unproved, Wrong
 
 
 def overlaps(plan: CountPlan, counts: Iterable[FileCount]) -> tuple[Overlap, ...]:
-    """Where a row may be twice although the numbers of rows are right: the rows of two places aren't one after the
-    other."""
+    """The places where a row may be there twice although the numbers of rows are right: the sort keys of two
+    groups of rows overlap.
+    """
     by_span: dict[tuple[int, int], list[tuple[str, str, str]]] = {}
     for count in counts:
         for part in count.parts:
@@ -44,7 +47,9 @@ def _add(doubtful: list[Overlap], shard: int, low: str, high: str, files: list[s
 
 
 def compared_counts(plan: CountPlan, counts: Sequence[FileCount], doubled: Iterable[Doubled]) -> Compared:
-    """What the counts of the lake table's files say of the plan's ranges. `doubled`: rows that are there twice."""
+    """The comparison of the counts of the lake table's files with the plan's ranges. `doubled`: rows that are
+    there twice.
+    """
     wrong = _wrong_clusters(plan, counts)
     return Compared(
         ranges=len(plan.clusters),
@@ -55,7 +60,7 @@ def compared_counts(plan: CountPlan, counts: Sequence[FileCount], doubled: Itera
 
 
 def doubled_as_wrong(doubled: Iterable[Doubled]) -> Iterator[Wrong]:
-    """What is told of rows that are there more than once."""
+    """The sentences about rows that are there more than once."""
     for double in doubled:
         yield from map(Wrong, double.rows)
         if more := double.count - len(double.rows):
@@ -97,7 +102,9 @@ def _miscount(cluster: Cluster, rows: int, row_places: Iterable[tuple[str, int]]
 
 
 def strange_rows(counts: Iterable[FileCount], *, has_lost: bool) -> Iterator[Told]:
-    """Rows that no range accounts for. `has_lost`: whether ledgers are lost that may have had them."""
+    """The sentences about rows that no range accounts for. `has_lost`: whether lost ledgers may have accounted
+    for them.
+    """
     for count in counts:
         if not count.strangers_count:
             continue
@@ -114,7 +121,9 @@ def strange_rows(counts: Iterable[FileCount], *, has_lost: bool) -> Iterator[Tol
 
 
 def wrong_files(counts: Iterable[FileCount]) -> Iterator[Told]:
-    """The files that are missing, or that have another number of rows than the table's metadata states."""
+    """The sentences about files that are missing, or that have another number of rows than the table's metadata
+    states.
+    """
     for count in counts:
         if count.error:
             yield Wrong(f"{file_name(count.path)} with {counted(count.stated, 'row')}: {count.error}")
@@ -132,8 +141,9 @@ def changed_days(
     live: frozenset[str],
     kept_from: date | None,
 ) -> tuple[str, ...]:
-    """Days whose files were replaced since an earlier proof by files with other records. `before`: the files of that
-    proof."""
+    """Days of which files were replaced, since an earlier proof, by files with other records. `before`: the files
+    of that proof.
+    """
     gone: dict[str, Digest] = {}
     for path, (day, digest) in before.items():
         if path not in live:

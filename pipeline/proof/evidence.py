@@ -1,6 +1,6 @@
-"""What a proof has read of the tables that it is about, and what their rows say beside their ledgers. Values.
+"""The values that a proof has read of one table, and the result of comparing its rows with its ledgers.
 
-The lake table is the simplest of these tables: it has no quarantine table beside it, and is made of no other one.
+The lake table is the simplest table: it has no quarantine table, and isn't made of another table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.pipeline.proof.verdict import Told
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLook:
-    """What was read of one table."""
+    """What a proof has read of one table: its files, positions and ledgers."""
 
     name: str
     story: Story = field(default_factory=Story)
@@ -33,7 +33,7 @@ class TableLook:
 
 @dataclass(frozen=True, slots=True)
 class RedrivenRows:
-    """Rows of a shard with redrives: what the ledgers state without the redrives, and what was counted."""
+    """Numbers of rows of a shard with redrives: what the ledgers state without the redrives, and what was counted."""
 
     stated_parsed: int
     stated_aside: int
@@ -51,7 +51,7 @@ class RedrivenRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """What the rows of some ranges say, beside what the ledgers state."""
+    """The result of comparing the rows of some ranges with what the ledgers state."""
 
     ranges: int = 0
     """How many ranges were compared; those that overlap count as one."""
@@ -69,7 +69,7 @@ class Compared:
 
 
 def all_rounds(rounds: Iterable[Compared]) -> Compared:
-    """What all rounds of a proof say, in the order in which the ranges sort."""
+    """The results of all rounds of a proof as one, in the order in which the ranges sort."""
     rounds = tuple(rounds)
     redriven: dict[ShardKey, RedrivenRows] = {}
     for compared in rounds:
@@ -88,7 +88,7 @@ def all_rounds(rounds: Iterable[Compared]) -> Compared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What the checks of a table go by."""
+    """The values that the checks of any table use."""
 
     table: TableLook
     aside: TableLook | None = None
@@ -121,8 +121,9 @@ class Evidence:
 
 
 def unsettled_steps(story: Story, quarantine: Positions) -> tuple[tuple[Step, ...], tuple[ShardKey, ...]]:
-    """Ranges of a typed table up to which its quarantine table hasn't come yet, and the shards of which the quarantine
-    table stands where no range of the typed table ends."""
+    """The ranges of a typed table that its quarantine table hasn't taken over yet, and the shards whose position
+    in the quarantine table isn't the end of a range of the typed table.
+    """
     late: list[Step] = []
     lost: list[ShardKey] = []
     for key, steps in story.steps.items():

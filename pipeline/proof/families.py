@@ -1,11 +1,12 @@
-"""Was each hash key read by exactly one shard at each time? By the ledgers, and by Kinesis's list of shards.
+"""Checks that each hash key was read by exactly one shard at each time, by the ledgers and by Kinesis's list of
+shards.
 
 1. Each child began after its parents had ended (`children_too_early`).
 2. Each reshard is whole: a split has two children, a merge has two parents (`broken_families`).
 3. The shards at which reading stands now have each hash key once (`uncovered_keys`).
 
-A split and a merge keep the hash keys that they divide or join. So from 3, back over all reshards of 2, the shards that
-were read at any earlier time had each hash key once, too; also those that Kinesis has forgotten.
+A split and a merge keep the hash keys that they divide or join. So it follows from 3 and 2 that the shards which
+were read at any earlier time also had each hash key once, even those that Kinesis has forgotten.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SET_BY_A_PERSON = frozenset({Kind.ADOPT, Kind.REPAIR, Kind.REPOSITION})
 
 @dataclass(frozen=True, slots=True)
 class ListedShards:
-    """What Kinesis lists of a stream."""
+    """The shards of a stream that Kinesis lists."""
 
     stream: StreamId
     shards: Mapping[str, Shard]
@@ -48,7 +49,7 @@ class ListedShards:
 
 
 def children_too_early(story: Story, listed: Mapping[StreamId, ListedShards]) -> Iterator[Told]:
-    """The shards that began before a parent of theirs had ended."""
+    """The shards whose reading began before that of a parent had ended."""
     ends = _ends(story)
     namers: dict[ShardKey, list[ShardKey]] = {}
     for parent, end in ends.items():
@@ -103,7 +104,7 @@ def _state(end: Step | None) -> str:
 
 
 def broken_families(story: Story, listed: Mapping[StreamId, ListedShards]) -> Iterator[Told]:
-    """The ends of shards whose children don't have all of their hash keys."""
+    """The ended shards whose children don't have all of their hash keys."""
     ends = _ends(story)
     named_by: dict[ShardKey, set[str]] = {}
     for key, end in ends.items():
@@ -135,7 +136,9 @@ def _unread_children(
 
 
 def unread_leaves(story: Story, listed: ListedShards) -> Iterator[Told]:
-    """Where shards have no hash keys: the open shards that no wave reads, and that come after none that one reads."""
+    """For streams whose shards have no hash keys: the open shards that no wave reads, and that follow no shard
+    that one reads.
+    """
     dangling = dead_ends(listed.shards.values())
     if dangling:
         yield Unproved(
@@ -224,7 +227,7 @@ def _divided(key: ShardKey, children: Iterable[str], listed: ListedShards | None
 
 
 def uncovered_keys(story: Story, listed: ListedShards) -> Iterator[Told]:
-    """Where the shards at which reading stands leave out hash keys, or have some twice."""
+    """The hash keys that none of the shards at which reading stands now has, or that several have."""
     if listed.stream.is_dynamodb:
         yield from unread_leaves(story, listed)
         return

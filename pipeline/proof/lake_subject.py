@@ -43,7 +43,7 @@ class LakeSubject(Subject):
         return lake_finding(self.evidence(reading))
 
     def evidence(self, reading: ProofReading) -> LakeEvidence:
-        """What the checks of the lake table go by."""
+        """The values that the checks of the lake table use."""
         (side,) = reading.sides
         before = side.before if reading.is_new else None
         live = frozenset(file.path for file in side.look.live.files)
@@ -66,7 +66,7 @@ class LakeSubject(Subject):
 def listings_of_streams(
     source: Callable[[], ShardSource], look: ProofLook
 ) -> tuple[dict[StreamId, ListedShards], dict[StreamId, str]]:
-    """What Kinesis lists of each stream, and the streams of which it lists nothing any more, with the reason."""
+    """The shards that Kinesis lists of each stream, and for the streams of which it lists none any more the reason."""
     listed: dict[StreamId, ListedShards] = {}
     unlisted: dict[StreamId, str] = {}
     for stream in sorted(look.state.positions.streams()):

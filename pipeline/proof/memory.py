@@ -1,4 +1,4 @@
-"""What a proof needn't read again, because an earlier proof has read it, and the ledgers as a proof reads them."""
+"""What a proof needn't read because an earlier proof has read it, and how a proof reads ledgers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Ledgers:
     another history."""
 
     def may_skip(self, before: Proved | None) -> bool:
-        """Whether what the earlier proof has read needn't be read again."""
+        """Whether the rows and files that the earlier proof has read needn't be read again."""
         return before is not None and self.has_proved and not must_read_all(self.story, before.sequence)
 
 
@@ -37,7 +37,7 @@ def ledgers_up_to(
 ) -> Ledgers:
     """Read the ledgers up to a snapshot.
 
-    `upto`: the sequence number of the newest snapshot. `joining`: which ranges needn't come one by one.
+    `upto`: the sequence number of the newest snapshot. `joining`: which ranges may be returned as joined ones.
     """
     newest: SnapshotPlace | None = None
     has_proved = False
@@ -56,8 +56,10 @@ def ledgers_up_to(
 
 
 def joins(before: Proved | None, *, by_day: bool = False, is_aside: bool = False) -> Joining | None:
-    """How ranges may come joined. What an earlier proof has found right may: only a break in it has to be found once
-    more. The ranges of its last ledger come as they are, which shows that main still leads to it."""
+    """Which ranges may be returned as joined ones: those that an earlier proof has found right, because in them a
+    break needn't be found again. The ranges of its last ledger are returned one by one, so that it shows that
+    main still leads to that ledger.
+    """
     return None if before is None else Joining(before.sequence, by_day, is_aside)
 
 
@@ -70,8 +72,9 @@ def proved_now(
     kept_from: date | None = None,
     apart: int | None = None,
 ) -> Proved | None:
-    """What the next proof needn't read again. `newest`: the newest snapshot with a ledger. `before`: the earlier proof
-    that had read the files that this one didn't read."""
+    """What the next proof needn't read again. `newest`: the newest snapshot with a ledger. `before`: the earlier
+    proof that had read the files that this one hasn't read.
+    """
     if newest is None:
         return None
     counts = tuple(counts)
@@ -89,6 +92,6 @@ def proved_now(
 
 
 def files_of_days(plan: CountPlan, live: LiveFiles) -> list[LiveFile]:
-    """The files that may have rows of the ranges that are asked for: each file has the rows of one arrival day."""
+    """The files that may have rows of the plan's ranges: each file has the rows of one arrival day."""
     may_have = plan.may_be_on()
     return [file for file in live.files if may_have(file.day)]

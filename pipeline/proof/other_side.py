@@ -1,4 +1,6 @@
-"""What is known of the output of another consumer of the same stream, with which the lake table is compared."""
+"""What a person has said about the output of another consumer of the same stream, with which the lake table is
+compared.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from headrace.pipeline.core.shards.stream import StreamId
 
 
 class PayloadForm(StrEnum):
-    """How a column of the other side has a record's payload."""
+    """In which form a column of the other consumer's output holds a record's payload."""
 
     BINARY = "binary"
     """The bytes themselves; in a column of text, its bytes in UTF-8."""
@@ -21,7 +23,7 @@ class PayloadForm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OtherColumns:
-    """The columns of the other side that say which record a row is."""
+    """The columns of the other consumer's output that identify the record of a row."""
 
     shard: str
     number: str
@@ -32,7 +34,7 @@ class OtherColumns:
 
     @property
     def named(self) -> tuple[tuple[str, str], ...]:
-        """The option that names a column, and the column."""
+        """For each column that was given: the option by which it was named, and its name."""
         options = (
             ("--shard", self.shard),
             ("--number", self.number),
@@ -44,7 +46,7 @@ class OtherColumns:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRows:
-    """What is known of the other side: all its rows are of one stream."""
+    """What is known of the rows of the other consumer: all are of one stream."""
 
     stream: StreamId
     columns: OtherColumns

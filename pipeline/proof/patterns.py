@@ -1,15 +1,15 @@
-"""How the rows of two or more tables stand beside each other: a pattern for all rows that stand alike. Pure functions
-on values.
+"""How often each row is in each of several tables (sides). Rows for which that is the same make one pattern. Pure
+functions on values.
 
     spans of each shard  ->  those whose sums agree                                   ->  patterns
                          ->  the others: buckets  ->  Spark brings their rows together ->  patterns
 
-Each file was counted before, with a number for each row added up. Where the sums of a span say that the rows of the
-first side are those of the other sides together, nothing has to be brought together. Sums can't tell which rows are
-missing, twice, or from elsewhere.
+Each file was counted before, and a hash of each row added up. Where the sums of a span are the same on the first
+side and on the other sides together, Spark needn't bring their rows together. Sums can't tell which rows are
+missing, there twice, or from elsewhere.
 
-A bucket has whole spans, so that one task sees all rows of a span, on all sides, and no task has more rows than a few
-ranges do.
+A bucket has whole spans, so that one task sees all rows of a span, on all sides, and no task has more rows than a
+few ranges do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Rows of one span that stand alike: each of them is `times[i]` times on side i."""
+    """The rows of one span for which it is the same how often they are on each side: each of them is `times[i]`
+    times on side i.
+    """
 
     shard: int
     """Place of the shard in the spans that were asked for."""
@@ -47,7 +49,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Comparing:
-    """Which rows are compared, and in which bucket."""
+    """Which rows are compared, and in which bucket each of them is."""
 
     spans: tuple[ShardSpans, ...]
     buckets: tuple[tuple[int, ...], ...]
@@ -75,8 +77,9 @@ class Comparing:
 def patterns_by_sums(
     plan: CountPlan, first_side: Iterable[FileCount], other_sides: Sequence[Iterable[FileCount]]
 ) -> Mapping[Span, tuple[Pattern, ...]]:
-    """The spans in which the rows of the first side (`first_side`) are those of the other sides together, by their
-    sums."""
+    """Those spans in which, by their sums, the rows of the first side (`first_side`) are the rows of the other
+    sides together.
+    """
     all_of, other_digests = _digests(first_side), [_digests(counts) for counts in other_sides]
     patterns: dict[Span, tuple[Pattern, ...]] = {}
     for shard, span in ((c.shard, span) for c in plan.clusters for span in c.spans):
@@ -102,7 +105,9 @@ def _digests(counts: Iterable[FileCount]) -> dict[Span, Digest]:
 
 
 def comparing(plan: CountPlan, *, besides: Collection[Span] = (), most: int = MOST_ROWS) -> Comparing:
-    """The ranges of the plan, in buckets of so many rows. `besides`: spans whose rows needn't be compared."""
+    """The ranges of the plan, in buckets of at most about `most` rows. `besides`: spans whose rows needn't be
+    compared.
+    """
     buckets = [[NO_BUCKET] * len(shard_spans.ends) for shard_spans in plan.spans]
     number, rows = 0, 0.0
     for cluster in plan.clusters:

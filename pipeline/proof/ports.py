@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProofLook:
-    """The newest snapshot of the lake table, as a proof looks at it: its files and its positions."""
+    """The files and positions of a table's newest snapshot, as a proof reads them."""
 
     live: LiveFiles
     state: TableState
@@ -34,7 +34,7 @@ class ProofLook:
 
 @dataclass(frozen=True, slots=True)
 class Proved:
-    """What the last proof that found nothing wrong had read."""
+    """What the last proof without a mistake had read, so that the next one needn't read it again."""
 
     snapshot: int
     """The newest snapshot with a ledger at that time."""
@@ -51,7 +51,7 @@ class Proved:
 
 
 class ProofTable(Protocol):
-    """The lake table as `headrace prove` reads it. Nothing here changes the table."""
+    """The lake table, or a table made of it, as `headrace prove` reads it. No method changes the table."""
 
     def look(self) -> ProofLook: ...
 
@@ -60,26 +60,27 @@ class ProofTable(Protocol):
         ...
 
     def look_again(self, files: Sequence[LiveFile]) -> tuple[FileCount, ...]:
-        """Whether each of these files is still there with its size, without reading it."""
+        """Check whether each of these files is still there with its size, without reading the file."""
         ...
 
     def doubled(self, overlaps: Sequence[Overlap], spans: Sequence[ShardSpans]) -> tuple[Doubled, ...]:
-        """Read the rows with these sort keys once more, and name those that are there twice."""
+        """Read the rows with these sort keys once more, and return those that are there twice."""
         ...
 
     def remembered(self) -> Proved | None:
-        """What the last proof has remembered; None before the first proof, and where that can't be read."""
+        """What the last proof without a mistake had read; None before the first proof, and where that can't be read."""
         ...
 
     def remember(self, proved: Proved) -> None: ...
 
     def inserted_by(self, snapshot: int) -> tuple[LiveFile, ...]:
-        """The data files that this snapshot of main has added. Raises Unknown where main doesn't lead to it any more,
-        and WrongShape where it isn't an insert by another engine."""
+        """The data files that this snapshot of main has added. Raises Unknown where main doesn't lead to the
+        snapshot any more, and WrongShape where the snapshot isn't an insert by another engine.
+        """
         ...
 
     def accepted(self) -> tuple[Accepted, ...]:
-        """What a person has accepted of rows that no ledger claims."""
+        """The rows that a person has accepted, though no ledger claims them."""
         ...
 
     def accept(self, accepted: Accepted) -> None: ...
@@ -118,7 +119,7 @@ class ProvedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetPorts:
-    """What the proof of a table needs that was made of the lake table."""
+    """The ports for the proof of a table that was made of the lake table."""
 
     table: ProvedTable
     aside: ProvedTable | None
@@ -140,7 +141,7 @@ class TargetPorts:
 
 
 class ProofPorts(WindowPorts, Protocol):
-    """The ports of an application that proofs and comparisons need, each made when it is first needed."""
+    """The ports of an application for proofs and comparisons. Each is made when it is first needed."""
 
     def proof(self) -> ProofTable: ...
 
@@ -149,6 +150,7 @@ class ProofPorts(WindowPorts, Protocol):
         ...
 
     def other_side(self, rows: ConsumerRows, *, files: str | None, table: str | None) -> OtherSide:
-        """Another consumer's output: files at a path or an address, or a table of the lake table's catalog. Raises
-        BadSetting where no file can be read, or the first one lacks a column that was named."""
+        """The output of another consumer: files at a path or an address, or a table in the catalog of the lake
+        table. Raises BadSetting where no file can be read, or where the first one lacks a column that was named.
+        """
         ...

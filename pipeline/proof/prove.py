@@ -4,10 +4,10 @@ else.
 
     look at the newest snapshot -> ledgers up to it -> rows, on Spark -> all checks -> remember what was read
 
-Every table goes this way, and differs by what its rows are compared with (`headrace.pipeline.proof.subject`). Rows that
-an earlier proof has read are not read again, as long as their files are the same, or were replaced by files with the
-same records of the same day. Otherwise all rows are read anew. The ranges of these rows come joined: a chain of them is
-looked through, and isn't in memory.
+Each table is proved in these steps; tables differ in what their rows are compared with
+(`headrace.pipeline.proof.subject`). Rows that an earlier proof has read are not read again, as long as their
+files are the same, or were replaced by files with the same records of the same day. Otherwise all rows are read
+anew. The ranges of rows that aren't read again are joined, so that a long history needn't be in memory.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Proving:
     def run(self, window: Window = ALL, *, anew: bool = False) -> Proof:
         """Prove all tables.
 
-        `window`: prove only ranges with records that arrived then. `anew`: read all rows, also those of an earlier
-        proof.
+        `window`: prove only ranges with records that arrived in this time. `anew`: read all rows, also those that
+        an earlier proof has read.
         """
         lake = self._lake(window)
         finding, reading = prove(lake, window, anew=anew)
@@ -103,7 +103,9 @@ class Proving:
 
 
 def prove(subject: Subject, window: Window, *, anew: bool) -> tuple[TableProof, ProofReading]:
-    """What the checks of one table find, and what was read for them. What nothing is wrong with is remembered."""
+    """The result of the checks of one table, and what was read for them. If the checks find no mistake, the table
+    remembers what was read.
+    """
     reading = new_rows(subject) if window.is_all and not anew else None
     finding = None if reading is None else subject.finding(reading)
     if reading is None or finding is None or (subject.reads_again and not finding.holds):

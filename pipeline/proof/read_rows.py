@@ -1,5 +1,5 @@
-"""The rows of a subject, counted and compared: only new ones, those of some time, or all of them in rounds of some
-arrival days.
+"""Counts and compares the rows of a proof's subject: only new ones, those of a time, or all of them in rounds of
+a few arrival days.
 
     plan: which rows are counted -> the files that may have them -> counts, on Spark -> what the rows say
 """
@@ -33,8 +33,10 @@ from headrace.pipeline.proof.subject import ProofReading, Subject
 
 
 def new_rows(subject: Subject) -> ProofReading | None:
-    """What came after an earlier proof. None where all rows have to be read: there was no such proof, main has another
-    history since, a person moved a position back, or files were replaced by others with other records."""
+    """Read the rows that came after an earlier proof. None where all rows have to be read: there was no such
+    proof, main has another history since, a person moved a position back, or files were replaced by others with
+    other records.
+    """
     if any(side.before is None for side in subject.sides):
         return None
     sides = tuple(side.since_proved() for side in subject.sides)
@@ -61,7 +63,7 @@ def new_rows(subject: Subject) -> ProofReading | None:
 
 
 def window_rows(subject: Subject, window: Window) -> ProofReading:
-    """The rows of the ranges that are asked for, all at once."""
+    """Read the rows of the ranges within the window, all at once."""
     sides = tuple(side.read() for side in subject.sides)
     view = subject.view(sides, sides[0].look.story)
     plan = plan_rows(view, window=window, kept_from=subject.kept_from)
@@ -85,8 +87,9 @@ def _compared(subject: Subject, plan: CountPlan, sides: Sides) -> ProofReading:
 
 
 def all_rows(subject: Subject) -> ProofReading | None:
-    """All rows, in rounds: the ranges of a long history don't fit into memory one by one. None where each range has to
-    be looked at by itself."""
+    """Read all rows in rounds, because the ranges of a long history don't fit into memory unless they are joined.
+    None where each range has to be compared by itself.
+    """
     sides = tuple(side.joined(subject.most_ranges) for side in subject.sides)
     # Before any row is read, because then all is read in another way.
     if subject.needs_each_range(sides):
@@ -154,7 +157,7 @@ class _Rounds:
 
 @dataclass(frozen=True, slots=True)
 class CountRound:
-    """Some arrival days, and which of their rows are counted."""
+    """A round of a proof: some arrival days, and which of their rows are counted."""
 
     days: Days
     plan: CountPlan
@@ -168,8 +171,10 @@ def plans_of_rounds(
     kept_from: date | None,
     view: Callable[[Story], Story],
 ) -> Iterator[CountRound]:
-    """The ranges of each round, one by one, and all others joined. `sequence`: that of the snapshot up to which ledgers
-    are read. `view`: how the ranges of a ledger are compared with rows."""
+    """The rounds, each with the ranges of its days one by one, and all others joined. `sequence`: the number of
+    the snapshot up to which ledgers are read. `view`: gives the ranges of a ledger the numbers of rows with which
+    they are compared.
+    """
     covered = view(joined)
     for day in days:
         on_days = RangeFilter(upto=sequence, arrived=arrivals_on(day))

@@ -1,5 +1,5 @@
-"""The rows of a long history in rounds, each about some arrival days: so that only the ranges of these days are in
-memory one by one.
+"""Divides the rows of a long history into rounds of some arrival days, so that only the ranges of these days are
+in memory one by one.
 
     ledgers, joined by day -> rounds of days -> of each round: its ranges one by one, its files, counts -> what is wrong
 
@@ -25,8 +25,9 @@ _ONE_DAY = timedelta(days=1)
 
 
 def rounds_of(story: Story, most: int) -> tuple[Days, ...]:
-    """Days in order that leave no time out, each with about so many ranges, and at least one day. Ranges that overlap
-    are in one round."""
+    """Days in order that leave no time out, so many together that they have about `most` ranges, and at least one
+    day. Ranges that overlap are in one round.
+    """
     sizes: dict[date, int] = {}
     for step in story.all():
         day = first_day(step)
@@ -66,7 +67,7 @@ def _midnight(day: date) -> datetime:
 
 
 def ranges_one_by_one(joined: Story, apart: Story, days: Days) -> Story:
-    """The story with its ranges of these days one by one, as `apart` has them; its other ranges stay joined."""
+    """The story in which the ranges of these days are single ones, as `apart` has them, and all others are joined."""
     steps: dict[ShardKey, tuple[Step, ...]] = {}
     for key, shard_steps in joined.steps.items():
         rest = [step for step in shard_steps if not _came_on(step, days)]
@@ -82,7 +83,7 @@ def _came_on(step: Step, days: Days) -> bool:
 
 
 def joined_again(story: Story, days: Days) -> Story:
-    """The story with its ranges of these days joined, but for those with records of later days."""
+    """The story in which the ranges of these days are joined, but for those with records of later days."""
     return replace(
         story, steps={key: tuple(_joined(shard_steps, days)) for key, shard_steps in story.steps.items()}
     )
@@ -140,19 +141,21 @@ def files_of(files: Iterable[LiveFile], days: Days) -> list[LiveFile]:
 
 
 def cluster_place(cluster: Cluster, plan: CountPlan) -> tuple[int, str]:
-    """The place of a cluster, which sorts as the ranges do in a plan of all days: each round has the same shards."""
+    """A value that sorts clusters as their ranges sort in a plan of all days. It works for all rounds, because
+    each has the same shards.
+    """
     return cluster.shard, plan.spans[cluster.shard].ends[cluster.spans[-1]]
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Counts of ranges that have records of later days, too."""
+    """Counts of ranges that also have records of later days, and so can't be compared yet."""
 
     plan: CountPlan
     counts: tuple[FileCount, ...] = ()
 
     def in_plan(self, plan: CountPlan) -> tuple[FileCount, ...]:
-        """The counts in the spans of a later round, which has the same ranges."""
+        """These counts in the spans of a later round's plan, which has the same ranges."""
         return tuple(replace(count, parts=tuple(self._parts(count, plan))) for count in self.counts)
 
     def _parts(self, count: FileCount, plan: CountPlan) -> Iterator[Part]:
@@ -164,8 +167,9 @@ class Open:
 def divided(
     plan: CountPlan, counts: Sequence[FileCount], days: Days
 ) -> tuple[CountPlan, tuple[FileCount, ...], Open]:
-    """What this round compares, and what is left for later rounds: a range with records of a later day has rows in files
-    that weren't counted yet. Returns the plan and the counts of this round first."""
+    """Divides a round's plan and counts into the part that is compared now, which is returned first, and the part
+    that is left for later rounds: a range with records of a later day has rows in files that weren't counted yet.
+    """
     later = {
         (cluster.shard, span)
         for cluster in plan.clusters

@@ -20,7 +20,7 @@ _NEWEST = 100
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A table with what was read of it, and what an earlier proof had read."""
+    """A table, with what this proof has read of it, and what an earlier proof had read."""
 
     ports: ProvedTable
     look: TableLook
@@ -33,7 +33,7 @@ class Side:
     ledgers: Ledgers = field(default_factory=Ledgers)
 
     def read(self, joining: Joining | None = None) -> Side:
-        """This side with its table's ledgers, which are read here."""
+        """This side with the ledgers of its table, which this method reads."""
         # A quarantine table comes into being with the first wave, after its typed table.
         if not self.look.exists:
             return self
@@ -41,12 +41,13 @@ class Side:
         return replace(self, ledgers=ledgers, look=replace(self.look, story=ledgers.story))
 
     def since_proved(self) -> Side:
-        """This side with its ledgers, in which the ranges that an earlier proof has found right are joined."""
+        """This side with its ledgers, where ranges that an earlier proof has found right are joined."""
         return self.read(joins(self.before, by_day=self.kept_from is not None, is_aside=self.is_aside))
 
     def joined(self, most: int) -> Side:
-        """This side with its ledgers, in which all ranges are joined by the days of their first records, but for those
-        of the newest snapshots, at most so many."""
+        """This side with its ledgers, where ranges are joined by the days of their first records; ranges of the
+        newest snapshots, at most `most`, stay single.
+        """
         # 200 flowing shards make 1.7 million ranges a day, at 1 KiB each: one by one they fit into no memory.
         below, by_day = self.sequence - min(_NEWEST, most), not self.is_aside
         return self.read(Joining(below, by_day=by_day, is_aside=self.is_aside))
@@ -69,17 +70,19 @@ def looked(ports: ProvedTable, *, is_aside: bool = False) -> Side:
 
 
 def late_steps(sides: Sides) -> tuple[tuple[Step, ...], tuple[ShardKey, ...]]:
-    """Ranges of the typed table up to which its quarantine table hasn't come yet, and shards of which it stands where
-    no range ends."""
+    """The ranges of the typed table that its quarantine table hasn't taken over yet, and the shards of which the
+    quarantine table's position is no end of a range.
+    """
     # Only a typed table has a quarantine table, which could be late.
     table, *asides = (side.look for side in sides)
     return unsettled_steps(table.story, asides[0].positions) if asides else ((), ())
 
 
 def may_skip(sides: Iterable[Side], apart: int | None) -> bool:
-    """Whether the rows that an earlier proof has read needn't be read again. Where a redrive has moved some, the
-    digests of files tell; after a replacement all rows are read. Nothing in a table's own files tells that aggregates
-    of the lake table were taken apart: `apart` is the newest snapshot in which they were."""
+    """Whether the rows that an earlier proof has read needn't be read again. Rows that a redrive has moved show
+    in the digests of files; after a replacement all rows are read. That aggregates of the lake table were taken
+    apart doesn't show in the files of another table, so `apart` is the newest snapshot in which they were.
+    """
     return all(
         side.before is not None and side.before.apart == apart and side.ledgers.may_skip(side.before)
         for side in sides

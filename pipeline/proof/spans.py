@@ -46,7 +46,9 @@ class ShardSpans:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """Tells whether two sets of files have the same records: their number, and the sum of a number made from each."""
+    """The number of records, and the sum of a hash of each: two sets of files with the same digest have the same
+    records.
+    """
 
     rows: int = 0
     sum: int = 0
@@ -58,7 +60,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of one file in one span, or some of them."""
+    """The rows of one file in one span, or some of them."""
 
     shard: int
     """Place of the shard in the spans that were asked for."""
@@ -77,7 +79,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class FileCount:
-    """What a Spark task has found in one data file."""
+    """The rows that a Spark task has counted in one data file, by span."""
 
     path: str
     day: str | None
@@ -105,7 +107,7 @@ class FileCount:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Sort keys of a shard that rows in more than one place may have."""
+    """Sort keys of a shard between which rows may be in more than one place."""
 
     shard: int
     low: str
@@ -124,7 +126,7 @@ class Doubled:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Ranges of one shard that are compared together: one range, or those that overlap."""
+    """Ranges of one shard that are compared together: a single range, or ranges that overlap."""
 
     shard: int
     spans: range
@@ -148,7 +150,9 @@ class CountPlan:
     together."""
 
     def days(self) -> tuple[date, date] | None:
-        """The arrival days of all rows that are counted; None where a range doesn't tell its arrivals."""
+        """The first and the last arrival day of all rows that are counted; None where a range doesn't tell when
+        its records arrived.
+        """
         # Only ranges with rows tell arrivals.
         first = [s.range.first_arrival for c in self.clusters for s in c.steps if s.range.rows]
         last = [s.range.last_arrival for c in self.clusters for s in c.steps if s.range.rows]
@@ -158,7 +162,7 @@ class CountPlan:
         return (min(arrivals) - APPROXIMATE).date(), (max(arrivals) + APPROXIMATE).date()
 
     def may_be_on(self) -> Callable[[str | None], bool]:
-        """Whether a file with the rows of this arrival day may have rows of the ranges that are asked for."""
+        """A function that tells whether a file of this arrival day may have rows of the plan's ranges."""
         days = self.days()
 
         def may(day: str | None) -> bool:
@@ -168,7 +172,7 @@ class CountPlan:
 
 
 def rows_by_span(plan: CountPlan, cluster: Cluster) -> dict[int, float]:
-    """About how many rows each span of the cluster has: those of a range, spread evenly over its spans."""
+    """About how many rows each span of the cluster has: the rows of a range are spread evenly over its spans."""
     rows = dict.fromkeys(cluster.spans, 0.0)
     for step in cluster.steps:
         spans = spans_of(plan.spans[cluster.shard].ends, step)
@@ -185,10 +189,10 @@ def plan_rows(
     kept_from: date | None = None,
     days: Days = EVER,
 ) -> CountPlan:
-    """Which rows a proof reads, and by which ranges it counts them.
+    """Which rows a proof reads, and the ranges by which it counts them.
 
-    `proved`: sequence number of the snapshot up to which an earlier proof has read all rows. `kept_from`: the first
-    day that the retention keeps. `days`: only ranges that may have a record of these days are asked for.
+    `proved`: sequence number of the snapshot up to which an earlier proof has read all rows. `kept_from`: the
+    first day that the retention keeps. `days`: only ranges that may have a record of these days are read.
     """
     spans: list[ShardSpans] = []
     clusters: list[Cluster] = []
@@ -264,7 +268,7 @@ def _ends(steps: Iterable[Step]) -> list[str]:
 
 
 def spans_of(ends: Sequence[str], step: Step) -> range:
-    """The spans of a range. `ends`: those of its shard."""
+    """The spans that a range has. `ends`: the ends of all spans of its shard."""
     return range(bisect_left(ends, low_of(step)) + 1, bisect_left(ends, high_of(step)) + 1)
 
 
@@ -293,8 +297,9 @@ def _is_asked(group: Sequence[Step], window: Window, proved: int | None) -> bool
 
 
 def must_read_all(story: Story, proved: int) -> bool:
-    """Whether all rows are to be read again: what was committed after the earlier proof may concern rows that the earlier
-    proof has read. `proved`: the sequence number of the snapshot of that proof."""
+    """Whether all rows have to be read again, because what was committed after the earlier proof may concern rows
+    that the earlier proof has read. `proved`: the sequence number of the snapshot of that proof.
+    """
     after = (step for step in story.all() if step.sequence > proved)
     return any(step.range.may_go_back or not step.range.moves for step in after) or story.is_lost_between(
         proved, max((loss.sequence for loss in story.lost), default=proved)

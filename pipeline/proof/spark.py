@@ -1,5 +1,6 @@
-"""What a proof needs of the lake table: one look at its newest snapshot, Spark's counts of rows, and what the last
-proof has read."""
+"""The port of a proof to an Iceberg table: its newest snapshot, counts of its rows by Spark, and what the last
+proof has read.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _JOB = Job("counts the table's rows", "Nothing is proved, and nothing was change
 
 
 class IcebergProof(ProofTable):
-    """What a proof needs of a table: its files, counts of their rows, and what the last proof has read."""
+    """The port of a proof to an Iceberg table: its files, counts of their rows, and what the last proof has read."""
 
     def __init__(self, lake: IcebergTable, tasks: Tasks, *, is_numbered: bool = False) -> None:
         """`is_numbered`: whether several rows may belong to one record, which a column of the table numbers."""

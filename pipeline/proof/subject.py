@@ -1,6 +1,7 @@
-"""What a proof is about: a table with its ledgers, and what its rows have to be. The lake table is one subject
+"""The subject of a proof: a table with its ledgers, and what its rows have to be. The lake table is one subject
 (`headrace.pipeline.proof.lake_subject`), and so is each table that was made of it
-(`headrace.pipeline.proof.made.subject`)."""
+(`headrace.pipeline.proof.made.subject`).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ MOST_RANGES = 200_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofReading:
-    """What a proof has read of a subject's tables, and what their rows say."""
+    """What a proof has read of a subject's tables, and the result of comparing their rows."""
 
     sides: Sides
     compared: Compared = field(default_factory=Compared)
@@ -50,28 +51,32 @@ class Subject(ABC):
 
     @property
     def apart(self) -> int | None:
-        """The newest snapshot in which aggregates of the lake table were taken apart, if the subject is made of it."""
+        """The newest snapshot of the lake table in which aggregates were taken apart, for a subject that is made
+        of the lake table; else None.
+        """
         return None
 
     def view(self, sides: Sides, story: Story) -> Story:
-        """The ranges of the story, with the rows that each of them has to have."""
+        """The ranges of the story, with the number of rows that each of them has to have."""
         del sides
         return story
 
     def needs_each_range(self, sides: Sides) -> bool:
-        """Whether joined ranges don't tell enough about these tables."""
+        """Whether these tables can only be compared range by range, not by joined ranges."""
         del sides
         return False
 
     def source(self, plan: CountPlan, days: Days = EVER) -> tuple[tuple[FileCount, ...], ...]:
-        """The counts of each table that the subject is made of."""
+        """The counts of the rows of each table of which the subject is made."""
         del plan, days
         return ()
 
     @abstractmethod
     def compared(self, sides: Sides, plan: CountPlan, counts: Sequence[tuple[FileCount, ...]]) -> Compared:
-        """What the rows of the plan's ranges say. `counts`: those of each table of `source`, and of each side."""
+        """The comparison of the rows of the plan's ranges. `counts`: those of each table of `source`, and then of
+        each side.
+        """
 
     @abstractmethod
     def finding(self, reading: ProofReading) -> TableProof:
-        """What all checks find in what was read."""
+        """The result of all checks on what was read."""

@@ -23,7 +23,7 @@ def finding_of(
     since: int | None = None,
     is_behind: bool = False,
 ) -> TableProof:
-    """What the checks of a table have found, with what was read for them."""
+    """The result of a table's checks, with the numbers of what was read for them."""
     return TableProof(
         name=evidence.table.name,
         checks=tuple(checks),
@@ -37,9 +37,9 @@ def finding_of(
 
 
 def chain_check(evidence: Evidence, more: Iterable[Told] = (), *, of: str = "") -> Check:
-    """Whether the ranges of each shard are one chain.
+    """The check whether the ranges of each shard form one chain.
 
-    `more`: what else is wrong with the chains of the ranges. `of`: which table the promise is about.
+    `more`: further mistakes in the chains. `of`: the table that the promise is about, for its sentence.
     """
     return checked(
         f"{of}the ranges of each shard are one chain, up to the table's position",

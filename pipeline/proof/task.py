@@ -1,7 +1,8 @@
-"""The work of one Spark task of a proof, as plain functions: count the rows of data files in the spans of their shards.
+"""The work of one Spark task of a proof, as plain functions: count the rows of data files in the spans of their
+shards.
 
-Nothing here imports Spark or the catalog. A file is read in pieces, and of its rows only the columns that say which
-record it is. So a task needs tens of megabytes, however large its files are.
+Nothing here imports Spark or the catalog. A file is read in pieces, and only the columns that identify the record
+of a row. So a task needs tens of megabytes, however large its files are.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ _COLUMNS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class ProofSpec:
-    """What a Spark task has to know. It can be pickled, and holds no credentials."""
+    """What a Spark task of a proof has to know. It can be pickled, and holds no credentials."""
 
     staging: StagingSpec
     spans: tuple[ShardSpans, ...]
 
 
 def count_rows(file: LiveFile, spec: ProofSpec) -> FileCount:
-    """The rows of one file in each span. A file that can't be read has an error instead."""
+    """Count the rows of one file in each span. For a file that can't be read, the count has an error instead."""
     counter = counter_of(spec.spans)
     try:
         for piece in pieces_of(file.path, spec.staging):
@@ -90,7 +91,9 @@ def counter_of(spans: Sequence[ShardSpans]) -> SpanCounter:
 
 
 def look_at(file: LiveFile, spec: ProofSpec) -> FileCount:
-    """Whether a file that was read before is there, with the size that the table's metadata states."""
+    """Check, without counting, whether a file that was read before is there with the size that the table's
+    metadata states.
+    """
     # Without reading a row: the size tells whether something has written the file anew.
     files, path = _place(file.path, spec.staging)
     info = files.get_file_info(path)

@@ -1,5 +1,6 @@
-"""Counts of rows in the spans of their shards, and which row has which sort key: what the tasks of a proof compute on
-Arrow columns."""
+"""The computations of a proof's tasks on Arrow columns: the rows in each span of their shard, and the sort key of
+each row.
+"""
 
 from __future__ import annotations
 
@@ -133,8 +134,9 @@ def _row_text(stream: str | None, epoch: int | None, shard_id: str | None, numbe
 
 
 def is_sound_row(rows: pa.Table) -> Any:
-    """Rows that a landing can have written. Another engine may insert rows without a shard, or with any text as a
-    sequence number."""
+    """Whether each row is one that a landing can have written. Another engine may insert rows without a shard, or
+    with any text as a sequence number.
+    """
     number: Any = rows["sequence_number"]
     no: Any = pa.scalar(False)
     is_sound: Any = pc.fill_null(pc.less_equal(pc.binary_length(number), pa.scalar(_LONGEST)), no)
@@ -160,7 +162,7 @@ def sort_keys_of(rows: pa.Table) -> Any:
 
 
 def shards_of(rows: pa.Table) -> Iterator[tuple[_Name, pa.Table]]:
-    """The rows by shard. A shard comes more than once where its rows don't stand together."""
+    """The rows by shard. A shard is returned more than once where its rows don't follow each other."""
     rows, runs = _in_runs(rows)
     for start, stop in runs:
         yield _name_at(rows, start), rows.slice(start, stop - start)

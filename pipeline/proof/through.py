@@ -1,5 +1,6 @@
-"""Is what the lake table states about its completeness (`valid-through`) no more than its positions show? Pure
-functions."""
+"""Checks that the lake table's statement about its completeness (`valid-through`) claims no more than its
+positions show. Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ from headrace.pipeline.proof.verdict import Wrong
 
 
 def wrong_through(through: Through, positions: Positions) -> Iterator[Wrong]:
-    """Open shards that were read less far than the table states. A statement never goes further than the shard that is
-    furthest behind."""
+    """The open shards that have landed less far than the table states. A statement must not go further than the
+    shard that is furthest behind.
+    """
     for key, position in sorted(positions.shards.items()):
         stated = through.get(key.stream)
         if (

@@ -1,5 +1,6 @@
-"""What a proof found: its checks, what can't be proved, and the sentence that ends it. See
-docs/use/proof.md."""
+"""The result of a proof: its checks, what can't be proved, and the closing sentence. See
+docs/use/proof.md.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ memory."""
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """Something that contradicts what Headrace promises."""
+    """A sentence about something that contradicts what Headrace promises."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Extra(Wrong):
-    """Rows that no ledger claims."""
+    """A sentence about rows that no ledger claims."""
 
     shards: Mapping[str, int] = field(default_factory=dict)
     """How many of which shard (`headrace.pipeline.proof.accepted`)."""
@@ -31,7 +32,9 @@ class Extra(Wrong):
 
 @dataclass(frozen=True, slots=True)
 class Unproved:
-    """Something that nothing is left to prove by, or that Headrace never promised."""
+    """A sentence about something that can't be proved because nothing is left to prove it by, or that Headrace
+    never promised.
+    """
 
     text: str
 
@@ -41,7 +44,9 @@ Told = Wrong | Unproved
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One promise, the number of things that were looked at for it, and what isn't so."""
+    """One promise, what was examined for it and how many of these there were, and the sentences about what
+    contradicts it.
+    """
 
     promise: str
     looked_at: str
@@ -52,7 +57,7 @@ class Check:
 
 
 def checked(promise: str, looked_at: str, statements: Iterable[Told]) -> Check:
-    """A check with the first of its sentences, and the number of all."""
+    """A check with the first of these sentences, and the number of all."""
     wrong: list[str] = []
     unproved: list[str] = []
     count = left_out = 0
@@ -100,7 +105,7 @@ class TableProof:
         return not any(check.wrong for check in self.checks)
 
     def lines(self) -> Iterator[str]:
-        """The lines for people: each check with what it found, what isn't proved, and what was read."""
+        """The lines for people: each check with its result, what isn't proved, and what was read."""
         if self.counts:
             yield f"{self.name}: {self.counts}"
         yield from told_lines(self.checks)
@@ -147,7 +152,7 @@ class Proof:
         return tuple(text for check in self.all_checks for text in check.unproved)
 
     def lines(self) -> Iterator[str]:
-        """The lines for people: those of each table, and the sentence."""
+        """The lines for people: those of each table, and the closing sentence."""
         for table in (self.lake, *self.tables):
             yield from table.lines()
         yield str(self)

@@ -1,4 +1,4 @@
-"""The duties that compare tables with what they have to hold, put together from settings and ports.
+"""The duties that prove and compare tables, put together from settings and ports.
 
     Wiring.proofs ──► proving      for `headrace prove`, its job and the demo
                   ├─► accepting    for `headrace prove --accept-foreign`
@@ -27,7 +27,7 @@ class ProofWiring:
     ports: ProofPorts
 
     def proving(self) -> Proving:
-        """Compares the lake table, and the tables made of it, with their ledgers."""
+        """The duty that compares the lake table, and the tables made of it, with their ledgers."""
         ports = self.ports
         return Proving(
             table=ports.proof(),
@@ -39,13 +39,13 @@ class ProofWiring:
         )
 
     def accepting(self, by: str) -> Accepting:
-        """Notes rows of other engines that a person accepts. `by`: that person."""
+        """The duty that stores which rows of other engines a person accepts. `by`: that person."""
         return Accepting(table=self.ports.proof(), lineage=self.ports.lineage("prove"), by=by)
 
     def shadowing(
         self, columns: OtherColumns, *, stream: str | None, files: str | None, table: str | None
     ) -> Shadowing:
-        """Compares the lake table with another consumer's output, which is in `files` or in `table`."""
+        """The duty that compares the lake table with another consumer's output, which is in `files` or in `table`."""
         ports = self.ports
         return Shadowing(
             table=ports.proof(),

@@ -1,7 +1,8 @@
-"""A person's decision about one shard: hold its row, read where it stands, plan, commit, write the row, release the
-row.
+"""Carries out a person's decision about one shard: claim its row, read the shard's situation, plan, commit, write
+the row, release the row.
 
-A run that is reading the shard is asked through `wantedBy` to give the shard up after its wave, as by a run that waits.
+A run that is reading the shard is asked through `wantedBy` to release it after its wave, in the same way as by
+another run that waits.
 """
 
 from __future__ import annotations
@@ -44,21 +45,23 @@ is looked for among those of the last minute, then of the last hour, and only th
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The lease row has the claim of the command, so that no run reads the shard."""
+    """The answer that the lease row has the claim of the command, so that no run reads the shard."""
 
     row: Lease
 
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """The command has to wait for the row."""
+    """The answer that the command has to wait for the row, and why."""
 
     why: str
 
 
 @dataclass(slots=True, kw_only=True)
 class Recovery:
-    """One command of a person, with a claim of its own, which has the form of a run's claim: `<run id>/<attempt>`."""
+    """One command of a person about a shard, with a claim of its own in the form of a run's claim: `<run
+    id>/<attempt>`.
+    """
 
     claim: str
     settings: Settings
@@ -73,14 +76,15 @@ class Recovery:
     _looked_at: float | None = None
 
     def find(self, name: str) -> str:
-        """The lease key of the shard that a person names so. Raises an error with similar names if there is none."""
+        """The lease key of the shard that a person names. Raises an error with similar names if there is none."""
         return lease_key_meant(
             name, self.leases, only_stream=self.settings.only_stream, nothing="nothing was changed"
         )
 
     def hold(self, key: str) -> Held | Busy:
-        """Try once to put the command's claim into the row. On `Busy` the command tries again a little later, because
-        the run that is reading the shard gives it up after its wave."""
+        """Try once to put the command's claim into the row. On `Busy` the command tries again a little later,
+        because the run that is reading the shard releases it after its wave.
+        """
         row = self.leases.get(key)
         if row is None:
             raise Unknown(f"the lease row of {partition_of(key)} was deleted meanwhile; nothing was changed")
@@ -161,7 +165,7 @@ class Recovery:
         return End(shard, children_in(key, listed), shard is None and self.source.is_gone(key))
 
     def tip_of(self, key: ShardKey, pages: Pages) -> Tip:
-        """The newest record of the shard, found by reading the shard's pages. The payloads aren't looked at."""
+        """The newest record of the shard, found by reading the shard's pages. The payloads aren't used."""
         facts = self.source.describe(key.stream.arn)
         for back in (*_LOOKS_BACK, None):
             start = Start(None if back is None else facts.asked - back)
@@ -171,7 +175,7 @@ class Recovery:
         raise AssertionError("the loop returns at the latest after reading the whole shard")
 
     def require_readable(self, key: ShardKey, sequence: int, pages: Pages) -> None:
-        """Ask Kinesis for the page after this record. If Kinesis refuses the number, its error passes to the caller."""
+        """Ask Kinesis for the page after this record. Raises Kinesis's error if it refuses the number."""
         facts = self.source.describe(key.stream.arn)
         batch = Batch(key, Position(sequence), Start(), facts.asked, facts.retention)
         # Asked before the commit: a position at a number that Kinesis doesn't take would stop the

@@ -28,19 +28,19 @@ from headrace.pipeline.core.shards.stream import ShardKey
 
 @dataclass(frozen=True, slots=True)
 class WhatIsLeft:
-    """Give up the records that Kinesis no longer has, and read the rest."""
+    """A decision: give up the records that Kinesis no longer has, and read the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class AfterRecord:
-    """Go on after the record with this sequence number."""
+    """A decision: go on after the record with this sequence number."""
 
     sequence: int
 
 
 @dataclass(frozen=True, slots=True)
 class Tip:
-    """Go on after the newest record, as a look at the shard has just found it."""
+    """A decision: go on after the newest record of the shard, which was found just now."""
 
     sequence: int | None
     """The sequence number of the newest record; None where Kinesis has none."""
@@ -54,7 +54,7 @@ class Tip:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Treat the shard as read to its end."""
+    """A decision: treat the shard as read to its end."""
 
     shard: Shard | None
     """The shard in the unfiltered listing; None where the listing lacks it."""
@@ -86,7 +86,7 @@ class ShardSituation:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """The person's command, as the ledger records it."""
+    """The person's command, with the reason that the person gave, for the ledger."""
 
     run: str
     claim: str
@@ -124,10 +124,10 @@ def plan_skip(situation: ShardSituation, target: Target, person: Person) -> Deci
 def plan_reposition(
     situation: ShardSituation, *, to_lease: bool, sentinel: Checkpoint, person: Person
 ) -> Decision | Stop:
-    """Decide which of a shard's two positions is right.
+    """Make the lease row and the lake table agree about a shard: one of their two positions is right.
 
-    `to_lease`: the table follows the row; otherwise the row follows the table. `sentinel`: the checkpoint in the row
-    of a shard of which nothing has landed.
+    `to_lease`: the table gets the row's position; otherwise the row gets the table's. `sentinel`: the checkpoint
+    in the row of a shard of which nothing has landed.
     """
     position, row = situation.position, situation.row
     stands = position.checkpoint if position else None

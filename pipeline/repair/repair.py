@@ -1,4 +1,6 @@
-"""A person's repair of a broken chain: read all that still tells of positions, plan, and commit the positions once."""
+"""`headrace repair`: a person repairs a table whose snapshots no longer lead to its positions. It reads all that
+is left to show positions, plans, and commits the positions once.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from headrace.pipeline.settings.model import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repairing:
-    """Repairs a lake table whose chain of positions is broken."""
+    """Repairs a lake table whose snapshots no longer lead to its positions."""
 
     settings: Settings
     leases: LeaseStore
@@ -32,8 +34,9 @@ class Repairing:
     run: str
 
     def plan(self, *, why: str, origin: Start | None = None) -> Repair | Stop:
-        """What a repair would commit, or why there is nothing to repair. `origin`: the origin that the person gives for
-        streams whose origin no snapshot has."""
+        """The positions that a repair would commit, or why there is nothing to repair. `origin`: the origin that
+        the person gives for streams whose origin no snapshot has.
+        """
         try:
             self.table.load()
         except ChainBroken:

@@ -1,4 +1,4 @@
-"""Values as in the settings, as arguments of commands.
+"""Parses arguments of commands whose values have the form of settings, such as durations.
 
 Slow imports stand inside functions, so that help and messages about mistyped arguments appear at once.
 """
@@ -9,13 +9,13 @@ from typing import Any
 
 
 def duration(text: str) -> timedelta:
-    """An argument such as 30s or 2m, as in the settings."""
+    """The duration in an argument such as 30s or 2m, the form of the settings."""
     period: timedelta = _value(timedelta, text, "a duration such as 30s or 2m")
     return period
 
 
 def moment(text: str) -> datetime:
-    """An argument such as 2026-01-31T00:00:00Z, as in the settings."""
+    """The time in an argument such as 2026-01-31T00:00:00Z, the form of the settings."""
     time: datetime = _value(datetime, text, "a moment such as 2026-01-31T00:00:00Z")
     return time
 

@@ -13,8 +13,9 @@ from typing import Final
 
 
 class Takes(StrEnum):
-    """Where a changed setting takes effect. Sensors read the settings when the code server starts or is
-    reloaded, runs when they start."""
+    """When a changed setting takes effect. Sensors read the settings when the code server starts or is reloaded,
+    runs when they start.
+    """
 
     RUN = "next run"
     RELOAD = "reload"

@@ -33,9 +33,10 @@ class Component:
 
 
 def settings_part(text: str, name: str, component: Component | None) -> yaml.Node | str | None:
-    """The node that has the settings, or the name of the file that has them. In a file that is no component's, the
-    settings are the whole document, which is None where the file is empty. `component` is None where no Dagster
-    loads the file, as for a command with `--config`."""
+    """The node with the settings, or the name of the file that has them. In a file without a component, the
+    settings are the whole document, which is None where the file is empty. `component` is None where Dagster
+    doesn't load the file, as for a command with `--config`.
+    """
     documents = compose_all(text, name)
     if component is not None:
         return _attributes(documents[component.document], name, component)

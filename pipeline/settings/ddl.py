@@ -1,9 +1,9 @@
-"""The columns of a schema as Spark writes them in DDL: from the text to types, without Spark. Pure functions.
+"""Parses the columns of a schema in Spark's DDL, from the text to types, without Spark. Pure functions.
 
     id BIGINT NOT NULL, items ARRAY<STRUCT<sku: STRING NOT NULL COMMENT 'as sold', n: INT>>
 
-It takes what Spark's own parser takes, and makes the same types of it, except that each type has a
-counterpart in an Iceberg table.
+This parser accepts what Spark's own one accepts, and makes the same types, except that it refuses types without a
+counterpart in Iceberg.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class DdlColumn:
 
     @property
     def field(self) -> dict[str, Any]:
-        """The column as a field of a struct, as Spark writes it in JSON."""
+        """The column as a struct field in Spark's JSON form."""
         metadata = {"comment": self.comment} if self.comment else {}
         return {"name": self.name, "type": self.type, "nullable": not self.required, "metadata": metadata}
 

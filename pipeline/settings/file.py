@@ -48,7 +48,9 @@ def read_settings(
     path: Path | str | None, environ: Mapping[str, str], *, component: Component | None = None
 ) -> Loaded:
     """Read the settings file: `path` (from `--config`), else the file that HEADRACE_CONFIG names, else
-    ./headrace.yaml. The file may be one of Dagster's with a component; `component` tells which, where Dagster loads it."""
+    ./headrace.yaml. The file may be a `defs.yaml` of Dagster with a component; `component` says which component
+    of it, where Dagster loads it.
+    """
     file = Path(path or environ.get("HEADRACE_CONFIG") or DEFAULT_FILE)
     part = settings_part(_text_of(file), str(file), component)
     if isinstance(part, str):

@@ -1,6 +1,8 @@
-"""The settings as JSON Schema: what an editor completes, and what `dg check yaml` says of a component's attributes.
+"""The settings as JSON Schema, for completion in editors, and for `dg check yaml`, which checks a component's
+attributes.
 
-The schema has names, forms and descriptions. Values are left to the reader of settings, who says what is allowed.
+The schema has names, forms and descriptions. It doesn't check values: the reader of settings does, and says what
+is allowed.
 """
 
 from dataclasses import MISSING, Field, is_dataclass

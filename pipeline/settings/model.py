@@ -252,7 +252,9 @@ class TimeSettings:
 
     @property
     def garbage_cleanup(self) -> timedelta:
-        """Six times as long as `cleanup`, as in KCL, whose two rounds are 5 and 30 minutes apart."""
+        """The time between two clean-ups of rows that are left over: six times as long as `cleanup`, as in KCL,
+        whose two rounds are 5 and 30 minutes apart.
+        """
         return 6 * self.cleanup
 
 
@@ -411,13 +413,14 @@ class Settings:
 
     @property
     def is_shared(self) -> bool:
-        """Whether KCL's workers work in the same tables."""
+        """Whether KCL workers use the same coordination tables."""
         return self.kcl.failover is not None
 
     @property
     def lease_beat(self) -> timedelta | None:
-        """The time between two beats of a lease beside KCL's workers, as between two renewals of KCL; None without
-        them."""
+        """The time between two beats of a lease beside KCL's workers, which is that between two renewals of KCL;
+        None where there are no KCL workers.
+        """
         failover = self.kcl.failover
         return None if failover is None else failover / _RENEWALS - _EPSILON
 
@@ -430,8 +433,9 @@ class Settings:
 
     @property
     def hung_after(self) -> timedelta:
-        """A run stops its beat when its wave made no progress for this long. A healthy wave reads for at most half of
-        it."""
+        """How long a wave may be without progress before its run stops its beat. A healthy wave reads for at most
+        half of this time.
+        """
         return max(_LEAST_HUNG, 2 * self.wave.seconds)
 
     def worker(self, worker_id: str) -> WorkerSettings | None:

@@ -27,7 +27,7 @@ def entry_index(variable: str) -> int:
 
 
 def complain_of_variable(variable: str) -> str | None:
-    """What is wrong with a variable's name, if anything."""
+    """What is wrong with the name of an environment variable that should be a setting's; None where nothing is."""
     hints = {variable_for(key): hint for key, _, hint in knobs(Settings, index=str(entry_index(variable)))}
     if variable in hints:
         return None
@@ -55,7 +55,7 @@ def complain_of_key(name: str, section: str, *, keys: Iterable[str]) -> str:
 
 
 def nearest(name: str, keys: Iterable[str]) -> str | None:
-    """The known key that is most like a wrong one; None where no key is."""
+    """The known key that is spelt most like a wrong one; None where none is similar."""
     return next(iter(get_close_matches(name, keys, n=1)), None)
 
 

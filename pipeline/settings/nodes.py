@@ -61,8 +61,9 @@ def line_of(node: yaml.Node) -> int:
 
 
 def line_within(node: yaml.Node, offset: int) -> int:
-    """The line of a place in a scalar's value. YAML folds lines and leaves out indents, so that what isn't
-    space is counted."""
+    """The line of the character at `offset` in a scalar's value. YAML folds lines and leaves out indents, so only
+    characters that aren't space are counted.
+    """
     mark = node.start_mark
     if not isinstance(node, yaml.ScalarNode) or mark is None or mark.buffer is None:
         return line_of(node)

@@ -1,5 +1,6 @@
-"""The settings of the KCL application that a processor of `mode: application` is: those of the landing application, with
-names and tables of its own."""
+"""The settings for a processor of `mode: application`, which is a KCL application of its own: those of the
+landing application, with names and tables of its own.
+"""
 
 from __future__ import annotations
 

@@ -56,13 +56,13 @@ class Reader:
         return settings
 
     def place_of(self, key: str) -> ValueSource:
-        """The place of a key, or of the nearest section around the key that has a place."""
+        """The place in the file of a key, or of the nearest section around it that has a place."""
         while key not in self.origins:
             key = key.rpartition(".")[0]
         return self.origins[key]
 
     def line_of(self, key: str, offset: int) -> ValueSource:
-        """The place of a mistake within the text of a key."""
+        """The place of a mistake at a character of the text of a key."""
         place = self.place_of(key)
         node = self._nodes.get(key)
         return place if node is None else ValueSource(place.name, line_within(node, offset))

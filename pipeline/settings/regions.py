@@ -1,6 +1,7 @@
 """Regions in the settings that AWS's own list doesn't have, which are likely typing errors.
 
-Not a rule: AWS opens regions that an older botocore doesn't know, and a stand-in of AWS may have any.
+They are only warned about: AWS opens regions that an older botocore doesn't know, and a stand-in of AWS may use
+any region.
 """
 
 from __future__ import annotations

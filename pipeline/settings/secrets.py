@@ -1,4 +1,4 @@
-"""Does a name or a value look like a secret? Secrets are never settings, so such settings are refused."""
+"""Recognizes names and values that look like secrets. Secrets are never settings, so such settings are refused."""
 
 import re
 from base64 import b64decode

@@ -1,4 +1,4 @@
-"""The targets and the processors of the settings that a person or a run means."""
+"""Finds the targets and the processors in the settings that a person or a run names."""
 
 from headrace.pipeline.errors import Unknown
 from headrace.pipeline.settings.blocks.parse import ParseSettings
@@ -10,8 +10,9 @@ from headrace.pipeline.settings.model import Settings
 def targets_of(
     settings: Settings, name: str | None, *, nothing: str = "Nothing was parsed"
 ) -> tuple[ParseSettings, ...]:
-    """The target of this name, or all. `nothing`: what hasn't been done where there is no such target. Raises
-    Unknown."""
+    """The target with this name; all targets for None. `nothing`: the part of the error's text that says what
+    wasn't done. Raises Unknown where there is no such target.
+    """
     targets = tuple(target for target in settings.parse if name in (None, target.name))
     if not targets and any(processor.name == name for processor in settings.processors):
         raise Unknown(
@@ -32,7 +33,9 @@ def targets_of(
 
 
 def tables_of(settings: Settings) -> frozenset[str]:
-    """All tables that the settings name, and those that Headrace names by them, but for the tables of windows."""
+    """All tables that the settings name, and those whose names Headrace derives from them, except the tables of
+    windows.
+    """
     lake = settings.landing.table
     makers: tuple[ParseSettings | ProcessorSettings, ...] = (*settings.parse, *landed_processors(settings))
     names = (lake, *(table for maker in makers for table in (maker.table, maker.quarantine)))
@@ -40,7 +43,7 @@ def tables_of(settings: Settings) -> frozenset[str]:
 
 
 def processors_of(settings: Settings, name: str | None) -> tuple[ProcessorSettings, ...]:
-    """The processor of this name, or all. Raises Unknown."""
+    """The processor with this name; all processors for None. Raises Unknown where there is no such processor."""
     processors = tuple(processor for processor in settings.processors if name in (None, processor.name))
     if not processors:
         names = ", ".join(processor.name for processor in settings.processors) or "none"
@@ -53,7 +56,9 @@ def processors_of(settings: Settings, name: str | None) -> tuple[ProcessorSettin
 
 
 def landed_processor(settings: Settings, name: str) -> ProcessorSettings:
-    """The processor of this name, which has a quarantine table. Raises Unknown."""
+    """The processor with this name, which must be one of `mode: landed` and so has a quarantine table. Raises
+    Unknown.
+    """
     (processor,) = processors_of(settings, name)
     if processor.mode is not ProcessorMode.LANDED:
         raise Unknown(
@@ -64,12 +69,12 @@ def landed_processor(settings: Settings, name: str) -> ProcessorSettings:
 
 
 def landed_processors(settings: Settings) -> tuple[ProcessorSettings, ...]:
-    """The processors that work over the lake table."""
+    """The processors of `mode: landed`, which read the lake table."""
     return tuple(processor for processor in settings.processors if processor.mode is ProcessorMode.LANDED)
 
 
 def processor_applications(settings: Settings) -> tuple[ProcessorSettings, ...]:
-    """The processors that are KCL applications of their own."""
+    """The processors of `mode: application`, which are KCL applications of their own."""
     return tuple(
         processor for processor in settings.processors if processor.mode is ProcessorMode.APPLICATION
     )

@@ -33,7 +33,7 @@ class Knob(NamedTuple):
 
 
 def element(hint: Any) -> Any:
-    """X for tuple[X, ...], which is how settings declare lists; None for another type."""
+    """The type of the items of a list setting: X for tuple[X, ...]; None for another type."""
     return typing.get_args(hint)[0] if typing.get_origin(hint) is tuple else None
 
 
@@ -73,7 +73,7 @@ def _shape_of(section: Any) -> _Shape:
 
 @cache
 def knobs(section: type[Any], prefix: str = "", *, index: str = "0") -> tuple[Knob, ...]:
-    """Every single setting below a section."""
+    """Every single setting below a section, as `Knob`s."""
     hints = hints_of(section)
     listed: list[Knob] = []
     for spec in settings_of(section):

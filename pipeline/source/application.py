@@ -1,8 +1,8 @@
-"""What a registered Spark source knows of its application, and the ports that it makes of it.
+"""What the Spark format `headrace` knows of its application, and the ports that it makes from that.
 
-The registering process reads the settings and says who asks AWS. Spark then plans a query in a Python process of its own,
-beside Spark's driver, and maybe on another host with another environment: so what that environment says of keys,
-profiles and endpoints never counts there.
+The process that registers the format reads the settings and fixes the AWS identity. Spark then plans a query in a
+Python process of its own, beside Spark's driver, and maybe on another host with another environment. AWS keys,
+profiles and endpoints in that environment aren't used.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceApplication:
-    """What the process that registered a Spark source knows of its application. It can be pickled. Spark's driver gets it,
-    and its tasks don't: the catalog's properties may have a password."""
+    """What the process that registered the Spark format knows of its application. It can be pickled. Spark's
+    driver gets it, and its tasks don't: the catalog's properties may have a password.
+    """
 
     settings: Settings
     access: KinesisAccess | str
@@ -41,7 +42,7 @@ class SourceApplication:
     """A text says why this process has no credentials."""
 
     def pages(self) -> Pages:
-        """The reader of Spark's tasks: with the smaller share of shards' limits that windows have."""
+        """The reader of Kinesis for Spark's tasks. It uses the smaller share of shards' limits that windows have."""
         from headrace.pipeline.aws.reading.pages import KinesisPages
 
         return KinesisPages(
@@ -112,7 +113,7 @@ class SourceApplication:
         if len(configured) == 1:
             return configured[0]
         raise Unknown(
-            f"the settings have {len(configured)} streams, and a data frame of Kinesis is of one. Nothing was read; name it by "
+            f"the settings have {len(configured)} streams, and a data frame that reads from Kinesis has the records of one. Nothing was read; name it by "
             "the option stream"
         )
 
@@ -135,7 +136,7 @@ class SourceApplication:
 
 
 def application_of(settings: Settings) -> SourceApplication:
-    """What this process knows of the application."""
+    """The values of this process for the Spark format of the application."""
     from headrace.pipeline.aws.clients.clients import kinesis_access
 
     access, kinesis = _or_why(lambda: kinesis_access(settings.aws)), settings.aws.of("kinesis")

@@ -1,4 +1,4 @@
-"""The columns of the data frames, for Spark and for Arrow, and rows in their form."""
+"""The columns of the data frames that the Spark format gives, for Spark and for Arrow."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _MOST_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """Records of a range that a data frame lacks, or may lack."""
+    """Records of a range that a data frame lacks or may lack, and why."""
 
     stream: str | None
     stream_epoch: int | None
@@ -73,8 +73,10 @@ LOSSES = pa.schema([(name, kind) for name, (_, kind) in _LOSS_TYPES.items()])
 
 
 def in_form(rows: Any, generation: Any) -> Iterator[pa.RecordBatch]:
-    """Rows with the columns of `RECORDS`, in batches of a size that Spark can take. `rows`: a batch or a table.
-    `generation`: a column of their generations. A column that the rows lack is null."""
+    """The rows with the columns of `RECORDS`, in batches of a size that Spark can take. `rows`: a batch or a
+    table. `generation`: a column with the number of reshards before each row's shard. A column that the rows lack
+    is null.
+    """
     names = rows.schema.names
     columns = [
         rows.column(names.index(name)) if name in names else pa.nulls(rows.num_rows, kind)

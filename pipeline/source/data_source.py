@@ -28,7 +28,7 @@ NAME = "headrace"
 
 
 class SourceWithoutApplication(DataSource):
-    """What Spark's tasks get of the source."""
+    """The part of the source that Spark's tasks get."""
 
     @classmethod
     def name(cls) -> str:
@@ -80,7 +80,9 @@ class HeadraceSource(SourceWithoutApplication):
 
 
 def bound_source(application: SourceApplication) -> type[HeadraceSource]:
-    """The source of this application, as a class of its own: Spark registers classes. It is pickled by value."""
+    """The data source of this application, as a class of its own, because Spark registers classes. It is pickled
+    by value.
+    """
 
     class BoundSource(HeadraceSource):
         pass

@@ -1,5 +1,6 @@
-"""How many reshards lie before a shard: a number by which shards sort so that children come after their parents. Pure
-functions on values."""
+"""The generation of a shard, which is the number of reshards before it. Shards sort by it so that children come
+after their parents. Pure functions on values.
+"""
 
 from __future__ import annotations
 

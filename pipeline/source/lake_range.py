@@ -1,6 +1,8 @@
-"""Which data files of the lake table have records of a range, and what of the range the table never got.
+"""Finds the data files of the lake table that have records of a range, and the records of the range that the
+table never got.
 
-Asked on the driver, once for each data frame or micro-batch; tasks read the files (`headrace.pipeline.source.lake_read`).
+This runs on the driver, once for each data frame or micro-batch; tasks read the files
+(`headrace.pipeline.source.lake_read`).
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _NEVER_LANDED = frozenset({Kind.SKIPPED, Kind.FOREIGN, Kind.REPOSITION})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeRange:
-    """A range of the lake table, as its options name it."""
+    """A range of the lake table, as the options of a query describe it."""
 
     table: IcebergTable
     files: SourceTable
@@ -65,7 +67,7 @@ class LakeRange:
         return moment
 
     def parts(self, since: datetime | None, until: datetime | None) -> list[FilesPart]:
-        """The files to read, shared out to Spark's tasks.
+        """The files to read, divided among Spark's tasks.
 
         `since`, `until`: the times of the range, which may be a part of those in the options.
         """

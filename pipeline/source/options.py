@@ -17,14 +17,14 @@ _MOST_DIGITS = 129
 
 
 class ReadFrom(StrEnum):
-    """Where records are read from."""
+    """The place from which records are read: the lake table or the stream."""
 
     LAKE = "lake"
     KINESIS = "kinesis"
 
 
 class View(StrEnum):
-    """What the rows of a data frame are."""
+    """What the rows of a data frame show: the records, or the losses."""
 
     RECORDS = "records"
     LOSSES = "losses"
@@ -70,9 +70,9 @@ _FIELDS = {
 
 
 def range_options(options: Mapping[str, str], *, streaming: bool = False) -> RangeOptions:
-    """The options of a query, read and judged. Raises BadSetting.
+    """The options of a query, parsed and checked. Raises BadSetting.
 
-    `streaming`: for `spark.readStream`, which goes by times.
+    `streaming`: whether they are for `spark.readStream`, which reads by times.
     """
     values = {name.lower(): text for name, text in options.items()}
     if unknown := sorted(values.keys() - _FIELDS.keys()):

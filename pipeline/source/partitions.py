@@ -1,4 +1,4 @@
-"""What Spark hands over from planning to a task."""
+"""The input partitions that Spark hands from the planning of a query to its tasks."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The reading of one shard of a stream by one Spark task, as a plain function: pages of Kinesis become rows of a data
-frame.
+"""The reading of one shard of a stream by one Spark task, as a plain function: pages of Kinesis become rows of a
+data frame.
 
     KinesisPages ──> pages without records outside of the times ──> ShardReading: losses, aggregates, ends ──> rows
 
-The judging of pages is that of staging (`headrace.pipeline.lake.staging.stage_read`), so that a data frame has the rows
-that the lake table would have got.
+Pages are checked by the code of staging (`headrace.pipeline.lake.staging.stage_read`), so that a data frame has
+the rows that the lake table would have got.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BOUNDLESS = BatchLimits(2**62, 2**62, float("inf"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardPart:
-    """What one task reads: a range of one shard. It can be pickled."""
+    """The part of a query that one task reads: a range of one shard. It can be pickled."""
 
     batch: Batch
     """With `goes_on`, records that have left the stream are passed over."""
@@ -53,7 +53,7 @@ class ShardPart:
 
 
 def read_shard(part: ShardPart, pages: Pages, clock: Clock | None = None) -> Iterator[pa.RecordBatch]:
-    """The part's rows. Raises where records were lost, unless the part goes on then."""
+    """The rows of the part. Raises an error where records were lost, unless the query's options say to go on."""
     keep_memory()
     box, batch = Box(_BOUNDLESS, clock or SystemClock()), part.batch
     while True:

@@ -1,6 +1,7 @@
-"""Which shards of a stream have records of a range, and what of the range Kinesis has no longer.
+"""Finds the shards of a stream that have records of a range, and the records of the range that Kinesis no longer
+has.
 
-Asked on the driver, once for each data frame or micro-batch; each part is then read by a task of its own
+This runs on the driver, once for each data frame or micro-batch; each part is then read by a task of its own
 (`headrace.pipeline.source.shard_read`).
 """
 
@@ -27,7 +28,7 @@ from headrace.pipeline.source.shard_read import ShardPart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRange:
-    """A range of one stream, as its options name it."""
+    """A range of one stream, as the options of a query describe it."""
 
     source: ShardSource
     stream: str
@@ -42,8 +43,8 @@ class StreamRange:
     def parts(self, since: datetime | None, until: datetime | None, facts: StreamFacts) -> list[ShardPart]:
         """The shards to read, a part for each.
 
-        `since`, `until`: the times of the range, which may be a part of those in the options. Raises DataLoss where
-        Kinesis has lost records of the range, unless the options go on then.
+        `since`, `until`: the times of the range, which may be a part of those in the options. Raises DataLoss
+        where Kinesis has lost records of the range, unless the options say to go on.
         """
         end = _end(until, facts)
         oldest = oldest_kept(facts)
@@ -67,7 +68,7 @@ class StreamRange:
         ]
 
     def losses(self) -> list[Loss]:
-        """What Kinesis has no longer of the range."""
+        """The records of the range that Kinesis no longer has."""
         facts, options = self.facts(), self.options
         oldest = oldest_kept(facts)
         if options.after is not None:
@@ -147,7 +148,7 @@ class StreamRange:
 
 
 def oldest_kept(facts: StreamFacts) -> datetime:
-    """The time before which records may have arrived that Kinesis has deleted since."""
+    """The time before which records may have arrived that Kinesis has deleted meanwhile."""
     return facts.asked + WITHIN_THE_SECOND - facts.retention
 
 

@@ -1,9 +1,11 @@
-"""`spark.readStream`: micro-batches of times, from the lake table up to its watermark or from a stream up to a minute ago.
+"""`spark.readStream`: micro-batches of times, from the lake table up to its watermark or from a stream up to a
+minute ago.
 
     batch 1: [from, T1)    batch 2: [T1, T2)    ...    an offset is {"stream": ..., "epoch": ..., "through": T}
 
-A time tells for each record to which batch it belongs, across reshards, and a batch that Spark runs again has the same
-records. Positions of shards would tell the same, but a task can't tell Spark how far it has read.
+An offset is a time, because the arrival time of a record says to which batch it belongs, across reshards, and a
+batch that Spark runs again has the same records. Positions of shards would do the same, but a task can't tell
+Spark how far it has read.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Whether what Spark made of a wave accounts for each of its rows, and whether the wave may be committed. Pure
-functions on values."""
+"""Checks that the rows which Spark parsed in a wave account for each row that the wave read, and decides whether
+the wave may be committed. Pure functions on values.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ DELETION = "deletion"
 
 
 def one_report(reports: Iterable[Parsed]) -> Parsed:
-    """The reports of all tasks as one."""
+    """The reports of all Spark tasks of a wave, merged into one."""
     reports = tuple(reports)
     counts: dict[ShardKey, ShardCount] = {}
     for tally in (count for report in reports for count in report.counts):
@@ -48,7 +49,7 @@ def one_report(reports: Iterable[Parsed]) -> Parsed:
 
 
 def whole_survey(surveys: Iterable[Survey]) -> Survey:
-    """The surveys of all tasks as one."""
+    """The surveys of all Spark tasks, merged into one."""
     surveys = tuple(surveys)
     files = {path: file_parts for survey in surveys for path, file_parts in survey.files.items()}
     return Survey(tuple(piece for survey in surveys for piece in survey.pieces), files)
@@ -57,9 +58,11 @@ def whole_survey(surveys: Iterable[Survey]) -> Survey:
 def account(
     plan: WavePlan, parsed: Parsed, *, dropped_as: str, version: str, schema: int
 ) -> dict[ShardKey, Accounting]:
-    """What became of each row of the wave. `dropped_as`: why rows may not come back; empty where none may be missing.
+    """What became of each row of the wave: parsed, set aside or dropped, by shard. `dropped_as`: the reason that
+    rows are dropped for which the parser doesn't return; empty where it must return each row.
 
-    Raises WrongShape where rows came twice, came from elsewhere, or are missing without a reason.
+    Raises WrongShape where the parser returned a row twice, returned a row that isn't of the wave, or lacks one
+    without a reason.
     """
     _check_numbers(plan, parsed)
     counts = {count.key: count for count in parsed.counts}
@@ -89,7 +92,9 @@ def account(
 
 
 def aside_name(path: str) -> str:
-    """The name of a staged file below the table's data folder: that of the day's folder, and its own."""
+    """The name by which a ledger refers to a staged file of the quarantine table: the folder of the day and the
+    file's own name.
+    """
     return "/".join(path.split("/")[-2:])
 
 
@@ -122,8 +127,10 @@ _LEAST_JUDGED = 100
 
 
 def told_reasons(parsed: Parsed, settings: ParseSettings) -> tuple[tuple[str, int], ...]:
-    """The most frequent reasons of rows that were set aside, as far as an error may name them: made of the schema's words alone. Those
-    of a function, of a library's errors and of a payload's own fields may quote records (I32)."""
+    """The most frequent reasons why rows were set aside, as far as an error message may show them: those made of
+    the schema's words alone. Reasons of a user's function, of a library's errors and of a payload's own fields
+    may quote records (rule I32 of the protocol).
+    """
     has_own_words = settings.format is ParseFormat.JSON and settings.columns is ColumnsFrom.GIVEN
     return parsed.reasons if has_own_words else ()
 
@@ -135,8 +142,9 @@ _NAMED_REASONS = 3
 def why_stop(
     accountings: Iterable[Accounting], stop_above: float, reasons: Sequence[tuple[str, int]] = ()
 ) -> str | None:
-    """Why the wave must not be committed: too large a part of it would go to quarantine. `reasons`: the most frequent ones, each with
-    its records."""
+    """Why the wave must not be committed: more than the part `stop_above` of its rows would go to the quarantine
+    table. None where it may be committed. `reasons`: the most frequent reasons, each with its number of rows.
+    """
     of_wave = tuple(accountings)
     aside = sum(accounting.quarantined for accounting in of_wave)
     judged = aside + sum(accounting.parsed + accounting.dropped.get(DUPLICATE, 0) for accounting in of_wave)

@@ -1,9 +1,9 @@
-"""Does the lake table still have the rows that its ledgers state, where a typed table parses them? Pure functions on
-values.
+"""Checks that the lake table still has as many rows as its ledgers state, in the ranges that a wave of a typed
+table parses. Pure functions on values.
 
 ledgers of the lake table    (0 .. 20] 7 rows   (20 .. 30] 4 rows   (30 .. 50] 9 rows
 a wave that ends at 30       found 11 rows: whole.   found 10: a row has gone, and the wave would pass over it
-a wave that is cut at 40     at least 7 + 4 + 1 rows; the wave that comes to 50 judges the ranges of both waves together
+a wave that is cut at 40     at least 7 + 4 + 1 rows; the next wave, up to 50, compares the ranges of both waves
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC
 
 @dataclass(frozen=True, slots=True)
 class Differs:
-    """A part of a shard of which the lake table has other rows than its ledgers state."""
+    """A part of a shard in which the lake table has more or fewer rows than its ledgers state."""
 
     key: ShardKey
     rows_found: int
@@ -46,12 +46,12 @@ class Differs:
 
     @property
     def lacks(self) -> int:
-        """How many rows aren't there; negative where there are more than stated."""
+        """How many rows are missing from the lake table; negative where it has more than the ledgers state."""
         return self.stated - self.rows_found
 
     @property
     def since(self) -> int:
-        """The sequence number of the snapshot with the oldest of these ranges."""
+        """The sequence number of the oldest snapshot that landed one of the compared ranges."""
         return min((step.sequence for step in self.steps), default=0)
 
     def __str__(self) -> str:
@@ -63,7 +63,9 @@ class Differs:
 
 
 def ledgers_asked(plan: WavePlan, *, all_ledgers: bool = False) -> RangeFilter:
-    """The ledgers that tell of the wave's rows. `all_ledgers`: all that tell of its shards."""
+    """The filter for the lake table's ledgers that state how many rows the wave has to find. `all_ledgers`:
+    whether to take all ledgers of the wave's shards, not only those of its arrival times.
+    """
     shards = frozenset(planned.key.shard_id for planned in plan.ranges)
     if all_ledgers:
         return RangeFilter(shards=shards)
@@ -105,14 +107,15 @@ def differences(
 def passed_over(
     elsewhere: Iterable[ParsedElsewhere], story: Story, rows_there: Callable[[PlannedRange], int]
 ) -> tuple[Differs, ...]:
-    """Where the lake table has more rows now than a typed table has decided about, since a person has set the lake table
-    elsewhere. Fewer rows are no mistake: they were there, and are parsed.
+    """The ranges of which the lake table has more rows now than the typed table has parsed, because a person has
+    set the lake table to another snapshot since. Fewer rows are no mistake: those that are gone now were parsed
+    before.
 
-    Where records are left out now, fewer rows in all may hide rows that weren't there before. So then each range of the typed
-    table's ledgers is compared by itself.
+    Where records are left out now, fewer rows in all may hide rows that weren't there before. So then each range of
+    the typed table's ledgers is compared by itself.
 
-    `rows_there`: counts the rows of a range that the lake table has. Its ledgers don't tell that: records that land anew
-    land in other ranges, of which one mostly ends further on.
+    `rows_there`: counts the rows of a range that the lake table has. The ledgers can't be used for that: records
+    that land anew land in other ranges, and mostly one of these ends after the parsed range.
     """
     differing: list[Differs] = []
     for before in elsewhere:
@@ -166,8 +169,9 @@ def _parts_to_compare(before: ParsedElsewhere, story: Story) -> list[PlannedRang
 
 
 class ParsedSoFar:
-    """How many rows earlier waves have decided about, by the typed table's ledgers, which are read only where a wave
-    was cut."""
+    """How many rows earlier waves have decided about. The numbers come from the typed table's ledgers, which are
+    only read where a wave ended within a range of the lake table's ledgers.
+    """
 
     def __init__(
         self,
@@ -179,8 +183,10 @@ class ParsedSoFar:
         self._ranges: list[tuple[Range, FilesDone | None]] = []
 
     def back_from(self, key: ShardKey, end: str) -> Iterator[tuple[Range, FilesDone | None]]:
-        """The ranges of the shard, newest first, from the one on that ends at this position. With the snapshot of the
-        lake table of whose rows the wave decided; None where nothing tells."""
+        """The parsed ranges of the shard from the one that ends at the position `end` back to older ones, each
+        with the snapshot of the lake table from which its wave read; None in place of the snapshot where no
+        ledger tells it.
+        """
         # The ledgers are read once, and kept for the other shards of the wave.
         for parsed_range, looked in self._all():
             if parsed_range.key == key and parsed_range.moves and order_text(parsed_range.upto) == end:
@@ -188,7 +194,9 @@ class ParsedSoFar:
                 end = order_text_of(parsed_range.after)
 
     def has_main_left(self, looks: Iterable[FilesDone | None]) -> bool:
-        """Whether main of the lake table has left one of the snapshots."""
+        """Whether one of these snapshots of the lake table is no longer an ancestor of its branch `main`, as
+        after a rollback.
+        """
         return any(
             looked is not None and self._way_to(looked.snapshot, looked.sequence) is Way.LEFT
             for looked in looks
@@ -341,8 +349,10 @@ def _is_clear(story: Story, key: ShardKey, low: str, high: str) -> bool:
 def excused(
     differs: Differs, entries: Iterable[LedgerEntry | Lost], *, kept_from: date | None, begun: datetime | None
 ) -> bool:
-    """Whether the retention may have removed the rows that are missing before the typed table's first commit. From then
-    on it waits for the typed table. `begun`: when that was; None: it has none yet."""
+    """Whether the missing rows may be ones that the retention removed before the first commit of the typed table.
+    After its first commit, the retention keeps rows until the typed table has them. `begun`: the time of the
+    first commit; None where there is none yet.
+    """
     landed: Mapping[int, datetime] = {entry.snapshot: entry.at for entry in entries}
     may_lack = sum(
         step.range.rows

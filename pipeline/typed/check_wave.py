@@ -56,13 +56,16 @@ SET_ELSEWHERE = "the lake table was set to another snapshot, or repaired, after 
 
 
 class Changed(Exception):
-    """The rows aren't those of the ledgers. The lake table may have changed between the look and the reading of its
-    ledgers."""
+    """The wave found other rows than the ledgers state. The lake table may have changed after the wave loaded it
+    and before its ledgers were read.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckWords:
-    """How an operation that takes waves of the lake table is spoken of."""
+    """The words by which messages name an operation that reads waves of the lake table, such as parsing or
+    processing.
+    """
 
     command: str = "headrace parse"
     """The command by which a person makes a wave."""
@@ -105,9 +108,12 @@ class ParseChecking:
         rows_there: Callable[[PlannedRange], int],
         is_last: bool,
     ) -> tuple[str, ...]:
-        """Notes for people. Raises WrongShape where rows are missing or doubled without a reason, and Changed where the
-        wave is to look anew first (`is_last`: it has done so). `elsewhere`: what was parsed at snapshots that aren't known
-        to be of main. `rows_there`: counts the rows of a range that the lake table has."""
+        """Compare the rows that the wave found with the lake table's ledgers. Returns notes for people. Raises
+        WrongShape where rows are missing or doubled without a reason, and Changed where the wave has to load the
+        lake table again first (`is_last`: the wave has done so already). `elsewhere`: ranges that were parsed at
+        snapshots which may not belong to the lake table's `main`. `rows_there`: counts the rows of a range in the
+        lake table.
+        """
         parsed, edges = ParsedSoFar(self._pages(), way_to), replace(self.edges, rows_there=rows_there)
         # Most waves end here, by the ledgers of their days. Those of all times are read only where these don't agree.
         story = story_of(self.landings.entries(ledgers_asked(plan)))
@@ -155,8 +161,9 @@ class ParseChecking:
         raise WrongShape(self._refusal(difference))
 
     def landed_behind(self, positions: Positions, looks: Mapping[ShardKey, int]) -> Mapping[ShardKey, str]:
-        """The shards of which records have landed behind these positions of the typed table
-        (`set_elsewhere.landed_behind`), by the ledgers of the lake table since these looks."""
+        """The shards of which records have landed at or below these positions of the typed table, by the ledgers
+        of the lake table that are newer than `looks` (`set_elsewhere.landed_behind`).
+        """
         if not positions.shards:
             return {}
         shards = frozenset(key.shard_id for key in positions.shards)
@@ -164,7 +171,9 @@ class ParseChecking:
         return landed_behind(positions, looks, story_of(self.landings.entries(asked)))
 
     def looks_before(self, keys: Collection[ShardKey]) -> Mapping[ShardKey, int]:
-        """Snapshots of the lake table from before the newest waves of these shards (`set_elsewhere.looks_before`)."""
+        """For each of these shards a snapshot of the lake table that is older than the one that the shard's
+        newest wave read (`set_elsewhere.looks_before`).
+        """
         if not keys:
             return {}
         of_shards = RangeFilter(shards=frozenset(key.shard_id for key in keys))
@@ -174,7 +183,9 @@ class ParseChecking:
     def parsed_back_to(
         self, places: Mapping[ShardKey, str], looks: Mapping[ShardKey, int]
     ) -> tuple[ParsedElsewhere, ...]:
-        """What the typed table has parsed of these shards after these places (`set_elsewhere.parsed_back_to`)."""
+        """The ranges of these shards that the typed table has parsed after these places, which are sort keys
+        (`set_elsewhere.parsed_back_to`).
+        """
         # Not by the table's snapshots, of which the older ones expire.
         asked = RangeFilter(shards=frozenset(key.shard_id for key in places), kinds=MADE)
         return parsed_back_to(places, self.ports.lineage.entries(asked), looks)

@@ -1,4 +1,6 @@
-"""The code that makes a target's rows: the function that the settings name, and which version of what parses."""
+"""The code that makes the rows of a target's typed table: the user's function that the settings name, and a text
+with digests that tells in the ledger which version of code and schema parsed.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,18 @@ Function = Callable[["DataFrame", BatchContext], "DataFrame"]
 
 
 class TargetCode:
-    """What parses the rows of one target in one run. Modules beside the settings file are read once, when the run first
-    needs them."""
+    """The code that parses the records of one target in one run. Modules beside the settings file are read once,
+    when the run first needs them.
+    """
 
     def __init__(self, target: ParseSettings) -> None:
         self._target = target
 
     @cached_property
     def user(self) -> UserCode | None:
-        """The user's modules beside the settings file; None where the target has no function, or has one of an
-        installed package."""
+        """The user's modules beside the settings file. None where the target has no function, or where its
+        function is in an installed package.
+        """
         folder = self._target.written.folder
         if self._target.format is not ParseFormat.CALLABLE or not folder:
             return None
@@ -60,8 +64,9 @@ class TargetCode:
         return function
 
     def text(self) -> str:
-        """What parses, with digests of the code and of the schema in the settings. The digest of the code covers all
-        settings that decide about a row."""
+        """The name of the parser, with digests of its code and of the schema in the settings. The digest of the
+        code covers all settings that decide what a row holds.
+        """
         target = self._target
         rules = (
             # Settings that decide about no row aren't among these, so that the digest stays when they change.

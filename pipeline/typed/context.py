@@ -1,4 +1,4 @@
-"""What a callable of `parse` is told, beside the records."""
+"""What Headrace passes to a user's parsing function beside the records: the target, the version and the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a wave of parsing, of a redrive or of a window did, and how people are told."""
+"""The result of a wave of parsing, of a redrive or of a window, and the sentence that tells people about it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.pipeline.core.words.words import counted
 
 
 class Does(Enum):
-    """The operations that waves are made for."""
+    """What a wave does with records: parse them, copy them, replace their rows, and so on."""
 
     PARSE = auto()
     REDRIVE = auto()
@@ -53,8 +53,10 @@ class Wave:
 
     @property
     def aside(self) -> int:
-        """The rows that are in the quarantine table: all that neither landed nor were dropped. A wave that copies or takes
-        aggregates apart puts none there, and this number means nothing then."""
+        """The number of the wave's rows that are in the quarantine table: all that neither landed nor were
+        dropped. It means nothing for a wave that copies records or takes aggregates apart, because such waves set
+        no row aside.
+        """
         return self.rows - self.landed - sum(self.dropped.values())
 
     def __str__(self) -> str:
@@ -103,7 +105,7 @@ _NOTHING = {
 
 
 def wave_of(does: Does, rows: int, accounts: Iterable[Accounting], *, is_last: bool) -> Wave:
-    """What a wave did whose rows have these accounts."""
+    """The result of a wave over `rows` rows, from the accounts of its shards."""
     told = tuple(accounts)
     return Wave(
         does,

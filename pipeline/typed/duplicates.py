@@ -1,4 +1,6 @@
-"""With which rows of the typed table the rows of a wave are compared, for a target whose settings say `unique`."""
+"""Chooses the rows of the typed table with which the rows of a wave are compared, for a target whose settings say
+`unique`.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Which rows of a typed table are duplicates: a row of the same event, by the values of its key columns, is in the
 table already.
 
-Two rows are the same event where their key columns have equal values, none of them null, and Kinesis received them at
-most a window apart. Of such rows the first that is offered stays. Only rows that stay are compared with: the next one
-is told apart by them, never by a row that was left out. So of any two rows that stay with equal values, the arrivals
-are further apart than the window.
+Two rows are the same event where their key columns have equal values, none of them null, and Kinesis received
+them at most a window apart. Of such rows the first one stays. A later row is only compared with rows that stay,
+never with one that was left out. So two rows that stay and have equal key columns always arrived further apart
+than the window.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from headrace.pipeline.typed.values import SourceFile, WavePlan
 
 @dataclass(slots=True)
 class KeptOfKey:
-    """The arrivals of the rows with one key that stay, in whole units since any moment. First `there` gets those of the table,
-    then the wave's rows are offered; both in the order of their arrival."""
+    """The arrival times of those rows of one key that stay, as whole numbers of one unit of time. First `there`
+    gets those of the table, then the wave's rows are offered, both in the order of their arrival.
+    """
 
     within: int
     # Eight bytes an arrival, where a list of Python's numbers takes some forty: a key may have many rows.
@@ -31,8 +32,9 @@ class KeptOfKey:
     """The arrival of the newest row of the wave that stays."""
 
     def offer(self, arrival: int) -> bool:
-        """Whether a row of the wave with this arrival stays: no row of its key that is there or stays lies within
-        `within` of it."""
+        """Whether a row of the wave that arrived at `arrival` stays: no row of its key in the table, and none of
+        the wave that stays, arrived within `within` of it.
+        """
         if self._last is not None and arrival - self._last <= self.within:
             return False
         # The table may also have rows that arrived later: of a shard that was parsed earlier.
@@ -65,8 +67,9 @@ class Comparison:
 def plan_comparison(
     files: Iterable[SourceFile], positions: Positions, wave: WavePlan, *, within: timedelta
 ) -> Comparison | None:
-    """The rows of the typed table to compare with. None where no row of the wave has an arrival. `files` and
-    `positions` are of one snapshot of the typed table."""
+    """Which rows of the typed table have to be compared with the rows of the wave. None where no row of the wave
+    has an arrival time. `files` and `positions` are of one snapshot of the typed table.
+    """
     oldest = min((planned.oldest for planned in wave.ranges if planned.oldest is not None), default=None)
     newest = max((planned.newest for planned in wave.ranges if planned.newest is not None), default=None)
     if oldest is None or newest is None:

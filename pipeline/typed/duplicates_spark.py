@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 
 def keys_type(columns: pa.Schema) -> StructType:
-    """The columns of the table's rows, in the types of the table: of older settings, those of the wave's rows may be
-    narrower. `columns`: as `headrace.pipeline.typed.tasks.duplicates.key_columns` gives them."""
+    """The Spark columns of the rows that the typed table has already, in the types of the table; rows of a wave
+    may have narrower types, by older settings. `columns`: as
+    `headrace.pipeline.typed.tasks.duplicates.key_columns` gives them.
+    """
     from pyspark.sql.types import StructType
 
     struct = StructType()
@@ -32,8 +34,9 @@ def keys_type(columns: pa.Schema) -> StructType:
 
 
 def rows_type(columns: pa.Schema, *, filtered: bool) -> StructType:
-    """The columns of rows that a Python task has decoded, in types that Spark takes. `filtered`: whether the target has
-    a filter."""
+    """The Spark columns of the wave's rows that a Python task has decoded. `filtered`: whether the target has a
+    filter.
+    """
     from pyspark.sql.types import StructType
 
     row = _spark_type(pa.struct([pa.field(column.name, column.type) for column in own_columns(columns)]))
@@ -53,7 +56,9 @@ def _spark_type(kind: pa.DataType) -> DataType:
 
 
 def rows_beside_earlier(rows: DataFrame, earlier: DataFrame, by: Sequence[str], *, tasks: int) -> DataFrame:
-    """All rows with a key in one task, sorted as `headrace.pipeline.typed.tasks.duplicates` needs them."""
+    """The wave's `rows` and the table's `earlier` ones together, all rows of a key in one task, sorted as
+    `headrace.pipeline.typed.tasks.duplicates` needs them.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     names = key_names(len(by))

@@ -1,7 +1,8 @@
-"""The filter of a target on Spark: which records it takes, which it leaves out, and of which it can't tell.
+"""The filter of a target on Spark: which records the target takes, which it leaves out, and for which ones the
+condition fails.
 
-A payload on which the condition fails, or that isn't JSON although the condition looks for JSON in it, goes to
-quarantine: nobody has said that such records aren't wanted.
+A payload on which the condition fails, or that isn't JSON although the condition reads JSON, goes to the
+quarantine table: the settings don't say that such records are unwanted.
 """
 
 from __future__ import annotations
@@ -36,15 +37,17 @@ has twice, to compute it outside of `try_add`."""
 
 
 def reads_json(settings: ParseSettings) -> bool:
-    """Whether the filter looks for JSON in payloads."""
+    """Whether the condition of the target's filter reads payloads as JSON."""
     condition = settings.filter or ""
     is_json = settings.format in (ParseFormat.JSON, ParseFormat.DYNAMODB)
     return bool(condition) and (is_json or "json" in condition.lower())
 
 
 def judged(records: DataFrame, settings: ParseSettings) -> DataFrame:
-    """The records, with a column that tells which of them the filter leaves out. Where it can't tell, the reason is in
-    `decode_error`; records that have a reason there already aren't judged: their payloads may be anything."""
+    """The records, with a further column that tells which of them the filter leaves out. Where the condition
+    fails on a record, its `decode_error` gets the reason. Records that have a reason there already aren't tested,
+    because their payloads may be anything.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     _check(records, settings)

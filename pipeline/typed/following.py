@@ -35,11 +35,11 @@ class Following:
     """Targets that failed, each with the reason."""
 
     def follow(self, at_most: timedelta) -> None:
-        """Go on until a target fails, until nothing has come for a while, or until the first round that ends after
-        `at_most`.
+        """Do waves until a target fails, until no record has come for a while, or until the first round that ends
+        after `at_most`.
 
-        In the round in which a target fails, the others have their turn. Dagster shows the failure once the run has
-        ended.
+        In the round in which a target fails, the others have their turn. Dagster shows the failure once the run
+        has ended.
         """
         began = last_news = self.clock.monotonic()
         while True:

@@ -1,8 +1,9 @@
 """Which shards of a table of the latest rows wait for an earlier life of their stream. Pure functions on values.
 
-A stream that is deleted and created again begins a later life, whose records count as later. The table doesn't remember
-which keys were deleted: rows of an earlier life that came after those of a later one could bring a deleted row back. So
-nothing of a later life is parsed while the lake table has rows of an earlier one that the table lacks.
+A stream that is deleted and created again begins a later life, whose records count as later. The table doesn't
+remember which keys were deleted: rows of an earlier life that came after those of a later one could bring a
+deleted row back. So nothing of a later life is parsed while the lake table has rows of an earlier life that the
+table of the latest rows lacks.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from headrace.pipeline.typed.values import Wishes
 
 
 def by_lives(wishes: Wishes) -> Wishes:
-    """The wishes of a table that takes nothing of a later life before it has all of the earlier ones."""
+    """The same wishes for a table that takes nothing of a stream's later life before it has all of the earlier ones."""
     wishes = replace(wishes, life_by_life=True)
     return replace(wishes, held_back=waits_for_former_lives(wishes, ()))
 
 
 def waits_for_former_lives(wishes: Wishes, found: Iterable[ShardKey]) -> frozenset[ShardKey]:
-    """The shards of which a wave takes nothing. `found`: those of which a survey has found rows."""
+    """The shards of which a wave takes nothing, because rows of an earlier life of their stream are left.
+    `found`: the shards of which a survey has found rows.
+    """
     if not wishes.life_by_life:
         return frozenset()
     found = frozenset(found)

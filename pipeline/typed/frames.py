@@ -65,8 +65,9 @@ class Frames:
 
     @property
     def dropped_as(self) -> str:
-        """Why rows may not come back; empty where each comes back. Those that the filter leaves out come back, and are
-        counted."""
+        """The reason for which a parser may leave out rows; empty where it has to return each row. Rows that the
+        filter leaves out are returned, and counted.
+        """
         return "callable" if self.settings.format is ParseFormat.CALLABLE else ""
 
     @property
@@ -74,8 +75,9 @@ class Frames:
         return Limits(self.settings.most_columns, OWN_COLUMNS)
 
     def fields(self) -> list[dict[str, Any]]:
-        """The columns that a schema in DDL names, as fields of a struct, as Spark writes them in JSON. No Spark is
-        needed. Raises BadSetting."""
+        """The columns that the DDL schema in the settings names, as struct fields in Spark's JSON form. Spark
+        isn't needed for that. Raises BadSetting.
+        """
         try:
             columns = columns_of_schema(self.settings)
         except WrongDdl as wrong:
@@ -100,8 +102,9 @@ class Frames:
         return columns_of([{"name": name, "type": kind} for name, kind in columns.items()])
 
     def check(self) -> None:
-        """Check the target's schema, function and files. Raises BadSetting for a schema, a function or files that
-        no wave could use. It needs no Spark."""
+        """Check the target's schema, function and files. Raises BadSetting where no wave could use them. Needs no
+        Spark.
+        """
         if decoder := self.decoder:
             self.decoded_columns(decoder)
             return
@@ -133,7 +136,9 @@ class Frames:
 
     @property
     def decoder(self) -> Decoder | None:
-        """What decodes payloads in the tasks that write; None where a function of the user's own makes rows of them."""
+        """What decodes payloads in the Spark tasks that write rows; None where a user's own function makes rows
+        of payloads.
+        """
         target = self.settings
         match target.format:
             case ParseFormat.AVRO | ParseFormat.AVRO_SINGLE_OBJECT:
@@ -171,11 +176,12 @@ class Frames:
         return Inflation(self.settings.compression, inflated.bytes, inflated.ratio)
 
     def rows(self, read: Reading, fields: Sequence[Mapping[str, Any]], *, has_malformed: bool) -> DataFrame:
-        """The records as rows of the user's own function, with the four columns that the writing tasks read, and a
-        fifth one where there is a filter: IS_LEFT_OUT.
+        """The rows that the user's own function makes of the records, with the four columns that the writing
+        tasks read, and a fifth one, IS_LEFT_OUT, where the target has a filter.
 
-        `read` gives all records, or only those without (False) or with (True) a reason in `decode_error`. `fields`: the
-        columns, as fields of a struct. `has_malformed`: whether some records have had a reason since they were landed.
+        `read` gives all records, or only those without (False) or with (True) a reason in `decode_error`.
+        `fields`: the columns, as struct fields. `has_malformed`: whether some records have had such a reason
+        since they were landed.
         """
         from pyspark.sql.types import StructType
 
@@ -228,7 +234,7 @@ def columns_of(fields: Sequence[Mapping[str, Any]]) -> list[NestedField]:
 
 
 def arrow_schema(columns: Sequence[NestedField]) -> pa.Schema:
-    """The columns as an Arrow schema. Their ids are new, because no table gives them any."""
+    """The columns as an Arrow schema, with new field ids."""
     return schema_to_pyarrow(assign_fresh_schema_ids(Schema(*columns)))
 
 

@@ -1,4 +1,4 @@
-"""Which columns JSON payloads would make of a typed table. Nothing is written."""
+"""Finds out which columns a typed table would get from JSON payloads. Nothing is written."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class Inferring:
     limits: WaveLimits
 
     def infer(self) -> Inferred:
-        """The columns that the payloads would make. From the records of the lake table that a first wave would
-        take: the oldest ones."""
+        """The columns that the typed table would get from the payloads of its first wave: the oldest records of
+        the lake table.
+        """
         if self.columns_of is None:
             raise BadSetting(
                 f"the target {self.settings.name} has format: {self.settings.format}, and only JSON payloads tell "

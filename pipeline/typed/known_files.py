@@ -1,5 +1,6 @@
-"""What surveys have found in data files. Files never change, so that a process needs to look through each of them
-once."""
+"""Remembers what surveys have found in data files. Files never change, so a process needs to look into each file
+once.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class KnownFiles:
     """Fewer after files couldn't be read together, until the one is found that can't be read by itself."""
 
     def described(self, files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
-        """The files with what is known of them."""
+        """The files, each with the rows of its shards where a survey has looked into it."""
         return tuple(
             file if parts is file.parts else replace(file, parts=parts)
             for file in files
@@ -45,15 +46,16 @@ class KnownFiles:
                 self._count += len(parts)
 
     def look_through(self, files: Sequence[SourceFile], surveyor: Surveyor) -> None:
-        """Find out which rows these files have."""
+        """Let the surveyor find out which rows these files have, and remember that."""
         order = SurveyOrder(
             tuple(file.path for file in files), (), frozenset(), (), ceiling=None, others=False
         )
         self.learn(surveyor.survey(order))
 
     def look_through_some(self, files: Iterable[SourceFile], surveyor: Surveyor) -> None:
-        """Find out which rows those files have of which nothing is known, the oldest first; some of them. A file that
-        can't be read stays unknown: whoever wants rows of it is told."""
+        """Let the surveyor look into some files that no survey has looked into, the oldest first. A file that
+        can't be read stays unknown: a wave that wants rows of it raises the error.
+        """
         unknown = [file for file in files if file.path not in self._parts and file.path not in self._unread]
         oldest = sorted(unknown, key=lambda file: (file.added or 0, file.path))[: self._at_once]
         if not oldest:

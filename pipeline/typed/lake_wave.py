@@ -3,9 +3,9 @@
     settle ─► look ─► survey ─► compare ─► stage ─► account ─► commit of the made table ─► settle
                                                               (decides)            (quarantine.settle carries it out)
 
-A wave looks only into files that may have something for the made table (`headrace.pipeline.typed.files.looked`). The
-made table has the position of each shard of the lake table in its own commits, and a commit is refused where another run
-was faster. So each record counts once.
+A wave looks only into files that may have something for the made table (`headrace.pipeline.typed.files.looked`).
+The made table has the position of each shard of the lake table in its own commits, and a commit is refused where
+another run was faster. So each record is taken into the made table once.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ _TRIES = 5
 
 @dataclass(slots=True)
 class ReadOnce(Iterable[LedgerPage]):
-    """Ledgers that are gone through several times. Each is read once, when somebody comes to it."""
+    """Ledgers that may be iterated several times, though each is read from the table once, when an iteration
+    first reaches it.
+    """
 
     unread: Iterator[LedgerPage]
     read: list[LedgerPage] = field(default_factory=list)
@@ -76,7 +78,7 @@ class ReadOnce(Iterable[LedgerPage]):
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a wave is built on: one look at the lake table, and what the wave takes of it."""
+    """What a wave is planned on: the lake table as it was loaded once, and the rows of it that the wave takes."""
 
     look: SourceLook
     target: Positions
@@ -96,7 +98,7 @@ class Basis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeWaves(Waves[Basis]):
-    """The waves of one made table. A subclass says what is staged of a wave."""
+    """The waves that bring records of the lake table into one made table. A subclass says which files a wave stages."""
 
     does: ClassVar[Does]
     past: ClassVar[str]
@@ -127,7 +129,7 @@ class LakeWaves(Waves[Basis]):
         return ""
 
     def is_behind(self) -> bool:
-        """Whether a wave would have something to do. It needs no Spark."""
+        """Whether the made table lacks something that a wave could bring. Needs no Spark."""
         if not self.ports.source.exists():
             return False
         if not (self.ports.table.exists() and self.settling.quarantine.exists()):
@@ -140,7 +142,7 @@ class LakeWaves(Waves[Basis]):
         return any(stands(key, look.positions, target) for key in behind)
 
     def needs_before(self, day: date) -> bool:
-        """Whether records that arrived before this day (UTC) may still be wanted."""
+        """Whether the made table may still need records of the lake table that arrived before this day (UTC)."""
         if not self.ports.table.exists():
             return True
         after = [lack.after for lack in self._wishes_now().wanted]
@@ -187,7 +189,7 @@ class LakeWaves(Waves[Basis]):
         return basis
 
     def prepare(self) -> None:
-        """Called before each look of a wave, when both tables are there."""
+        """Called before each wave loads the lake table, when both tables exist."""
 
     def proposal(
         self,
@@ -200,8 +202,10 @@ class LakeWaves(Waves[Basis]):
         compared: Positions | None = None,
         gone: tuple[str, ...] = (),
     ) -> Proposal:
-        """What is committed of this part of the wave's plan. `compared`: the positions of the rows that the wave's rows
-        were compared with. `gone`: files of the made table that the commit removes."""
+        """What the wave proposes to commit to the made table for this part of its plan. `compared`: the positions
+        of the made table with whose rows the wave's rows were compared. `gone`: files of the made table that the
+        commit removes.
+        """
         looked = looked_after(
             self.known.described(basis.files),
             after(plan, basis.target),
@@ -326,7 +330,9 @@ class LakeWaves(Waves[Basis]):
         return self.wishes(self.ports.source.look().positions, self.ports.table.load().positions)
 
     def wishes(self, source: Positions, target: Positions) -> Wishes:
-        """What the made table lacks of the lake table, and a wave may take."""
+        """The rows of the lake table that the made table lacks and that a wave may take. `source`, `target`: the
+        positions of the lake table and of the made table.
+        """
         return plan_wishes(source, target, takes=self._takes)
 
     def _pages(self) -> Iterator[LedgerPage]:

@@ -70,7 +70,7 @@ class KeyPart:
 
 @dataclass(frozen=True, slots=True)
 class Losing:
-    """A file that loses rows."""
+    """A file of which rows leave the table of the latest rows, with their numbers and reasons."""
 
     path: str
     fresh: bool
@@ -82,7 +82,7 @@ class Losing:
 
 @dataclass(frozen=True, slots=True)
 class Departures:
-    """Which rows leave which files."""
+    """Which rows of which files leave a table of the latest rows."""
 
     losing: tuple[Losing, ...] = ()
     mixed: int = 0

@@ -38,9 +38,10 @@ def plan_next(
     known: KnownFiles,
     aggregates: bool = False,
 ) -> WavePlan:
-    """Choose what the next wave parses.
+    """Choose which of the wanted rows the next wave takes.
 
-    `aggregates`: whether only aggregates that came whole are wanted. `known`: gets what is found in the files.
+    `aggregates`: whether only rows are wanted that hold an aggregate as a whole. `known`: remembers what is found
+    in the files.
     """
     files, rows, has_looked = tuple(files), limits.records, aggregates
     while True:
@@ -90,7 +91,7 @@ def _check(plan: WavePlan, portion: Portion) -> None:
 
 
 def rows_in(files: Iterable[SourceFile], surveyor: Surveyor, planned: PlannedRange) -> int:
-    """How many rows of a shard's range these files have."""
+    """How many rows of the planned range these files have."""
     end = past(planned.upto)
     # Of a position inside of a record, the row at the position is part of the range.
     bound = Bound(planned.key, past(planned.after), end if end.endswith(";") else f"{end}~")

@@ -1,4 +1,4 @@
-"""Whose a made table is: the table of a window is that window's alone."""
+"""Checks that a made table belongs to the target, processor or window that is about to write to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 def check_own_table(
     table: LandingTable, settings: ParseSettings | ProcessorSettings, *, of_window: str, past: str
 ) -> None:
-    """`check_own` for a table that may not be there yet, before anything is written to it."""
+    """Call `check_own` for a table that may not exist yet, before anything is written to it."""
     if table.exists() and (state := table.load()).snapshot is not None:
         check_own(state, settings, of_window=of_window, past=past)
 
@@ -19,11 +19,11 @@ def check_own_table(
 def check_own(
     state: TableState, settings: ParseSettings | ProcessorSettings, *, of_window: str, past: str
 ) -> None:
-    """Raise WrongShape where the table is another's: whoever went on from its positions and states would pass over records
-    that only that one has had.
+    """Raise WrongShape where the table belongs to another target, processor or window: whoever went on from its
+    positions would leave out records that only the other one has read.
 
-    `of_window`: the id of the window whose table it is to be; empty for none. `past`: what wasn't done with its records, as a
-    participle.
+    `of_window`: the id of the window that claims the table; empty for none. `past`: what messages say wasn't done
+    with records, as a participle.
     """
     if state.window == of_window:
         return

@@ -3,8 +3,8 @@
     positions of both tables ─► plan_wishes ─► (headrace.pipeline.typed.files.portion: which files) ─► (Spark surveys)
     ─► plan_wave ─► (Spark parses)
 
-What is parsed goes by positions of shards and never by snapshots: compaction, expiry and a rollback of the lake table
-change nothing.
+What is parsed is decided by positions of shards and never by snapshots, so that compaction, expiry and a rollback
+of the lake table make no difference.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ shard's last row."""
 
 
 def plan_wishes(source: Positions, target: Positions, *, takes: Callable[[StreamId], bool]) -> Wishes:
-    """What the typed table lacks. `source`: the lake table's positions. `takes`: whether the typed table is for this
-    stream."""
+    """The rows that the typed table lacks. `source`: the lake table's positions; `target`: the typed table's.
+    `takes`: whether the typed table takes records of a stream.
+    """
     source = _with_ends_behind(source, target)
     streams = tuple(sorted(stream for stream in _lives(source, target) if takes(stream)))
     parents = {stream: _parents(stream, source, target) for stream in streams}
@@ -301,7 +302,7 @@ def _range(lack: Wanted, upto: Position, pieces: list[Piece]) -> PlannedRange:
 
 
 def units_of(pieces: Iterable[Piece]) -> Iterator[ReadUnit]:
-    """The row groups of the pieces, with numbers for all their rows."""
+    """The row groups that the pieces are in, with a number for each of their rows."""
     rows: dict[tuple[str, int], int] = {}
     for piece in pieces:
         place = (piece.path, piece.group)

@@ -62,15 +62,16 @@ class SourceTable(Protocol):
         ...
 
     def changed_by_others(self, since: int, *, lacks: int) -> str:
-        """Whether commits of other engines tell why the table lacks so many rows, or has so many more where the number
-        is negative: the newest commit of them that may have removed (or added) rows, as a sentence. Empty where those
-        from this sequence number on, among the snapshots to which main leads, can't have removed (or added) as many
-        together. A compaction keeps the number of rows."""
+        """A sentence about the newest commit of another engine that may have removed rows (added rows, where
+        `lacks` is negative), if such commits can explain that the table lacks so many rows. Empty where the
+        commits from the sequence number `since` on, among those that main leads to, removed or added too few. A
+        compaction doesn't change the number of rows.
+        """
         ...
 
 
 class ParsedTable(LandingTable, Protocol):
-    """A typed table or its quarantine table: a landing table with other columns."""
+    """A typed table or its quarantine table: rows and positions land in it as in the lake table, with other columns."""
 
     def pages(self) -> Iterator[LedgerPage]:
         """The ledgers of main's snapshots, newest first. Raises ChainBroken where the history was cut."""
@@ -79,7 +80,7 @@ class ParsedTable(LandingTable, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """How rows leave the quarantine table in one commit."""
+    """Which files leave the quarantine table in one commit, and which new ones take their place."""
 
     gone: tuple[str, ...] = ()
     """Paths of the files that leave the table."""
@@ -89,34 +90,41 @@ class Exchange:
 
 class QuarantineTable(ParsedTable, Protocol):
     def without(self, taken: frozenset[str], shards: frozenset[ShardKey]) -> Exchange:
-        """How the rows of these files, which the table has or had, leave it. `shards`: those that the commit has ranges
-        of."""
+        """The exchange of files by which the rows of the files `taken` leave the table, also where a compaction
+        has rewritten these files. `shards`: those of which the commit has ranges.
+        """
         ...
 
     def reasons(self) -> Counter[str]:
-        """How many rows the table has with each reason. No payload is read."""
+        """How many rows the table has for each reason. No payload is read."""
         ...
 
     def staged(self, name: str, shards: frozenset[ShardKey]) -> StagedFile:
-        """A staged file that a typed table's ledger names. Raises WrongShape where it is gone."""
+        """The staged file with this name, which a typed table's ledger has. Raises WrongShape where the file is
+        gone.
+        """
         ...
 
 
 class Surveyor(Protocol):
     def survey(self, order: SurveyOrder) -> Survey:
-        """Which wanted rows are in these files, and which rows at all. Only columns without payloads are read, unless
-        only aggregates are wanted: then it isn't told which rows the files have."""
+        """Find out which wanted rows are in these files, and which rows of each shard the files have. Only
+        columns without payloads are read; where only aggregates are wanted, payloads are read too, and the files'
+        rows aren't told.
+        """
         ...
 
 
 class Leaver(Surveyor, Protocol):
-    """Makes rows leave one table."""
+    """Makes rows leave one table, by copying the rows that stay."""
 
     def copy_unselected(
         self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
     ) -> Parsed:
-        """Copy the rows of these files that aren't selected into files of the same table that no commit names yet: the
-        selected ones leave with the files. The report has the copied rows among those that are set aside."""
+        """Copy the rows of these files that aren't `selected` into new files of the same table, which no commit
+        names yet. Once a commit exchanges the files, the selected rows are gone. The report has the copied rows
+        among those that are set aside.
+        """
         ...
 
 
@@ -127,21 +135,22 @@ class Parser(Leaver, Protocol):
     def parse(
         self, plan: WavePlan, wishes: Wishes, comparison: Comparison | None = None
     ) -> tuple[Parsed, int]:
-        """Parse the rows of the wave, and write them into files that no commit names yet. Returns what was written, and
-        the number of the typed table's schema, which has the parser's columns now. `comparison`: duplicates of the rows
-        in these files, and of each other, are left out and counted."""
+        """Parse the rows of the wave, and write them into files that no commit names yet. Returns what was
+        written, and the number of the typed table's schema, which has the parser's columns now. `comparison`: the
+        earlier rows with which duplicates are found; duplicates are left out and counted.
+        """
         ...
 
 
 class LatestRows(Protocol):
-    """A table of the latest rows."""
+    """Compares and copies rows of a table of the latest rows."""
 
     def look(self, staged: Sequence[StagedFile]) -> LatestLook:
         """The table now, with those of its files that may have rows of the keys in these staged files."""
         ...
 
     def decide(self, parts: Sequence[KeyPart]) -> Departures:
-        """Compare the rows of these files by their keys."""
+        """Compare the rows of these files by their keys, and tell which rows leave which files."""
         ...
 
     def copy(self, losing: Sequence[Losing], streams: Sequence[StreamId], mark: ShardKey) -> Parsed:
@@ -152,7 +161,7 @@ class LatestRows(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thinned:
-    """A table of which a replacement removes rows."""
+    """A table from which a replacement removes rows."""
 
     table: SourceTable
     leaver: Parser
@@ -160,7 +169,7 @@ class Thinned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptTable:
-    """What the upkeep of a typed table or of its quarantine table needs."""
+    """The ports for the upkeep of a typed table or of its quarantine table."""
 
     name: str
     table: LakeTable
@@ -174,7 +183,7 @@ class KeptTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadePorts:
-    """What a table that is made of the lake table needs."""
+    """The ports for a table that is made of the lake table."""
 
     source: SourceTable
     table: ParsedTable
@@ -196,7 +205,7 @@ class MadePorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsePorts(MadePorts):
-    """What the parsing of one target needs."""
+    """The ports for the parsing of one target."""
 
     parser: Parser
     dropped_as: str

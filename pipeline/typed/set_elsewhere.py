@@ -1,16 +1,17 @@
-"""What a typed table has parsed of a lake table that a person has set elsewhere since. Pure functions on values.
+"""What a typed table has parsed of a lake table that a person has set to another snapshot since. Pure functions
+on values.
 
 the lake table when the waves looked   (0 .. 20] 7 rows   (20 .. 30] skipped   (30 .. 50] 9 rows: 16 rows are parsed
 a person has set it back, and on       (0 .. 20] 7 rows   (20 .. 30] 4 rows    (30 .. 50] 9 rows: 4 were passed over
 
 Records that land once more are the same ones, unless a person has undone a skip meanwhile, or has gone back to a
-snapshot on whose way fewer records had been lost, or has repaired the positions. Then rows land behind the typed table's
-position, where no wave would ever look for something to parse.
+snapshot on whose way fewer records had been lost, or has repaired the positions. Then rows land behind the typed
+table's position, where no wave would ever look for something to parse.
 
-A wave finds such rows by its shards that move (`parsed_elsewhere`), and of all shards by the ledgers that the lake
-table has got since the newest look (`landed_behind`): so also a wave that has nothing new finds them. While the lake
-table is behind a typed table's position, looks for other shards' sake pass its ledgers. So where the rows begin is told
-by the ledgers since the newest look for the shard itself.
+A wave finds such rows by its shards that move (`parsed_elsewhere`), and of all shards by the ledgers that the
+lake table has got since the newest look (`landed_behind`): so also a wave that has nothing new finds them. While
+the lake table is behind a typed table's position, waves for other shards look at newer snapshots. So where the
+rows of a shard begin is found in the ledgers since the newest look of a wave for that shard.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _MOVED_BY_PEOPLE = frozenset({Kind.REPAIR, Kind.REPOSITION, Kind.UNPACKED})
 
 
 class Way(Enum):
-    """Where a snapshot at which a wave has looked lies, seen from main of the lake table."""
+    """Whether a snapshot of the lake table that a wave has read is an ancestor of the branch `main` now."""
 
     MAIN = auto()
     """It is main's head or an ancestor of it."""
@@ -55,7 +56,9 @@ WayTo = Callable[[int, int], Way]
 
 
 def way_on(main: Mapping[int, int], snapshot: int, sequence: int) -> Way:
-    """`main`: main's known snapshots, by sequence number, without a gap. Sequence numbers grow along main."""
+    """Whether the snapshot is on `main`. `main`: the known snapshots of main, by sequence number, without a gap;
+    the numbers grow along main.
+    """
     if sequence in main:
         return Way.MAIN if main[sequence] == snapshot else Way.LEFT
     return Way.LEFT if main and sequence > min(main) else Way.UNKNOWN
@@ -63,7 +66,7 @@ def way_on(main: Mapping[int, int], snapshot: int, sequence: int) -> Way:
 
 @dataclass(frozen=True, slots=True)
 class ParsedElsewhere:
-    """What was parsed of a shard at snapshots that aren't known to be of main."""
+    """A range of a shard that was parsed at a snapshot of which it isn't known that it belongs to main."""
 
     parsed: PlannedRange
     looked: int
@@ -79,8 +82,8 @@ class ParsedElsewhere:
 def parsed_elsewhere(
     plan: WavePlan, pages: Iterable[LedgerPage], *, way_to: WayTo
 ) -> tuple[ParsedElsewhere, ...]:
-    """What the typed table has parsed of the shards that the wave moves, at snapshots that aren't known to be of main; and
-    of all shards where main has left what the newest wave saw.
+    """The ranges of the wave's shards that the typed table has parsed at snapshots not known to be of main; of
+    all shards, where the snapshot that the newest wave read has left main.
 
     `pages`: the typed table's ledgers, newest first.
     """
@@ -108,14 +111,15 @@ def parsed_elsewhere(
 
 
 def newest_look(pages: Iterable[LedgerPage]) -> FilesDone | None:
-    """At which snapshot of the lake table the newest wave has looked. `pages`: the typed table's ledgers, newest first."""
+    """The snapshot of the lake table that the newest wave read. `pages`: the typed table's ledgers, newest first."""
     return next((page.looked for page in _newest(pages) if page.looked is not None), None)
 
 
 def landed_behind(positions: Positions, looks: Mapping[ShardKey, int], story: Story) -> dict[ShardKey, str]:
-    """The shards of which records have landed behind the typed table's `positions`, with the place after which they
-    begin. `looks`: by shard, the sequence number of the snapshot of the lake table whose later ledgers tell that. `story`: at
-    least these ledgers."""
+    """The shards of which records have landed at or below the typed table's `positions`, each with the place
+    after which these records begin. `looks`: by shard, the sequence number of the snapshot of the lake table
+    after which ledgers are examined. `story`: made of at least these ledgers.
+    """
     places: dict[ShardKey, str] = {}
     for key, position in positions.shards.items():
         begins = [
@@ -133,10 +137,11 @@ def parsed_back_to(
     entries: Iterable[LedgerEntry | Lost],
     looks: Mapping[ShardKey, int],
 ) -> tuple[ParsedElsewhere, ...]:
-    """What the typed table has parsed of these shards after these places. `entries`: its ledgers, oldest first, also of
-    expired snapshots. `looks`: by shard, the sequence number of the snapshot at which its newest wave has looked.
+    """The ranges of these shards that the typed table has parsed after these places (sort keys). `entries`: its
+    ledgers, oldest first, also of expired snapshots. `looks`: by shard, the sequence number of the snapshot at
+    which its newest wave has looked.
 
-    Of what lies before a lost ledger isn't known how many rows were parsed, so that it isn't compared.
+    Ranges before a lost ledger are left out, because nobody knows how many rows of them were parsed.
     """
     parsed: dict[ShardKey, ParsedElsewhere] = {}
     left = set(places)
@@ -153,8 +158,9 @@ def parsed_back_to(
 
 
 def looks_of(keys: Collection[ShardKey], pages: Iterable[LedgerPage]) -> dict[ShardKey, int]:
-    """The sequence number of the snapshot at which the newest wave of each of these shards has looked, where the typed
-    table's snapshots tell that. `pages`: its ledgers, newest first."""
+    """For each of these shards the sequence number of the lake table's snapshot that its newest wave read, where
+    the snapshots of the typed table still tell that. `pages`: the typed table's ledgers, newest first.
+    """
     looks: dict[ShardKey, int] = {}
     for page in _newest(pages) if keys else ():
         for recorded in page.ranges:
@@ -170,8 +176,9 @@ def looks_before(
     made: Iterable[LedgerEntry | Lost],
     landed: Iterable[LedgerEntry | Lost],
 ) -> dict[ShardKey, int]:
-    """The sequence number of a snapshot of the lake table from before the look of the newest wave of each of these shards,
-    where the typed table's snapshots don't tell that look any more; 0 where nothing tells it.
+    """For each of these shards the sequence number of a snapshot of the lake table older than the one that its
+    newest wave read, for shards of which the typed table's snapshots no longer tell that; 0 where nothing tells
+    it.
 
     `made`: the typed table's ledgers, `landed`: those of the lake table, oldest first.
     """
@@ -193,8 +200,9 @@ def looks_before(
 def standing_ranges(
     elsewhere: Iterable[ParsedElsewhere], source: Positions, target: Positions
 ) -> tuple[PlannedRange, ...]:
-    """A range without a record for each of these shards of which both tables are at the same position. With it a commit
-    tells that the shard was looked at, so that the next wave needn't do so again."""
+    """A range without records for each of these shards whose positions are the same in both tables. A commit with
+    it records that the shard was looked at, so that the next wave needn't do so again.
+    """
     ranges: list[PlannedRange] = []
     for before in elsewhere:
         position = target.of(before.parsed.key)
@@ -211,16 +219,18 @@ def stands(key: ShardKey, source: Positions, target: Positions) -> bool:
 
 @dataclass(slots=True)
 class LedgersSeen:
-    """Up to which snapshot of the lake table this process has looked for records behind the typed table's positions, and
-    has found none."""
+    """The snapshot of the lake table up to which this process has searched the ledgers for records behind the
+    typed table's positions, and has found none.
+    """
 
     snapshot: int | None = None
     sequence: int = 0
     """0 where no wave tells from which ledger on such records would be new."""
 
     def above(self, newest: FilesDone, way_to: WayTo) -> int:
-        """The sequence number of the snapshot after which ledgers tell something new. `newest`: the look of the newest
-        commit."""
+        """The sequence number of the snapshot after which there are ledgers that this process hasn't searched.
+        `newest`: what the newest commit of the typed table says about its look.
+        """
         if self.snapshot is None or self.sequence <= newest.sequence:
             return newest.sequence
         return self.sequence if way_to(self.snapshot, self.sequence) is Way.MAIN else newest.sequence
@@ -247,10 +257,11 @@ def _with_range(
 
 
 def may_be_passed(elsewhere: Iterable[ParsedElsewhere], story: Story) -> tuple[ParsedElsewhere, ...]:
-    """Those of which rows may have landed behind the typed table's position: main has left what was seen, or has landed
-    the last of these records after it was seen. `story`: at least the ledgers that tell of these last records.
+    """Those ranges behind which rows may have landed unseen: main has left the snapshot at which the range was
+    parsed, or the last of its records have landed again since. `story`: made of at least the ledgers that have
+    these last records.
 
-    Records that land anew go on up to the shard's position, so that the last ones are always among them.
+    Records that land again go on up to the shard's position, so that the last ones are always among them.
     """
     return tuple(
         before

@@ -79,7 +79,9 @@ class IcebergSource(SourceTable):
 
 
 def rows_changed(link: Link, *, removes: bool) -> float:
-    """How many rows a commit may have removed (else: added) at most; without an end where its summary doesn't tell."""
+    """The most rows that a commit may have removed (added, unless `removes`); infinite where its summary doesn't
+    tell.
+    """
     summary = link.summary
     if link.operation in (_NO_REMOVAL if removes else _NO_ADDITION):
         return 0
@@ -91,7 +93,7 @@ def rows_changed(link: Link, *, removes: bool) -> float:
 
 
 def known_main(table: Table) -> Mapping[int, int]:
-    """Main's snapshots that haven't expired, by sequence number. No file is read for that."""
+    """The snapshots of main that haven't expired: sequence number to snapshot id. No file is read for that."""
     links, main, snapshot = links_of(table.metadata), dict[int, int](), head_of(table)
     while snapshot is not None and (link := links.get(snapshot)) is not None:
         main[link.sequence] = snapshot
@@ -100,8 +102,9 @@ def known_main(table: Table) -> Mapping[int, int]:
 
 
 def leads_to(table: Table, snapshot: int, sequence: int) -> bool:
-    """Whether a snapshot is an ancestor of main's head, or the head itself. `sequence`: its sequence number. False
-    where nothing tells any more."""
+    """Whether a snapshot is the newest one of main or an ancestor of it. `sequence`: the snapshot's sequence
+    number. False where nothing tells that any more.
+    """
     try:
         for link in main_of(table):
             # Sequence numbers fall on the way back.

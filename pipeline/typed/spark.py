@@ -1,8 +1,8 @@
-"""Parsing on Spark: one job looks which rows are there, a second one reads, parses and writes them.
+"""Parsing on Spark: a first job finds out which rows are there, a second one reads, parses and writes them.
 
     Python task: Parquet ─► rows ─► Spark: columns ─► Python task: rows ─► Parquet ─► a report
 
-Files are read and written by Python tasks, as everywhere in Headrace: the JVM needs no file system and no jar.
+Python tasks read and write the files, as everywhere in Headrace: the JVM needs no file system and no jar.
 """
 
 from __future__ import annotations
@@ -142,7 +142,9 @@ class SparkParser(Surveyor):
         return grow(columns, facts, self.frames.limits)
 
     def facts(self, session: SparkSession, plan: WavePlan, columns: Struct) -> Counter[Fact]:
-        """What the payloads of the wave that the filter lets through have beyond these columns."""
+        """What the payloads of the wave have that these columns lack; payloads that the filter leaves out don't
+        count.
+        """
         looking = _looking(self._compared_with(columns))
         if self.frames.settings.filter:
             taken = self.frames.taken(self.frames.judged(self._read(session, plan, None)))
@@ -275,7 +277,9 @@ class SparkParser(Surveyor):
 
     @property
     def job(self) -> Job:
-        """What people are told where a job of the parser fails: what it was doing, and what came of it."""
+        """What people are told where a Spark job of the parser fails: what the job was doing, and what the
+        failure means.
+        """
         return Job(
             f"parses records for {self.table.identifier}",
             "Nothing was committed, and no position moved; the next run tries again",
@@ -283,7 +287,7 @@ class SparkParser(Surveyor):
 
     @property
     def numbered(self) -> SparkTasks:
-        """Tasks that get a number and no rows."""
+        """Runs Spark tasks that each get a number and no rows."""
         return SparkTasks(self.session, self.tasks)
 
 

@@ -1,4 +1,6 @@
-"""A typed table and its quarantine table on Iceberg: they land as the lake table does, and have other columns."""
+"""A typed table and its quarantine table on Iceberg: rows and positions land in them as in the lake table, with
+other columns.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ class IcebergTyped(_Parsed):
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The columns that Headrace gives to the table."""
+        """The names of the columns that Headrace adds to each row of the table."""
         return tuple(name for name, _, _ in self.layout.columns)
 
     def ensure(self, *, create: bool) -> None:
@@ -93,9 +95,10 @@ class IcebergTyped(_Parsed):
     def with_columns(
         self, columns: Sequence[NestedField], *, may_have_more: bool = False
     ) -> tuple[pa.Schema, int]:
-        """Give the table the parser's columns (`headrace.pipeline.typed.columns.changes`). Returns the columns that its
-        files get, and the number of the table's schema. `may_have_more`: the table may have more columns than the
-        parser names, and its structs more fields."""
+        """Change the table so that it has the parser's columns (`headrace.pipeline.typed.columns.changes`).
+        Returns the columns that its files get, and the number of the table's schema. `may_have_more`: the table
+        may have more columns than the parser names, and its structs more fields.
+        """
         names = [*self.given, *(column.name for column in columns)]
         table = self._changed(
             lambda table: change_to(table, columns, _own(table), may_have_more=may_have_more)
@@ -106,9 +109,12 @@ class IcebergTyped(_Parsed):
         return _own_columns(self.open())
 
     def grown(self, grow: Callable[[Struct], Struct], *, freezes: bool) -> tuple[OwnColumns, pa.Schema, int]:
-        """Give the table the columns that `grow` makes of its present ones, unless they are frozen and `freezes`. The
-        catalog's compare-and-swap decides between two processes: the slower one grows what the faster one has made.
-        Returns the columns, those of the files, and the number of the table's schema."""
+        """Change the table's columns to those that `grow` makes of the present ones. `freezes`: leave frozen
+        columns as they are, and freeze those of a table that isn't frozen yet.
+
+        If two processes do so at once, the catalog's compare-and-swap lets one win, and the other calls `grow`
+        with the winner's columns. Returns the columns, those of the files, and the number of the table's schema.
+        """
 
         def change(table: Table) -> Change | None:
             own = _own_columns(table)
@@ -166,7 +172,7 @@ class IcebergTyped(_Parsed):
 
 @dataclass(frozen=True, slots=True)
 class OwnColumns:
-    """The columns of a typed table beside those that Headrace gives to each such table."""
+    """The columns of a typed table that come from its records, without those that Headrace adds to each typed table."""
 
     columns: Struct
     spark: tuple[Mapping[str, Any], ...]

@@ -1,13 +1,14 @@
-"""Which shards wait because nothing tells their parents, of which rows may be left (I3). Pure functions on values.
+"""Which shards wait because their parents aren't known any more and may have rows left (rule I3 of the protocol).
+Pure functions on values.
 
-The parents of a shard are known by their ENDs. Where the lake table has forgotten a parent, and the made table doesn't
-have its END yet, only the order of the records tells: Kinesis gives a child greater sequence numbers than any record
-of its parents has. So a shard whose parents aren't known may be a child of each shard of its stream that ends before
-the shard's own first row.
+Normally the position END of the parents shows that they are done. Where the lake table has forgotten a parent,
+and the made table doesn't have its END yet, only the order of the records helps: Kinesis gives a child greater
+sequence numbers than any record of its parents has. So a shard whose parents aren't known may be a child of each
+shard of its stream that ends before the shard's own first row.
 
-A wave commits its rows all or nothing, and takes the lowest ones first, which is enough for a typed table. A processor
-may stop at any record of a shard while the others go on. There such a shard waits until nothing is left of those that
-may be its parents: neither in the same wave, nor where the processor has stopped.
+A wave commits all of its rows or none, and takes those with the lowest sort keys first, which is enough for a
+typed table. A processor may stop at any record of a shard while the others go on. There such a shard waits until
+nothing is left of those that may be its parents: neither in the same wave, nor where the processor has stopped.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from headrace.pipeline.typed.values import Piece, Wanted, Wishes
 
 
 def left_out(source: Positions, streams: Iterable[StreamId]) -> frozenset[StreamId]:
-    """The former lives among these streams of which the lake table has forgotten the positions, as after a repair."""
+    """Those of the streams that are former lives whose positions the lake table has forgotten, as after a repair."""
     return frozenset(s for s in streams if s not in source.origins and source.has_later_life(s))
 
 
 def waits_for_unknown_parents(wishes: Wishes, pieces: Mapping[ShardKey, list[Piece]]) -> frozenset[ShardKey]:
-    """The shards of which a wave takes nothing. `pieces`: the rows of each shard that a survey has found."""
+    """The shards of which a wave takes nothing, because a shard that may be their parent has rows left. `pieces`:
+    the rows of each shard that a survey has found.
+    """
     if not wishes.may_stop:
         return frozenset()
     bounds = {

@@ -1,7 +1,7 @@
-"""The upkeep of a typed table and its quarantine table, and of each table beside the others.
+"""The upkeep of a typed table, of its quarantine table and of their lineage tables.
 
-What the typed table's commits have set aside is carried out first: their staged files and ledgers are needed until
-then.
+First the quarantine table gets what commits of the typed table have set aside, because the staged files and
+ledgers of those commits are needed until then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.pipeline.upkeep.upkeep import Upkeep, UpkeepReport
 def run_upkeep_of_target(
     table: str, settling: Settling, upkeeps: Iterable[tuple[str, Upkeep]], *, dry_run: bool
 ) -> Iterator[tuple[str, UpkeepReport]]:
-    """The upkeep of a table, of its quarantine table, and of what belongs to them.
+    """The upkeep of a made table, of its quarantine table and of what belongs to them, one after the other.
 
     `table`: the name of the typed table, or of a processor's table.
     """
@@ -35,7 +35,9 @@ def run_upkeep_of_target(
 
 
 def run_upkeep_of(name: str, upkeep: Upkeep, *, dry_run: bool) -> UpkeepReport:
-    """The upkeep of one table. It never raises: that of other tables goes on."""
+    """The upkeep of one table. An error becomes part of the report and is never raised, so that the upkeep of
+    other tables goes on.
+    """
     try:
         return upkeep.run(dry_run=dry_run)
     except Exception as error:  # noqa: BLE001 - see above

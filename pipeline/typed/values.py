@@ -1,9 +1,9 @@
-"""The values of parsing: what a wave of a typed table wants of the lake table, what Spark found there, and what Spark
-made of it.
+"""The values of parsing: the rows of the lake table that a wave of a typed table wants, the rows that Spark
+found, and what Spark made of them.
 
-Rows are told apart by their sort keys (`sort_key` of the lake table): texts that sort as the records of a shard do.
-Kinesis gives the children of a shard greater sequence numbers than the shard's own, so that a wave which takes the
-lowest sort keys first takes parents before their children.
+Rows are identified by their sort keys (`sort_key` of the lake table): texts that sort in the order of a shard's
+records. Kinesis gives the children of a shard greater sequence numbers than the shard's own, so that a wave which
+takes the lowest sort keys first takes parents before their children.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """The rows of one shard in a data file. Files never change, so that this is true for ever."""
+    """The rows of one shard in a data file, with their lowest and highest sort keys."""
 
     stream: str
     """The stream's name."""
@@ -67,7 +67,9 @@ class SourceFile:
     """All rows of the file that have a shard and a sequence number, where a survey has looked at the file."""
 
     def may_have(self, bound: Bound) -> bool:
-        """Whether the file may have rows within the bound, by what is known of its lowest and highest ones."""
+        """Whether the file may have rows within the bound, by what is known of its shards and its lowest and
+        highest sort keys.
+        """
         if self.shards is not None and not self.shards[0] <= bound.key.shard_id <= self.shards[1]:
             return False
         is_above = self.high is None or self.high > bound.low
@@ -76,7 +78,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a typed table lacks of one shard."""
+    """The records of one shard that a typed table lacks."""
 
     key: ShardKey
     after: Position | None
@@ -94,7 +96,7 @@ class Wanted:
 
     @property
     def is_due(self) -> bool:
-        """Whether a wave that takes the shard would move its position."""
+        """Whether a wave that takes the shard would move the shard's position."""
         has_something = self.upto is not None and (self.upto.sequence is not None or self.upto.ended)
         return has_something or self.is_over
 
@@ -148,7 +150,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class AsideRows:
-    """Which rows of a quarantine table are meant. A field that is None leaves no row out."""
+    """Which rows of a quarantine table are selected. A field that is None leaves no row out."""
 
     reason: str | None = None
     """Why they were set aside."""
@@ -173,7 +175,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class SurveyOrder:
-    """What Spark is to look for in files of the lake table, by their columns without payloads."""
+    """Which rows Spark has to find in files of the lake table. It reads their columns without payloads."""
 
     files: tuple[str, ...]
     bounds: tuple[Bound, ...]
@@ -189,7 +191,7 @@ class SurveyOrder:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some rows of one shard that stand together in one row group of a file, by their sort keys."""
+    """Rows of one shard that follow each other in one row group of a file, by sort key."""
 
     key: ShardKey
     path: str
@@ -245,13 +247,13 @@ class PlannedRange:
 
     @property
     def stands(self) -> bool:
-        """Whether the shard stays where it is (`headrace.pipeline.typed.set_elsewhere.standing_ranges`)."""
+        """Whether the range begins and ends at the same position, so that the shard's position doesn't move."""
         return self.after is not None and self.after.token == self.upto.token
 
 
 @dataclass(frozen=True, slots=True)
 class ReadUnit:
-    """A row group of a file, with the number of its rows that belong to the wave."""
+    """A row group of a file, with how many of its rows belong to the wave."""
 
     path: str
     group: int
@@ -275,7 +277,7 @@ class WavePlan:
 
 @dataclass(frozen=True, slots=True)
 class ShardCount:
-    """What one Spark task, or all of them, wrote of one shard."""
+    """How many rows of one shard a Spark task (or all of them) parsed, set aside, or left out, by reason."""
 
     key: ShardKey
     parsed: int = 0
@@ -292,7 +294,7 @@ class ShardCount:
 
     @property
     def rows_told(self) -> int:
-        """The rows of which a task told what became of them."""
+        """The number of rows whose outcome a task has reported."""
         return self.parsed + self.aside + self.duplicates + self.filtered + self.superseded + self.deletions
 
     def plus(self, more: ShardCount) -> ShardCount:
@@ -309,7 +311,7 @@ class ShardCount:
 
 @dataclass(frozen=True, slots=True)
 class ApartCount:
-    """How many aggregates of one part of a shard a task has taken apart, and how many rows they are now."""
+    """How many aggregates of one part of a shard a task has taken apart, and how many rows it made of them."""
 
     key: ShardKey
     low: str

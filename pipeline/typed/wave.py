@@ -1,6 +1,7 @@
-"""A wave of a typed table: what the lake table has and the typed table lacks is parsed, and lands in one commit.
+"""A wave of a typed table: records that the lake table has and the typed table lacks are parsed, and land in one
+commit.
 
-So each record is parsed into one row, set aside once, or dropped by a reason that the ledger names.
+So each record is parsed into one row, set aside once, or dropped for a reason that the ledger names.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ class Parsing(LakeWaves):
         return wishes if self.merging is None else by_lives(wishes)
 
     def in_the_way(self) -> tuple[str, ...]:
-        """Why no wave can parse some of the landed records now, as the notes of a wave tell it."""
+        """The reasons why no wave can parse some of the landed records now, as sentences for people."""
         has_tables = self.ports.source.exists() and self.ports.table.exists()
         return self._wishes_now().notes if has_tables else ()
 
     def lacks_records(self) -> bool:
-        """Whether landed records are left to parse, also where no wave can parse them now."""
+        """Whether landed records are left to parse, including those that no wave can parse now."""
         return self.is_behind() or (self.ports.source.exists() and bool(self._wishes_now().held_back))
 
     def stage(self, plan: Basis) -> ReadyWave:

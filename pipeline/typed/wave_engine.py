@@ -4,8 +4,8 @@
      ▲                                  │
      └──── until the last wave ◄────────┴─ another run was faster: plan anew, a few times
 
-An operation says what a wave plans and stages, in which words its commit is refused, and what follows. A wave is all or
-nothing: until its commit, nothing but files that no commit names has come into being.
+Each operation says what its waves plan and stage, how a refused commit is told, and what is done after a commit.
+A wave is all or nothing: before its commit it only writes files that no commit names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Plan = TypeVar("_Plan")
 
 @dataclass(frozen=True, slots=True)
 class ReadyWave:
-    """A wave that lacks its commit."""
+    """A wave that is staged and only lacks its commit."""
 
     table: LandingTable
     proposal: Proposal | None
@@ -45,7 +45,7 @@ class ReadyWave:
 
 
 class Waves(ABC, Generic[_Plan]):
-    """The waves of one operation, in one process."""
+    """The waves of one operation in one process, one after the other."""
 
     __slots__ = ()
     clock: Clock
@@ -54,43 +54,43 @@ class Waves(ABC, Generic[_Plan]):
 
     @property
     def tries(self) -> int:
-        """Waves in a row that other runs overtake, before the operation gives up."""
+        """How many waves in a row may be overtaken by other runs before the operation gives up."""
         return 1
 
     def begin(self) -> None:
-        """Called before the first wave: raises an error where no wave is possible."""
+        """Called before the first wave. Raises an error where no wave is possible."""
 
     def has_more(self) -> bool:
-        """Whether there is something for another wave. The engine asks before each one."""
+        """Whether there is something left for another wave. Called before each wave."""
         return True
 
     @abstractmethod
     def plan(self) -> _Plan | Wave:
-        """What the next wave takes up. A Wave where it has nothing to commit."""
+        """The plan of the next wave; or the result as a Wave where there is nothing to commit."""
 
     @abstractmethod
     def stage(self, plan: _Plan) -> ReadyWave: ...
 
     def check_wanted(self) -> object:
-        """Called before the commit: raises an error where a person has cancelled the operation meanwhile."""
+        """Called before the commit. Raises an error where a person has cancelled the operation meanwhile."""
 
     @abstractmethod
     def refusal(self, refused: Sequence[RangeRefused]) -> HeadraceError:
-        """The error of a wave whose commit was refused."""
+        """The error that is raised for a wave whose commit was refused."""
 
     def give_way(self, plan: _Plan) -> None:
-        """Called after a wave that another run has overtaken, and before the next one."""
+        """Called after a wave whose commit another run's commit has overtaken, before the next wave."""
 
     def end(self, wave: Wave) -> Wave:
-        """Called after the last wave of this process, before it is told of."""
+        """Called after the last wave of this process, before its result is shown."""
         return wave
 
     def waves(self, *, at_most: timedelta | None = None) -> Iterator[Wave]:
-        """Wave after wave until nothing is left to do, or until the first wave that ends after `at_most`. At least one
-        wave, unless there is nothing to tell.
+        """Do wave after wave until nothing is left to do, or until the first wave that ends after `at_most`.
+        There is at least one wave, unless there is nothing to report.
 
-        Where another run was faster, the next wave takes what is left. Raises Overtaken where other runs were faster
-        time after time.
+        Where another run has committed first, the next wave takes what is left. Raises Overtaken where other runs
+        were faster several times in a row.
         """
         began = self.clock.monotonic()
         self.begin()
@@ -116,7 +116,7 @@ class Waves(ABC, Generic[_Plan]):
                 return
 
     def wave(self) -> Wave:
-        """One wave, without what belongs to the beginning and the end."""
+        """Do one wave, without what is done before the first and after the last one."""
         plan = self.plan()
         return plan if isinstance(plan, Wave) else self._carry_out(plan)
 
@@ -147,8 +147,9 @@ def accounted_ranges(
     run: str,
     code: str | None,
 ) -> Iterator[Range]:
-    """The ranges of a wave's commit. `code`: what made the rows. None: the ledger has no account of them, because each
-    row stays as it is."""
+    """The ranges of a wave's commit, each with its accounting. `code`: what made the rows; None where each row
+    stays as it is, and the ledger has no accounting.
+    """
     for planned in plan.ranges:
         accounting = accounts[planned.key]
         yield Author(run).range(

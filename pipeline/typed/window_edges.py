@@ -1,12 +1,12 @@
-"""Where a person has cut a window of the lake table's records: ranges of the ledgers may begin before the window, and
-end behind it.
+"""Where a window begins or ends within a range of the lake table's ledgers, because a person chose its bounds:
+such a range reaches over the window's edge.
 
 range of the ledgers    (0 .................. 50] 9 rows
 window                         (20 .. 40]         4 rows were found
 the lake table has      (0 ... 20] 3 rows, (40 .. 50] 2 rows: together with the window's these are all 9
 
-The ledgers tell nothing of a part of a range. So the rows beside the window are counted, and the range is compared as a
-whole.
+The ledgers tell nothing of a part of a range. So the rows beside the window are counted, and the range is
+compared as a whole.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ class WindowEdges:
     """Counts the rows of a range that the lake table has."""
 
     def before(self, key: ShardKey, place: str, cuts: Iterable[Range]) -> tuple[str, int] | None:
-        """Where these ranges begin, and how many rows the lake table has from there up to the window's beginning. None
-        where the window doesn't begin at this place."""
+        """Where these ranges begin, and how many rows the lake table has from there up to the beginning of the
+        window. None where the window doesn't begin at `place`.
+        """
         begin = self.begins.get(key)
         if begin is None or order_text(begin) != place:
             return None
@@ -39,8 +40,9 @@ class WindowEdges:
         return order_text_of(after), self.rows_there(PlannedRange(key, after, begin))
 
     def behind(self, key: ShardKey, place: str, cuts: Iterable[Range]) -> tuple[str, int] | None:
-        """Where these ranges end, and how many rows the lake table has from the window's end up to there. None where the
-        window doesn't end at this place."""
+        """Where these ranges end, and how many rows the lake table has from the end of the window up to there.
+        None where the window doesn't end at `place`.
+        """
         end = self.ends.get(key)
         if end is None or order_text(end) != place:
             return None

@@ -1,5 +1,5 @@
-"""The duties of typed tables, put together from settings and ports: parsing, the columns that payloads would make, and
-redrives.
+"""The duties of typed tables, put together from settings and ports: parsing, inferring the columns of payloads,
+and redrives.
 
     Wiring.targets ──► parsing      for Dagster's sensors and assets, and `headrace parse`
                    ├─► inferring    for `headrace parse --infer`
@@ -37,7 +37,7 @@ def _ignore(_target: str, _wave: Wave) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class TargetWiring:
-    """Puts the duties of typed tables together, from settings and what these duties need."""
+    """Puts the duties of typed tables together, from the settings and the ports."""
 
     settings: Settings
     clock: Clock
@@ -49,9 +49,9 @@ class TargetWiring:
     """Called with the name of a target, and what a wave of it did."""
 
     def parsing(self, target: ParseSettings, run_id: str, *, accepts_difference: bool = False) -> Parsing:
-        """The parsing of one target. `run_id`: the run that parses, for the ledger. `accepts_difference`: whether a
-        person has said that the rows which are there are to be parsed, though the ledgers of the lake table state
-        others."""
+        """The parsing of one target. `run_id`: the run that parses, for the ledger. `accepts_difference`: whether
+        a person has decided to parse the rows that the lake table has, though its ledgers state other rows.
+        """
         parse_ports, wave = self.ports_of(target, run_id), self.settings.wave
         return Parsing(
             settings=target,
@@ -75,7 +75,7 @@ class TargetWiring:
         )
 
     def inferring(self, target: ParseSettings) -> Inferring:
-        """Which columns the payloads of a target would make."""
+        """The duty that finds out which columns the payloads of a target would make."""
         parse_ports, wave = self.ports_of(target, "infer"), self.settings.wave
         return Inferring(
             settings=target,

@@ -33,7 +33,7 @@ _MOST_TOLD = 5
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a compaction did, or in a dry run would do."""
+    """The result of a compaction; in a dry run, what it would do."""
 
     done: tuple[FileGroup, ...] = ()
     files: int = 0
@@ -69,7 +69,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The files that a retention has removed from the table, with the days that it keeps."""
+    """The files that the retention has removed from the table, and the first day that it keeps."""
 
     files: tuple[LiveFile, ...] = ()
     """Those that were removed from the table."""
@@ -142,7 +142,7 @@ class Compacting:
         )
 
     def expired_rows(self) -> Dropped:
-        """Drop the days before the retention, but for those that a window still needs."""
+        """Remove the days from the table that are older than the retention, except those that a window still needs."""
         if self.settings.retention is None:
             return Dropped()
         before = (self.clock.now() - self.settings.retention).date()

@@ -1,11 +1,11 @@
 """Delete the files of a table that nothing names any more.
 
-    look at the files -> which have been without a name long enough? -> the fence -> look again -> delete the rest
+    list the files -> which have been unnamed for long enough? -> the fence -> list again -> delete those that still are
 
-A writer that was paused for days may still send a commit that it prepared: main hasn't moved, so the catalog would
-accept it, and it may name files that look like orphans. The fence is an empty commit. Every commit that was prepared
-before it is refused, and its writer looks anew whether its files exist. A commit that came just before the fence is
-found by the second look.
+A writer that was paused for days may still send a commit that it prepared: main hasn't moved, so the catalog
+would accept it, and it may name files that look like orphans. The fence is an empty commit. Every commit that was
+prepared before it is refused, and its writer looks anew whether its files exist. A commit that came just before
+the fence is found when the files are listed again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Deleting:
     clock: Clock
 
     def look(self) -> Deleted:
-        """What would be deleted now. It changes nothing."""
+        """The files that would be deleted now. Nothing is changed."""
         plan = self._plan()
         return _FROZEN if plan is None else Deleted(due=plan.due, waiting=plan.waiting)
 

@@ -1,8 +1,8 @@
 """Which files of the lake table may be deleted. Pure functions on values.
 
-A file is named or unnamed: the table's metadata leads to it, or doesn't. An unnamed file's age counts from the look
-that first found it unnamed, not from the time when it was written: a file of ten days ago that a compaction replaced a
-minute ago may have a reader.
+A file is named or unnamed: the table's metadata leads to it, or doesn't. An unnamed file's age is counted from
+the upkeep that first found it unnamed, not from the time when it was written: a file of ten days ago that a
+compaction replaced a minute ago may have a reader.
 
 Only metadata files that are older than all files in the table's metadata log needn't wait: each commit replaces the
 metadata file, and Iceberg itself would delete the oldest one then. Newer metadata files wait like all other files: a
@@ -40,8 +40,9 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Unnamed:
-    """The files that the last look found in the table's folder and that no metadata names. Losing it makes them all
-    wait once more."""
+    """The files that the last upkeep found in the table's folder and that no metadata named. If this memory is
+    lost, all of them have to wait once more.
+    """
 
     looked: datetime | None = None
     """When the last look was."""
@@ -52,7 +53,7 @@ class Unnamed:
 
 @dataclass(frozen=True, slots=True)
 class FilesLook:
-    """The files of a table, as one look found them."""
+    """The files of a table, as they were listed once."""
 
     stored: tuple[StoredFile, ...]
     named: Collection[str]

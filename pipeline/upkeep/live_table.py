@@ -4,9 +4,9 @@
       ^                                                                                     |
       '------------------------------- refused: another commit was faster ------------------'
 
-All that takes long is done before: the files are written, and their footers read. So a commit of a landing that comes
-in between loses at most one attempt. Each attempt looks anew, and has the positions of the very snapshot that it is
-built on.
+What takes long is done before the commit: the files are written, and their footers read. So a landing at the same
+time loses at most one attempt. Each attempt loads the table anew, and carries the positions of exactly the
+snapshot that it is built on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parts of an upkeep, of which none keeps the others from being done: also not by an error that nobody foresaw."""
+"""Runs the parts of an upkeep so that a part that fails, even by an unexpected error, doesn't prevent the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def foreseen(error: Exception, what: str) -> HeadraceError:
-    """The error as one of Headrace's. `what`: the part of the upkeep that it has ended."""
+    """The error as one of Headrace's errors. `what`: the part of the upkeep that failed with it."""
     if isinstance(error, HeadraceError):
         return error
     # Only its type: the text of a library's error may quote rows, or whole snapshots.
@@ -29,7 +29,7 @@ class Parts:
     troubles: list[HeadraceError] = field(default_factory=list)
 
     def have(self, what: str, act: Callable[[], T]) -> T | None:
-        """What the part returns; None where it has failed. `what`: what the part does, for people."""
+        """Call a part, and return its result; None where it has failed. `what`: what the part does, for people."""
         try:
             return act()
         except Exception as error:  # noqa: BLE001 - the other parts are done all the same, and the upkeep fails with this error at its end

@@ -13,26 +13,28 @@ if TYPE_CHECKING:
 
 
 class LiveTable(Protocol):
-    """The data files of the lake table's newest snapshot, for compaction and retention. Nothing here lands a record or
-    moves a position: each commit carries the positions of the snapshot that it is built on.
+    """The data files of the lake table's newest snapshot, for compaction and retention. No method lands a record
+    or moves a position: each commit carries the positions of the snapshot that it is built on.
     """
 
     def live(self) -> LiveFiles:
-        """Load the table anew, and look at its data files."""
+        """Load the table anew, and return its data files."""
         ...
 
     def replace(self, rewritten: Sequence[Rewritten]) -> Replaced:
-        """Let rewritten files take the place of their groups, in one commit. A group for which `why_left` has a reason
-        in the snapshot that the commit is built on is left. So are all groups where other commits keep coming first.
+        """Put rewritten files in the place of the files of their groups, in one commit. A group stays as it is
+        where `why_left` has a reason in the snapshot that the commit is built on, and so do all groups where
+        other commits keep coming first.
 
-        Raises CommitUnknown where an answer was lost and the table doesn't show the commit: it lands whole or not at
-        all.
+        Raises CommitUnknown where an answer was lost and the table doesn't show the commit: it lands whole or not
+        at all.
         """
         ...
 
     def drop(self, before: date) -> tuple[LiveFile, ...]:
-        """Remove from the table what `outlived` names, in one commit. Returns the removed files, which stay in the
-        storage."""
+        """Remove the files from the table that `outlived` returns, in one commit. Returns the removed files,
+        which stay in the storage.
+        """
         ...
 
 
@@ -42,7 +44,7 @@ A group that fails has an error, and doesn't stop the others."""
 
 
 class TableFiles(Protocol):
-    """The files of a table, for upkeep. Nothing else deletes files."""
+    """The files in the folders of a table, for upkeep. Nothing else in Headrace deletes files."""
 
     def look(self) -> FilesLook:
         """Load the table anew, and list the files in its folders that have names of the form that Headrace gives.
@@ -52,13 +54,13 @@ class TableFiles(Protocol):
         ...
 
     def remembered(self) -> Unnamed:
-        """What the last look remembered; `Unnamed()` if that can't be read."""
+        """What the last upkeep remembered about unnamed files; `Unnamed()` if that can't be read."""
         ...
 
     def remember(self, memory: Unnamed) -> None: ...
 
     def fence(self) -> None:
-        """An empty commit. Every commit to the table that was prepared before is refused from then on."""
+        """Make an empty commit. Every commit to the table that was prepared before it is refused from then on."""
         ...
 
     def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:

@@ -54,7 +54,9 @@ class CompactionPlan:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ShardDigest:
-    """What tells whether two sets of files have the same rows of one shard."""
+    """The number of rows of one shard and the sum of a hash of each: two sets of files with the same digest have
+    the same rows of the shard.
+    """
 
     stream: str
     epoch: int
@@ -67,7 +69,7 @@ class ShardDigest:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A group, and the file that has its rows now. No commit names that file yet."""
+    """A group of files, and the new file that has their rows. No commit names that file yet."""
 
     group: FileGroup
     file: StagedFile | None = None
@@ -81,7 +83,7 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A group that stays as it is, for now."""
+    """A group of files that isn't replaced for now, and why."""
 
     group: FileGroup
     why: str
@@ -89,7 +91,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """What a commit did with rewritten groups."""
+    """The result of a commit that replaces groups of files."""
 
     snapshot: int | None
     """The snapshot that the commit made; None where nothing was committed."""
@@ -129,9 +131,7 @@ def why_left(rewritten: Rewritten, live: LiveFiles) -> str | None:
     read = sum(digest.rows for digest in rewritten.before)
     # Three counts that are made apart: by the table's metadata, by the task that read, and by the one that wrote.
     if not file.rows == read == group.rows:
-        return (
-            f"its files have {counted(group.rows, 'row')}, {read:,} were read, and {file.rows:,} were written"
-        )
+        return f"the group's files have {counted(group.rows, 'row')}, {read:,} were read, and {file.rows:,} were written"
     # The same number of rows may still be other rows: a sum for each shard tells them apart.
     if rewritten.before != rewritten.after:
         return "the rows that were written aren't those that were read"
@@ -151,7 +151,7 @@ def why_left(rewritten: Rewritten, live: LiveFiles) -> str | None:
 
 
 def outlived(live: LiveFiles, *, before: date) -> tuple[LiveFile, ...]:
-    """The files that a retention drops: those of whole days before this one."""
+    """The files that the retention removes: those of whole days before this one."""
     return tuple(
         file for file in live.files if file.day is not None and date.fromisoformat(file.day) < before
     )

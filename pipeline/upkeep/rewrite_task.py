@@ -1,8 +1,8 @@
-"""The work of one Spark task of a compaction, as a plain function: read the files of a group, write their rows into one
-file.
+"""The work of one Spark task of a compaction, as a plain function: read the files of a group, write their rows
+into one file.
 
-Nothing here imports Spark or the catalog. The new file is read again, and a digest of its rows is compared with one of
-the rows that were read: what the two disagree on, the driver doesn't commit.
+Nothing here imports Spark or the catalog. The new file is read again, and a digest of its rows is compared with
+one of the rows that were read. If the two differ, the driver doesn't commit the file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEY = (*_SHARD, "sequence_number", "sub_sequence_number", "arrival_ts", "data")
 
 @dataclass(frozen=True, slots=True)
 class RewriteSpec:
-    """What a Spark task has to know, beside its group. It can be pickled, and holds no credentials."""
+    """What a Spark task has to know to rewrite a group. It can be pickled, and holds no credentials."""
 
     staging: StagingSpec
     schema: pa.Schema
@@ -77,7 +77,7 @@ def _sorted(table: pa.Table) -> pa.Table:
 
 
 def digest(rows: pa.Table) -> tuple[ShardDigest, ...]:
-    """For each shard the number of its rows, and the sum of a number for each row. The sum wraps around at 2^64."""
+    """For each shard the number of its rows, and the sum of a hash of each row. The sum wraps around at 2^64."""
     with_marks = rows.select(_SHARD).append_column("mark", _marks(rows))
     grouped = with_marks.group_by(list(_SHARD)).aggregate([("mark", "count"), ("mark", "sum")])
     return tuple(

@@ -52,7 +52,7 @@ snapshots."""
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
-    """The paths that one version of the metadata names, in the form in which a folder's listing has them."""
+    """The paths of files that one version of the table's metadata names, in the form of a folder's listing."""
 
     all: frozenset[str]
     """By any snapshot of the newest metadata, or of an older metadata file that its log names; and these metadata
@@ -63,7 +63,7 @@ class NamedFiles:
 
 @dataclass(slots=True)
 class StoredFiles:
-    """The files in the folder of a table. `table`: as it was loaded once."""
+    """The files in the folder of a table. `table`: the table as it was loaded."""
 
     table: Table
     states: StateFiles
@@ -74,7 +74,7 @@ class StoredFiles:
     Nor do these change."""
 
     def listing(self) -> tuple[StoredFile, ...]:
-        """All files with names that Headrace gives."""
+        """All files in the table's folders whose names have a form that Headrace gives."""
         root = self.table.location().rstrip("/")
         files = [*self._files_in(f"{root}/data"), *self._files_in(f"{root}/metadata")]
         files.extend(self._files_in(self.states.location, self.states.io()))
@@ -121,8 +121,9 @@ class StoredFiles:
         return frozenset(paths)
 
     def check(self, listing: Sequence[StoredFile], named: NamedFiles) -> None:
-        """Refuse to go on where a file that readers need isn't in the listing: then the names in the metadata can't be
-        compared with those in the storage, and every file would look unnamed."""
+        """Raise an error where a file that readers need isn't in the listing: then the names in the metadata
+        can't be compared with those in the storage, and every file would look unnamed.
+        """
         missing = sorted(filter(self._is_ours, named.live - {file.path for file in listing}))
         if missing:
             raise WrongShape(
@@ -131,7 +132,7 @@ class StoredFiles:
             )
 
     def delete(self, files: Iterable[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
-        """Delete files. Returns those that are gone, and the error of the first other one."""
+        """Delete files. Returns those that are gone, and the error of the first one that couldn't be deleted."""
         root = f"{self._path(self.table.location())}/"
         ours, states = (
             self._system(self.table.location()),

@@ -1,5 +1,6 @@
-"""The files of the lake table and of the lineage table on Iceberg, and the memory of those that nothing names: for each
-table a small JSON file beside the state files."""
+"""The files of the lake table and of the lineage table on Iceberg. Which of them no metadata names is remembered
+in a small JSON file for each table, beside the state files.
+"""
 
 from __future__ import annotations
 
@@ -95,16 +96,19 @@ class IcebergFiles(TableFiles):
 
 
 def lineage_files(lineage: IcebergLineage) -> IcebergFiles:
-    """The files of the lineage table. A recording that was paused for days is refused by the fence, and writes its
-    files anew."""
+    """The files of the lineage table. The fence refuses a recording that was paused for days; it then writes its
+    files anew.
+    """
     return IcebergFiles(lineage.lake, lineage.find, fence=lineage.fence)
 
 
 def quarantine_files(
     quarantine: IcebergTable, typed: IcebergTable, settle: Callable[[], object]
 ) -> IcebergFiles:
-    """The files of a quarantine table. A commit of the typed table decides about them, so that such a commit is fenced
-    as well, and what it has decided is carried out before anything counts as unnamed."""
+    """The files of a quarantine table. Commits of the typed table decide about them, so the fence is also
+    committed to the typed table, and what its commits have decided is carried out before any file counts as
+    unnamed.
+    """
 
     def fence() -> None:
         # The typed table first: from then on no commit of it that was prepared before can decide about files of the

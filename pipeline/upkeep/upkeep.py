@@ -1,14 +1,14 @@
-"""The upkeep of the lake table: drop the days before the retention, compact data files, expire snapshots, delete files
-without a name.
+"""The upkeep of the lake table: drop the days before the retention, compact data files, expire snapshots, delete
+files without a name.
 
     carry the positions -> drop days -> compact -> expire what is left to expire -> delete what nothing names, of the
     lake table and of the lineage table
 
-The positions are carried on where other engines' snapshots lie above them: nothing else does so for a typed table at
-rest.
+The positions are carried where newer snapshots of other engines have none: nothing else does so for a typed table
+at rest.
 
-Each of these goes on where another one has failed, foreseen or not; the report has what failed.
-`pipeline/upkeep/delete.py` has the last one.
+Each of these parts is done even if another one has failed; the report has what failed.
+`pipeline/upkeep/delete.py` has the last part.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Upkeep:
 
 
 def together(reports: Sequence[tuple[str, UpkeepReport]]) -> UpkeepReport:
-    """The reports of several tables as one. Notes of all tables but the first name their table."""
+    """The reports of several tables, merged into one. Notes of all tables but the first name their table."""
     first = reports[0][1]
     notes = [f"{name}: {note}" for name, report in reports[1:] for note in report.notes]
     return UpkeepReport(

@@ -1,4 +1,4 @@
-"""What people ask a window for, whether by a command or by the config of a run."""
+"""Turns what people ask of a window, by a command or by the config of a run, into values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from headrace.pipeline.windows.window import KeptWindow
 
 
 def window_between(since: datetime | None, until: datetime | None) -> Window:
-    """The hours between two moments, as a window asks for them. Raises BadSetting where no time lies between them."""
+    """The time between two moments, as a window needs it. Raises BadSetting where the second one isn't after the
+    first.
+    """
     if since is not None and until is not None and since >= until:
         raise BadSetting(
             f"the time ends at {until.isoformat()}; allowed: an end after the beginning, {since.isoformat()}. Nothing was made"
@@ -26,7 +28,7 @@ def window_between(since: datetime | None, until: datetime | None) -> Window:
 
 
 def by_time(hours: Window, stream: str | None) -> str:
-    """What a window of these hours has, for people."""
+    """A sentence part for people: which records a window of this time has."""
     of = f" of the stream {stream}" if stream else ""
     bounds = [
         f"{word} {when.isoformat()}" for word, when in (("from", hours.since), ("to", hours.until)) if when
@@ -35,7 +37,9 @@ def by_time(hours: Window, stream: str | None) -> str:
 
 
 def stream_of_target(settings: Settings, target: str, stream: str | None) -> str | None:
-    """The stream of a window that replaces rows of this target. Raises BadSetting or Unknown where it can't."""
+    """The stream of a window that replaces rows of this target. Raises BadSetting or Unknown where no such window
+    is possible.
+    """
     (named,) = targets_of(settings, target, nothing="Nothing was made")
     check_replaceable(named)
     if named.stream and stream not in (None, named.stream):
@@ -46,7 +50,7 @@ def stream_of_target(settings: Settings, target: str, stream: str | None) -> str
 
 
 def processor_named(settings: Settings, name: str) -> ProcessorSettings:
-    """The processor of this name, through which a window can go. Raises BadSetting or Unknown."""
+    """The processor with this name, for a window whose records it gets. Raises BadSetting or Unknown."""
     (processor,) = processors_of(settings, name)
     if processor.mode is not ProcessorMode.LANDED:
         raise BadSetting(
@@ -66,8 +70,9 @@ def check_into(
     *,
     is_made: bool = False,
 ) -> None:
-    """Raise BadSetting for a table that can't be a window's own. `windows`: those that there are. `is_made`: whether the
-    window is kept already, so that its table can't be another one any more."""
+    """Raise BadSetting for a table that can't be a window's own table. `windows`: the existing windows.
+    `is_made`: whether the window exists already, so that its table can't be changed any more.
+    """
     way_out = (
         "give the processor, or whatever else of the settings names it, another table, or cancel the window and make a new "
         "one into another table"

@@ -1,8 +1,9 @@
-"""A backfill: the window of some hours or days is made, found again or left out, as what is there already tells.
+"""A backfill: for some hours or days, a window is made, an earlier one is continued, or nothing is done,
+depending on what was done before.
 
-hours that more records may come into     are left out, and told of
+hours that more records may come into     are left out, and people are told
 records that the present code has parsed  need no window
-a window that an earlier run began        is gone on with
+a window that an earlier run began        is continued
 else                                      a new window is made
 """
 
@@ -30,7 +31,7 @@ from headrace.pipeline.windows.windows import NothingLanded, Windowing, WindowRe
 
 @dataclass(frozen=True, slots=True)
 class HoursOfPartition:
-    """The hours of one partition."""
+    """The hours of one Dagster partition."""
 
     name: str
     """Its name for people."""
@@ -41,7 +42,7 @@ class HoursOfPartition:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a run of a backfill is to do."""
+    """What a run of a backfill has to do, and for which partitions there is nothing to do."""
 
     done: tuple[HoursOfPartition, ...]
     """The spans that are done when the window is."""
@@ -67,12 +68,12 @@ class Backfilling:
         anew: bool = False,
         take_late: bool = False,
     ) -> Chosen:
-        """Decide what a run of these partitions does, and keep its window.
+        """Decide what a run of these partitions does, and store its window.
 
-        `spans`: the partitions, one after the other. `target`, `ports`: whose rows are to be replaced; None: the
-        records are copied. `anew`: also what is done already. `take_late`: also hours into which more records may
-        come.
-        Raises HeadraceError where nothing can be done, also where no span is complete.
+        `spans`: the partitions, one after the other. `target`, `ports`: those of the typed table whose rows are
+        replaced; None: the records are copied. `anew`: do again what is done already. `take_late`: include hours
+        into which more records may come. Raises HeadraceError where nothing can be done, also where no span is
+        complete.
         """
         if target is not None:
             check_replaceable(target)

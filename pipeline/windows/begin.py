@@ -17,12 +17,12 @@ from headrace.pipeline.windows.window import ReplayWindow, filter_of
 
 
 def has_begun(window: ReplayWindow, target: Positions) -> bool:
-    """Whether the table of the window, with these positions, is where the window begins, or further on."""
+    """Whether the window's table, which has these positions, is where the window begins, or further on."""
     return not beginnings(window, target, run="") and set(window.streams) <= target.origins.keys()
 
 
 def has_old_ledgers(ports: MadePorts) -> bool:
-    """Whether a lineage table is there of a table of this name, or of its quarantine table, that was dropped."""
+    """Whether there is still a lineage table of a dropped table with this name, or of its quarantine table."""
     kept_lineages = (kept_table.lineage() for kept_table in ports.kept)
     return any(lineage.recorded() != Recorded() for lineage in (ports.lineage, *kept_lineages))
 
@@ -38,11 +38,12 @@ def begin_table(
     account: str = "",
     is_sole: bool = False,
 ) -> bool:
-    """Bring the window's table to where the window begins. Where another run has done so meanwhile, this does nothing.
+    """Bring the window's table to where the window begins. Where another run has done so meanwhile, this does
+    nothing.
 
-    `source`, `landed`: the positions and the ledgers of the lake table. `kind`, `account`: those of the ranges that lead
-    to the beginnings. `is_sole`: whether the table is to say whose it is, and nothing else may go on from its positions.
-    Returns whether there was something to do.
+    `source`, `landed`: the positions and the ledgers of the lake table. `kind`, `account`: those of the ranges
+    that lead to the beginnings. `is_sole`: whether the table states which window it belongs to, so that nothing
+    else goes on from its positions. Returns whether there was something to do.
     """
     target = table.load().positions
     if has_begun(window, target):

@@ -1,5 +1,5 @@
-"""Copying rows of the lake table into the table of a window: one job looks which rows are there, a second one copies
-them.
+"""Copying rows of the lake table into the table of a window: one Spark job finds out which rows are there, a
+second one copies them.
 
 Rows never pass through the JVM, as in a compaction: a Python task reads row groups of the lake table's files, and
 writes files of the window's table that no commit names yet.
@@ -24,7 +24,7 @@ RUN_AGAIN = "Nothing was committed, and no position moved; run the window again"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskCopier(Copier):
-    """Copies rows of the lake table into a window's table by tasks in Python."""
+    """Copies rows of the lake table into a window's table by Spark's Python tasks."""
 
     tasks: Tasks
     source: IcebergTable

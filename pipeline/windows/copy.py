@@ -162,7 +162,9 @@ class Replaying(WindowWaves[WavePlan | _Stretches]):
         return sum(read_range.rows for read_range in self._ranges(Kind.READ))
 
     def losses(self) -> Iterator[str]:
-        """Which records may have left the stream before they were read, by the ledgers of the window's table."""
+        """Sentences about records that may have left the stream before they were read, by the ledgers of the
+        window's table.
+        """
         return (
             f"{read_range.key}: {read_range.why}" for read_range in self._ranges(Kind.READ) if read_range.why
         )

@@ -1,8 +1,8 @@
-"""What a wave takes of a window: the rows that the window's own table lacks. Pure functions on values.
+"""Which rows of a window a wave copies: those that the window's own table lacks. Pure functions on values.
 
-The table of a window has positions as the lake table has. Its first commit sets each to where the window begins; from
-then on a wave is planned as that of a typed table (`headrace.pipeline.typed.plan`), and ends at the latest where
-the window ends.
+The table of a window has positions as the lake table has. Its first commit sets each to where the window begins;
+from then on a wave is planned as that of a typed table (`headrace.pipeline.typed.plan`), and ends at the latest
+where the window ends.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def edges_of(window: ReplayWindow) -> WindowEdges:
 
 
 def stretches_of(window: ReplayWindow, target: Positions) -> dict[ShardKey, Stretch]:
-    """What can be read from the stream now."""
+    """The records of the window that can be read from the stream now, by shard."""
     open_ones = [planned for planned in window.ranges if not is_done(planned, target)]
     stretches = {planned.key: planned.open_stretch(target.of(planned.key)) for planned in open_ones}
     in_the_way = {planned.key for planned in open_ones if _is_in_the_way(planned, open_ones)}
@@ -70,7 +70,7 @@ def stretches_of(window: ReplayWindow, target: Positions) -> dict[ShardKey, Stre
 
 
 def is_done(planned: WindowRange, target: Positions) -> bool:
-    """Whether the window's table has come to the end of this range."""
+    """Whether the window's table has reached the end of this range."""
     position = target.of(planned.key)
     return position is not None and (
         position.token == planned.upto.token or (position.ended and planned.upto.ended)
@@ -78,8 +78,9 @@ def is_done(planned: WindowRange, target: Positions) -> bool:
 
 
 def lacks_position(window: ReplayWindow, source: Positions) -> bool:
-    """Whether the lake table has no position of a shard of the window: only its ledgers tell whether it has the shard's
-    records."""
+    """Whether the lake table has no position of a shard of the window, so that only its ledgers tell whether it
+    has the shard's records.
+    """
     return any(source.of(planned.key) is None for planned in window.ranges)
 
 

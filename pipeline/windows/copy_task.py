@@ -18,7 +18,7 @@ from headrace.pipeline.typed.values import Bound, Parsed, ReadUnit, ShardCount
 
 @dataclass(frozen=True, slots=True)
 class CopySpec:
-    """What a task has to know. It can be pickled, and holds no credentials."""
+    """What a Spark task has to know to copy rows. It can be pickled, and holds no credentials."""
 
     source: StagingSpec
     table: StagingSpec
@@ -28,8 +28,9 @@ class CopySpec:
 def copy_units(
     units: Iterable[ReadUnit], spec: CopySpec, *, now: Callable[[], datetime], fresh: Callable[[], str]
 ) -> Parsed:
-    """The work of one task. All columns that Headrace writes are copied; those that others have added to the lake table
-    aren't."""
+    """The work of one task: copy these row groups. All columns that Headrace writes are copied; columns that
+    others have added to the lake table aren't.
+    """
     place, bounds = source_place(spec.source), bounds_by_shard(spec.bounds)
     files = TaskFiles(spec.table, now=now, fresh=fresh)
     counts: dict[ShardKey, int] = {}

@@ -14,9 +14,10 @@ from headrace.pipeline.windows.window import ReplayWindow
 
 
 def days_of(window: ReplayWindow, story: Story) -> Days:
-    """The arrival days of a window's records.
+    """The days on which records of the window arrived.
 
-    `story`: the ledgers of the lake table about the window's shards. All days where they don't tell of each row.
+    `story`: the ledgers of the lake table about the window's shards. All days, where the ledgers don't tell when
+    each row arrived.
     """
     ranges = [
         step.range

@@ -1,6 +1,7 @@
-"""Ranges of a window whose stream was created again since, and of which the lake table doesn't know the former life any
-more: `headrace repair` rebuilds positions of rows and snapshots, and leaves out a former life that neither of them tells
-of. The rows stay in the lake table. Pure functions on values."""
+"""Ranges of a window whose stream was created again since, and of which the lake table doesn't know the former
+life any more: `headrace repair` rebuilds positions from rows and snapshots, and leaves out a former life of which
+neither says anything. The rows stay in the lake table. Pure functions on values.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from headrace.pipeline.windows.window import ReplayWindow, WindowRange
 
 
 def is_left_out(stream: StreamId, lake: Positions) -> bool:
-    """Whether nothing lands of this life any more, and the lake table has forgotten where it was."""
+    """Whether nothing lands of this life of a stream any more, and the lake table has forgotten its positions."""
     # Without a later life the table may have been rolled back to before the stream's first commit, and lands it again.
     return stream not in lake.origins and lake.has_later_life(stream)
 
@@ -34,7 +35,7 @@ def without(window: ReplayWindow, ranges: Collection[WindowRange]) -> ReplayWind
 
 
 def sentences_of(ranges: Collection[WindowRange], table: str) -> Iterator[str]:
-    """What people are to know of these ranges. `table`: the typed table."""
+    """Sentences for people about these ranges. `table`: the typed table."""
     for planned in ranges:
         after = "the start" if planned.after is None else planned.after
         yield (

@@ -1,4 +1,5 @@
-"""A window is made of the ledgers: what was asked for becomes one range of each shard. Pure functions on values.
+"""Makes a window from the ledgers: the records that a person asks for become one range of each shard. Pure
+functions on values.
 
 A range of the ledgers is taken as a whole: the ledgers tell when the first and the last of its records arrived, and
 nothing in between. Only a window by sequence numbers cuts ranges.
@@ -32,21 +33,21 @@ from headrace.pipeline.windows.window import ReplayWindow, Stretch, WindowRange
 
 @dataclass(frozen=True, slots=True)
 class OfSnapshot:
-    """The ranges that one snapshot of the lake table landed."""
+    """A request for the ranges that one snapshot of the lake table landed."""
 
     snapshot: int
 
 
 @dataclass(frozen=True, slots=True)
 class OfRun:
-    """The ranges that one run landed."""
+    """A request for the ranges that one run landed."""
 
     run: str
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Records of the shards with this id, by their sequence numbers, both included. None: without this bound."""
+    """A request for records of the shards with this id, by their sequence numbers, both included. None: no bound."""
 
     shard_id: str
     first: int | None = None
@@ -58,7 +59,7 @@ Asked = Arrivals | OfSnapshot | OfRun | Numbers
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a window would have, before it is kept under an id."""
+    """The contents of a window before it is stored under an id."""
 
     ranges: tuple[WindowRange, ...]
     missing: tuple[str, ...]
@@ -134,14 +135,15 @@ def _counted(
 
 
 def origins_of(entries: Iterable[LedgerEntry | Lost]) -> dict[StreamId, Origin]:
-    """The origins that these ledgers tell."""
+    """The origins of streams that these ledgers have."""
     pages = (entry.page for entry in entries if isinstance(entry, LedgerEntry))
     return {stream: origin for page in pages for stream, origin in page.origins}
 
 
 def grown(window: ReplayWindow, story: Story) -> ReplayWindow:
-    """The window with all records of the ledgers' ranges that it cuts, and with the rows that the ledgers state for
-    these now."""
+    """The window, enlarged to whole ranges of the ledgers where it cuts some, with the number of rows that the
+    ledgers state for these now.
+    """
     return replace(window, ranges=tuple(_grown(planned, story.of(planned.key)) for planned in window.ranges))
 
 
@@ -249,7 +251,7 @@ def _later(low: Position | None, after: Position) -> Position | None:
 
 
 def has_part_of(window_range: WindowRange, step: Step) -> bool:
-    """Whether the window has records of a range of the ledgers."""
+    """Whether some records of the ledger's range `step` are in the window."""
     return order_text_of(step.range.after) < order_text(window_range.upto) and order_text(
         step.range.upto
     ) > order_text_of(window_range.after)

@@ -26,9 +26,10 @@ _Stretch = tuple[str, str]
 def is_parsed_by(
     window: ReplayWindow, entries: Iterable[LedgerEntry | Lost], *, version: str, code: str
 ) -> bool:
-    """Whether this version and this code have made all rows of the window that the typed table and its quarantine table
-    have now. `entries`: the ledgers of the typed table, oldest first. A part of them that is lost tells nothing, so that
-    its records count as parsed by something else."""
+    """Whether this version and this code have made all rows of the window that the typed table and its quarantine
+    table have now. `entries`: the ledgers of the typed table, oldest first. Where a ledger is lost, its records
+    count as parsed by something else.
+    """
     # A redrive is told of the shard's chain, and may have parsed any record of the shard.
     shards = {key: planned.key for planned in window.ranges for key in (planned.key, chain_of(planned.key))}
     decisions: dict[ShardKey, list[Range]] = {planned.key: [] for planned in window.ranges}

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 
 class WindowStore(Protocol):
-    """The windows of a lake table. A window that was kept never changes, and stays."""
+    """The stored windows of a lake table. A stored window never changes and is never removed."""
 
     def all(self) -> tuple[KeptWindow, ...]:
-        """All windows that are kept, the oldest first."""
+        """All stored windows, the oldest first."""
         ...
 
     def keep(self, window: ReplayWindow) -> None: ...
 
     def say(self, window: str, word: Word, *, by: str) -> None:
-        """Note a person's word about a window. The last word counts."""
+        """Store what a person (or a run) says about a window: cancelled, or done. The last such word counts."""
         ...
 
 
@@ -52,16 +52,17 @@ class Unpacker(Surveyor, Protocol):
         streams: Sequence[StreamId],
         shards: Mapping[ShardKey, HashRange],
     ) -> Parsed:
-        """Write the rows of these files anew, with the selected aggregates taken apart, into files that no commit names
-        yet. The report has the rows of aggregates as parsed, by shard and by bound, and the others, which stay as they
-        were, as set aside. `selected`: a shard may have several, of which none has rows of another one. `shards`: the
-        hash keys of shards, as far as they are known."""
+        """Write the rows of these files anew, with the selected aggregates taken apart, into files that no commit
+        names yet. The report has the rows of aggregates as parsed, by shard and by bound, and the others, which
+        stay as they were, as set aside. `selected`: bounds; several of one shard don't overlap. `shards`: the
+        hash keys of shards, as far as they are known.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnpackPorts:
-    """What taking aggregates of the lake table apart needs."""
+    """The ports for taking aggregates of the lake table apart."""
 
     source: SourceTable
     table: LandingTable
@@ -74,7 +75,7 @@ class UnpackPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayPorts:
-    """What the copying of one window needs."""
+    """The ports for the copying of one window."""
 
     source: SourceTable
     table: LandingTable
@@ -90,7 +91,7 @@ class ReplayPorts:
 
 
 class WindowPorts(Protocol):
-    """The ports of an application that windows need, each made when it is first needed."""
+    """The ports of an application for windows. Each is made when it is first needed."""
 
     @property
     def clock(self) -> Clock: ...
@@ -101,7 +102,7 @@ class WindowPorts(Protocol):
     def source(self, user: str) -> ShardSource:
         """The port to Kinesis.
 
-        `user`: the duty that asks. Each user has a source of its own, with its own shard iterators.
+        `user`: the duty that uses it. Each user has a source of its own, with its own shard iterators.
         """
         ...
 
@@ -113,14 +114,15 @@ class WindowPorts(Protocol):
         ...
 
     def table(self, writer: str) -> LandingTable:
-        """The lake table. `writer`: the name of the duty that looks at it."""
+        """The lake table. `writer`: the name of the duty that uses it."""
         ...
 
     def windows(self) -> WindowStore: ...
 
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
-        """What a replacement of rows of a typed table needs. `run`: the id of the run that parses, for the tables'
-        history."""
+        """The ports for a replacement of rows of a typed table. `run`: the id of the run that parses, for the
+        tables' history.
+        """
         ...
 
     def processing(self, processor: ProcessorSettings, run: str) -> ProcessorPorts:

@@ -1,11 +1,11 @@
-"""A wave of a window that goes through a record processor: a processor as new as the window's table gets the window's
-records, and its rows, its state and the position are one commit of that table.
+"""A wave of a window whose records go to a record processor: the processor starts without a state, gets the
+window's records, and its rows, its state and the position are one commit of the window's table.
 
     begin ─► settle ─► look ─► survey ─► compare ─► process ─► account ─► commit of the window's table ─► settle
 
-The waves are those of `headrace.pipeline.processors.wave`, on another table and over the window's ranges only. The
-processor's own table is neither read nor changed: at its beginning each shard of the window has no state, which the first
-commit of the window's table says in its ledger.
+The waves are those of `headrace.pipeline.processors.wave`, on another table and over the window's ranges only.
+The processor's own table is neither read nor changed: at its beginning each shard of the window has no state,
+which the first commit of the window's table says in its ledger.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from headrace.pipeline.windows.window import ReplayWindow
 
 @dataclass(frozen=True, slots=True)
 class ProcessedSoFar:
-    """What a window's table has, by its ledgers."""
+    """How much of a window was processed, by the ledgers of the window's table."""
 
     records: int = 0
     rows: int = 0

@@ -1,10 +1,10 @@
-"""A window's records that the lake table lacks are read from the stream into the window's own table, by the reading of
-runs.
+"""Reads those records of a window that the lake table lacks from the stream into the window's own table, by the
+same code by which runs read.
 
     describe the streams ─► stage up to the end of each stretch ─► describe them again
 
-No lease is asked for, and no position of the lake table moves. Reading is beside the runs': it has a smaller share of
-each shard's limits.
+No lease is claimed, and no position of the lake table moves. This reading goes on beside that of runs, with a
+smaller share of each shard's limits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.pipeline.windows.window import Stretch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowReading:
-    """Reads what the lake table lacks of a window from the stream."""
+    """Reads those records of a window from the stream that the lake table lacks."""
 
     source: Callable[[], ShardSource]
     """Called where something is to be read: most windows ask Kinesis for nothing."""
@@ -37,7 +37,7 @@ class WindowReading:
     def read(
         self, window: str, stretches: Mapping[ShardKey, Stretch], positions: Positions, spec: StagingSpec
     ) -> Manifest:
-        """Read from the stream what the lake table lacks of the window, and stage it.
+        """Read these stretches of the window from the stream, and stage them.
 
         `positions`, `spec`: those of the window's table.
         """
@@ -57,7 +57,7 @@ class WindowReading:
 
 
 def reaches_of(keys: Sequence[ShardKey], origins: Mapping[StreamId, Origin], source: ShardSource) -> Reaches:
-    """What Kinesis still has of the streams of these shards. Lives of streams that are over are left out."""
+    """Which records Kinesis still has of the streams of these shards. Lives of streams that are over are left out."""
     reaches: dict[StreamId, Reach] = {}
     for stream in sorted({key.stream for key in keys}):
         facts = _facts(stream, source)
@@ -72,8 +72,9 @@ def reaches_of(keys: Sequence[ShardKey], origins: Mapping[StreamId, Origin], sou
 
 
 def ranges_of(manifest: Manifest, *, run: str) -> tuple[Range, ...]:
-    """What the window's table gets. A range without a record has its place in the chain, too: nothing of it is left to
-    read."""
+    """The ranges that the window's table gets of what was read. A range without a record is one of them, too, so
+    that the shard's ranges form a chain.
+    """
     return tuple(
         Author(run).range(
             Kind.READ,
@@ -94,7 +95,7 @@ def ranges_of(manifest: Manifest, *, run: str) -> tuple[Range, ...]:
 
 
 def loss_of(staged: Staged) -> str:
-    """What may be lost before the first record that was read; empty where nothing is."""
+    """A sentence about records that may be lost before the first record that was read; empty where none are."""
     gap = staged.gap
     if gap is None:
         return ""

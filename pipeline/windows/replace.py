@@ -205,13 +205,15 @@ class Replacing(WindowWaves[_Replacement]):
             yield from replayed_ranges(self.ports.lineage.entries(RangeFilter(kinds=DONE_ANEW)), self.id)
 
     def out_of_reach(self, window: ReplayWindow) -> Iterator[str]:
-        """Which ranges can't be replaced any more since the window was made, and why."""
+        """Sentences about ranges that can't be replaced any more since the window was made."""
         if self.ports.source.exists() and self.ports.table.exists():
             lake, typed = self.ports.source.look().positions, self.ports.table.load().positions
             yield from sentences_of(left_unparsed(window, lake, typed), self.settings.table)
 
     def notes_at_end(self, window: ReplayWindow) -> Iterator[str]:
-        """What is out of reach, what other tables still have, and which part of them has to be made anew."""
+        """Sentences at the end of a replacement: what couldn't be replaced, what other tables still have, and
+        which part of them has to be made anew.
+        """
         yield from (f"out of reach: {sentence}" for sentence in self.out_of_reach(window))
         ranges = tuple(self._replaced_ranges())
         oldest = min((replayed.first_arrival for replayed in ranges if replayed.first_arrival), default=None)
@@ -223,7 +225,7 @@ class Replacing(WindowWaves[_Replacement]):
             )
 
     def begin(self) -> None:
-        """Check whether the lake table still has all rows of the window."""
+        """Raise an error where the lake table doesn't have all rows of the window any more."""
         check_replaceable(self.settings)
         window, ports = self.window(), self.ports
         if not ports.source.exists():

@@ -1,8 +1,8 @@
-"""What a wave of a replacement does: which rows of a window are parsed again, and which older rows leave the typed
+"""The plan of a replacement's wave: which rows of a window are parsed again, and which older rows leave the typed
 table and its quarantine table in the same commit. Pure functions on values.
 
-A wave takes a range `(after, upto]` of some shards. Its rows in the lake table are parsed by the present code. In both
-tables, each file that has a row of these ranges leaves, and its other rows come back in a new file.
+A wave takes a range `(after, upto]` of some shards. Its rows in the lake table are parsed by the present code. In
+both tables, each file that has a row of these ranges leaves, and its other rows come back in a new file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NO_LIMIT = 2**62
 
 
 def replays_of(page: LedgerPage, window: str) -> LedgerPage:
-    """The part of a ledger, of a typed table or of the lake table, that is about this window."""
+    """Those parts of a ledger (of a typed table or of the lake table) that belong to this window."""
     ranges = (recorded for recorded in page.ranges if not recorded.moves)
     return LedgerPage(
         tuple(recorded for recorded in ranges if read_accounting(recorded.account).window == window)
@@ -48,15 +48,16 @@ def replays_of(page: LedgerPage, window: str) -> LedgerPage:
 
 
 def replayed_ranges(entries: Iterable[LedgerEntry | Lost], window: str) -> Iterator[Range]:
-    """The ranges of ledgers that are about this window."""
+    """The ranges of ledgers that belong to this window."""
     for entry in entries:
         if isinstance(entry, LedgerEntry):
             yield from replays_of(entry.page, window).ranges
 
 
 def done_up_to(entries: Iterable[LedgerEntry | Lost], window: ReplayWindow) -> Positions:
-    """How far the window was done, by the ledgers of the typed table (oldest first); where nothing was, the window's
-    beginning."""
+    """How far the replacement of the window has come, by the ledgers of the typed table (oldest first):
+    positions; the window's beginning where nothing is done.
+    """
     shards = {planned.key: planned.after for planned in window.ranges if planned.after is not None}
     shards |= {recorded.key: recorded.upto for recorded in replayed_ranges(entries, window.id)}
     # A later replay of the same range gives the same rows, so that the newest end counts.
@@ -82,8 +83,10 @@ def why_not_replaced(window: ReplayWindow, source: Positions, target: Positions)
 
 
 def is_carried_out(window: ReplayWindow, typed: Positions, aside: Positions) -> bool:
-    """Whether the quarantine table, as it was looked at, has carried out all that the typed table has decided about the
-    window's records: else a record may be in both tables, or may still come into quarantine."""
+    """Whether the quarantine table, as it was loaded, has taken over everything that the typed table has decided
+    about the window's records. If not, a record may be in both tables, or may still come into the quarantine
+    table.
+    """
     generations = {key: position.token for key, position in typed.shards.items() if is_chain(key)}
     settled = {key: position.token for key, position in aside.shards.items() if is_chain(key)}
     ends = ((aside.of(planned.key), planned.upto) for planned in window.ranges)
@@ -97,7 +100,7 @@ def survey_order_of(
     files: Iterable[SourceFile],
     streams: tuple[StreamId, ...],
 ) -> SurveyOrder:
-    """What Spark is to look for: all rows of these ranges, in the files that may have some by their sort keys."""
+    """The order for a survey of all rows of these ranges, in the files that may have some by their sort keys."""
     lacks = tuple(Wanted(key, after, upto, floor=sort_key_of(after)) for key, after, upto in ranges)
     portion = plan_portion(files, Wishes(lacks), rows=_NO_LIMIT)
     bounds = tuple(Bound(lack.key, lack.low, lack.high) for lack in lacks)
@@ -106,12 +109,12 @@ def survey_order_of(
 
 
 def whole_order(window: ReplayWindow, files: Iterable[SourceFile]) -> SurveyOrder:
-    """What Spark is to look for to count all rows of the window."""
+    """The order for a survey that counts all rows of the window."""
     return survey_order_of(((r.key, r.after, r.upto) for r in window.ranges), files, window.streams)
 
 
 def check_once(window: ReplayWindow, story: Story) -> None:
-    """Raise where the lake table has records of the window twice. `story`: its ledgers."""
+    """Raise an error where the lake table has records of the window twice. `story`: its ledgers."""
     if twice := twice_in(window, story):
         raise WrongShape(
             f"the lake table has records of {twice[0]} twice in the window {window.id}, "
@@ -123,9 +126,11 @@ def check_once(window: ReplayWindow, story: Story) -> None:
 
 
 def check_whole(window: ReplayWindow, pieces: Iterable[Piece]) -> None:
-    """Raise where the lake table no longer has all rows of the window, as its ledgers state them, or has more.
-    `pieces`: those that are there. `window`: as `headrace.pipeline.windows.make.grown` made it, because the
-    ledgers state the rows of whole ranges."""
+    """Raise an error where the lake table doesn't have exactly the rows of the window that its ledgers state.
+
+    `pieces`: the rows that were found. `window`: as `headrace.pipeline.windows.make.grown` made it, because the
+    ledgers state the rows of whole ranges.
+    """
     rows = sum(piece.rows for piece in pieces)
     if rows > window.rows:
         raise WrongShape(
@@ -174,8 +179,9 @@ def leaving_of(files: Iterable[SourceFile], pieces: Sequence[Piece]) -> Leaving:
 
 
 def never_landed(plan: WavePlan, story: Story) -> tuple[PlannedRange, ...]:
-    """The parts of the wave's ranges of which no record has landed, by the ledgers of the lake table: they were skipped,
-    or lost, or nothing was there. None where a ledger is lost: it may tell of rows."""
+    """Those parts of the wave's ranges of which no record has landed, by the ledgers of the lake table: records
+    were skipped or lost, or there were none. Empty where a ledger is lost, because it may have had rows.
+    """
     parts: list[PlannedRange] = []
     for planned in plan.ranges if not story.lost else ():
         landed = [step.range for step in story.of(planned.key) if step.range.rows]
@@ -205,12 +211,12 @@ def _before_records_of(begins: Position | None) -> Position | None:
 def check_covered(
     plan: WavePlan, typed: Leaving, aside: Leaving, without_record: Iterable[Piece] = ()
 ) -> None:
-    """Raise where rows would leave whose records the lake table no longer has. `without_record`: the leaving rows of
-    which no record has landed.
+    """Raise an error where rows would be removed whose records the lake table no longer has. `without_record`:
+    the rows to be removed of which no record has landed.
 
-    A retention removes the oldest records of a shard, so that the lowest sort key tells. A person may have set the lake
-    table elsewhere and skipped records there, after they were parsed. The number tells of most other losses, but not
-    where aggregates were taken apart since, because then there are more rows.
+    The retention removes the oldest records of a shard, which shows in the lowest sort key. A person may have set
+    the lake table to another snapshot and skipped records there, after they were parsed. Most other losses show
+    in the number of rows, but not where aggregates were taken apart since, because then there are more rows.
     """
     lost = {piece.key for piece in without_record if piece.rows}
     for planned in plan.ranges:
@@ -227,7 +233,7 @@ def check_covered(
 
 
 def check_copied(leaving: Leaving, copied: Parsed) -> None:
-    """Raise where the tasks have copied another number of rows than stay in the table."""
+    """Raise an error where the tasks have copied another number of rows than the number that stays in the table."""
     if (copied_rows := sum(count.aside for count in copied.counts)) != leaving.staying:
         raise WrongShape(
             f"the files that a replacement takes have {counted(leaving.staying, 'row')} of other records, "
@@ -239,7 +245,9 @@ def check_copied(leaving: Leaving, copied: Parsed) -> None:
 def with_removed(
     accounts: Mapping[ShardKey, Accounting], window: str, *, typed: Leaving, aside: Leaving
 ) -> dict[ShardKey, Accounting]:
-    """What became of the rows of the lake table (`accounts`), with what they replace."""
+    """What became of the rows of the lake table (`accounts`), with the numbers of older rows that they replace
+    added.
+    """
     return {
         key: replace(accounting, window=window, removed=(typed.rows_of(key), aside.rows_of(key)))
         for key, accounting in accounts.items()
@@ -249,8 +257,9 @@ def with_removed(
 def for_quarantine(
     accounts: Mapping[ShardKey, Accounting], parsed: Parsed, copied: Parsed, aside: Leaving
 ) -> dict[ShardKey, Accounting]:
-    """What the quarantine table has to exchange, for each shard whose generation the commit raises: those of the
-    ranges, and those of which the exchanged files have other rows. `copied`: these other rows."""
+    """What the quarantine table has to exchange, by shard: for the ranges whose generation the commit raises, and
+    for other shards that have rows in the exchanged files. `copied`: these other rows.
+    """
     stays = {count.key: count.aside for count in copied.counts}
     taken = tuple(aside_name(file.path) for file in aside.files)
     accountings: dict[ShardKey, Accounting] = {}

@@ -1,5 +1,6 @@
-"""The lake table as a processor reads it for a window: each look is refused where the lake table lacks records of the
-window or has some twice, and has only the files that may have records of the window."""
+"""The lake table as a processor reads it for a window: only the files that may have records of the window.
+Loading it raises an error where the lake table lacks records of the window or has some twice.
+"""
 
 from __future__ import annotations
 

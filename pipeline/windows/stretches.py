@@ -31,7 +31,7 @@ LACKING = frozenset({Kind.SKIPPED, Kind.FOREIGN})
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What Kinesis still had of the present life of a stream when it was asked."""
+    """Which records of a stream's present life Kinesis still had when it was asked."""
 
     retention: timedelta
     asked: datetime
@@ -54,8 +54,9 @@ Reaches = Mapping[StreamId, Reach]
 
 
 def lacking(steps: Sequence[Step], kept_from: date | None, reach: Reach | None) -> tuple[Step, ...]:
-    """The ranges of a shard with records that the lake table lacks or may lack. After a person has moved a position
-    back, the records of a skipped range may have landed all the same."""
+    """The ranges of a shard with records that the lake table lacks or may lack. The records of a skipped range
+    may have landed nevertheless, after a person has moved a position back.
+    """
     landed = [step for step in steps if step.range.rows]
     lacked = [
         step
@@ -98,8 +99,10 @@ def arrivals_of(
 def stretch_in(
     window_range: WindowRange, step: Step, steps: Sequence[Step], reach: Reach | None
 ) -> Stretch | str | None:
-    """The part of a lacking range that the window reads from the stream; else why it can't, as a part of a sentence.
-    None: the lake table may still have the rows, and Kinesis doesn't have all of them."""
+    """The part of such a range that the window reads from the stream; a text where it can't be read, with the
+    reason as a part of a sentence. None: the lake table may still have the rows, and Kinesis doesn't have all of
+    the records.
+    """
     recorded = step.range
     first, last = arrivals_of(step, steps, reach)
     since = first or recorded.key.stream.created
@@ -114,13 +117,13 @@ def stretch_in(
     if recorded.key.shard_id in reach.gone:
         return "Kinesis has forgotten the shard"
     if last is not None and last < reach.horizon:
-        return f"they have left the stream, which keeps records for {time_in_words(reach.retention)}"
+        return f"the records have left the stream, which keeps records for {time_in_words(reach.retention)}"
     # Not beyond the window's own end, where the window cuts the range.
     return Stretch(recorded.after, min(recorded.upto, window_range.upto, key=end_text), since, last)
 
 
 def sentences_of_loss(stretch: Stretch, reach: Reach) -> Iterator[str]:
-    """What of a stretch has left the stream already, as a part of a sentence."""
+    """Parts of sentences about records of a stretch that have left the stream already."""
     if stretch.since < reach.horizon:
         yield (
             f"records that arrived between {stretch.since:%Y-%m-%d %H:%M:%S}Z "

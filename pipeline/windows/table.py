@@ -1,8 +1,8 @@
-"""The table of windows on Iceberg, `<lake table>_windows`: a row for each window, and a row for each later word about
-one.
+"""The table of windows on Iceberg, `<lake table>_windows`: a row for each window, and a row for each later
+statement about one, such as that it is cancelled or done.
 
-A row is only ever added. The compare-and-swap on the table's head gives the rows one order, and each row has an id of
-its own: a commit whose answer was lost is looked for by it.
+A row is only ever added. Compare-and-swap on the table's newest snapshot gives the rows one order. Each row has
+an id of its own, by which a commit is found whose answer was lost.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ PROPERTIES = {
 
 
 class IcebergWindowCopy(IcebergTable):
-    """The own table of a window, with the records that were copied."""
+    """A window's own table, with the records that were copied."""
 
     @property
     def remedy(self) -> Remedy:
@@ -138,7 +138,7 @@ class IcebergWindows(WindowStore):
             # Ids of windows are short, so that two may be alike.
             if row["entry"] == _CREATED and any(written["window"] == row["window"] for written in rows):
                 raise Transient(
-                    f"another window has the id {row['window']} already. Nothing was kept; try again"
+                    f"another window has the id {row['window']} already. Nothing was stored; try again"
                 )
             if len(unsure) == _UNSURE_TRIES:
                 raise CommitUnknown(
@@ -154,7 +154,7 @@ class IcebergWindows(WindowStore):
                 continue
             return
         raise Transient(
-            f"{_TRIES} times another commit to {self.identifier} was faster. Nothing was kept; try again"
+            f"{_TRIES} times another commit to {self.identifier} was faster. Nothing was stored; try again"
         )
 
     def _create(self) -> None:
@@ -183,7 +183,9 @@ def write_manifest(window: ReplayWindow) -> str:
 def read_manifest(text: str) -> ReplayWindow:
     manifest = msgspec.json.decode(text, type=_Manifest)
     if manifest.form != _FORM:
-        raise msgspec.ValidationError(f"its form is {manifest.form}, and this Headrace reads form {_FORM}")
+        raise msgspec.ValidationError(
+            f"the window's form is {manifest.form}, and this Headrace reads form {_FORM}"
+        )
     return manifest.window
 
 

@@ -1,12 +1,12 @@
-"""A wave that takes aggregates of the lake table apart: rows that landed as one row for each aggregate become a row for
-each user record.
+"""A wave that takes aggregates of the lake table apart: rows that landed as one row for each aggregate become a
+row for each user record.
 
     look ─► ledgers ─► survey ─► write the files anew ─► account ─► commit of the lake table
 
-The commit removes the files with the wave's aggregates, and brings files with their user records and with all other
-rows of these files. It is refused where one of the files has changed or is gone: after a compaction, a deletion, or
-another unpacking of the same records. So each aggregate is taken apart once. No position of a shard moves, and no
-record is asked of Kinesis.
+The commit removes the files with the wave's aggregates, and brings files with their user records and with all
+other rows of these files. The commit is refused where one of the files has changed or is gone: after a
+compaction, a deletion, or another unpacking of the same records. So each aggregate is taken apart once. No
+position of a shard moves, and no record is asked of Kinesis.
 """
 
 from __future__ import annotations
@@ -53,15 +53,16 @@ from headrace.pipeline.windows.window import ReplayWindow, filter_of
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """Where the waves of a run have looked for aggregates already, so that the next wave goes on from there."""
+    """Up to where the waves of a run have searched for aggregates, so that the next wave goes on from there."""
 
     upto: dict[ShardKey, Position] = field(default_factory=dict)
     rests_on: set[int] = field(default_factory=set)
     """Snapshots of the lake table by whose ledgers of the window's shards the waves went."""
 
     def forget_if_set_back(self, entries: Iterable[LedgerEntry | Lost]) -> bool:
-        """Forget all where a person has rolled the lake table back since: aggregates that were taken apart by then, by
-        this run or another one, may be whole again."""
+        """Forget everything where a person has rolled the lake table back since: aggregates that this or another
+        run had taken apart may be whole again. Returns whether that is so.
+        """
         if self.rests_on <= {entry.snapshot for entry in entries}:
             return False
         self.forget()
@@ -87,7 +88,7 @@ class _Apart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpacking(WindowWaves[_Apart]):
-    """The taking apart of a window's aggregates in the lake table, in waves."""
+    """Takes a window's aggregates apart in the lake table, in waves."""
 
     ports: UnpackPorts
     kinesis: Callable[[], ShardSource]

@@ -1,12 +1,13 @@
-"""Which part of a window has aggregates that landed as one row each, and what became of them. Pure functions on values.
+"""Which part of a window has aggregates that landed as one row each, and what became of them. Pure functions on
+values.
 
-The ledgers tell: a range says whether aggregates were taken apart when it landed, and a range of the kind `unpacked`
-says that they were taken apart since. Only the rest is looked at. A row there that begins as an aggregate is one, and
-never a user record whose own payload begins so. Where a ledger is lost that may have told of an unpacking, nothing is
-looked at.
+The ledgers tell that: a range says whether aggregates were taken apart when it landed, and a range of the kind
+`unpacked` says that they were taken apart since. Only the other ranges are searched. A row of them that begins as
+an aggregate is one, and can't be a user record whose own payload begins so. Where a ledger is lost that may have
+told of an unpacking, nothing is looked at.
 
-A wave has a range of the kind `unpacked` for each landing of which it takes aggregates apart. So each of them has its
-rows within one landing, and whatever goes by landings (windows, proofs) stays as exact as it was before.
+A wave has a range of the kind `unpacked` for each landing of which it takes aggregates apart. So each of these
+ranges belongs to one landing, and windows and proofs, which count rows by landing, stay exact.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _MOST_LANDINGS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Records of a shard that landed with their aggregates as they came."""
+    """A range of a shard that landed with its aggregates whole."""
 
     key: ShardKey
     after: Position | None
@@ -53,22 +54,23 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class LandedPart:
-    """The part of a wave that came with one landing."""
+    """The part of a wave whose records came with one landing."""
 
     span: Kept
     landing: Range
 
 
 def kept_in(window: ReplayWindow, story: Story) -> tuple[Kept, ...]:
-    """The parts of the window whose aggregates are whole, by the ledgers of the lake table. Those of a shard in their
-    order."""
+    """The parts of the window whose aggregates are whole, by the ledgers of the lake table; those of one shard in
+    their order.
+    """
     # A window of very many shards still takes a part of each.
     most = max(1, _MOST_LANDINGS // max(1, len(window.ranges)))
     return tuple(span for planned in window.ranges for span in _kept_of(planned, story, most))
 
 
 def parts_by_landing(plan: WavePlan, story: Story) -> tuple[LandedPart, ...]:
-    """The wave by landings, in the order of each shard."""
+    """The records of the wave, divided by landing, in the order of each shard."""
     landed_parts: list[LandedPart] = []
     for planned in plan.ranges:
         wave = Kept(planned.key, planned.after, planned.upto)
@@ -172,7 +174,9 @@ def _has_unknown(window: WindowRange, story: Story) -> bool:
 
 
 def next_wishes(window: ReplayWindow, spans: Iterable[Kept], looked: Mapping[ShardKey, Position]) -> Wishes:
-    """What the next wave looks for: the first part of each shard. `looked`: up to where this run has looked already."""
+    """The aggregates that the next wave searches for: in the first part of each shard that is left. `looked`: up
+    to where this run has searched.
+    """
     lacks: dict[ShardKey, Wanted] = {}
     waiting = False
     for span in spans:
@@ -202,8 +206,8 @@ def account_unpacked(
     *,
     window: str,
 ) -> tuple[tuple[LandedPart, Accounting], ...]:
-    """What became of the wave's aggregates, by landing. `rewritten`: the rows of these files now: of aggregates, and
-    others as they were.
+    """What became of the wave's aggregates, by landing. `rewritten`: the new rows of the files: those of
+    aggregates, and others as they were.
 
     Raises WrongShape where a row is missing or came twice.
     """

@@ -30,7 +30,7 @@ from headrace.pipeline.typed.values import ApartCount, Bound, Parsed, ShardCount
 
 @dataclass(frozen=True, slots=True)
 class UnpackSpec:
-    """What a task has to know. It can be pickled, and holds no credentials."""
+    """What a Spark task has to know to take aggregates apart. It can be pickled, and holds no credentials."""
 
     table: StagingSpec
     schema: pa.Schema
@@ -43,7 +43,7 @@ class UnpackSpec:
 
 
 def unpack_files(paths: Sequence[str], spec: UnpackSpec, *, now: Callable[[], datetime]) -> Parsed:
-    """The work of one task: these files anew, with the selected aggregates taken apart."""
+    """The work of one task: write these files anew, with the selected aggregates taken apart."""
     files, root = file_system(spec.table)
     place = StagePlace(files, root, spec.table, spec.schema)
     streams = {(stream.name, stream.epoch): stream for stream in spec.streams}

@@ -1,4 +1,5 @@
-"""Taking aggregates of the lake table apart: one job looks where they are, a second one writes their files anew.
+"""Takes aggregates of the lake table apart: one Spark job finds out where they are, a second one writes their
+files anew.
 
 Rows never pass through the JVM, as in a compaction.
 """
@@ -25,7 +26,7 @@ from headrace.pipeline.windows.unpack_task import UnpackSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskUnpacker(Unpacker):
-    """Takes aggregates of the lake table apart by tasks in Python."""
+    """Takes aggregates of the lake table apart by Spark's Python tasks."""
 
     tasks: Tasks
     table: IcebergTable

@@ -21,7 +21,7 @@ _Plan = TypeVar("_Plan")
 
 
 class OfWindow(ABC):
-    """What the waves of each window have in common, whatever they do."""
+    """The common part of all waves of windows, whatever they do."""
 
     __slots__ = ()
     id: str
@@ -43,8 +43,9 @@ class OfWindow(ABC):
     check_wanted = window
 
     def end(self, wave: Wave) -> Wave:
-        """The last wave of a process. Where the window is done, that is noted, and people are told what they are to
-        know."""
+        """Called after the last wave of a process. Where the window is done, that is stored, and sentences for
+        people are added.
+        """
         # Also of a window that was cancelled after its last commit.
         kept_window = find_window(self.windows, self.id)
         if not (wave.is_last and self.is_done(kept_window.window)):
@@ -54,7 +55,9 @@ class OfWindow(ABC):
         return replace(wave, notes=(*wave.notes, *self.notes_at_end(kept_window.window)))
 
     def is_done(self, window: ReplayWindow) -> bool:
-        """Asked after the last wave: whether nothing has come back meanwhile."""
+        """Whether nothing of the window is left to do. Called after the last wave, because something may have
+        come back meanwhile.
+        """
         return True
 
     @abstractmethod
@@ -63,21 +66,21 @@ class OfWindow(ABC):
         taken apart, by the ledgers."""
 
     def out_of_reach(self, window: ReplayWindow) -> Iterable[str]:
-        """What has come out of reach since the window was made, as sentences."""
+        """Sentences about records that have come out of reach since the window was made."""
         return ()
 
     def stops(self) -> Iterable[str]:
-        """Where the user's code has stopped in the window, each with the reason."""
+        """Sentences about the places in the window where the user's code has stopped, each with the reason."""
         return ()
 
     @abstractmethod
     def notes_at_end(self, window: ReplayWindow) -> Iterable[str]:
-        """What people are to know of a window that is done."""
+        """Sentences for people about a window that is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowWaves(OfWindow, Waves[_Plan]):
-    """The waves of copying, replacing and taking apart."""
+    """The common part of waves that copy, replace, or take aggregates apart."""
 
     id: str
     windows: WindowStore

@@ -33,7 +33,7 @@ def window_table(lake_table: str, window: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Records of a window's range that the lake table lacks, and that are read from the stream."""
+    """Records of a window's range that the lake table lacks, and that are therefore read from the stream."""
 
     after: Position | None
     upto: Position
@@ -44,7 +44,7 @@ class Stretch:
     """A moment after which none of these records arrived. None: nothing tells."""
 
     def has_passed(self, position: Position | None) -> bool:
-        """Whether a table that stands here has all of the stretch."""
+        """Whether a table with this position has all of the stretch."""
         return position is not None and is_forward(self.upto, position)
 
 
@@ -75,11 +75,13 @@ class WindowRange:
         return is_forward(self.after, position) and (self.upto.ended or is_forward(position, self.upto))
 
     def next_stretch(self, position: Position | None) -> Stretch | None:
-        """The first stretch that a table which stands here lacks as a whole or in part."""
+        """The first stretch of which a table with this position lacks a part."""
         return next((stretch for stretch in self.stretches if not stretch.has_passed(position)), None)
 
     def open_stretch(self, position: Position | None) -> Stretch | None:
-        """The stretch that comes next, if nothing of the lake table comes before it."""
+        """The stretch that a table with this position has to get next, if no record of the lake table comes
+        before it.
+        """
         stretch = self.next_stretch(position)
         if stretch is None or stretch.after is None or stretch.after.sequence is None:
             return stretch
@@ -88,7 +90,7 @@ class WindowRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayWindow:
-    """Records that are brought once more: a range of each of some shards."""
+    """A window: records that are read once more, a range of each of some shards."""
 
     id: str
     application: str
@@ -114,17 +116,20 @@ class ReplayWindow:
     (`headrace.pipeline.windows.unpack`)."""
 
     def own_table(self, lake_table: str) -> str:
-        """The name of the table into which the window's records come, or what its processor gives for them."""
+        """The name of the window's own table, which gets the window's records, or the rows that its processor
+        makes of them.
+        """
         return self.into or window_table(lake_table, self.id)
 
     def maker(self, lake_table: str) -> ProcessorSettings:
-        """The names of the processor and its tables, which are enough for upkeep and proofs: the settings may have no
-        such processor any more."""
+        """Settings of the window's processor with nothing but the names of the processor and its tables, which
+        are enough for upkeep and proofs: the settings file may not have the processor any more.
+        """
         return ProcessorSettings(name=self.processor, table=self.own_table(lake_table))
 
     @property
     def streams(self) -> tuple[StreamId, ...]:
-        """The lives of streams that the window has shards of."""
+        """The streams (each a life of a stream) of which the window has shards."""
         return tuple(sorted({planned.key.stream for planned in self.ranges}))
 
     @property
@@ -187,7 +192,9 @@ class ReplayWindow:
 
 
 class Word(StrEnum):
-    """What was said about a window after it was made: by a person, or by the run that came to its end."""
+    """A statement about a window after it was made: by a person, that it is cancelled, or by the run that came to
+    its end.
+    """
 
     CANCELLED = "cancelled"
     RESUMED = "resumed"
@@ -196,7 +203,7 @@ class Word(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeptWindow:
-    """A window as the table of windows has it."""
+    """A window with what was said about it since, as the table of windows has them."""
 
     window: ReplayWindow
     is_cancelled: bool = False
@@ -204,9 +211,9 @@ class KeptWindow:
     """A window that was done and is cancelled since is both."""
 
     def after(self, word: str) -> KeptWindow:
-        """The window after a word about it, such as that it is done.
+        """The window after a statement about it, such as that it is done.
 
-        `word`: a `Word`, or one of a later version.
+        `word`: a `Word`, or one that a later version of Headrace wrote.
         """
         # A word of a later version that isn't known here leaves the window to be done.
         is_cancelled = word == Word.CANCELLED
@@ -216,7 +223,7 @@ class KeptWindow:
 
     @property
     def outcome(self) -> str:
-        """What was said of the window, for people; empty where nothing was."""
+        """A text for people: whether the window is done or cancelled; empty where it is neither."""
         if self.is_cancelled:
             return "done, and cancelled since" if self.is_done else "cancelled"
         return "done" if self.is_done else ""
@@ -229,8 +236,9 @@ class KeptWindow:
 
 
 def kept_days(windows: Iterable[KeptWindow], before: date) -> tuple[date, tuple[str, ...]]:
-    """The day before which a retention may drop days, where `before` is the one of the settings; and the ids of the
-    windows that keep days."""
+    """The day before which the retention may drop days, and the ids of the windows that keep days. `before`: the
+    day that the settings give.
+    """
     # Whole days are kept, because a retention drops whole days.
     keeping = [keeper for keeper in windows if keeper.keeps_days(before)]
     first = min((keeper.window.oldest_day for keeper in keeping if keeper.window.oldest_day), default=before)
@@ -238,6 +246,6 @@ def kept_days(windows: Iterable[KeptWindow], before: date) -> tuple[date, tuple[
 
 
 def filter_of(window: ReplayWindow, kinds: frozenset[Kind] | None = None) -> RangeFilter:
-    """Asks for the ranges of the window's shards."""
+    """A filter for the ranges of the window's shards."""
     # By the ids only: shards of other streams with the same ids come along, and the reader leaves them out.
     return RangeFilter(shards=frozenset(planned.key.shard_id for planned in window.ranges), kinds=kinds)

@@ -1,5 +1,6 @@
-"""Windows are made of the ledgers, kept, found and cancelled. `headrace.pipeline.windows.copy` copies them, and
-`headrace.pipeline.windows.replace` parses them again."""
+"""Makes windows from the ledgers, stores, finds and cancels them. `headrace.pipeline.windows.copy` copies them, and
+`headrace.pipeline.windows.replace` parses them again.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ _ID_LENGTH = 8
 
 
 class NothingLanded(Unknown):
-    """The lake table has no record of what is asked for."""
+    """The lake table has no record of those that were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowRequest:
-    """What a person asks a window for."""
+    """A person's request for a window."""
 
     records: Asked
     _: KW_ONLY
@@ -51,7 +52,7 @@ class WindowRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windowing:
-    """Makes windows of the ledgers, finds them, and notes a person's words about them."""
+    """Makes windows from the ledgers, finds them, and stores what a person says about them."""
 
     settings: Settings
     windows: WindowStore
@@ -64,13 +65,13 @@ class Windowing:
     """Called for windows that read from the stream."""
 
     def create(self, request: WindowRequest) -> ReplayWindow:
-        """Make a window, and keep it. Raises what `plan` raises."""
+        """Make a window and store it. Raises the errors of `plan`."""
         window = self.plan(request)
         self.windows.keep(window)
         return window
 
     def plan(self, request: WindowRequest) -> ReplayWindow:
-        """A window that isn't kept yet. Raises NothingLanded where the lake table has no record of it."""
+        """Make a window without storing it. Raises NothingLanded where the lake table has no record for it."""
         choice, stream = request.records, request.stream
         # A window by numbers is of one shard id, so that the ledgers of the others needn't be read.
         shards = name = None
@@ -113,7 +114,7 @@ class Windowing:
         return find_window(self.windows, window)
 
     def say(self, window: str, word: Word) -> None:
-        """Note a word, unless it is the last one already."""
+        """Store a statement about a window, unless it is the last one already."""
         if self.find(window).is_cancelled != (word is Word.CANCELLED):
             self.windows.say(window, word, by=self.by)
 
@@ -130,7 +131,7 @@ def _check_makeable(selection: Made, request: WindowRequest) -> None:
             if request.unpack
             else f"the rows of {request.target} would be there twice, too"
             if request.target
-            else f"they would count twice for {request.processor}, too"
+            else f"the records would count twice for {request.processor}, too"
         )
         raise WrongShape(
             f"the lake table has records of {selection.twice[0]} twice in this window, because a person moved the "
@@ -139,9 +140,9 @@ def _check_makeable(selection: Made, request: WindowRequest) -> None:
 
 
 def find_window(windows: WindowStore, window: str, *, nothing: str = "") -> KeptWindow:
-    """The window with this id. Raises Unknown.
+    """The window with this id. Raises Unknown where there is none.
 
-    `nothing`: what an error says of what was changed.
+    `nothing`: the part of the error's text that says that nothing was changed.
     """
     for kept_window in windows.all():
         if kept_window.window.id == window:

@@ -1,5 +1,5 @@
-"""The duties of windows, put together from settings and ports: making a window, and bringing its records where they are
-to be once more.
+"""The duties of windows, put together from settings and ports: making a window, and copying, replacing,
+processing or unpacking its records.
 
     Wiring.windows ──► windowing    for `headrace window`, and the replay job: makes, finds and cancels windows
                    ├─► backfilling  for the assets of `dagster.backfill`: the window of some hours or days
@@ -49,9 +49,9 @@ class WindowWiring:
     ports: WindowPorts
 
     def windowing(self, by: str) -> Windowing:
-        """What makes, finds and cancels windows.
+        """The duty that makes, finds and cancels windows.
 
-        `by`: who asks, for people.
+        `by`: who makes them, for people.
         """
         ports = self.ports
         return Windowing(
@@ -65,18 +65,19 @@ class WindowWiring:
         )
 
     def backfilling(self, by: str) -> Backfilling:
-        """What decides about the windows of backfills.
+        """The duty that decides about the windows of backfills.
 
-        `by`: who asks, for people.
+        `by`: who makes them, for people.
         """
         return Backfilling(windowing=self.windowing(by), landed=lambda: self.ports.table("window").load())
 
     def redoing(
         self, window: ReplayWindow, run_id: str, *, patience: int = 1, accepts_difference: bool = False
     ) -> Replaying | Replacing | Unpacking | WindowProcessing:
-        """What brings the window's records where they are to be once more. `patience`: how often in a row other runs may
-        overtake a replacement. `accepts_difference`: whether a person has said that a processor is to get the records that
-        are there, though the ledgers of the lake table state others."""
+        """The duty that copies, replaces, processes or unpacks the window's records. `patience`: how often in a
+        row other runs may overtake a replacement. `accepts_difference`: whether a person has decided that a
+        processor gets the records that the lake table has, though its ledgers state other ones.
+        """
         if window.unpack:
             return self.unpacking(window.id, run_id)
         if window.target:
@@ -124,13 +125,13 @@ class WindowWiring:
     def processing(
         self, window: ReplayWindow, run_id: str, *, accepts_difference: bool = False
     ) -> WindowProcessing:
-        """What lets the window's processor work on its records. `run_id`: for the ledger."""
+        """The duty that lets the window's processor work on the window's records. `run_id`: the run, for the ledger."""
         return self._processing(
             window, self.processor_of(window), run_id, accepts_difference=accepts_difference
         )
 
     def processed(self, window: ReplayWindow) -> WindowProcessing:
-        """What tells how far the window is done. The settings may have no such processor any more."""
+        """The duty that tells how far the window is done. The settings may not have the processor any more."""
         return self._processing(
             window,
             window.maker(self.settings.landing.table),
@@ -177,7 +178,7 @@ class WindowWiring:
         )
 
     def unpacking(self, window: str, run_id: str) -> Unpacking:
-        """What takes the window's aggregates apart in the lake table. `run_id`: for the ledger."""
+        """The duty that takes the window's aggregates apart in the lake table. `run_id`: the run, for the ledger."""
         ports, wave = self.ports, self.settings.wave
         return Unpacking(
             id=window,
@@ -198,8 +199,9 @@ class WindowWiring:
         return window.own_table(self.settings.landing.table)
 
     def stream_for_processor(self, name: str, into: str, stream: str | None) -> str | None:
-        """The stream of a window that goes through this processor, into this table (empty: into one with a name of the
-        window's own). Raises BadSetting or Unknown where it can't."""
+        """The stream of a window whose records go to this processor, into the table `into` (empty: into one with
+        a name of the window's own). Raises BadSetting or Unknown where no such window is possible.
+        """
         processor = processor_named(self.settings, name)
         if processor.stream and stream not in (None, processor.stream):
             raise BadSetting(
@@ -217,7 +219,9 @@ class WindowWiring:
         return stream or processor.stream
 
     def processor_of_id(self, window: str, name: str) -> ProcessorSettings:
-        """`processor_of` the window with this id, which has to be made for this processor. Raises BadSetting, too."""
+        """The result of `processor_of` for the window with this id, which must have been made for this processor;
+        raises BadSetting if it wasn't.
+        """
         named = find_window(self.ports.windows(), window, nothing=". Nothing was processed").window
         if named.processor != name:
             raise BadSetting(

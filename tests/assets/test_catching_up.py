@@ -38,7 +38,7 @@ def test_a_run_doesnt_wait_for_a_shard_that_moved_to_another_worker():
 
     missed, took = catch_up(world, 0, 1)
 
-    assert missed == {row.key: "worker w2 holds its lease, not w1"}
+    assert missed == {row.key: "worker w2 holds the shard's lease, not w1"}
     assert took <= timedelta(seconds=30)
     assert len(world.landed()) == 3
 
@@ -69,5 +69,5 @@ def test_a_run_waits_for_the_linger_time_for_a_shard_that_another_run_is_reading
 
     missed, took = catch_up(world, 0)
 
-    assert "run other is reading it" in missed[row.key]
+    assert "run other is reading the shard" in missed[row.key]
     assert took > world.settings.times.linger

@@ -165,7 +165,7 @@ def test_no_run_is_asked_for_when_nothing_flows(deployment: Deployment):
     assert not answer.run_requests
     assert (
         answer.skip_reason.skip_message
-        == "lake.orders, lake.clicks, lake.returns: all is there that the lake table has"
+        == "lake.orders, lake.clicks, lake.returns: nothing is missing that the lake table has"
     )
 
 

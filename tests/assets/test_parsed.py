@@ -176,7 +176,7 @@ def test_the_sensor_asks_for_a_run_where_the_typed_table_is_behind(deployment: D
     assert deployment.follow(asked).success
     answer = deployment.tick()
     assert not answer.run_requests
-    assert "all is there that the lake table has" in answer.skip_reason.skip_message
+    assert "nothing is missing that the lake table has" in answer.skip_reason.skip_message
 
 
 def test_the_sensor_tells_of_landed_records_that_no_wave_can_parse_now(deployment: Deployment):

@@ -175,7 +175,7 @@ def test_the_wait_ends_after_the_linger_time_with_a_sentence(make_world: MakeWor
 
     said = why_failed(world.execute(partition=key(0)))
 
-    assert said == f"1 shard failed; {key(0)}: run elsewhere is reading it"
+    assert said == f"1 shard failed; {key(0)}: run elsewhere is reading the shard"
     assert world.statuses() == {"FAILED": keys(0)}
 
 

@@ -94,7 +94,7 @@ def test_the_sensor_asks_for_a_run_that_processes_what_is_new_and_tells_it(deplo
         "behind": False,
     }
     assert told["dagster/row_count"] == 2
-    assert "all is there that the lake table has" in deployment.tick().skip_reason.skip_message
+    assert "nothing is missing that the lake table has" in deployment.tick().skip_reason.skip_message
 
 
 def test_a_run_of_a_processor_that_fails_names_shard_record_and_error_and_isnt_asked_for_at_once(

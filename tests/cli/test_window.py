@@ -113,7 +113,7 @@ def test_a_cancelled_window_is_gone_on_with_only_where_a_person_says_so(
     bed.land(A, {1: good(1)})
     created = told(capsys, "create", "--shard", A.shard_id, "--first", "1")
     window = created.split()[1].rstrip(":")
-    assert ", keeps days from 2026-01-31 on" in told(capsys, "list")
+    assert "; upkeep.retention leaves days from 2026-01-31 on for it" in told(capsys, "list")
     assert "upkeep.retention removes no day from 2026-01-31 on until this window is done" in told(
         capsys, "show", window
     )

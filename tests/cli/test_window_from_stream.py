@@ -127,7 +127,7 @@ def test_a_window_for_which_nothing_is_read_from_the_stream_says_so(
 ):
     first, last = (str(number) for number in scene.landed[2:])
     argv = ("create", "--shard", scene.key.shard_id, "--first", first, "--last", last)
-    assert "nothing of this window is read from the stream: the lake table lacks none of its records" in told(
+    assert "nothing of this window is read from the stream: the lake table has all of its records" in told(
         capsys, *argv, "--from-stream"
     )
     assert "from the stream" not in told(capsys, *argv)

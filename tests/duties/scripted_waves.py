@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.pipeline.core.ledger.batch import Staged
 from headrace.pipeline.core.shards.position import Position
@@ -14,6 +14,7 @@ from headrace.pipeline.errors import HeadraceError
 from tests.duties.world import World
 
 SECOND = timedelta(seconds=1)
+_T = TypeVar("_T")
 
 
 class Scripted:
@@ -38,6 +39,8 @@ class Scripted:
         """When the run looked at its kept rows in a pause."""
         self.ends = 0
         """How often the run released all rows."""
+        self.acts: list[int] = []
+        """After how many waves the run released all rows for something that takes long, such as an expiry."""
         self.lost_in_pauses: tuple[Problem, ...] = ()
         """What each look in a pause reports."""
         self.lost_at_the_end: tuple[Problem, ...] = ()
@@ -60,6 +63,10 @@ class Scripted:
     def let_go(self) -> tuple[Problem, ...]:
         self.ends += 1
         return self.lost_at_the_end
+
+    def between_waves(self, act: Callable[[], _T]) -> _T | None:
+        self.acts.append(len(self.waves))
+        return act()
 
     def expected(self) -> tuple[str, ...]:
         return ("expected",)

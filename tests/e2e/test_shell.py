@@ -94,7 +94,7 @@ def test_the_shells_run_says_why_it_waited_without_success(make_app: MakeApp):
         app.cuts.await_held()
         with _materialize(app, 1) as shell:
             assert shell.wait(120) != 0
-        assert f"run {app.latest_run().run_id} is reading it" in app.processes.logs()
+        assert f"run {app.latest_run().run_id} is reading the shard" in app.processes.logs()
         app.cuts.let_go()
         assert holder.wait(120) == 0
 

@@ -94,15 +94,15 @@ def test_a_day_is_asked_for_once_when_its_last_hour_is_complete_and_again_after_
     table = make_table(example.folder)
     daemon.tick("orders_leader")
     # The table has all records before 11:59.
-    assert "11 hours told as complete" in daemon.tick("orders_watch")
+    assert "11 hours reported as complete" in daemon.tick("orders_watch")
     assert daemon.asks_for() == []
 
     land(table, {LEFT: [(101, EVENING), (102, FEBRUARY)], RIGHT: [(9, FEBRUARY)]})
-    assert "13 hours told as complete" in daemon.tick("orders_watch")
+    assert "13 hours reported as complete" in daemon.tick("orders_watch")
     assert daemon.asks_for() == ["2026-01-31"]
     assert _count(project, daemon) == {"orders": 4, "amount": 100}
     for _ in range(2):
-        assert "told as complete" not in daemon.tick("orders_watch")
+        assert "reported as complete" not in daemon.tick("orders_watch")
         assert daemon.asks_for() == []
 
     late = dg.AssetMaterialization(HOURS, partition="2026-01-31-10:00")

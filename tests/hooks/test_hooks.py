@@ -159,7 +159,7 @@ def test_a_hook_that_raises_is_told_once_and_the_ticks_go_on() -> None:
         assert calls.settle(SOON)
     troubles = [sentence for sentence in said if "hook" in sentence]
     assert len(troubles) == 1
-    assert "hook on_lease_taken: it raised ZeroDivisionError: division by zero" in troubles[0]
+    assert "hook on_lease_taken: the hook raised ZeroDivisionError: division by zero" in troubles[0]
     assert [row.owner for row in world.leases.scan().leases] == ["w1"] * 2, "both leases are assigned"
 
 
@@ -187,7 +187,7 @@ def test_a_hook_that_hangs_is_told_once_and_delays_nothing() -> None:
         clock.advance(timedelta(seconds=31))
         told = [*calls.troubles(), *calls.troubles()]
         assert len(told) == 1
-        assert "hook on_lease_taken: it has been at work for 31 s" in told[0]
+        assert "hook on_lease_taken: the hook has been at work for 31 s" in told[0]
         assert not calls.settle(timedelta(0)), "a run's end waits for a few seconds only"
 
 

@@ -203,7 +203,7 @@ def test_a_handover_needs_a_person_once_it_is_overdue():
     assert "1 of them for at least 90 s" in overdue.sentence
     new = found(seen(FLEET, first, watched=timedelta(seconds=90)))["handovers-pending"]
     assert not new.needs_person
-    assert new.sentence.endswith("all of them new")
+    assert new.sentence.endswith("each of the handovers is new")
 
 
 def test_holes_early_children_and_unknown_ranges_are_reported():

@@ -45,7 +45,7 @@ def test_each_wave_prints_a_claim_and_the_first_one_the_beginning_of_the_shard(p
 
 def test_a_landed_shard_counts_as_checkpointed_only_if_the_wave_had_no_problem_with_it(printing):
     worker, news = printing
-    refused = Problem(B, "its row was taken by k1 meanwhile; what was committed stays", fatal=False)
+    refused = Problem(B, "the shard's row was taken by k1 meanwhile; what was committed stays", fatal=False)
     worker._on_wave(WaveReport(landed=(landed(A, 5), landed(B, 5)), problems=(refused,)))
     assert news() == [("landed", A), ("checkpoint", A), ("landed", B)]
 

@@ -25,7 +25,9 @@ class MemoryWindows(WindowStore):
     def keep(self, window: ReplayWindow) -> None:
         with self._lock:
             if window.id in self._windows:
-                raise Transient(f"another window has the id {window.id} already. Nothing was kept; try again")
+                raise Transient(
+                    f"another window has the id {window.id} already. Nothing was stored; try again"
+                )
             self._windows[window.id] = KeptWindow(window)
 
     def say(self, window: str, word: Word, *, by: str) -> None:

@@ -342,7 +342,7 @@ def test_an_hour_is_told_once_when_the_table_has_all_its_records(watched: Watche
     told = [e.partition for e in result.asset_events if isinstance(e, dg.AssetMaterialization)]
     assert told == [(now - timedelta(hours=n)).strftime("%Y-%m-%d-%H:00") for n in (3, 2, 1)]
     assert world.instance.get_materialized_partitions(hours_key(world.settings)) == set(told)
-    assert "3 hours told as complete" in str(result.skip_reason)
+    assert "3 hours reported as complete" in str(result.skip_reason)
     for cursor in (result.cursor, None):
         world.cursors = dict.fromkeys(world.cursors, cursor)
         assert not [e for e in watched.tick().asset_events if isinstance(e, dg.AssetMaterialization)]

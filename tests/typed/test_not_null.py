@@ -224,6 +224,6 @@ def test_rows_of_a_run_by_settings_without_not_null_are_refused_once_the_table_h
         if arrow == "staged":
             bed.typed().with_columns(columns(id=True, other=True))
 
-    with pytest.raises(WrongShape, match="its columns don't fit the table's"):
+    with pytest.raises(WrongShape, match="the file's columns don't fit the table's"):
         replace(bed.parsing(), on_step=strict).wave()
     assert bed.parsed() == []

@@ -181,11 +181,11 @@ def test_a_group_that_has_changed_since_is_left(change: Callable[[LiveFiles], Li
         (replace(MADE, file=None), "Spark wrote no file"),
         (
             replace(MADE, file=replace(NEW, rows=9)),
-            "its files have 10 rows, 10 were read, and 9 were written",
+            "the group's files have 10 rows, 10 were read, and 9 were written",
         ),
         (
             replace(MADE, before=(replace(DIGEST[0], rows=9),)),
-            "its files have 10 rows, 9 were read, and 10 were written",
+            "the group's files have 10 rows, 9 were read, and 10 were written",
         ),
         (
             replace(MADE, after=(replace(DIGEST[0], sum=98),)),

@@ -288,7 +288,7 @@ def test_records_that_have_left_the_stream_are_told_before_anything_is_read(bed:
     window = bed.window_from_stream(ALL)
     (missing,) = window.missing
     assert (
-        "these records never landed (a reason); they have left the stream, which keeps records for 24 h"
+        "these records never landed (a reason); the records have left the stream, which keeps records for 24 h"
         in missing
     )
     assert bed.copy(window) == ["6 rows copied"]

@@ -72,7 +72,7 @@ def test_without_arrivals_of_its_own_a_range_is_placed_before_the_next_landed_on
     [
         (None, "deleted since, or created again"),
         (Reach(DAY, NOON, frozenset({A.shard_id})), "Kinesis has forgotten the shard"),
-        (Reach(DAY, NOON + 27 * HOUR), "they have left the stream, which keeps records for 24 h"),
+        (Reach(DAY, NOON + 27 * HOUR), "the records have left the stream, which keeps records for 24 h"),
     ],
 )
 def test_what_kinesis_doesnt_have_is_out_of_reach_and_the_reason_is_told(reach: Reach | None, why: str):

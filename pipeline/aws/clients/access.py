@@ -1,4 +1,4 @@
-"""Where Kinesis is, and who asks it: what the driver hands over to processes that read."""
+"""How a process that reads reaches Kinesis: the address and the identity that the driver gives it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from headrace.pipeline.task_identity import ROLE_OF_THE_HOST, AssumedRole, TaskI
 
 @dataclass(frozen=True, slots=True)
 class KinesisAccess:
-    """Where Kinesis is, and who asks it. All of it comes from the driver: the environment of the reading process
-    doesn't count."""
+    """The address of Kinesis and the identity by which a reading process calls it. All of this comes from the
+    driver; the environment of the reading process isn't used.
+    """
 
     region: str
     endpoint: str | None = None
@@ -28,7 +29,9 @@ class KinesisAccess:
     network: AwsNetwork = field(default_factory=AwsNetwork)
 
     def config(self, **usual: Any) -> dict[str, Any]:
-        """Arguments of botocore's Config: the usual ones of a client, and what the driver's settings say instead."""
+        """Arguments of botocore's Config: the `usual` ones of a client, replaced by those that the driver's
+        settings give.
+        """
         # FIPS and dual-stack are False and not left out: else the environment of the reading process would count.
         flags = {"use_fips_endpoint": self.fips, "use_dualstack_endpoint": self.dualstack}
         return {**usual, **self.network.as_config(), **flags, "ignore_configured_endpoint_urls": True}
@@ -38,7 +41,7 @@ class KinesisAccess:
 
 
 def role_at(place: AwsPlace, region: str | None) -> AssumedRole | None:
-    """The role by which a service is asked, where the settings name one."""
+    """The AWS role by which a service is called, where the settings name one; else None."""
     if place.role is None:
         return None
     return AssumedRole(

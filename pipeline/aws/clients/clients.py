@@ -1,4 +1,4 @@
-"""boto3 clients made from the settings, and Headrace's errors for their exceptions."""
+"""boto3 clients made from the settings, and the translation of their exceptions to Headrace's errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestEx
 def dynamodb_client(settings: AwsSettings, meter: Meter | None = None) -> DynamoDBClient:
     """Make a client of DynamoDB.
 
-    `meter`: counts what the client asks, where somebody wants to know.
+    `meter`: counts the client's requests, if it is given.
     """
     client: DynamoDBClient = _client(settings.of("dynamodb"))
     if meter is not None:
@@ -58,7 +58,7 @@ def kinesis_client(settings: AwsSettings, meter: Meter | None = None) -> Kinesis
 
 
 def kinesis_client_at(place: AwsPlace, meter: Meter | None = None) -> KinesisClient:
-    """A client for the streams that a role of their own reads."""
+    """Make a client for streams that are read by a role of their own."""
     client: KinesisClient = _client(place)
     if meter is not None:
         meter.attach(client)
@@ -66,7 +66,9 @@ def kinesis_client_at(place: AwsPlace, meter: Meter | None = None) -> KinesisCli
 
 
 def cloudwatch_client(settings: AwsSettings) -> CloudWatchClient:
-    """Its requests are tried once more at most: metrics that come late are worth little, and a run that ends waits for them."""
+    """Make a client of CloudWatch. It tries a request at most twice: metrics that come late are worth little, and
+    a run that ends waits for them.
+    """
     client: CloudWatchClient = _client(
         settings.of("cloudwatch"),
         retries={"mode": "standard", "total_max_attempts": 2},
@@ -83,8 +85,9 @@ def dynamodb_streams_client(settings: AwsSettings, meter: Meter | None = None) -
 
 
 def kinesis_access(settings: AwsSettings, service: str = "kinesis") -> KinesisAccess:
-    """Where this process's client of Kinesis (or of DynamoDB Streams: `service`) asks, for tasks that ask there too. Their
-    identity isn't in it."""
+    """The address and options of this process's client of Kinesis (or of DynamoDB Streams: `service`), for tasks
+    that make such a client too. The identity of the tasks isn't in it.
+    """
     place = settings.of(service)
     client = _client(place)
     session = Session(profile=place.profile)
@@ -189,8 +192,7 @@ def place_of_client(client: Any) -> str:
 
 @contextmanager
 def asking_aws(what: str, *, passing: Container[str] = (), writes: bool = False) -> Iterator[None]:
-    """Turn botocore's exceptions into Headrace's errors. ClientErrors with a code in `passing` go on to the
-    caller unchanged.
+    """Turn botocore's exceptions into Headrace's errors. ClientErrors with a code in `passing` are raised unchanged.
 
     `what` names the thing that is read or written, for the message.
     """

@@ -24,5 +24,5 @@ THROTTLED: Final = frozenset(
 
 
 def code_of(error: BaseException | None) -> str:
-    """AWS's code of an error; empty for another error."""
+    """AWS's error code of an exception; empty for an exception without one."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""

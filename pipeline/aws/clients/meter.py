@@ -1,10 +1,11 @@
-"""What clients ask of DynamoDB and Kinesis: requests, those that AWS refused as too many, and the units that DynamoDB says it charges.
+"""Counts what clients use of DynamoDB and Kinesis: requests, those that AWS throttled, and the units that
+DynamoDB says it charges.
 
-    an application's adapters    have one meter for their clients: of it are the cost of a run, and the series of its metrics
-    a console                    has one of its own: of it is when to look again
+    an application's adapters    share one meter: the cost of a run and its metrics come from it
+    a console                    has a meter of its own, by which it decides when to look again
 
-A run is a process of its own, so that what is counted from its begin is what the run has asked. Spark's tasks are other processes:
-what they ask isn't in here.
+A run is a process of its own, so that the meter counts what the run uses. Spark's tasks are other processes,
+whose requests aren't counted.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ os.register_at_fork(after_in_child=_Adding.forked)
 
 
 class Meter:
-    """Counts the requests of the clients that it is attached to. A fork goes on from its parent's numbers: take
-    differences."""
+    """Counts the requests of the clients that it is attached to. A forked process goes on from its parent's
+    numbers, so only differences mean something.
+    """
 
     def __init__(self) -> None:
         self._calls: Counter[str] = Counter()
@@ -59,7 +61,7 @@ class Meter:
                 events.register_last(f"after-call.dynamodb.{operation}", self._add_units)
 
     def usage(self) -> ProcessUsage:
-        """What was asked so far, each try of a request for itself. Units are in it since the first call of `spending`."""
+        """What was used so far; each try of a request counts. Units are counted since the first call of `spending`."""
         with _Adding.lock:
             return ProcessUsage(
                 calls=dict(self._calls),
@@ -70,8 +72,9 @@ class Meter:
             )
 
     def spending(self) -> Callable[[], ProcessUsage]:
-        """The function that tells what has been used since this call. From now on DynamoDB is asked for units: nobody who
-        tells no cost has to wait for longer answers."""
+        """A function that returns what has been used since this call. From now on DynamoDB is asked to report
+        units, which makes its answers longer; a process that shows no cost never calls this.
+        """
         self._is_priced = True
         before = self.usage()
         return lambda: self.usage().since(before)

@@ -1,4 +1,4 @@
-"""Rows of DynamoDB parsed by `json` alone, without botocore's conversion of every attribute.
+"""Parses rows of DynamoDB by `json` alone, without botocore's conversion of every attribute.
 
 botocore converts each value to the type in the service's model. For DynamoDB's rows that only turns base64
 text of binary values into bytes, so an answer that holds no binary value is parsed here. The conversion was
@@ -23,8 +23,9 @@ _BINARY = re.compile(rb'"BS?" ?:')
 
 
 def with_plain_answers(client: DynamoDBClient) -> DynamoDBClient:
-    """The client that was given, whose reads return rows parsed by `json` alone. botocore parses errors and
-    writes as always."""
+    """The same client, whose reads now return rows parsed by `json` alone. botocore parses errors and writes as
+    always.
+    """
     for operation in _READS:
         client.meta.events.register(f"before-parse.dynamodb.{operation}", _put_aside)
         client.meta.events.register(f"after-call.dynamodb.{operation}", _take_back)

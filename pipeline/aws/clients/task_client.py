@@ -1,4 +1,4 @@
-"""Clients of AWS for processes that the driver started, such as Spark's Python workers: by what the driver handed over alone."""
+"""AWS clients for processes that read, such as Spark's Python workers: made only from what the driver handed over."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _CONNECTIONS = 64
 
 
 def client_of_service(access: KinesisAccess, service: str, **usual: Any) -> Any:
-    """A new client for a process that reads, by the identity of its task. It doesn't try again by itself.
+    """A new client of a service for a process that reads, by the identity of its task. The client doesn't retry
+    by itself.
 
-    `usual`: arguments of botocore's Config that this client has in the place of the ones below. `aws.client` goes before
-    both.
+    `usual`: arguments of botocore's Config that replace the defaults here. The setting `aws.client` replaces both.
     """
     # Not boto3, whose import takes half a second of CPU in each new Spark worker. Its client is botocore's.
     from botocore.config import Config

@@ -1,4 +1,4 @@
-"""A client of DynamoDB Streams for a process that reads. Answers of GetRecords stay undecoded (`decode`)."""
+"""A client of DynamoDB Streams for a process that reads. It leaves answers of GetRecords undecoded, for `decode`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _client(access: KinesisAccess) -> Any:
 
 
 def tapped(client: Any) -> Any:
-    """The client that was given, whose GetRecords answers stay undecoded until `held_body`."""
+    """The same client, whose GetRecords answers now stay undecoded until `held_body` is called."""
     client.meta.events.register("before-parse.dynamodb-streams.GetRecords", hold_body)
     return client
 

@@ -1,4 +1,4 @@
-"""From the body of a GetRecords answer of DynamoDB Streams to Arrow columns.
+"""Decodes the body of a GetRecords answer of DynamoDB Streams to Arrow columns.
 
     the answer ──> one JSON document for each record, as DynamoDB wrote it ──> `data`, byte for byte
                                               └──> its number, its time and its key ──> the other columns
@@ -56,7 +56,7 @@ def decode_table_answer(body: Body, key: ShardKey, answered: datetime) -> PageAn
 
 
 def in_request(sequence: int) -> str:
-    """A sequence number as DynamoDB's API wants it."""
+    """A sequence number as a text in the form that DynamoDB's API takes."""
     return f"{sequence:0{SHORTEST}d}"
 
 

@@ -47,7 +47,7 @@ class DynamoDbSource(StreamSource):
         return StreamFacts(life_of(arn), RETENTION, self._note_date(answer, self._client), view)
 
     def find_streams(self, prefix: str | None, tags: Mapping[str, str]) -> tuple[StreamId, ...]:
-        """Finds no stream: those of DynamoDB tables are named by the settings, and nobody searches for them."""
+        """Always empty: the streams of DynamoDB tables are named in the settings, and aren't searched for."""
         return ()
 
     def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
@@ -144,7 +144,9 @@ class DynamoDbSource(StreamSource):
 
 
 def life_of(arn: str) -> StreamId:
-    """The stream with this ARN, whose label is the time of its creation: a stream of DynamoDB has one life."""
+    """The identity of the stream with this ARN. The label in the ARN is the time of its creation; such a stream
+    has only one life.
+    """
     match = DYNAMODB_ARN.fullmatch(arn)
     if match is None:
         raise WrongShape(f"{arn!r} is not the ARN of a DynamoDB table's stream")

@@ -1,4 +1,4 @@
-"""How a reading process asks DynamoDB Streams about a shard, and what the errors of the answers mean to it."""
+"""Requests of a reading process to DynamoDB Streams about a shard, and what the errors of the answers mean."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RIGHTS: Final = "dynamodb:DescribeStream, dynamodb:GetShardIterator and dynamod
 
 
 class TableAsking:
-    """Asks DynamoDB Streams for the reading of one shard."""
+    """Sends the requests to DynamoDB Streams for the reading of one shard."""
 
     def __init__(self, key: ShardKey, access: KinesisAccess, connect: Callable[[KinesisAccess], Any]) -> None:
         self._key = key
@@ -38,7 +38,7 @@ class TableAsking:
         self._connect = connect
 
     def call(self, operation: str, **arguments: Any) -> Any:
-        """The answer of an operation. AWS's error is the cause of what is raised."""
+        """The answer of an operation. Where AWS returns an error, it is the cause of the exception that is raised."""
         try:
             return getattr(self._connect(self._access), operation)(**arguments)
         except ClientError as error:
@@ -66,7 +66,9 @@ class TableAsking:
         )
 
     def listed(self) -> Shard | None:
-        """The shard in the stream's listing; None where it isn't there. Raises where the stream itself isn't there."""
+        """The shard as the stream's listing shows it; None where the shard isn't listed. Raises an error where
+        the stream itself doesn't exist.
+        """
         try:
             shards = listed_shards(self._describe, self._key.stream.arn)
         except HeadraceError as error:

@@ -63,8 +63,9 @@ class DynamoLeaderLock:
         return self._is_mine(answer, mine.owner, version)
 
     def release(self, mine: LockRow) -> bool:
-        """Delete the lock. Also true where the row is gone already: boto3 retries after a lost answer, and
-        then finds no row."""
+        """Delete the lock. Returns True also where the row is gone already, because boto3 retries after a lost
+        answer and then finds no row.
+        """
         answer = self._mine("delete_item", mine)
         return isinstance(answer, WrittenRow) or answer.row is None
 

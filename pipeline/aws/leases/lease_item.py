@@ -1,5 +1,5 @@
-"""From lease rows to `Lease` values and back. No other module knows the rows' attribute names: KCL's, and
-Headrace's own.
+"""Converts lease rows of DynamoDB to `Lease` values and back. No other module knows the rows' attribute names:
+KCL's, and Headrace's own.
 
 A change becomes an UpdateItem on single attributes, so that attributes which Headrace doesn't know stay in
 the row. A None in a change means that the attribute is missing: DynamoDB has no empty sets, and KCL writes no
@@ -92,7 +92,7 @@ _ZERO_IF_MISSING: Final = frozenset(
 
 
 def is_no_lease(item: Item) -> bool:
-    """Whether this is a row of another known type: a worker, the lock, a stream or a migration."""
+    """Whether this row isn't a lease but of another known type: a worker, the lock, a stream or a migration."""
     return item.get(ENTITY, {}).get("S") in _OTHER_KINDS
 
 
@@ -227,7 +227,7 @@ def _write(field: str, value: Any) -> Item:
 
 
 def write_change(change: Change, *, entity_type: bool = True) -> tuple[Write, Mapping[str, Any]]:
-    """The operation and its parameters, except the table's name."""
+    """The DynamoDB operation that writes the change, and its parameters without the table's name."""
     item = None if change.create is None else write_lease(change.create, entity_type=entity_type)
     if change.kind is ChangeKind.CREATE:
         return "put_item", {"Item": item, "ConditionExpression": f"attribute_not_exists({KEY})"}

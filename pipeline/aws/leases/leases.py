@@ -54,8 +54,9 @@ class _TableFacts:
 
 
 class DynamoLeaseStore:
-    """Open the lease table. `entity_type`: whether new rows get the attribute entityType. KCL workers before
-    3.5 don't know it."""
+    """The lease table. `entity_type`: whether new rows get the attribute entityType. KCL workers before 3.5 don't
+    know it.
+    """
 
     def __init__(
         self,
@@ -89,8 +90,8 @@ class DynamoLeaseStore:
 
     def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
         """The leases of a worker. Once the owner index is ACTIVE, leases that the worker is handing over are
-        missing here, because leaseOwner already names the next owner. A worker that still reads such a shard
-        knows the row's key, and reads the row by its key.
+        missing in the answer, because leaseOwner already names the next owner. A worker that still reads such a
+        shard knows the row's key, and reads the row by its key.
         """
         if self._has_index():
             listing = self._held_by_index(worker_id, known)
@@ -117,8 +118,9 @@ class DynamoLeaseStore:
         return _AT_ONCE
 
     def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
-        """Apply changes side by side, and not as one transaction: a refusal of one row changes nothing for
-        the others."""
+        """Apply changes at the same time, and not as one transaction: if the change of one row is refused, the
+        others are still made.
+        """
         trouble: list[Transient] = []
         if len(changes) < 2:
             # One write isn't worth a thread.

@@ -37,7 +37,7 @@ def read_lock(item: Item) -> LockRow:
 
 
 def write_lock(row: LockRow, *, key: str = KEY, entity_type: bool = False) -> Item:
-    """The lock's row. In layout S (one table) the key is `leaseKey`, and `entity_type` is true."""
+    """The lock as a row. In layout S (one table) the key is `leaseKey`, and `entity_type` is true."""
     item: dict[str, Any] = {
         key: av.text_value(LEADER),
         OWNER: av.text_value(row.owner),
@@ -48,5 +48,5 @@ def write_lock(row: LockRow, *, key: str = KEY, entity_type: bool = False) -> It
 
 
 def duration_value(duration: timedelta) -> Item:
-    """Milliseconds as text: the lock client writes them into an attribute of type S."""
+    """The duration as a text of milliseconds: the lock client writes it into an attribute of type S."""
     return av.text_value(str(duration // _MILLISECOND))

@@ -52,7 +52,7 @@ def read_version(item: Item) -> VersionRow:
 
 @dataclass(frozen=True, slots=True)
 class StatusRow:
-    """The status of the move to one table, as `VersionRow`."""
+    """The status of the move to one table, with the worker that decided it and the time."""
 
     status: TableStatus
     by: str
@@ -92,7 +92,9 @@ def new_row(
 def changed_values(
     before: Item, state: ClientVersion | TableStatus, by: str, at: datetime
 ) -> dict[str, Item]:
-    """The attributes that a change writes. The decision before it becomes the newest entry of the history."""
+    """The attributes that a change of a migration's row writes. The decision before it becomes the newest entry
+    of the history.
+    """
     # As the row has it and not as it was understood: what another program wrote stays as it wrote
     # it.
     entry = {name: before[name] for name in (state_attribute(state), BY, AT) if name in before}
@@ -109,7 +111,9 @@ def _decision(state: ClientVersion | TableStatus, by: str, at: datetime) -> dict
 
 
 def decisions(row: VersionRow) -> list[tuple[ClientVersion, datetime]]:
-    """All decisions, newest first. Entries that another program wrote in another form are left out."""
+    """All decisions in the row's history, newest first. Entries that another program wrote in another form are
+    left out.
+    """
     told = [(row.version, row.at)]
     for entry in row.history:
         try:

@@ -1,7 +1,7 @@
-"""By which requests many rows of a table are read for the fewest read units.
+"""Chooses the requests that read many rows of a table for the fewest read units.
 
-DynamoDB charges each row of a BatchGetItem by itself, at least one unit, and the rows of a Scan by their bytes together:
-eight lease rows make one unit. But a Scan reads all rows, also those of other workers.
+DynamoDB charges each row of a BatchGetItem by itself, at least one unit, and the rows of a Scan by their bytes
+together: eight lease rows make one unit. But a Scan reads all rows, also those of other workers.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _PATIENCE: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The table in which rows of one type are, and the name of its key."""
+    """The table that has the rows of one type, and the name of its key."""
 
     table: str
     key: str
@@ -52,7 +52,7 @@ class WrittenRow:
 
 @dataclass(frozen=True, slots=True)
 class ConditionFailed:
-    """The condition didn't hold; nothing was written."""
+    """The result of a write whose condition didn't hold; nothing was written."""
 
     row: Item | None
     """The row that didn't meet the condition; None where there is no such row."""

@@ -40,8 +40,9 @@ Beats = dict[tuple[str, str], str]
 
 
 class TableDeletion:
-    """Deletes an application's tables. `progress` is called with a sentence now and then; `pause` waits
-    between looks."""
+    """Deletes an application's tables. `progress` is called with a sentence now and then; `pause` waits before
+    the rows are read again.
+    """
 
     def __init__(
         self,
@@ -71,7 +72,9 @@ class TableDeletion:
         return tuple(existing)
 
     def refuse_if_in_use(self) -> None:
-        """Watch the rows until one changes, which raises, or until every worker would have to count as dead."""
+        """Watch the rows until one changes, which raises an error, or until every worker would have to count as
+        dead.
+        """
         before = self._beats()
         patience = self._patience(before)
         waited = timedelta(0)

@@ -43,7 +43,9 @@ class TableFacts:
 
 
 def describe(client: DynamoDBClient, name: str, *, key: str) -> Table | None:
-    """The table; None where there is no such table. Raises WrongShape if it has another key than Headrace needs."""
+    """DescribeTable's answer about the table; None where there is no such table. Raises WrongShape if it has
+    another key than Headrace needs.
+    """
     try:
         with asking_aws(f"table {name}", passing={_MISSING}):
             table: Table = client.describe_table(TableName=name)["Table"]

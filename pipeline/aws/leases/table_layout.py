@@ -1,7 +1,7 @@
 """Finds out which tables hold an application's rows, from the tables themselves. The answer is looked up
 again once a minute.
 
-A look takes a few reads of single rows. The lease table is scanned only while no row of the leader's lock
+To find out takes a few reads of single rows. The lease table is scanned only while no row of the leader's lock
 shows the layout, which is the case for the first seconds of an application.
 """
 
@@ -50,12 +50,12 @@ class Places:
 
     @property
     def keys(self) -> Mapping[str, str]:
-        """The tables that the layout needs, each with the name of its key."""
+        """The tables that the application's layout needs, each with the name of its key."""
         return {place.table: place.key for place in (self.leases, self.workers, self.lock)}
 
 
 class KnownPlaces:
-    """The places, at most a minute old; older while AWS can't be reached."""
+    """The places of the application's rows, at most a minute old; older while AWS can't be reached."""
 
     def __init__(self, client: DynamoDBClient, settings: Settings, clock: Clock) -> None:
         self._client = client
@@ -82,7 +82,9 @@ class KnownPlaces:
 
 
 def look_at_layout(client: DynamoDBClient, settings: Settings) -> tuple[Places, bool]:
-    """The places now, and whether to remember them: an application without tables may get either layout in a moment."""
+    """The places of the application's rows now, and whether to remember them: an application without tables may
+    get either layout in a moment.
+    """
     evidence = gather(client, settings)
     arranged = plan_layout(evidence, settings.kcl.layout)
     is_settled = evidence.has_leases or evidence.has_state_table or bool(evidence.beside_leases)

@@ -78,8 +78,9 @@ def has_backups(client: DynamoDBClient, name: str) -> bool:
 
 
 def switch_backups_on(client: DynamoDBClient, name: str) -> str | None:
-    """Switch continuous backups on. Returns DynamoDB's refusal, which it gives for the first seconds of a new
-    table; else None."""
+    """Switch the table's continuous backups on. Returns DynamoDB's refusal, which comes in the first seconds of a
+    new table; else None.
+    """
     try:
         with asking_aws(f"backups of table {name}", passing={_NO_BACKUPS_YET}, writes=True):
             client.update_continuous_backups(

@@ -42,8 +42,8 @@ _LOOK: Final = timedelta(seconds=1)
 
 
 class DynamoTables:
-    """The Tables port on DynamoDB. While a table is being created, `progress` is called with a sentence at
-    each look; `pause` waits between looks.
+    """The Tables port on DynamoDB. While a table is being created, its status is read again and again: each time
+    `progress` is called with a sentence, and `pause` waits in between.
     """
 
     def __init__(
@@ -109,8 +109,9 @@ class DynamoTables:
         return tuple(table_facts_of(name, keys[name], table) for name, table in self._look_at(keys).items())
 
     def arrangement(self) -> Arrangement:
-        """Which tables hold which rows of the application. Raises where the tables contradict the settings or each
-        other."""
+        """Which tables hold which rows of the application. Raises an error where the tables contradict the
+        settings or each other.
+        """
         return look_at_layout(self._client, self._settings)[0].arrangement
 
     def _complete(self, keys: Mapping[str, str], tables: Found) -> bool:

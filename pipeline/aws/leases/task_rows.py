@@ -1,4 +1,4 @@
-"""Lease rows for a task on Spark, which writes checkpoints by itself, with the driver's identity."""
+"""The lease rows for a Spark task that writes checkpoints by itself, with the driver's identity."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from headrace.pipeline.aws.leases.leases import DynamoLeaseStore
 
 
 def rows_in_task(access: KinesisAccess, table: str) -> DynamoLeaseStore:
-    """The lease table, in the process of a task. `access`: where DynamoDB is, and who asks it."""
+    """The lease table, for use in the process of a task. `access`: the address of DynamoDB, and the identity."""
     return DynamoLeaseStore(rows_client(access), table)
 
 
 @lru_cache(maxsize=4)
 def rows_client(access: KinesisAccess) -> Any:
-    """This process's client of DynamoDB. The times are those of the driver's: a processor waits for its checkpoint."""
+    """This process's client of DynamoDB. Its timeouts are those of the driver's client, because a processor waits
+    for its checkpoint.
+    """
     retries = {"mode": "standard", "total_max_attempts": 3}
     return client_of_service(
         access, "dynamodb", retries=retries, connect_timeout=2, read_timeout=4, max_pool_connections=32

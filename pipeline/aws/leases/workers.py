@@ -44,10 +44,9 @@ _ONLY_WORKERS: Final[Mapping[str, Any]] = {
 
 
 class DynamoWorkerStore:
-    """The rows of all workers. `as_in_35`: write entityType and KCL's support code, as KCL 3.5 does; rows in
-    the lease table always have both.
-
-    `also`: another table, from or to which KCL is moving the rows. It is read, too, and never written.
+    """The rows of all workers. `as_in_35`: write entityType and KCL's support code, as KCL 3.5 does; rows in the
+    lease table always have both. `also`: another table, from or to which KCL is moving the rows. It is read too,
+    and never written.
     """
 
     def __init__(

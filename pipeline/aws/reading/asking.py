@@ -1,4 +1,4 @@
-"""How a reading process asks Kinesis about a shard, and what the errors of the answers mean to it.
+"""Requests of a reading process to Kinesis about a shard, and what the errors of the answers mean.
 
 call ──> the answer
      └─> Throttled, Unreachable     the same request may succeed later
@@ -48,8 +48,9 @@ _SERVER_ERROR: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """Time, random numbers and connection of the reading process. All are module functions, which pickle as
-    their names."""
+    """The clock, random numbers and connection of the reading process. All are module functions, which pickle as
+    their names.
+    """
 
     connect: Callable[[KinesisAccess], Any] = reader_client
     """Gives a client with `get_shard_iterator` and `get_records`."""
@@ -59,7 +60,7 @@ class Host:
 
 
 class Asking:
-    """Asks Kinesis for the reading of one shard."""
+    """Sends the requests to Kinesis for the reading of one shard."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class Asking:
         """Whether the stream is the one that the driver means."""
 
     def prove(self, now: Callable[[], float]) -> None:
-        """Raise unless the stream is the one that the driver means."""
+        """Raise an error unless the stream that this process reaches is the one that the driver means."""
         if self._is_proved:
             return
         stream = self._key.stream
@@ -99,7 +100,7 @@ class Asking:
         self._is_proved = True
 
     def prove_again(self, now: Callable[[], float]) -> None:
-        """Raise unless the stream is still the one that the driver means."""
+        """Raise an error unless the stream that this process reaches is still the one that the driver means."""
         # The proof of this process may be minutes old, and after a strange answer only a new one
         # says whose records these are.
         PROOFS.forget(self._access, self._key.stream)
@@ -107,8 +108,9 @@ class Asking:
         self.prove(now)
 
     def call(self, operation: str, **arguments: Any) -> Any:
-        """The answer of an operation. An error of AWS whose meaning depends on the operation is the cause of what
-        is raised."""
+        """The answer of an operation. Where an AWS error has a meaning that depends on the operation, it is the
+        cause of the exception that is raised.
+        """
         try:
             # Made inside the task, on the executor: a boto3 client can't be pickled.
             client = self._connect(self._place)
@@ -161,7 +163,7 @@ class Asking:
 
 
 def check_is_own(answer: PageAnswer, batch: Batch, *, access: KinesisAccess, request_id: str) -> None:
-    """Refuse records that can't be the shard's."""
+    """Raise an error for records that can't be of the shard."""
     if why := why_too_early(batch.key.stream, answer.earliest) or why_outside(
         batch.numbers, answer.first_sequence, answer.last_sequence
     ):
@@ -174,7 +176,7 @@ def check_is_own(answer: PageAnswer, batch: Batch, *, access: KinesisAccess, req
 
 
 def given_up(trouble: Transient, patience: float) -> Transient:
-    """The error at which a wave stops trying."""
+    """The error with which a wave stops trying after `patience` seconds."""
     return type(trouble)(f"{trouble}. This wave stopped trying after {patience:g} s")
 
 

@@ -1,5 +1,5 @@
-"""Streams that are asked by roles of their own, and those of DynamoDB tables, behind the same ports as all others: each call goes
-to the part that belongs to its stream.
+"""Streams that are read by AWS roles of their own, and streams of DynamoDB tables, behind the same ports as all
+others: each call goes to the part that reads its stream.
 
     SourcesByStream      for ticks and runs
     ReadersByStream      for Spark's workers
@@ -27,7 +27,7 @@ _V = TypeVar("_V")
 
 @dataclass(frozen=True, slots=True)
 class PartsByStream(Generic[_T]):
-    """For each stream the part that reads it, such as a source that asks by the stream's own role."""
+    """For each stream the part that reads it, such as a source that uses the stream's own role."""
 
     others: _T
     """The part for each stream that has none of its own."""
@@ -37,7 +37,7 @@ class PartsByStream(Generic[_T]):
     """The part for the streams of DynamoDB tables. None where there are none."""
 
     def of(self, text: str) -> _T:
-        """`text`: a stream's name, its ARN or KCL's `account:name:epoch`."""
+        """The part that reads a stream. `text`: the stream's name, its ARN or KCL's `account:name:epoch`."""
         name = name_in(name_of_serialized(text))
         if self.tables is not None and is_dynamodb(name):
             return self.tables
@@ -47,7 +47,7 @@ class PartsByStream(Generic[_T]):
         return (self.others, *self.named.values(), *(() if self.tables is None else (self.tables,)))
 
     def sorted_out(self, keys: Mapping[ShardKey, _V]) -> list[tuple[_T, dict[ShardKey, _V]]]:
-        """Each part with its shards among these."""
+        """Each part, with those of the shards that it reads."""
         by_part: dict[int, dict[ShardKey, _V]] = defaultdict(dict)
         parts = {id(part): part for part in self.all()}
         for key, value in keys.items():
@@ -105,7 +105,7 @@ class ReadersByStream:
 
     @classmethod
     def of(cls, others: Pages, named: Mapping[str, Pages], tables: Pages | None) -> Pages:
-        """The reader of all streams: that of the others, where no stream has a part of its own."""
+        """The reader of all streams. Where no stream has a part of its own, it is simply `others`."""
         return cls(PartsByStream(others, named, tables)) if named or tables is not None else others
 
     def pages(self, batch: Batch) -> Iterator[RecordPage]:

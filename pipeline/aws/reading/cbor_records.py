@@ -120,7 +120,7 @@ def _list_head(body: Body, offset: int) -> tuple[int | None, int]:
         raise NotCborError("Records isn't a list")
     width = _WIDTHS.get(body[offset] & 31, 0)
     if width == 0 and body[offset] & 31 > 23:
-        raise NotCborError("a list of such a length isn't an answer's")
+        raise NotCborError("a list of this length can't be the records of an answer")
     after = offset + 1 + width
     return (int.from_bytes(body[offset + 1 : after]) if width else body[offset] & 31), after
 

@@ -1,4 +1,4 @@
-"""The consumers of streams, asked of Kinesis."""
+"""The registered consumers of streams (enhanced fan-out), by requests to Kinesis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of an event stream of AWS (application/vnd.amazon.eventstream), from bytes as they come.
+"""Parses the messages of an AWS event stream (application/vnd.amazon.eventstream) from bytes as they arrive.
 
     total length | length of the headers | CRC of these two | headers | payload | CRC of all before
          4                 4                    4                                    4 bytes
@@ -25,7 +25,7 @@ _SIZES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 
 class BadFrameError(ValueError):
-    """The bytes aren't an event stream, or were changed on their way. Nothing after them can be read."""
+    """The bytes aren't an event stream, or were changed on their way. Nothing after them can be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Frame:
 
 
 class FrameReader:
-    """Bytes go in, whole messages come out. The bytes of a message are copied once at most: events have megabytes."""
+    """Takes bytes and gives whole messages. The bytes of a message are copied once at most: events have megabytes."""
 
     def __init__(self) -> None:
         self._pieces: list[memoryview] = []
@@ -49,7 +49,7 @@ class FrameReader:
         """Bytes without which there is nothing to do."""
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Take bytes, and give the messages that are complete with them."""
+        """Take bytes, and return the messages that these bytes complete."""
         self._pieces.append(memoryview(data))
         self._size += len(data)
         while self._size >= self._needed:
@@ -61,7 +61,7 @@ class FrameReader:
 
     @property
     def is_between(self) -> bool:
-        """Whether all bytes so far were whole messages."""
+        """Whether the last message is complete, so that no bytes of a next one have come."""
         return not self._size
 
     def _next(self, begun: memoryview) -> Frame | None:

@@ -4,9 +4,9 @@
                       v                                                                                    |
     the consumer ──> SubscribeToShard ──> event ──> page ──> event ──> page ... ──> an event with child shards: the end
 
-A subscription is one wave's, and ends with it. Kinesis refuses a second one of the same consumer and shard for five
-seconds, so that a shard is read every five seconds at most. What Kinesis doesn't find is never the end of a shard: a
-consumer can be gone while its shards have records that nobody has read.
+A subscription belongs to one wave, and ends with it. Kinesis refuses a second subscription to the same shard by
+the same consumer for five seconds, so that a shard is read every five seconds at most. ResourceNotFound is never
+taken for the end of a shard: a consumer can be gone while its shards have records that nobody has read.
 """
 
 from __future__ import annotations
@@ -286,9 +286,9 @@ class _Reading:
 
     def _in_use(self) -> Throttled:
         return Throttled(
-            f"another subscription to {self._key} has the consumer {self._name}, or began less than five seconds ago. "
+            f"another subscription to {self._key} uses the consumer {self._name}, or began less than five seconds ago. "
             "Nothing was lost. Where that happens again and again, another program reads by the same consumer: give this "
-            "application one of its own by `consumer` in the stream's settings"
+            "application a consumer of its own by `consumer` in the stream's settings"
         )
 
     def _with_patience(self, ask: Callable[[], Any]) -> Any:

@@ -25,8 +25,9 @@ _MISSING: Final = "ResourceNotFoundException"
 
 
 class Finder:
-    """Finds streams. Tags that were read are kept, so that the next look can use them if Kinesis throttles
-    this one half-way."""
+    """Finds streams. Tags that were read are kept, so that the next search can use them if Kinesis throttles this
+    one half-way.
+    """
 
     def __init__(self, client: KinesisClient) -> None:
         self._client = client

@@ -1,7 +1,7 @@
 """The consumers of enhanced fan-out that this process reads by: one question to Kinesis for each stream and process.
 
-A consumer that was registered again under its name has another ARN, and Kinesis then doesn't find the former one: so a
-reading that is told so asks again.
+A consumer that was registered again under its name has another ARN. Kinesis then doesn't find the former ARN, and
+the reading asks for the new one.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ class KnownConsumers:
         self._asking: dict[tuple[StreamId, str, Hashable], Lock] = {}
 
     def arn(self, stream: StreamId, name: str, access: Hashable, ask: Callable[[], Any]) -> str:
-        """The ARN of an active consumer. `ask`: DescribeStreamConsumer, by that access. Raises Unreachable for one
-        that isn't there or isn't active yet: the leader registers it."""
+        """The ARN of an active consumer. `ask`: calls DescribeStreamConsumer with that access. Raises Unreachable
+        for a consumer that doesn't exist or isn't active yet: the leader registers it.
+        """
         key = (stream, name, access)
         if (known := self._arns.get(key)) is not None:
             return known

@@ -1,9 +1,9 @@
-"""The places of a text in many bytes, found with a few steps of numpy.
+"""Finds the places of a text in many bytes with a few steps of numpy.
 
-A text of 23 bytes has a whole word of eight bytes at a place that 16 divides, wherever it lies; one of 15
-bytes has such a word at a place that 8 divides. So only every second word, or every word, is looked at: a
-multiplication gives each word a number of twelve bits, and a table of these numbers tells which words may be
-a part of the text. Those are compared with the text's own words.
+A text of 23 bytes has a whole word of eight bytes at an offset that 16 divides, wherever the text lies; one of
+15 bytes has such a word at an offset that 8 divides. So only every second word, or every word, is examined: a
+multiplication gives each word a number of twelve bits, and a table of these numbers tells which words may be a
+part of the text. Those are compared with the text's own words.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ class _Table:
 
 
 def places_of(text: bytes, body: Body) -> np.ndarray[Any, np.dtype[np.int64]] | None:
-    """Where in `body` there are eight bytes of `text` as they are within it: at least all places of the text.
-    None where the text is too short, or has a word twice."""
+    """The places in `body` that have eight bytes of `text` as they are within it: at least all places of the
+    text. None where the text is too short, or has a word twice.
+    """
     table = _table(text)
     if table is None:
         return None

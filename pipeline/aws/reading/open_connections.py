@@ -1,4 +1,5 @@
-"""A request on a connection that boto3's client holds open already, without urllib3's and http.client's layers.
+"""Sends a request on a connection that boto3's client holds open already, without urllib3's and http.client's
+layers.
 
 These layers cost four times as much CPU as the request itself: most of it goes into parsing ten headers as if
 they were an email. They still open every connection, so timeouts, certificates and proxies are boto3's. A
@@ -38,7 +39,9 @@ class OpenConnections:
         self._path = urlsplit(url).path or "/"
 
     def post(self, headers: Mapping[str, str], body: bytes) -> Answer | None:
-        """The answer; None if no connection is open, or if it gave no answer of a plain form."""
+        """Send the request and return the answer; None if no connection is open, or if the answer has an unusual
+        form.
+        """
         if self._pool is None:
             return None
         try:

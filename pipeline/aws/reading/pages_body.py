@@ -1,8 +1,8 @@
 """Receives the body of an answer into one piece of memory.
 
-botocore reads a body in parts of 64 KiB and then joins them: each byte of a page of 10 MiB is copied once
-more, into memory that the system has to fill with zeros before. Of all such memory of a task, that was a
-fifth.
+botocore reads a body in parts of 64 KiB and then joins them: each byte of a page of 10 MiB is copied once more,
+into memory that the system has to fill with zeros before. That was a fifth of all memory that a task had filled
+with zeros.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class _Received:
 
 
 class WholeBodies:
-    """Takes the place of botocore's session for HTTP, and uses its connections."""
+    """Takes the place of botocore's HTTP session, uses its connections, and receives each body into one piece of
+    memory.
+    """
 
     def __init__(self, session: URLLib3Session) -> None:
         self._session = session

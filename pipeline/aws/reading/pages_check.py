@@ -24,13 +24,15 @@ _OLDEST: Final = timedelta(days=3660)
 
 
 class Absurd(Exception):
-    """Why an answer can't be right. The text never quotes a value that a producer chose."""
+    """An answer of Kinesis can't be right. The argument is the reason, which never quotes a value that a producer
+    chose.
+    """
 
 
 def check_numbers(column: Any) -> tuple[int, int]:
-    """The first and the last sequence number of a page, if the numbers grow from record to record.
+    """The first and the last sequence number of a page. Raises Absurd unless the numbers grow from record to record.
 
-    `column`: the numbers, as text in Arrow.
+    `column`: the numbers, as an Arrow column of texts.
     """
     import pyarrow.compute as pc
 
@@ -57,13 +59,13 @@ def _is_number(text: str) -> bool:
 
 
 def check_number(text: str, what: str) -> None:
-    """Check one sequence number."""
+    """Raise Absurd for a text that can't be a sequence number. `what`: its name in the message."""
     if not _is_number(text):
         raise Absurd(f"{what} isn't a number")
 
 
 def check_arrivals(arrivals: Any, answered: datetime) -> None:
-    """Check arrival times: an array of numpy, in seconds since 1970."""
+    """Raise Absurd for arrival times that can't be right. `arrivals`: a numpy array of seconds since 1970."""
     # A comparison with NaN is false, so that NaN is refused too.
     right = (arrivals >= 0) & (arrivals <= (answered + _AHEAD).timestamp())
     if not right.all():
@@ -87,6 +89,6 @@ def check_range(shard: str, start: str, end: str) -> HashRange:
 
 
 def check_after(first: int | None, after: int | None) -> None:
-    """Check that the page begins after `after`, the sequence number of the last record before it."""
+    """Raise Absurd unless the page begins after `after`, the sequence number of the last record before it."""
     if first is not None and after is not None and first <= after:
-        raise Absurd(f"its first record isn't after {after}, from where the request asked to go on")
+        raise Absurd(f"the page's first record isn't after {after}, from where the request asked to go on")

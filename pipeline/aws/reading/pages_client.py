@@ -49,7 +49,7 @@ runs, and a client keeps the keys of a file as they were."""
 
 
 def tapped(client: KinesisClient) -> KinesisClient:
-    """The client that was given, whose GetRecords answers stay undecoded until `held_body`."""
+    """The same client, whose GetRecords answers now stay undecoded until `held_body` is called."""
     client.meta.events.register("before-parse.kinesis.GetRecords", hold_body)
     return with_wire(client)
 
@@ -68,7 +68,9 @@ def held_body(answer: Mapping[str, Any]) -> Body:
 
 
 def date_of(answer: Mapping[str, Any]) -> datetime | None:
-    """The Date header: Kinesis's clock. None where a proxy dropped it or wrote nonsense."""
+    """The time in the Date header, which is Kinesis's clock. None where a proxy dropped the header or wrote
+    nonsense.
+    """
     text = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
     try:
         date = parsedate_to_datetime(text) if text else None
@@ -78,5 +80,5 @@ def date_of(answer: Mapping[str, Any]) -> datetime | None:
 
 
 def request_id_of(answer: Mapping[str, Any]) -> str:
-    """AWS's request id, which AWS's support asks for."""
+    """The request id of the answer, which AWS's support asks for."""
     return str(answer["ResponseMetadata"].get("RequestId") or "without an id")

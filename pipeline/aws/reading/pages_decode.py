@@ -1,4 +1,4 @@
-"""From the body of a GetRecords answer to Arrow columns.
+"""Decodes the body of a GetRecords answer to Arrow columns.
 
     JSON ──> msgspec ──────────────────────┐
     CBOR ──> in bulk (cbor_records) ───────┼──> columns ──> checks ──> a RecordBatch
@@ -112,7 +112,7 @@ class PageAnswer:
     """The earliest arrival, which needn't be the first record's."""
 
     def page(self, answered: datetime, *, ended: bool, looked: datetime | None = None) -> RecordPage:
-        """What the reader hands out of this answer. `ended`: whether the shard ends with it."""
+        """The page of records that the reader returns for this answer. `ended`: whether the shard ends with it."""
         return RecordPage(
             records=self.records,
             rows=self.rows,
@@ -131,8 +131,9 @@ class PageAnswer:
 
 @lru_cache(maxsize=1)
 def record_schema() -> pa.Schema:
-    """The lake table's columns, in its order. A page has views of its payloads, which can lie in the body of
-    an answer."""
+    """The columns of a page, in the order of the lake table's. A page has views of its payloads, whose bytes may
+    still be in the body of an answer.
+    """
     import pyarrow as pa
 
     columns: dict[str, pa.DataType] = {
@@ -182,12 +183,12 @@ def decode_event(payload: Body | memoryview, key: ShardKey, answered: datetime) 
 def page_of(
     columns: Columns | None, next_iterator: str | None, key: ShardKey, answered: datetime
 ) -> PageAnswer:
-    """Check an answer that tells neither how far behind it is nor child shards."""
+    """Check the records of an answer that says neither how far behind it is nor which child shards there are."""
     return _checked(_Answer(0, next_iterator), columns, key, answered)
 
 
 def since_moment(page: PageAnswer, moment: datetime) -> PageAnswer:
-    """The page from its first record on that arrived at this moment or later."""
+    """The page without its first records that arrived before this moment."""
     if page.records is None:
         return page
     arrivals: list[Any] = page.records["arrival_ts"].to_pylist()
@@ -209,7 +210,7 @@ def since_moment(page: PageAnswer, moment: datetime) -> PageAnswer:
 
 
 def decode_cbor_answer(body: Body, key: ShardKey, answered: datetime) -> PageAnswer:
-    """Decode and check an answer in CBOR. Raises NotCborError too."""
+    """Decode and check an answer in CBOR. Raises NotCborError, msgspec.DecodeError or Absurd."""
     reader, plain, columns = CborReader(body), {}, None
     for _ in reader.items(MAP):
         name = reader.key()

@@ -28,7 +28,9 @@ class Gate:
 
     @contextmanager
     def room(self, last: int | None) -> Iterator[None]:
-        """Wait until one more answer may come. `last`: bytes of the shard's last answer, None before the first."""
+        """Wait until there is room in memory for one more answer. `last`: bytes of the shard's last answer, None
+        before the first.
+        """
         with self._changed:
             # One answer may always come, however large. Whole bytes: sums of fractions leave a rest when all
             # answers have gone, and then the whole room is never free again.
@@ -43,7 +45,7 @@ class Gate:
                 self._changed.notify_all()
 
     def note(self, size: int) -> None:
-        """Take the size of an answer into the mean, by which room is kept for a shard's first answer."""
+        """Include the size of an answer in the mean, by which room is reserved for a shard's first answer."""
         with self._changed:
             self._mean += _WEIGHT * (size - self._mean)
 

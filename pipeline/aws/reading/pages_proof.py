@@ -46,8 +46,9 @@ class StreamProofs:
         *,
         now: Callable[[], float],
     ) -> None:
-        """Return if the stream is the one that the driver means. `ask`: DescribeStreamSummary, by that
-        access. `now`: seconds of a clock that never goes back."""
+        """Return if the stream is the one that the driver means, and raise an error if not. `ask`: calls
+        DescribeStreamSummary with that access. `now`: seconds of a clock that never goes back.
+        """
         if (stream, access) in self._proved:
             return
         # All threads of a task begin at the same time: of those with the same stream, one asks.
@@ -69,8 +70,9 @@ class StreamProofs:
             self._proved.add((stream, access))
 
     def forget(self, access: Hashable, stream: StreamId | None = None) -> None:
-        """The next reading proves anew: of this stream, or of all streams that are read by that access. Also
-        for a thread that is asking just now, and whose question Kinesis has refused."""
+        """Let the next reading prove anew: of this stream, or of all streams that are read by that access. That
+        also holds for a thread that is asking just now, and whose question Kinesis has refused.
+        """
         if stream is not None:
             self._proved.discard((stream, access))
         else:
@@ -82,7 +84,7 @@ PROOFS: Final = StreamProofs()
 
 
 def _resting(stream: StreamId, trouble: type[Transient]) -> str:
-    what = "throttles" if trouble is Throttled else "doesn't answer the question for"
+    what = "throttles" if trouble is Throttled else "doesn't answer the request for"
     return f"Kinesis {what} the description of {stream}. Nothing was lost"
 
 

@@ -1,5 +1,4 @@
-"""The format in which GetRecords is asked and answered: JSON, or CBOR, in which payloads travel as they are and
-not as base64.
+"""The format of GetRecords requests and answers: JSON, or CBOR, in which payloads are raw bytes and not base64.
 
 botocore knows only JSON for Kinesis. So events of botocore turn the request, and the body of an error, into
 the other format:
@@ -7,7 +6,7 @@ the other format:
     get_records(HeadraceWire=...) ──> the argument is taken out ──> body and Content-Type in CBOR ──> sign, send
                                                               error in CBOR ──> the same in JSON ──> botocore's parser
 
-An answer is decoded as what its Content-Type says it is, whatever was asked for.
+An answer is decoded by its Content-Type, whatever format the request had.
 """
 
 from __future__ import annotations
@@ -38,24 +37,28 @@ class WireChoice:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments for `get_records` of a client with `with_wire`."""
+        """The arguments for `get_records` of a client that `with_wire` returned."""
         return {ARGUMENT: CBOR} if self._cbor else {}
 
     def after(self, trouble: Exception) -> None:
-        """A request failed, and is sent again. A throttled shard would throttle JSON as well."""
+        """Note that a request failed and is sent again, maybe in the other format. A throttled request changes
+        nothing, because JSON would be throttled as well.
+        """
         if not self._fixed and not isinstance(trouble, Throttled):
             self._cbor = False
 
     def softened(self, refusal: Exception) -> Exception:
-        """The refusal, or an error after which the request is sent again. With `auto`, a general refusal of a request in CBOR
-        may come from an endpoint that knows JSON only: JSON is tried then."""
+        """The error to raise for a refused request: the refusal itself, or an error after which the request is
+        sent again. With `auto`, a general refusal of a request in CBOR may come from an endpoint that knows JSON
+        only, so JSON is tried then.
+        """
         if self._cbor and not self._fixed and type(refusal) is Terminal:
             return Unreachable(f"{refusal}. The request was in CBOR, and is sent again in JSON")
         return refusal
 
 
 def with_wire(client: KinesisClient) -> KinesisClient:
-    """The client that was given, whose `get_records` takes `WireChoice.arguments`."""
+    """The same client, whose `get_records` now takes the arguments of `WireChoice.arguments`."""
     # The type stubs don't say that such a handler returns the arguments.
     take: Any = _take_argument
     client.meta.events.register("provide-client-params.kinesis.GetRecords", take)

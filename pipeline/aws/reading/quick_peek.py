@@ -35,7 +35,7 @@ class QuickPeek:
         self._open = OpenConnections(self._http, self._url)
 
     def first_record(self, iterator: str, stream_arn: str) -> dict[str, Any] | None:
-        """The parsed answer; None for anything but a plain success."""
+        """The parsed answer of GetRecords for one record; None for anything but a plain success."""
         body = json.dumps({"ShardIterator": iterator, "StreamARN": stream_arn, "Limit": 1}).encode()
         try:
             keys = self._credentials.get_frozen_credentials()

@@ -1,5 +1,6 @@
-"""What is the same for sources of both kinds, Kinesis's streams and those of DynamoDB's tables: AWS's clock, shards that are gone,
-and looks at idle shards."""
+"""The common part of the sources of Kinesis's streams and of DynamoDB tables' streams: AWS's clock, shards that
+are gone, and probes of idle shards.
+"""
 
 from __future__ import annotations
 
@@ -148,8 +149,9 @@ class StreamSource(ABC):
 
 
 def numbers_told(number_range: Mapping[str, str]) -> NumberRange | None:
-    """The sequence numbers of a shard. Replacements of Kinesis give a text that is no number, or an end before the start: such a bound counts
-    as unknown."""
+    """The sequence numbers of a shard, from its description by Kinesis. Stand-ins of Kinesis give texts that
+    aren't numbers, or an end before the start: such a bound counts as unknown.
+    """
     first, last = number_range.get("StartingSequenceNumber", ""), number_range.get("EndingSequenceNumber", "")
     if not (first.isascii() and first.isdigit()):
         return None

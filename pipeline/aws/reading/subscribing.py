@@ -40,7 +40,7 @@ _making = Lock()
 
 
 class Subscriber:
-    """A client of Kinesis whose SubscribeToShard gives messages, without botocore's parsing of each event."""
+    """A client of Kinesis whose SubscribeToShard returns raw messages, without botocore's parsing of each event."""
 
     def __init__(self, client: Any) -> None:
         """Take over a client of botocore."""
@@ -77,7 +77,7 @@ class Messages:
         self.request_id = request_id
 
     def next(self) -> Frame | None:
-        """The next message; None where the subscription has ended as it should."""
+        """The next message; None where the subscription has ended in the regular way."""
         try:
             while not self._waiting:
                 piece = next(self._pieces, None)
@@ -95,7 +95,7 @@ class Messages:
         return self._waiting.popleft()
 
     def close(self) -> None:
-        """End the subscription: Kinesis meets a closed connection when it sends the next event."""
+        """End the subscription by closing the connection, which Kinesis notices when it sends the next event."""
         # Closed and not given back: the connection still carries events, and another request on it
         # would take them for its answer.
         self._raw.close()

@@ -1,4 +1,4 @@
-"""The `headrace beat` that `headrace dev` starts, and starts again when it has died."""
+"""Runs `headrace beat` beside `headrace dev`, and starts it again when it has died."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOOK_EVERY = 1.0
 def beater_beside(
     settings: Settings, config: Path, *, env: Mapping[str, str], say: Callable[[str], None]
 ) -> Iterator[None]:
-    """While the block runs, `headrace beat` runs beside it, where the settings ask for it."""
+    """While the `with` block runs, `headrace beat` runs too, where the settings ask for it."""
     if not beaten_applications(settings):
         yield
         return

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def console_beside(settings: Settings, *, dagster: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Serve the console while the block runs. Where it can't be served, a sentence says so, and the block runs all the
-    same: nothing that lands depends on it."""
+    """Serve the console while the `with` block runs. Where it can't be served, a sentence says so, and the block
+    runs all the same, because no landing depends on the console.
+    """
     from headrace.pipeline.console.serve import served_beside
     from headrace.pipeline.console.server import app_of
     from headrace.pipeline.console.wiring import console_of, of_settings

@@ -1,10 +1,10 @@
-"""`python -m headrace.pipeline.cli.beside.dagster_output`: print what `headrace dev` shows of Dagster's output, which is
-the standard input.
+"""`python -m headrace.pipeline.cli.beside.dagster_output`: print what `headrace dev` shows of Dagster's output,
+which is the standard input.
 
-That is all of it, but one sentence for a sensor's tick that failed for a reason which Headrace knows, and nothing for one
-that the end of Dagster's daemon has met. Dagster's daemon logs a failed tick twice, with its own stack and that of the code
-server each time: 80 lines for a name of a stream that is mistyped, every five seconds. What isn't certain to be such an
-entry of the log is printed as it is.
+All output is printed as it is, except log entries about failed ticks: a tick that failed for a reason which
+Headrace knows becomes one sentence, and a tick that was interrupted by the end of Dagster's daemon becomes
+nothing. Dagster's daemon logs a failed tick twice, each time with its own stack and that of the code server: 80
+lines for a mistyped name of a stream, every five seconds.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _AWAITED: Final = 100
 
 @dataclass(slots=True)
 class FailedTicks:
-    """Puts a sentence in the place of the stacks of failed ticks. Each method returns the lines to print."""
+    """Replaces the stack traces of failed ticks by a sentence. Each method returns the lines to print."""
 
     _entry: list[str] = field(default_factory=list)
     """The entry of a failed tick that isn't over yet."""
@@ -70,7 +70,7 @@ class FailedTicks:
             yield line
 
     def end(self) -> Iterator[str]:
-        """The output is over, or an entry is."""
+        """Called when the output, or a log entry, is over. Returns the lines that are left to print."""
         entry, self._entry = self._entry, []
         if not entry:
             return

@@ -54,7 +54,7 @@ class Hold:
 
 @contextmanager
 def home_held(home: Path, holder: Holder, *, private: bool = True) -> Iterator[Hold]:
-    """Hold DAGSTER_HOME, or refuse with a sentence that says who holds it."""
+    """Hold DAGSTER_HOME during the `with` block, or raise an error that says who holds it."""
     make_named_folder(home, private=private, name="DAGSTER_HOME")
     with _opened(home / LOCK) as file:
         try:
@@ -72,7 +72,7 @@ def home_held(home: Path, holder: Holder, *, private: bool = True) -> Iterator[H
 
 
 def require_free(home: Path) -> None:
-    """Refuse where another command holds this DAGSTER_HOME: the caller is about to empty the folder."""
+    """Raise an error where another command holds this DAGSTER_HOME, because the caller is about to empty the folder."""
     if (home / LOCK).exists():
         with (home / LOCK).open("a+", encoding="utf-8") as file:
             try:

@@ -45,7 +45,9 @@ class OtherDagster:
 
 
 def require_alone(home: Path, *, say: Callable[[str], None]) -> None:
-    """Refuse where another Dagster is at work on this DAGSTER_HOME. Waits for half a minute at most."""
+    """Raise an error where another Dagster is at work on this DAGSTER_HOME. Waits for half a minute at most to
+    find out.
+    """
     require_no_process(home)
     # Without this file no Dagster has ever been at work here, and its storage would be made by a look.
     if (home / "dagster.yaml").exists():
@@ -87,7 +89,9 @@ def require_no_beat(
 
 
 def processes_on(home: Path, processes: Path = _PROCESSES) -> Iterator[OtherDagster]:
-    """Dagster's daemons on this DAGSTER_HOME; of a `dagster dev` that has started one, that command."""
+    """Dagster's daemons on this DAGSTER_HOME; in the place of a daemon that a `dagster dev` has started, that
+    command.
+    """
     resolved = home.resolve()
     for folder in processes.glob("[0-9]*"):
         # A process may end while it is looked at, and one of another user can't be looked at.

@@ -29,12 +29,12 @@ WARM = [sys.executable, "-m", "headrace.pipeline.cli.beside.warm"]
 def spark_of_its_own(
     dagster: Path, settings: Path | None = None, *, name: str = "headrace dev"
 ) -> Iterator[Path]:
-    """Give the deployment the local Connect server of its project, and stop the server at the end, whichever
-    process started it.
+    """Start or join the local Connect server of the deployment's project, and stop the server at the end,
+    whichever process started it.
 
     A server that a killed `headrace dev` left is stopped first. A server that another process uses, such as a
-    `headrace consume` of this project, goes on: it is joined, and ends some minutes after its last user.
-    Yields the server's folder.
+    `headrace consume` of this project, is joined, and ends some minutes after its last user. Yields the server's
+    folder.
     """
     # The variable may name the server of another project, which is left alone.
     before = os.environ.pop(DISCOVERY, None)
@@ -68,7 +68,7 @@ def _ends_with_this_process(folder: Path) -> bool:
 def warmed(env: Mapping[str, str]) -> None:
     """Wait until the local Spark server is up, in a child process that prints its progress on this terminal.
 
-    `headrace dev` waits before it starts Dagster, so that a Spark that can't start, as without Java, is told
+    `headrace dev` waits before it starts Dagster, so that a Spark that can't start, as without Java, is reported
     on the terminal at once and not by the first run.
     """
     starter = Group(WARM, env=env)

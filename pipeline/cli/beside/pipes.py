@@ -1,7 +1,9 @@
-"""`headrace consume` as a job that Dagster has started elsewhere by Dagster Pipes: in Kubernetes, on EMR, by spark-submit.
+"""`headrace consume` as a job that Dagster has started elsewhere by Dagster Pipes: in Kubernetes, on EMR, by
+spark-submit.
 
-Dagster tells such a process by variables of its environment, and by a partition, where there is one, which shard is meant. The process tells
-Dagster each wave as a line of the run's log, and at its end one materialization of the asset. Claims, beats and releases don't go by Dagster.
+Dagster tells such a process by variables of its environment, and by a partition, where there is one, which shard
+is meant. The process tells Dagster each wave as a line of the run's log, and at its end one materialization of
+the asset. Claims, beats and releases don't involve Dagster.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ class PipesJob:
     def ended(
         self, last: Mapping[str, Landed], counts: Mapping[str, tuple[int, int]], failed: Mapping[str, str]
     ) -> None:
-        """Tell the asset what has landed. `last`, `counts`: by lease key, as of `headrace consume`."""
+        """Write a materialization of the asset with what has landed. `last`, `counts`: by lease key, as in
+        `headrace consume`.
+        """
         if self.context is None:
             return
         for key in sorted(failed):
@@ -66,7 +70,9 @@ class PipesJob:
 
 @contextmanager
 def pipes_job() -> Iterator[PipesJob]:
-    """What this process is to Dagster, for the time of the block. The package is imported only where Dagster has started the process."""
+    """The connection of this process to the Dagster that started it, during the `with` block. The package is
+    imported only where Dagster has started the process.
+    """
     if CONTEXT not in os.environ:
         yield PipesJob(None)
         return

@@ -1,9 +1,9 @@
-"""A command that has changed a table tells it to the Dagster at hand: the table's asset shows it, and what
-depends on the asset is started.
+"""Lets a command that has changed a table write an event to the project's Dagster: the table's asset shows the
+change, and what depends on the asset is started.
 
-The Dagster at hand is that of DAGSTER_HOME, else the one that `headrace dev` keeps beside the settings file.
-Without one nothing happens. What the command did is done by then, so that a Dagster which can't be told is a
-note and no failure.
+That is the Dagster of DAGSTER_HOME, else the one that `headrace dev` keeps beside the settings file. Without one
+nothing happens. The command's work is done by then, so that a failed write to Dagster becomes a note and no
+failure.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 
 def tell_dagster(config: Path, settings: Settings, events: Callable[[ModuleType], Iterable[Event]]) -> None:
-    """Leave events, each on its asset. `events` makes them by `headrace.assets.changes`, which is imported
-    only where there is a Dagster to tell: importing Dagster takes a second."""
+    """Write events, each on its asset. `events` makes them with `headrace.assets.changes`, which is imported only
+    where there is a Dagster, because importing Dagster takes a second.
+    """
     from headrace.pipeline.cli.beside.services import dagster_home
 
     home = dagster_home(config)

@@ -1,1 +1,1 @@
-"""What a command asks a person before it acts, and who that person is."""
+"""The questions that a command asks a person before it acts, and who that person is."""

@@ -48,7 +48,7 @@ def _reason(text: str) -> str:
 
 
 def is_wanted(args: argparse.Namespace, sentences: Iterable[str], **facts: object) -> bool:
-    """Show the plan, and return whether to carry it out."""
+    """Show the plan, ask the person, and return whether to carry it out."""
     plan = list(sentences)
     if args.json:
         print_json({"plan": plan, "why": args.why, **facts})

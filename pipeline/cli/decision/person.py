@@ -1,4 +1,4 @@
-"""Who runs the command, for what is kept of it."""
+"""The name of the person who runs a command, for what is stored about it."""
 
 import getpass
 import socket

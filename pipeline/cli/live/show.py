@@ -1,4 +1,4 @@
-"""The demo's run: start the stand-in, Spark, Dagster and the producers, and watch the records land."""
+"""Runs the demo: starts the stand-in, Spark, Dagster and the producers, and watches the records land."""
 
 import os
 import subprocess
@@ -99,8 +99,8 @@ class Show:
         return trouble
 
     def parse(self) -> int:
-        """Run `headrace parse`, so that the typed table has all records. Dagster's sensor for it ticks every
-        30 s. Where Dagster's run has just committed the same records, the command is to be tried again.
+        """Run `headrace parse`, so that the typed table has all records. Dagster's sensor for typed tables ticks
+        every 30 s. Where a run of Dagster has just committed the same records, the command is tried again.
         """
         code, said = self._insist("parse")
         for line in said:

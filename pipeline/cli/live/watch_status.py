@@ -1,4 +1,4 @@
-"""`headrace status --watch`: workers and shards on the whole screen, looked at again and again."""
+"""`headrace status --watch`: workers and shards on the whole screen, read again and again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _DONE = 0
 def watch_status(
     args: argparse.Namespace, names: TableNames, aws: AwsSettings, settings: Settings | None = None
 ) -> int:
-    """Until Ctrl-C. `settings`: of the application, whose streams tell how long they keep records."""
+    """Show the application until Ctrl-C. `settings`: those of the application, whose streams tell how long they
+    keep records.
+    """
     from headrace.pipeline.aws.clients.clients import dynamodb_client
     from headrace.pipeline.clock import SystemClock
     from headrace.pipeline.inspect.looking import looks_at_tables

@@ -1,4 +1,5 @@
-"""Do all processes of a Dagster live? `dagster dev` itself can't be asked, so this looks at the processes.
+"""Checks whether all processes of a Dagster live. `dagster dev` itself can't be asked, so this module examines
+the processes.
 
     dagster dev ─┬─ dagster code-server start ── dagster api grpc ── fork server ── one process for each run
                  ├─ dagster-webserver
@@ -41,7 +42,7 @@ _PARTS = {
 
 @dataclass(slots=True)
 class Watch:
-    """Looks at the command lines of a process group, and says which process of Dagster is gone for good."""
+    """Finds out from the command lines of a process group which process of Dagster is gone for good."""
 
     monotonic: Callable[[], float] = time.monotonic
     _missed_since: dict[str, float] = field(default_factory=dict)

@@ -1,8 +1,7 @@
-"""Answers as JSON, for scripts: each is one object with the number of its format.
-
-Names are never changed or removed, only added. A number that may have more digits than a script's numbers
-hold, such as a sequence number or the id of a snapshot, is text; a time is in ISO 8601; null says that
-something isn't known or isn't there.
+"""Commands' answers as JSON, for scripts: each is one object with the number of its format. Later versions may
+add names, but never change or remove one. A number that may have more digits than a script's numbers hold, such
+as a sequence number or the id of a snapshot, is text; a time is in ISO 8601; null says that something isn't known
+or isn't there.
 """
 
 from __future__ import annotations

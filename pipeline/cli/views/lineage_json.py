@@ -1,4 +1,4 @@
-"""What `headrace lineage --json` prints of ranges. docs/use/looking.md tells the form."""
+"""The JSON that `headrace lineage --json` prints about ranges. docs/use/looking.md describes the form."""
 
 from __future__ import annotations
 

@@ -28,8 +28,9 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
-    """A range that has the number, or may have it, and the files of the lake table with rows of that number
-    in the range."""
+    """A range that has the record's sequence number, or may have it, and the files of the lake table with rows of
+    that number in the range.
+    """
 
     step: Step
     files: tuple[FoundRecord, ...]
@@ -64,11 +65,11 @@ def show_record(args: argparse.Namespace, adapters: Adapters, cut: Cut) -> int:
 
 
 def answer_of(spanning: Sequence[RecordPlace]) -> list[RecordPlace]:
-    """The ranges that have the number, of those that span it: each shard's numbers may lie between those of
-    any other shard.
+    """Those of the ranges that have the sequence number, among all ranges that span it: the numbers of different
+    shards overlap.
 
-    The rows decide. Where no row has the number, a range whose records aren't in the table, such as a gap, is
-    the answer.
+    The rows decide. Where no row has the number, a range whose records aren't in the table, such as a gap, is the
+    answer.
     """
     with_rows = {place.step.range.key for place in spanning if place.files}
     if with_rows:

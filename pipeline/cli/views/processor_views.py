@@ -1,4 +1,4 @@
-"""Where processors stand, for people and as JSON."""
+"""How far processors have come, for people and as JSON."""
 
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,7 @@ def application_json(standing: "ApplicationStanding") -> "dict[str, Any]":
 
 
 def standing_lines(standing: "Standing") -> "Iterator[str]":
-    """The processor in one line, and one more for each shard at which it has stopped."""
+    """A line about how far the processor has come, and one more for each shard at which it has stopped."""
     yield f"processor {standing}"
     for shard in standing.stopped:
         yield f"processor {standing.processor.name} has stopped at {shard.key}: {shard.stopped}"

@@ -1,4 +1,4 @@
-"""What `headrace prove --json` prints. docs/use/proof.md tells the form."""
+"""The JSON that `headrace prove --json` prints. docs/use/proof.md describes the form."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ END = "<!-- end of knobs -->"
 
 
 def renewed(text: str) -> str:
-    """The document with new tables between its two marks."""
+    """The document with new tables between the two marks that it has for them."""
     if BEGIN not in text or END not in text:
         raise BadSetting(
             f"the document doesn't say where the tables belong: put the lines {BEGIN} and {END} there"
@@ -44,7 +44,9 @@ def knob_tables() -> str:
 
 
 def change_table() -> str:
-    """What each setting does when it is changed between two starts. Settings of which the same is true share a line."""
+    """A table that says what happens when a setting is changed between two starts. Settings for which the same is
+    true share a line.
+    """
     lines: dict[tuple[str, str], list[str]] = {}
     for key, _, _ in knobs(Settings, index="N"):
         change = CHANGES[key]

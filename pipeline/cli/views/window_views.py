@@ -1,4 +1,4 @@
-"""What `headrace window` shows of windows, as text and as JSON."""
+"""The windows as `headrace window` shows them, as text and as JSON."""
 
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,11 @@ def listed(windows_kept: "Sequence[KeptWindow]", windows: "WindowWiring") -> "It
         tail += f", for the processor {kept_window.window.processor}" if kept_window.window.processor else ""
         tail += ", takes aggregates apart" if kept_window.window.unpack else ""
         tail += f", {kept_window.outcome or 'not done yet'}"
-        tail += f", keeps days from {_first(kept_window)} on" if _keeps_days(kept_window, windows) else ""
+        tail += (
+            f"; upkeep.retention leaves days from {_first(kept_window)} on for it"
+            if _keeps_days(kept_window, windows)
+            else ""
+        )
         yield (
             f"{kept_window.window.id}  {kept_window.window.made:%Y-%m-%d %H:%M:%S}Z  "
             f"{kept_window.window.cost()}{tail}  ({kept_window.window.how})"
@@ -95,7 +99,7 @@ def costs(window: "ReplayWindow", windows: "WindowWiring") -> "Iterator[str]":
 
 
 def window_json(kept_window: "KeptWindow", windows: "WindowWiring") -> "dict[str, Any]":
-    """The window for scripts. What of it was done isn't part of this, because only the ledgers of its table tell."""
+    """The window for scripts, without how much of it is done, because only the ledgers of its table tell that."""
     window = kept_window.window
     return {
         "id": window.id,
@@ -117,7 +121,7 @@ def window_json(kept_window: "KeptWindow", windows: "WindowWiring") -> "dict[str
 
 
 def run_json(window: "ReplayWindow", windows: "WindowWiring", waves: "Sequence[Wave]") -> "dict[str, Any]":
-    """What one `headrace window run` has done, for scripts; also where an error has ended it."""
+    """The result of one `headrace window run` for scripts, also where an error has ended it."""
     has_quarantine = bool(window.target or window.processor)
     return {
         "id": window.id,
@@ -163,7 +167,7 @@ def _redoing(
 
 
 def shown_json(kept_window: "KeptWindow", windows: "WindowWiring") -> "dict[str, Any]":
-    """The window for scripts, with what was done of it, and what is out of reach by now."""
+    """The window for scripts, with how much of it is done, and what is out of reach by now."""
     window = kept_window.window
     redoing = _redoing(window, windows)
     out_of_reach = [*window.missing, *redoing.out_of_reach(window)]

@@ -1,4 +1,4 @@
-"""Two applications that land one stream in one table: seen in the commits of the lake table.
+"""Finds out from the commits of the lake table whether two applications land the same stream in it.
 
     commits of main, oldest first   what it is
     A A A A                         one application, however many deployments, workers and commands it has
@@ -6,9 +6,9 @@
     A A B A                         ... and the first one has come back once
     A B A B                         both are at work
 
-Nothing is lost or doubled by it, since each commit is refused that doesn't go on where the table stands. But each
-record is read twice. Only commits that landed ranges count, of one stream; upkeep, rolled-back snapshots and other
-streams say nothing.
+Two applications at work lose or double nothing, since each commit is refused that doesn't begin at the table's
+position. But each record is read twice. Only commits that landed ranges count, of one stream; upkeep, rolled-back
+snapshots and other streams say nothing.
 """
 
 from __future__ import annotations
@@ -52,15 +52,16 @@ class OtherApplication:
 
 
 def application_name(settings: Settings) -> str:
-    """What the commits of an application say of it. Two deployments of one application have one lease table."""
+    """The name of the application that its commits state. Two deployments of one application have one lease table."""
     if settings.lease_table == settings.application:
         return settings.application
     return f"{settings.application} (lease table {settings.lease_table})"
 
 
 def others_at_work(commits: Iterable[LandedBy], me: str) -> tuple[OtherApplication, ...]:
-    """The applications that land streams of this one in turns with it. `commits`: in the order of main, from either
-    end."""
+    """The other applications whose commits for a stream of `me` alternate with those of `me`. `commits`: in the
+    order of main, from either end.
+    """
     # Commits of versions that didn't write the name, and of other engines, say nothing about whose they are.
     signed = [commit for commit in commits if commit.application]
     names = sorted({commit.application for commit in signed} - {me})
@@ -88,7 +89,7 @@ def _takes_turns(commits: list[LandedBy], arn: str) -> bool:
 
 
 def notice_of(neighbours: Iterable[OtherApplication]) -> str | None:
-    """A sentence for people; None where no other application is at work."""
+    """A sentence that tells people of other applications at work in the table; None where there are none."""
     descriptions = [
         f"{neighbour.name} ({', '.join(neighbour.streams)}; last at {neighbour.last:%Y-%m-%d %H:%M:%S}Z)"
         for neighbour in neighbours

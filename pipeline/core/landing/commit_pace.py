@@ -1,4 +1,4 @@
-"""How long a commit to the lake table waits so that other writers come first. Pure functions on values.
+"""How long a commit to the lake table waits so that other writers get their turn. Pure functions on values.
 
 The catalog lets any writer win whose request comes first, and most often that is the writer that has just won: it
 starts anew while the others still wait for their refusals. So a writer whose last commit took long lets others come
@@ -40,7 +40,9 @@ class LastCommit:
 
 
 def pause_before(last: LastCommit | None, *, now: float, dice: float) -> float:
-    """How long to wait before the first attempt of a commit. `dice`: a random number in [0, 1), as below."""
+    """How long to wait before the first attempt of a commit. `last`: the writer's last commit. `dice`: a random
+    number in [0, 1).
+    """
     if last is None or not last.was_crowded:
         return 0.0
     # The wait counts from the end of the last commit: a run that has read from Kinesis meanwhile has waited long
@@ -50,10 +52,11 @@ def pause_before(last: LastCommit | None, *, now: float, dice: float) -> float:
 
 
 def pause_after_refusal(last: LastCommit | None, *, attempt: float, waited: float, dice: float) -> float:
-    """How long to wait after a refusal. `attempt`: what the refused attempt took. `waited`: what the commit has taken
-    so far.
+    """How long to wait after a refusal. `attempt`: what the refused attempt took. `waited`: what the commit has
+    taken so far.
 
-    Random, so that two writers that met once don't meet again, and shorter for a commit that has waited longer.
+    The pause is random, so that two writers that collided don't collide again, and shorter for a commit that has
+    waited longer.
     """
     if waited >= AT_MOST or not attempt:
         return 0.0

@@ -1,12 +1,12 @@
-"""Which snapshots of the lake table may go. Pure functions on values.
+"""Which snapshots of the lake table may expire. Pure functions on values.
 
     tag                                                        head of main
      1 <- 2 <- 3 <- 4 CARRIES <- 5 <- 6 CARRIES <- 7 foreign <- 8 foreign
                                       `------ the way to main's state ---'
 
-A snapshot *carries* the state if Headrace committed it: its summary has all positions. The *way* from a snapshot to its
-state leads down to the nearest one that carries. Whatever stays keeps its way, so that main can be rolled back to any
-snapshot that is left, and its positions are found.
+A snapshot *carries* the state if Headrace committed it: its summary has all positions. The *way* from a snapshot
+to its state leads down to the nearest one that carries. Whatever stays keeps its way, so that main can be rolled
+back to any snapshot that is left, and its positions are found.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ which positions are found after another engine's expiry, is at least four times 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a look at the lake table's metadata shows of its history. It costs nothing beside loading the table."""
+    """What the lake table's metadata shows of its history, as needed to decide whether to plan an expiry. It
+    costs nothing beside loading the table.
+    """
 
     snapshots: int = 0
     """The snapshots in the metadata, on main or not."""
@@ -37,18 +39,21 @@ class Shape:
 
     @property
     def needs_carrying(self) -> bool:
-        """Whether the positions have to be committed once more, before they can't be found any longer."""
+        """Whether the positions have to be committed once more (to carry), because otherwise they soon couldn't
+        be found.
+        """
         return self.is_cut or self.foreign >= FOREIGN_AT_MOST
 
     def is_due(self, stayed: int, *, late: int = 1) -> bool:
-        """Whether a plan is worth its cost: the snapshots are more than those that `stayed` after the last plan.
-        `late`: how many times `AT_LEAST` they have to be more."""
+        """Whether planning an expiry is worth its cost: there are at least `AT_LEAST` times `late` more snapshots
+        than the number that `stayed` after the last plan.
+        """
         return self.snapshots >= stayed + late * AT_LEAST
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One snapshot, as the table's metadata describes it."""
+    """One snapshot of a table, as the table's metadata describes it."""
 
     snapshot: int
     parent: int | None
@@ -100,7 +105,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How many snapshots an expiry keeps at least, and for how long, as the settings say."""
+    """How many snapshots an expiry keeps at least, and how young a snapshot is that it keeps, as the settings say."""
 
     snapshots: int
     """The newest ones of each branch."""
@@ -108,17 +113,17 @@ class Keep:
 
 
 class Why(StrEnum):
-    """Why a snapshot stays. Where several reasons hold, the first of this list is given."""
+    """Why an expiry keeps a snapshot. Where several reasons hold, the first of this list is given."""
 
     FROZEN = "the table has gc.enabled=false"
-    NO_STATE = "main's positions aren't found in the newest metadata, so nothing goes"
-    UNRECORDED = "its ledger isn't in the lineage table yet"
+    NO_STATE = "main's positions aren't found in the newest metadata, so no snapshot expires"
+    UNRECORDED = "the snapshot's ledger isn't in the lineage table yet"
     RECORDED = "the lineage table goes up to it"
-    STATE = "it lies between main's head and main's positions"
+    STATE = "the snapshot lies between main's head and main's positions"
     REF = "a branch or a tag names it"
-    NEWEST = "it is among the newest of a branch"
+    NEWEST = "the snapshot is among the newest of a branch"
     YOUNG = "it is young"
-    WAY = "it lies between a snapshot that stays and that one's positions"
+    WAY = "the snapshot lies between one that stays and the positions of that one"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,9 @@ from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a commit would add to the table: ranges of any kind, data files, origins, and END positions to remove."""
+    """What a commit would add to a table: ranges of any kind, data files and origins; and what it would remove,
+    such as END positions.
+    """
 
     ranges: tuple[Range, ...] = ()
     files: tuple[StagedFile, ...] = ()
@@ -70,8 +72,9 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class RangeRefused:
-    """A range that doesn't land. This isn't an error, unless it is `fatal`: the shard is read again from the table's
-    position."""
+    """A range that doesn't land. This isn't an error unless it is `fatal`: the records of the shard are read
+    again, from the table's position on.
+    """
 
     range: Range
     position: Position | None
@@ -83,7 +86,7 @@ class RangeRefused:
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """The part of a proposal that lands on a given base."""
+    """The part of a proposal that lands on a given snapshot, and the ranges that are refused."""
 
     page: LedgerPage
     files: tuple[StagedFile, ...]
@@ -97,12 +100,16 @@ class Landing:
 
     @classmethod
     def carrying(cls, positions: Positions, through: Through, files: tuple[StagedFile, ...] = ()) -> Landing:
-        """A commit that lands nothing and repeats what its base has. `files`: those that take the place of others."""
+        """A commit that lands nothing and repeats the positions of its base. `files`: new files that take the
+        place of others.
+        """
         return cls(LedgerPage(), files, (), positions, through)
 
     @classmethod
     def without_files(cls, proposal: Proposal, positions: Positions) -> Landing:
-        """Nothing of the proposal lands, because the table lacks a file that it would remove."""
+        """A landing in which all of the proposal is refused, because the table lacks a file that the proposal
+        would remove.
+        """
         return cls.refusing(
             proposal,
             positions,
@@ -111,7 +118,7 @@ class Landing:
 
     @classmethod
     def refusing(cls, proposal: Proposal, positions: Positions, why: str) -> Landing:
-        """Nothing of the proposal lands."""
+        """A landing in which all of the proposal is refused."""
         refused = tuple(
             RangeRefused(proposed, positions.of(proposed.key), why) for proposed in proposal.ranges
         )
@@ -136,8 +143,10 @@ def decide_landing(
     """Accept or refuse each range of the proposal, given the positions of the base and what the base states
     (`valid-through`).
 
-    `now`: the clock of the commit; None where arrivals aren't compared with it. `owner`: the window whose own table it is,
-    empty for none; None where the table has no commit yet, and may become a window's."""
+    `now`: the clock of the commit; None where arrivals aren't compared with it. `owner`: the id of the window to
+    which the table belongs, empty for none; None where the table has no commit yet, so that it may become a
+    window's table.
+    """
     _check_proposal(proposal)
     if proposal.window and owner not in {None, proposal.window}:
         return Landing.refusing(proposal, base, "the table isn't this window's own")
@@ -151,7 +160,7 @@ def decide_landing(
     }
     refused = _refused_ranges(base, proposal, decided, now)
     if proposal.whole and refused:
-        why = f"it lands together with {min(refused).shard_id}, which is refused"
+        why = f"the range lands together with {min(refused).shard_id}, which is refused"
         refused |= {r.key: RangeRefused(r, r.after, why) for r in proposal.ranges if r.key not in refused}
         # Nor an origin, an END that goes, or a statement: with any of them there would be a commit, which would remove
         # the files in `gone`.
@@ -229,7 +238,7 @@ def _why_refused(base: Positions, decided: Mapping[StreamId, Origin], proposed: 
             "but what is decided about the records after it has changed since this range began"
         )
     if proposed.moves and not proposed.may_go_back and not is_forward(proposed.after, proposed.upto):
-        return f"it would move the position back, from {proposed.after} to {proposed.upto}"
+        return f"the range would move the position back, from {proposed.after} to {proposed.upto}"
     if proposed.key.stream not in base.origins and proposed.key.stream not in decided:
         return f"no origin is decided for {proposed.key.stream}"
     # Only a shard's first range names its parents. Later ranges land only after it, so its parents were out of the way
@@ -273,7 +282,7 @@ def _why_compare_anew(base: Positions, compared: Positions | None) -> str | None
     moved = next((key for key in keys if _token(base.of(key)) != _token(compared.of(key))), None)
     if moved is None:
         return None
-    return f"its rows have to be compared with those that another commit has brought of {moved.shard_id}"
+    return f"the rows of the range have to be compared with those that another commit has brought of {moved.shard_id}"
 
 
 def _token(position: Position | None) -> object:
@@ -357,7 +366,7 @@ def _replays_alone(
     """The replays whose shard's generation isn't raised by the same commit (I39 of docs/reference/protocol.md): of two replays of
     the same rows, both would land. An empty range has no file by which a second replay could be noticed."""
     raised = {r.key for r in proposal.ranges if r.moves and r.key not in refused}
-    why = "its shard's generation isn't raised with it, because another commit has raised it meanwhile"
+    why = "the generation of its shard isn't raised with the range, because another commit has raised it meanwhile"
     return {
         r.key: RangeRefused(r, base.of(r.key), why)
         for r in proposal.ranges
@@ -382,7 +391,7 @@ def _closed_over_files(
             causes = file.shards & out
             if not causes:
                 continue
-            why = f"it shares a file with {min(causes).shard_id}, which is refused"
+            why = f"the range shares a file with {min(causes).shard_id}, which is refused"
             for key in sorted(file.shards - out):
                 taken[key] = RangeRefused(by_key[key], by_key[key].after, why)
                 out.add(key)

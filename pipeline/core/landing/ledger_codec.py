@@ -1,10 +1,12 @@
-"""Positions and ledger as texts: the two values that each commit writes into its snapshot's summary or into a file.
+"""Encodes and decodes positions and ledgers as texts: the two values that each commit writes into its snapshot's
+summary or into a file.
 
     "1:" + base85( zlib( JSON ) )          about 40 bytes a shard: all positions in a summary, or a ledger
     "2:" + base64( zlib( JSON ) )          all positions, or what has changed since then (`headrace.pipeline.core.landing.state_delta`), in a file
 
-The number before the colon is the version of the format. A version that this code doesn't know is refused, and every
-version that was ever released can be read (I17 of docs/reference/protocol.md; docs/reference/formats.md describes each form).
+The number before the colon is the version of the format. A version that this code doesn't know is refused, and
+every version that was ever released can be read (I17 of docs/reference/protocol.md; docs/reference/formats.md
+describes each form).
 """
 
 from __future__ import annotations
@@ -92,7 +94,7 @@ def _positions_in(body: Json) -> Positions:
 
 
 def write_full(positions: Positions) -> str:
-    """The text of a file with all positions: a delta against a state without shards."""
+    """The text of a file with all positions. It has the form of a delta file against a table without shards."""
     return write_delta(Delta(positions.origins, positions.shards))
 
 

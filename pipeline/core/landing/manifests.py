@@ -1,9 +1,9 @@
-"""Which manifests of the lake table are merged by a commit. Pure functions on values.
+"""Which of the lake table's Iceberg manifests a commit merges. Pure functions on values.
 
-Manifests of about the same number of files are merged, twenty at a time. So each file's entry is written again once for
-each factor of twenty: a commit's cost doesn't grow with the table, and a table of 8,000 files has at most 60 manifests.
-(pyiceberg merges all manifests into one of up to 8 MB: every twentieth commit then takes longer the more files there
-are.)
+Manifests of about the same number of files are merged, twenty at a time. So each file's entry is written again
+once for each factor of twenty: a commit's cost doesn't grow with the table, and a table of 8,000 files has at
+most 60 manifests. (pyiceberg merges all manifests into one of up to 8 MB: every twentieth commit then takes
+longer the more files there are.)
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ class Mergeable:
 
 
 def plan_merges(manifests: Sequence[Mergeable], *, at_once: int, at_most: int) -> list[tuple[int, ...]]:
-    """The places of the manifests that become one, for each merge. `at_once`: how many manifests are worth a merge.
-    `at_most`: bytes of the largest manifest that a merge may make, as far as the sizes of its parts tell."""
+    """The manifests that become one, for each merge, by their places in `manifests`. `at_once`: how many
+    manifests are worth a merge. `at_most`: bytes of the largest manifest that a merge may make, as far as the
+    sizes of its parts tell.
+    """
     alike: dict[tuple[Hashable, int], list[int]] = {}
     for place, manifest in enumerate(manifests):
         alike.setdefault((manifest.kind, _level(manifest.files, at_once)), []).append(place)

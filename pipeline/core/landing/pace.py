@@ -1,5 +1,5 @@
-"""How fast one reader asks one shard. Kinesis's limits of a shard hold for all its readers together, so a reader keeps
-to a share.
+"""How fast one reader calls GetRecords for one shard. Kinesis's limits for a shard hold for all its readers
+together, so a reader keeps to a share.
 
     allowance   the reader's share of the two limits, of calls and of bytes. What a reader couldn't use, because another reader had
                 used the whole limit meanwhile, it may use later, up to `_SAVED`.
@@ -39,15 +39,16 @@ _ON_THE_WAY = 0.005
 
 
 def window_share(live: float) -> float:
-    """The share of a shard's limits with which a window reads, beside runs that use the share `live`: what these leave,
-    and at most a fifth, because other applications need the rest. At least a tenth, so that a window ends also where
-    runs take everything."""
+    """The share of a shard's limits with which a window reads the stream, beside runs that use the share `live`.
+    It is what the runs leave, but at most a fifth, because other applications need the rest, and at least a
+    tenth, so that a window ends even where runs take everything.
+    """
     return min(_MOST_OF_A_WINDOW, max(_LEAST_OF_A_WINDOW, round(1 - live, 6)))
 
 
 @dataclass(slots=True)
 class Pace:
-    """The pace of one reader in one shard."""
+    """The pace at which one reader calls GetRecords for one shard."""
 
     share: float
     """The reader's part of the shard's limits, more than 0 and at most 1."""
@@ -62,24 +63,25 @@ class Pace:
         self._allowed = self._free = self._called = self.began
 
     def wait(self, now: float) -> float:
-        """Seconds until the next call."""
+        """Seconds until the next call may be made."""
         return max(0.0, self._allowed - now, self._free - now)
 
     def page(self, record: float) -> int:
-        """How many records to ask for, if they have so many bytes each."""
+        """How many records the next call may ask for, if a record has `record` bytes."""
         # Nothing is known of the size of records before the first page.
         if self.share >= 1 or record <= 0:
             return MOST_RECORDS
         return min(max(1, int(self.share * BYTES_A_SECOND / record)), MOST_RECORDS)
 
     def note_call(self, now: float) -> None:
-        """Note a call that is sent now. It uses up nothing of the allowance before `note_page`: Kinesis may refuse
-        it."""
+        """Note that a call is made now. The allowance is reduced only by `note_page`, because Kinesis may refuse
+        the call.
+        """
         self._called = now
         self._free = now + 1 / CALLS_A_SECOND
 
     def note_page(self, size: int) -> None:
-        """Note that the last call was answered with so many bytes."""
+        """Note that the answer to the last call had `size` bytes."""
         # A page uses up a call, and its bytes: the one of the two limits that takes longer counts.
         needed = max(1 / CALLS_A_SECOND, size / BYTES_A_SECOND)
         if size:

@@ -1,4 +1,5 @@
-"""Why a cherry-pick can't be repaired, and what helps: sentences for people. Pure functions on values.
+"""Why the positions can't be repaired after a person cherry-picked a snapshot of the lake table, and what helps:
+sentences for people. Pure functions on values.
 
     the table's position     the cherry-picked rows
     before their range       have a gap below them, of records that aren't in the table
@@ -16,7 +17,7 @@ from headrace.pipeline.core.shards.position import Position, is_forward, reaches
 
 
 def picked_trouble(snapshot: int, refused: RangeRefused, *, before: int | None) -> str:
-    """What a person is told of a cherry-pick that breaks a shard's chain.
+    """The sentences about a cherry-picked snapshot whose range doesn't begin at its shard's position.
 
     `snapshot`: the cherry-pick. `before`: the snapshot below it on main.
     """
@@ -29,7 +30,9 @@ def picked_trouble(snapshot: int, refused: RangeRefused, *, before: int | None) 
 
 
 def way_back(before: int | None) -> str:
-    """The one way that neither loses nor doubles a record. `before`: the snapshot below the cherry-pick."""
+    """The sentence about the only way out that neither loses nor doubles a record: a rollback. `before`: the
+    snapshot below the cherry-pick.
+    """
     to = (
         "the snapshot before the cherry-pick"
         if before is None

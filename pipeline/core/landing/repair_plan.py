@@ -35,7 +35,9 @@ from headrace.pipeline.core.words.words import counted
 
 @dataclass(frozen=True, slots=True)
 class LastRow:
-    """The row of a shard with the highest sequence number in the table, and the highest sub-sequence number of that."""
+    """The row of a shard with the highest sequence number in the table and, of its user records, the highest
+    sub-sequence number.
+    """
 
     sequence: int
     arrival: datetime | None = None
@@ -56,7 +58,7 @@ class Picked:
 
 @dataclass(frozen=True, slots=True)
 class KnownState:
-    """A snapshot of Headrace that a metadata file still describes, on main or not."""
+    """A snapshot of Headrace that a metadata file still describes, whether it is on main or not."""
 
     snapshot: int
     positions: Positions
@@ -65,7 +67,7 @@ class KnownState:
 
 @dataclass(frozen=True, slots=True)
 class TableEvidence:
-    """What a broken table still has."""
+    """What a table whose chain of snapshots is broken still has: rows, cherry-picks and known snapshots."""
 
     head: int | None
     """The newest snapshot of main."""
@@ -87,7 +89,7 @@ class TableEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The planned commit, and the sentences that tell the person what it changes."""
+    """The planned commit, and the sentences that tell a person what it changes."""
 
     on: int | None
     """The newest snapshot of main at the time of planning. The commit is refused if main has moved since."""

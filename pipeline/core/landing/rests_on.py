@@ -1,4 +1,4 @@
-"""Does a table still stand where a statement of an earlier ledger rests on its positions?"""
+"""Checks whether the positions on which a statement of an earlier ledger was based still hold."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from headrace.pipeline.core.shards.sort_texts import past
 
 
 def reach(base: Positions, rests_on: Positions) -> bool:
-    """Whether no position is behind those on which a statement rests. A person may have set the typed table back
-    meanwhile, and rows of files that were done are parsed once more then."""
+    """Whether each position of the table is at or beyond the one in `rests_on`. A position may have gone back,
+    because a person has set the typed table back meanwhile; then rows that were parsed before are parsed once
+    more.
+    """
     return all(
         (current := base.of(key)) is not None
         and past(current) >= past(position)

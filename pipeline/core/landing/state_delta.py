@@ -1,4 +1,5 @@
-"""The state of a table with very many shards: a full state, and what has changed since.
+"""How the positions of a table with very many shards (its state) are kept: a full state in one file, and what has
+changed since in another.
 
     full state A          all positions, written seldom
     snapshot 11           A, and the 100 shards that moved since A
@@ -7,9 +8,10 @@
 
 Each snapshot leads to its state by itself, so that it can be read after every other snapshot has expired.
 
-A digest protects against a delta that lacks a shard. It comes from the digest of the snapshot below and the ledger,
-while the positions come from the full state and the delta; whoever reads them compares (I34 of docs/reference/protocol.md). It is
-a sum over shards and origins, so that a landing changes only its own part. Pure functions on values.
+A digest protects against a delta that lacks a shard. It comes from the digest of the snapshot below and the
+ledger, while the positions come from the full state and the delta; whoever reads them compares (I34 of
+docs/reference/protocol.md). It is a sum over shards and origins, so that a landing changes only its own part.
+Pure functions on values.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _MODULUS = 2**256
 
 @dataclass(frozen=True, slots=True)
 class FullState:
-    """All positions, as a file has them."""
+    """All positions of a table at one snapshot, as a full file has them."""
 
     positions: Positions
     numbers: Mapping[ShardKey, int]
@@ -47,7 +49,7 @@ class FullState:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """All that differs from a full state."""
+    """All positions that differ from a full state."""
 
     origins: Mapping[StreamId, Origin] = field(default_factory=dict)
     """All origins, whether they changed or not: a table has few of them."""
@@ -61,8 +63,9 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class TiedState:
-    """The state of one snapshot, tied to the ledgers by its digest, and what it was made of. The next snapshot's delta
-    is made from it."""
+    """The positions of one snapshot, with the digest that shows that they agree with the ledgers, and with the
+    full state and the delta that they were made of. The delta of the next snapshot is made from it.
+    """
 
     full: FullState
     delta: Delta
@@ -71,7 +74,7 @@ class TiedState:
 
 
 def as_full(positions: Positions) -> TiedState:
-    """The state of a snapshot that writes a full state itself."""
+    """The state of a snapshot that writes all positions into a new full file."""
     return unchanged(FullState.of(positions))
 
 
@@ -80,7 +83,7 @@ def unchanged(full: FullState) -> TiedState:
 
 
 def restored(full: FullState, delta: Delta, digest: int) -> TiedState | None:
-    """The state that the delta leads to. None where it hasn't this digest."""
+    """The positions that the full state and the delta give together. None where their digest isn't `digest`."""
     if _digest_with(full, delta) != digest:
         return None
     return TiedState(full, delta, digest, _applied(full, delta))

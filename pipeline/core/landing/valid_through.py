@@ -1,7 +1,7 @@
 """Up to which arrival time the lake table has all records of a stream: the table's statement `valid-through`.
 
 "Every record that Kinesis received between the stream's origin and this time is in the table, or the lineage table
-tells why it isn't." A statement needs two things:
+tells why it isn't." A statement needs to know two things:
 
 *All shards are known.* The table has positions of shards that were read, and doesn't know of a root shard that no run
 has read yet. So a statement begins with a proof by the leader, which lists all shards at each clean-up
@@ -61,8 +61,10 @@ def through_after(
     positions: Positions,
     proofs: Iterable[tuple[StreamId, frozenset[str]]],
 ) -> dict[StreamId, datetime]:
-    """The statements of a commit that brings this ledger page. `stated`, `base`: of the snapshot that it is built on;
-    `positions`: of the commit itself. `proofs`: for streams, what `shards_that_prove` returned."""
+    """The `valid-through` times of a commit with this ledger page, by stream. `stated`, `base`: the times and
+    positions of the snapshot on which it is built; `positions`: those of the commit itself. `proofs`: for
+    streams, what `shards_that_prove` returned.
+    """
     withdrawn = {recorded.key.stream for recorded in page.ranges if _withdraws(recorded)}
     # Checked on the base: between the leader's look and the commit the table may have been rolled back.
     proven = {stream for stream, shards in proofs if shards and _are_placed(stream, shards, base)}
@@ -75,7 +77,9 @@ def through_after(
 
 
 def reached(stream: StreamId, positions: Positions) -> datetime | None:
-    """How far all shards that the table knows have landed; None where that isn't known of one of them."""
+    """The arrival time up to which all known shards of the stream have landed; None where that isn't known of one
+    of them.
+    """
     placed = {key.shard_id: position for key, position in positions.shards.items() if key.stream == stream}
     bounds = [position.witness for position in placed.values() if not position.ended]
     for child, parents in children_of_ends(stream, positions).items():
@@ -90,9 +94,10 @@ def reached(stream: StreamId, positions: Positions) -> datetime | None:
 def quiet_shards(
     stream: StreamId, stated: Through, positions: Positions, *, now: datetime, retention: timedelta
 ) -> dict[ShardKey, Start | int]:
-    """The open shards to ask about, each with the place after which Kinesis is asked for records: nobody has seen for a
-    while whether there are new ones. Empty while the statement is near enough. `now`: a Date of Kinesis from before the
-    asking."""
+    """The open shards of which Kinesis has to be asked whether they have new records, each with the place after
+    which to ask. Empty while the stream's `valid-through` is recent enough. `now`: the `Date` of an answer of
+    Kinesis from before the asking.
+    """
     until = stated.get(stream)
     witnesses = {
         key: position.witness
@@ -126,9 +131,10 @@ def seen_quiet(
     now: datetime,
     by: str,
 ) -> tuple[Range, ...]:
-    """The empty ranges that say of the shards without news: at this time nothing was there after their positions. No
-    range, if a shard with news holds the statement up all the same. `now`, `positions`: as for `quiet_shards`. `by`:
-    who asked."""
+    """Ranges without records that state, for the shards in which Kinesis has nothing new, that nothing came after
+    their positions up to `now`. Empty if a shard with news keeps `valid-through` where it is anyway. `now`,
+    `positions`: as for `quiet_shards`. `by`: who asked.
+    """
     upto = {key: replace(positions.shards[key], seen=now) for key in keys if key not in news}
     until = reached(stream, positions.with_shards(upto)) if news else None
     if news and (until is None or until <= stated[stream]):
@@ -145,8 +151,9 @@ def _after(position: Position) -> Start | int:
 
 
 def overall(stated: Through, positions: Positions) -> datetime | None:
-    """The statement about all streams of the table together; None where one of them has none. Of each stream only the
-    newest life counts: nothing more can land of a life that is over."""
+    """The `valid-through` time of all streams of the table together; None where one of them has none. Of each
+    stream only the newest life counts, because nothing more can land of a life that is over.
+    """
     if not stated:
         # A table may have ten thousand shards, and each commit asks.
         return None
@@ -157,9 +164,9 @@ def overall(stated: Through, positions: Positions) -> datetime | None:
 
 
 def shards_that_prove(family: Family, listed: Iterable[Shard], positions: Positions) -> frozenset[str] | None:
-    """The shards whose positions prove that the table knows every shard with unread records; None where it may not.
-
-    `listed`: all shards that Kinesis lists. `family`: of this listing and of these positions.
+    """The shards whose positions prove that the table knows every shard with unread records; None where they
+    don't prove it. `listed`: all shards that Kinesis lists. `family`: made of this listing and of these
+    positions.
     """
     shards = tuple(listed)
     # A late listing may hide shards, but then hash keys are left out.

@@ -20,8 +20,9 @@ def write_through(stated: Through) -> str:
 
 
 def read_through(text: str) -> dict[StreamId, datetime]:
-    """The statements; none where the text has another form. A lost statement begins again at the leader's next
-    clean-up."""
+    """The `valid-through` time of each stream; none where the text has another form. A lost statement is made
+    again at the leader's next clean-up.
+    """
     try:
         return {StreamId(str(arn), int(epoch)): _time(when) for arn, epoch, when in json.loads(text)}
     except (ValueError, TypeError, RecursionError):

@@ -31,10 +31,9 @@ def after_run(
     left_alone: Iterable[str] = (),
     transient: bool = False,
 ) -> dict[str, Backoff]:
-    """The waits after a run. A shard is tried again at once after its first failure, then after 15 s, 30 s, ... 10 min.
-
-    A success removes the shard's wait. `left_alone`: shards that the run was asked not to read, whose waits stay.
-    `transient`: a transient error ended the run as a whole.
+    """How long each shard is left alone after a run. A shard is tried again at once after its first failure, then
+    after 15 s, 30 s, ... 10 min. A success removes the shard's wait. `left_alone`: shards that the run was asked
+    not to read, whose waits stay. `transient`: a transient error ended the run as a whole.
     """
     waits = {key: before[key] for key in left_alone if key in before}
     longest = _LONGEST_TRANSIENT if transient else _LONGEST
@@ -60,7 +59,7 @@ def of_clock(
 
 
 def held_off(backoff: Mapping[str, Backoff], now: datetime) -> frozenset[str]:
-    """The shards that aren't to be read yet."""
+    """The shards that aren't to be read yet, after their failures."""
     # A wait longer than the longest was made before this host's clock was set back. It would last too long, so it is
     # ignored.
     return frozenset(key for key, wait in backoff.items() if now < wait.until <= now + _LONGEST)

@@ -59,7 +59,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The condition didn't hold, because another process had changed the row. Nothing was written."""
+    """The condition of a write didn't hold, because another process had changed the row. Nothing was written."""
 
     row: Lease | None
     """The row as it is; None where there is none."""
@@ -71,8 +71,9 @@ writes."""
 
 
 def require_some(outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
-    """The outcomes; but where every write failed, the first error is raised, since the table is at fault and not single
-    rows."""
+    """The outcomes of several writes. Where every write failed, the first error is raised, since the cause is the
+    table then and not single rows.
+    """
     errors = [outcome for outcome in outcomes if isinstance(outcome, HeadraceError)]
     if errors and len(errors) == len(outcomes):
         raise errors[0]
@@ -145,7 +146,9 @@ def checkpoint(
     looked_at: datetime | None = None,
     behind_ms: int | None = None,
 ) -> Change:
-    """`looked_at`, `behind_ms`: as in `release`, for a row that the run goes on keeping."""
+    """Write how far the wave has landed the shard into the row. `looked_at`, `behind_ms`: as in `release`, for a
+    row that the run goes on keeping.
+    """
     # The claim is required and not only the holder: a run that was frozen wakes up in a worker that still holds the
     # lease, while another run of the same worker has gone on (D2). KCL counts owner switches since the last checkpoint.
     put: dict[str, Any] = {"checkpoint": upto, "landed": upto, "owner_switches": 0} | _look(
@@ -192,9 +195,10 @@ def release(
     throughput_kbps: float | None = None,
     landed: Checkpoint | None = None,
 ) -> Change:
-    """Remove the claim. `failure`: the wave failed for this shard. `is_well`: the wave read it without an error, so a
-    failure in the row is removed. With neither, a failure in the row stays. `landed`: another program's checkpoint,
-    from which the wave read on."""
+    """Remove the claim. `failure`: the wave failed for this shard. `is_well`: the wave read the shard without an
+    error, so a failure in the row is removed. With neither, a failure in the row stays. `landed`: another
+    program's checkpoint, from which the wave read on.
+    """
     # The counter stays. With a release that counts up, the renewal of a KCL worker that had just taken the row would
     # fail.
     put: dict[str, Any] = ({} if failure is None else {"failure": failure}) | _look(looked_at, behind_ms)
@@ -404,7 +408,7 @@ def reposition(
 
 
 def retire(read: Lease, why: str) -> Change:
-    """Delete a row of an earlier life of its stream."""
+    """Delete a row that belongs to an earlier life of its stream."""
     # Not even the counter is required: with `heartbeat: lease` a beat would refuse the write at every tick, and nothing
     # of that life is left to read.
     return Change(read.key, why, requires={"stream_epoch": read.stream_epoch}, kind=ChangeKind.RETIRE)

@@ -38,7 +38,7 @@ from typing import Final
 
 
 class ChangeKind(StrEnum):
-    """What a change is for. Each line of the table above has a kind."""
+    """The purpose of a write on a lease row. Each line of the table above has a kind."""
 
     CREATE = "create"
     REPLACE = "replace"

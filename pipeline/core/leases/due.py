@@ -13,7 +13,7 @@ from headrace.pipeline.core.leases.sighting import Sighting
 
 
 def is_time(last: datetime | None, now: datetime, *, every: timedelta) -> bool:
-    """Whether work that is done every so often is due again."""
+    """Whether work that is done once in `every` is due again."""
     # A clock that was set back makes the work due at once: it is better done once too often than not for a long time.
     return last is None or not timedelta(0) <= now - last < every
 
@@ -81,7 +81,7 @@ class DuePlan:
 
 
 def one_plan(plans: Iterable[DuePlan]) -> DuePlan:
-    """The plans of several streams, as one plan."""
+    """The plans of several streams, merged into one."""
     plans = tuple(plans)
     return DuePlan(
         tuple(sorted((due for plan in plans for due in plan.due), key=lambda due: due.lease_key)),
@@ -103,9 +103,9 @@ def plan_due(
 ) -> DuePlan:
     """Sort the leases of one stream into due, idle, being read, waiting and ended.
 
-    `parents`: shard id -> row of the parent; a parent without a row blocks nothing here. `living_claims`: claims of
-    runs that count as alive. `look_again_after`: a quarter of the retention; a run that looks this late commits that it
-    looked.
+    `parents`: shard id -> row of the parent; a parent without a row blocks no shard here. `living_claims`: claims
+    of runs that count as alive. `look_again_after`: a quarter of the retention, after which a shard is read even
+    if nothing shows that it has records; a run that reads so late commits that it looked.
     """
     due: list[Due] = []
     idle: list[Lease] = []
@@ -139,7 +139,7 @@ def _why_due(lease: Lease, now: datetime, look_again_after: timedelta) -> str | 
     if lease.looked_at is None:
         return "never read"
     if lease.failure is not None:
-        return "it failed when last read"
+        return "the shard failed when it was last read"
     if lease.behind_ms:
         return f"{lease.behind_ms} ms behind"
     if lease.has_foreign_checkpoint:

@@ -33,8 +33,9 @@ class Move(Enum):
 def plan_election(
     me: str, lock: LockRow | None, *, sighting: Sighting | None, since: timedelta | None, tick: timedelta
 ) -> tuple[Move, Sighting | None]:
-    """What to do about the lock, and what to remember of it for the next tick. `since`: the time since the last
-    successful look."""
+    """What to do about the lock, and what to remember of it until the next tick. `since`: the time since the last
+    successful look at the lock.
+    """
     if lock is None or lock.released:
         return Move.TAKE, None
     if lock.owner == me:

@@ -27,8 +27,9 @@ class Failure:
 
 
 def failed_again(before: Failure | None, why: str, when: datetime) -> Failure:
-    """The failure after one more failed wave: `since` stays that of the first one, even when another worker reads by
-    now."""
+    """The failure of a shard after one more failed wave: `since` stays the time of the first one, even when
+    another worker reads the shard by now.
+    """
     # Cut to milliseconds, which is all that the row keeps.
     since = before.since if before else when.replace(microsecond=when.microsecond // 1000 * 1000)
     return Failure(since, _short(why))

@@ -1,4 +1,4 @@
-"""How far behind a shard is, as its lease row tells. For people and alarms; no decision about reading goes by it."""
+"""How far behind a shard is, as its lease row tells. For people and alarms; no decision about reading depends on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOKED_WITHIN: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class LivingWorker:
-    """A worker that may be alive."""
+    """A worker that may be alive, and from when on."""
 
     back_since: datetime | None = None
     """Since when it has ticked without a pause, if that is less than `LOOKED_WITHIN`; else None."""
@@ -32,8 +32,9 @@ LivingWorkers = Mapping[str, LivingWorker]
 
 @dataclass(frozen=True, slots=True)
 class LongestLag:
-    """The longest of many lags. Shards whose lag isn't known may be further behind, so that nobody may read 0 as "all is read"
-    while there are such shards."""
+    """The longest lag of many shards. Shards of unknown lag may be further behind, so while there are any, a lag
+    of 0 must not be read as "all is read".
+    """
 
     known: timedelta | None
     """None where no lag is known."""
@@ -42,24 +43,24 @@ class LongestLag:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether it is known that no shard is behind."""
+        """Whether it is known of each shard that it isn't behind."""
         return not self.unknown and not self.known
 
     @property
     def seconds(self) -> float | None:
-        """The longest lag in seconds. For a figure; None where it would be a 0 that isn't known."""
+        """The longest lag in seconds, as a figure; None where it would be 0 although some lags are unknown."""
         return None if self.known is None or (self.unknown and not self.known) else self.known.total_seconds()
 
 
 def longest(lags: Iterable[timedelta | None]) -> LongestLag:
-    """The longest of these lags. Without any shard, nothing is behind."""
+    """The longest of these lags; 0 where there is no shard."""
     told = list(lags)
     known = [lag for lag in told if lag is not None]
     return LongestLag(max(known, default=None if told else _NOTHING), len(told) - len(known))
 
 
 def readers_among(alive: Iterable[str], rows: Iterable[Worker]) -> LivingWorkers:
-    """`alive`: the workers that may be alive; `rows`: the workers' rows."""
+    """The workers that may be alive, as readers of shards. `alive`: their names; `rows`: the rows of all workers."""
     known = {row.worker_id: LivingWorker(_back_since(row), row.is_ours) for row in rows}
     return {name: known.get(name, LivingWorker(is_ours=False)) for name in alive}
 
@@ -84,10 +85,10 @@ def lag_of(
 ) -> timedelta | None:
     """How long ago the shard's oldest unread record may have arrived, at most; None where the row doesn't tell.
 
-    `reader`: the worker that reads the shard, if one may be alive. A worker of Headrace looks for new records in a shard that was at
-    its tip, so that the shard isn't behind; nobody looks into one without a reader, and KCL's workers tell nobody before they
-    checkpoint. `waiting_since`: since when a shard that was at its tip has been seen to have unread records all the same.
-    They may have come long after the last look.
+    `reader`: the worker that reads the shard, if one may be alive. A worker of Headrace looks for new records in
+    a shard that was at its tip, so that the shard isn't behind; nobody looks into a shard without a reader, and
+    KCL's workers write nothing before they checkpoint. `waiting_since`: since when a shard that was at its tip is
+    known to have unread records. They may have arrived long after the last look.
     """
     if row.has_ended:
         return _NOTHING
@@ -115,8 +116,9 @@ def _may_be_unseen(row: Lease, looked_at: datetime, now: datetime, reader: Livin
 
 
 def is_read_by_others(row: Lease) -> bool:
-    """Whether a worker of KCL has moved the checkpoint since Headrace's last look, so that this look tells nothing more. KCL's
-    workers leave Headrace's attributes in the row."""
+    """Whether a KCL worker has moved the checkpoint since Headrace last looked into the shard, so that this last
+    look says nothing any more. KCL's workers leave Headrace's attributes in the row.
+    """
     return row.landed is not None and row.checkpoint != row.landed
 
 

@@ -1,5 +1,6 @@
-"""A lease row as it would be if each wave wrote it. A run that keeps its claims writes the row late, and goes by this
-one."""
+"""A lease row as it would be if each wave wrote it. A run that keeps its claims writes the row later, and decides
+by these values until then.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from headrace.pipeline.core.ledger.batch import Staged
 
 
 def as_landed(row: Lease, staged: Staged) -> Lease:
-    """The row after the checkpoint of what was staged and committed."""
+    """The row as it will be after the checkpoint of what was staged and committed."""
     checkpoint, rate = staged.upto.checkpoint, throughput_after(row, staged)
     rate = row.throughput_kbps if rate is None else rate
     # None: no record of the shard has landed yet, so that there is nothing to checkpoint.
@@ -24,7 +25,7 @@ def as_landed(row: Lease, staged: Staged) -> Lease:
 
 
 def as_looked_at(row: Lease, staged: Staged, now: datetime) -> Lease:
-    """The row after a wave that read the shard without trouble. `now`: by the clock of this host."""
+    """The row as it will be after a wave that read the shard without an error. `now`: by the clock of this host."""
     # None: the wave's limits were reached before the shard was asked for a page. It may have records to read, and 1 ms
     # behind makes it due.
     behind = 1 if staged.behind is None else staged.behind // timedelta(milliseconds=1)
@@ -40,8 +41,9 @@ def as_looked_at(row: Lease, staged: Staged, now: datetime) -> Lease:
 
 
 def caught_up(row: Lease, ought: Lease) -> Lease:
-    """The row with what it doesn't say yet. Another program, or a write whose answer was lost, may have moved it
-    further."""
+    """The row `row`, with those values of `ought` that it lacks. Another program, or a write whose answer was
+    lost, may have moved the row further.
+    """
     landed = [checkpoint for checkpoint in (row.landed, ought.landed) if checkpoint is not None]
     return replace(
         row,

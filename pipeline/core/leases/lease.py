@@ -1,4 +1,4 @@
-"""A lease row: which worker reads a shard, and the checkpoint that KCL's workers go by."""
+"""A lease row: which worker reads a shard, and the checkpoint from which KCL's workers read on."""
 
 from __future__ import annotations
 

@@ -36,17 +36,17 @@ def is_of_form(row: Lease, *, multi: bool) -> bool:
 
 
 def of_other_form(leases: Iterable[Lease], *, multi: bool) -> tuple[Lease, ...]:
-    """The rows of the other `streams_mode`, in the order of their keys. A row whose key contradicts its attributes has
-    neither form."""
+    """The rows that have the form of the other `streams_mode`, in the order of their keys. A row whose key
+    contradicts its attributes has neither form.
+    """
     rows = (row for row in leases if is_of_form(row, multi=not multi))
     return tuple(sorted(rows, key=lambda row: row.key))
 
 
 def why_other_mode(leases: Iterable[Lease], *, multi: bool) -> str | None:
-    """Why an application may do nothing with these settings: all of its rows have the form of the other `streams_mode`.
-
-    None where it has rows of its own form, or no row yet. A few rows of the other form beside them are left over from
-    something, and stop nobody.
+    """Why an application may do nothing with these settings: all of its rows have the form of the other
+    `streams_mode`. None where some rows have its own form, or where there is no row yet. A few rows of the other
+    form beside them are left over from earlier, and stop nothing.
     """
     leases = tuple(leases)
     other_rows = of_other_form(leases, multi=multi)
@@ -66,7 +66,7 @@ def why_other_mode(leases: Iterable[Lease], *, multi: bool) -> str | None:
 
 def why_left_over(*, multi: bool) -> str:
     """Why a row of the other form isn't used, beside rows of the application's own form."""
-    return f"it has the form of streams_mode: {mode_of(multi=not multi)}; `{COMMAND}` removes it"
+    return f"the row has the form of streams_mode: {mode_of(multi=not multi)}; `{COMMAND}` removes it"
 
 
 def _have(count: int) -> str:

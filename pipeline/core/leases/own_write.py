@@ -10,10 +10,10 @@ _MARKS = frozenset({"wanted_by", "assigned_at"})
 
 
 def is_own_write(change: Change, row: Lease | None) -> bool:
-    """Whether a write was refused only because it had been applied before, and its answer was lost.
+    """Whether a write was refused only because it had been applied before, and the answer to it was lost.
 
-    The row has to show this very write: a mark that no other process writes, or exactly the counter that the write
-    leaves, and every value that it puts.
+    The row has to show exactly this write: a value that no other process writes, or the counter that the write
+    leaves, and every value that the write puts.
     """
     if row is None or not change.put or not _is_marked(change, row):
         return False

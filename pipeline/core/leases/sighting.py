@@ -30,8 +30,8 @@ Sightings = Mapping[str, Sighting]
 def after_look(
     before: Sightings, tokens: Mapping[str, str], *, since: timedelta | None, tick: timedelta
 ) -> dict[str, Sighting]:
-    """What the watcher remembers after a look at the counters, whose values are `tokens`. `since`: the time since its
-    last look; None at the first.
+    """What the watcher remembers after it has looked at the counters, whose values are `tokens`. `since`: the
+    time since the watcher's last look; None at the first.
 
     Counters that aren't in `tokens` are forgotten.
     """
@@ -58,7 +58,9 @@ def expired(sightings: Sightings, after: timedelta) -> frozenset[str]:
 
 
 def living(sightings: Sightings, within: timedelta) -> frozenset[str]:
-    """The counters that were seen to change, and since then haven't stood still for longer than `within`."""
+    """The names of the counters that the watcher has seen change, and that haven't stood still for longer than
+    `within` since then.
+    """
     return frozenset(
         name for name, sighting in sightings.items() if sighting.moved and sighting.credit <= within
     )
@@ -95,8 +97,9 @@ def suspects_to_cursor(sightings: Sightings) -> dict[str, list[str | int]]:
 
 
 def time_to_cursor(when: datetime | None) -> float | None:
-    """Seconds, to a tenth: a person sees the cursor of each tick, and Dagster keeps it. Rounded down, so that no time comes
-    back from a cursor later than it was."""
+    """The time as seconds to a tenth, for a sensor's cursor, which people see and Dagster keeps. Rounded down, so
+    that a time read from a cursor is never later than the time that was written.
+    """
     return None if when is None else int(when.timestamp() * 10) / 10
 
 

@@ -30,14 +30,17 @@ _HIGHEST = Decimal(10**9)
 
 
 def believable(kbps: Decimal) -> float | None:
-    """The throughput in a row; None, as for a shard that was never measured, where the number makes no sense."""
+    """The throughput that a row states; None where the number makes no sense, as for a shard that was never
+    measured.
+    """
     # KCL's Java can write NaN or Infinity. One such row must neither hide its shard nor spoil sums over other shards.
     return float(kbps) if kbps.is_finite() and 0 <= kbps <= _HIGHEST else None
 
 
 def throughput(previous: float | None, read: int, span: timedelta) -> float:
-    """The new rate in KB/s: half of it the previous rate, half the rate of the bytes just read, which arrived within
-    `span`."""
+    """The new rate in KB/s: the mean of the previous rate and of the rate of the bytes just read, which arrived
+    within `span`.
+    """
     rate = read / _KB / max(span, _SHORTEST_SPAN).total_seconds()
     return rounded(rate if previous is None else _ALPHA * rate + (1 - _ALPHA) * previous)
 

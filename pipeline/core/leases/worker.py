@@ -16,8 +16,9 @@ THROUGHPUT: Final = "throughput"
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """How busy a worker's hosts were, in the form of KCL's rows. Without metrics, the throughput of its leases
-    counts."""
+    """How busy the hosts of a worker were, in the form of KCL's rows. For a worker without metrics, the
+    throughput of its leases counts.
+    """
 
     stats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """KCL's `sts`. Metric -> averages in percent, oldest first; -1 where an interval couldn't be measured."""
@@ -73,8 +74,9 @@ class Worker:
 
     @property
     def has_sensor(self) -> bool:
-        """Whether a sensor works for this worker. It doesn't for one that only `headrace consume` runs as: nothing
-        would start a run for leases assigned to it."""
+        """Whether a sensor works for this worker. A worker that only `headrace consume` uses has none: nothing
+        would start a run for leases assigned to it.
+        """
         return self.instance is not None
 
     @property
@@ -84,9 +86,10 @@ class Worker:
 
 
 def not_ours(names: Iterable[str], rows: Iterable[Worker]) -> frozenset[str]:
-    """Those of the named workers for which no row shows that they are workers of Headrace.
+    """Those of the named workers that no row shows to be workers of Headrace.
 
-    A worker whose row can't be read is among them, for `rows` lacks it. A caller that deletes rows is right to treat
-    such a worker as KCL's; a caller that only decides whether work goes on may leave it out.
+    A worker whose row couldn't be read, and so isn't in `rows`, is among them. That is right for a caller that
+    deletes rows: it treats such a worker as KCL's. A caller that only decides whether work goes on may ignore
+    such a worker.
     """
     return frozenset(names) - {row.worker_id for row in rows if row.is_ours}

@@ -1,8 +1,8 @@
 """What became of the rows of a parsed range, as the ledger of a typed table keeps it.
 
-A range of a typed table has the kind `parsed`, and its `why` is the text of an Accounting. The text names the staged
-files of the rows that go to quarantine: this commit decides about them, and the quarantine table's commit only carries
-out what the text says.
+A range of a typed table has the kind `parsed`, and its `why` is the text of an Accounting. The text names the
+staged files of the rows that go to the quarantine table: the typed table's commit decides about them, and the
+quarantine table's commit only does what the text says.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Accounting:
 
     @property
     def is_complete(self) -> bool:
-        """Whether each row is told of exactly once."""
+        """Whether each row was parsed, set aside or dropped, and none counts twice."""
         counts = (self.rows, self.parsed, self.quarantined, *self.dropped.values())
         accounted = self.parsed + self.quarantined + sum(self.dropped.values())
         # A quarantined row without a staged file would be lost with this commit, and a staged file without
@@ -79,7 +79,7 @@ class Accounting:
 
 
 def all_dropped(tallies: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Reason -> rows that were dropped by it, in all parts together; in the order of the reasons' texts."""
+    """The number of dropped rows by reason, over all parts together, in the order of the reasons' texts."""
     total: Counter[str] = Counter()
     for dropped in tallies:
         total.update(dropped)
@@ -87,8 +87,9 @@ def all_dropped(tallies: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def read_accounting(text: str) -> Accounting:
-    """The accounting of a range, from its text in the ledger. Raises WrongShape for a text that `Accounting.text`
-    of this version of Headrace didn't make."""
+    """The accounting of a range, read from its text in the ledger. Raises WrongShape for a text that this
+    version's `Accounting.text` can't have made.
+    """
     try:
         content = json.loads(text)
         if content["form"] != _FORM:

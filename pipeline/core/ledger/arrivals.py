@@ -1,5 +1,6 @@
-"""When the records of ranges arrived, by the ledgers, and which of their days a retention may have dropped. Pure
-functions on values."""
+"""When the records of ranges arrived, as the ledgers state it, and on which of these days the retention may have
+deleted rows. Pure functions on values.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from headrace.pipeline.core.ledger.story import Step
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The arrivals that a proof is about. None: without this bound."""
+    """The arrival times that a proof covers. A bound that is None doesn't limit them."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -22,8 +23,9 @@ class Window:
         return self.since is None and self.until is None
 
     def has(self, first: datetime | None, last: datetime | None) -> bool:
-        """Whether records of a range that arrived between these two moments are asked for. A range is proved as a
-        whole."""
+        """Whether the proof covers a range whose records arrived between these two moments. A range is always
+        proved as a whole.
+        """
         # A range without arrivals may have records of any time, so that it is asked for.
         if self.since is not None and last is not None and last < self.since:
             return False
@@ -35,7 +37,7 @@ ALL = Window()
 
 @dataclass(frozen=True, slots=True)
 class Days:
-    """Arrival days (UTC) that are counted by themselves."""
+    """Days (UTC) of arrival whose rows a proof counts."""
 
     first: date = date.min
     last: date = date.max
@@ -44,7 +46,7 @@ class Days:
         return self.first <= day <= self.last
 
     def meet(self, steps: Iterable[Step]) -> bool:
-        """Whether these days may have a record of the ranges."""
+        """Whether one of the ranges may have a record that arrived on these days."""
         steps = tuple(steps)
         return min(map(first_day, steps)) <= self.last and self.first <= max(map(last_day, steps))
 
@@ -53,25 +55,26 @@ EVER = Days()
 
 
 def may_be_dropped(step: Step, kept_from: date | None) -> bool:
-    """Whether the retention may have removed records of the range, or removes them next."""
+    """Whether the retention may have removed records of the range, or may do so next."""
     return kept_from is not None and first_day(step) < kept_from
 
 
 def first_day(step: Step) -> date:
-    """The first day (UTC) that may have records of the range."""
+    """The first day (UTC) on which records of the range may have arrived."""
     first = step.range.first_arrival
     return date.min if first is None else (first - APPROXIMATE).date()
 
 
 def last_day(step: Step) -> date:
-    """The last day (UTC) that may have records of the range."""
+    """The last day (UTC) on which records of the range may have arrived."""
     last = step.range.last_arrival
     return date.max if last is None else (last + APPROXIMATE).date()
 
 
 def first_kept_day(now: datetime, retention: timedelta | None, before: date | None) -> date | None:
-    """The first day that the retention keeps. `before`: what an earlier proof knew. The retention may have been longer
-    since."""
+    """The first day whose rows the retention keeps. `before`: the first kept day that an earlier proof knew; the
+    setting may have been made longer since.
+    """
     days = [before, None if retention is None else (now - retention).date()]
     # The later of the two: what a shorter retention has dropped stays dropped after it was made
     # longer.

@@ -14,7 +14,7 @@ from headrace.pipeline.core.shards.stream import ShardKey
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Between which times records arrived. None where nothing tells."""
+    """Between which times records arrived; None for an unknown time."""
 
     first: datetime | None = None
     last: datetime | None = None
@@ -46,7 +46,7 @@ class Author:
         account: str = "",
         unpacked: bool = False,
     ) -> Range:
-        """The range of these rows, as the commit's ledger states it.
+        """The range with these values, as the commit's ledger states it.
 
         `files`: the files of the commit; the range names those that have rows of its shard.
         """

@@ -1,4 +1,4 @@
-"""Batches: the plan to read one range of one shard in a wave, and what a wave's Spark job reports of it."""
+"""Batches: plans to read one range of one shard in a wave, and what a wave's Spark job reports about them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The records that arrived between two moments may be lost: they may have left Kinesis before they were read."""
+    """A time between whose ends records may have arrived that are lost: they may have left Kinesis before they
+    were read.
+    """
 
     since: datetime
     until: datetime
@@ -68,7 +70,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What became of one batch: how far its shard was read, and how much of it was staged."""
+    """The result of one batch: how far its shard was read, and which of the rows were staged."""
 
     key: ShardKey
     after: Position | None
@@ -101,14 +103,16 @@ class Staged:
 
     @property
     def moved(self) -> bool:
-        """Whether the position moves. It doesn't where a reader only found that nothing newer is there."""
+        """Whether the shard's position moves. It doesn't where a reader only found that nothing newer is there."""
         # Without the two times of a position: a look that found nothing newer has a later `seen`, and moves
         # nothing.
         return self.upto.token != (self.after or Position()).token
 
     @property
     def at_tip(self) -> bool:
-        """Whether the last page found nothing newer. False too where the wave's limits left no page for this shard."""
+        """Whether the last call found nothing newer in the shard. False too where the wave's limits left no call
+        for this shard.
+        """
         return self.behind is not None and not self.behind
 
 
@@ -129,8 +133,9 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class TakenFile:
-    """A data file of another table, of which a commit decides that it leaves that table. Its rows are needed until it
-    has left."""
+    """A data file of the quarantine table that the commit of another table decides to remove. The file's rows are
+    needed until it has left.
+    """
 
     path: str
     seen_at: datetime
@@ -139,7 +144,7 @@ class TakenFile:
 
 @dataclass(frozen=True, slots=True)
 class HostLoad:
-    """How busy a host was on which a Spark task ran, over a time `span` up to the task's end."""
+    """How busy the host of a Spark task was, over the time `span` up to the task's end."""
 
     host: str
     span: timedelta
@@ -159,8 +164,9 @@ class Manifest:
     loads: tuple[HostLoad, ...] = ()
 
     def without(self, shards: Iterable[ShardKey]) -> tuple[Manifest, frozenset[ShardKey]]:
-        """The manifest without these shards and without all shards that share a file with them; and the keys of the
-        latter."""
+        """The manifest without these shards and without all shards that share a file with them; and the keys of
+        these other shards.
+        """
         named = frozenset(shards)
         # As in `decide_landing`: no shard lands in part, so a shared file takes all its shards along, and each of
         # these takes its other files along.

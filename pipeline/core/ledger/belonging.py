@@ -1,14 +1,15 @@
-"""Do records belong to the stream and to the shard as which they came? Judged by what no reader chooses: when Kinesis
-received them, and the numbers that it gave them. Pure functions; each gives a reason why not, or None.
+"""Checks that records belong to the stream and to the shard from which they seem to come, by two facts that
+Kinesis sets and no reader can change: when it received them, and their sequence numbers. Pure functions; each
+returns the reason why records don't belong, or None.
 
     created ............ first arrival ......... last arrival ............ now
        └─ BEFORE: a minute earlier at most            an hour later at most: AHEAD ─┘
 
     StartingSequenceNumber <= each number <= EndingSequenceNumber, which an open shard doesn't have (both by ListShards)
 
-So records of another stream of the same name, in another account or behind another endpoint, are told apart unless they
-came later than this stream, with higher numbers. A task that reads therefore proves first that its stream is the
-driver's (`headrace.pipeline.aws.reading.pages_proof`).
+So records of another stream of the same name, in another account or behind another endpoint, are noticed unless
+they arrived after this stream was made and have fitting numbers. A task that reads therefore proves first that
+its stream is the driver's (`headrace.pipeline.aws.reading.pages_proof`).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def why_too_late(last: datetime | None, now: datetime) -> str | None:
 
 
 def what_to_do(why: str) -> str:
-    """The sentence for a person, where a commit has refused records because of one of these reasons."""
+    """The sentence that tells a person what to do after a commit has refused records for one of these reasons."""
     return (
         f"{why}. Nothing of this range was committed, and no position moved. "
         "Something answers that isn't Headrace's Kinesis, or its clock and "
@@ -59,9 +60,9 @@ def what_to_do(why: str) -> str:
 
 
 def why_outside(numbers: NumberRange | None, *sequences: int | None) -> str | None:
-    """Why one of these numbers can't be of the shard.
+    """Why one of these sequence numbers can't be of the shard; None where all can be.
 
-    `numbers`: those of the shard, where a list of shards has told them.
+    `numbers`: the sequence numbers that the shard can have, where a list of shards has told them.
     """
     for number in sequences:
         if numbers is not None and number is not None and not numbers.has(number):

@@ -1,4 +1,4 @@
-"""Which ranges of the lineage table a reader asks for, so that it needn't hold all of them."""
+"""Which ranges of the lineage table a reader asks for, so that the reader needn't hold all of them in memory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from headrace.pipeline.core.shards.stream import ShardKey
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """Ranges of one shard of which each begins where the one before ended may come as one range (`Range.joined`), so
-    that a reader of a long history needn't hold each of them. Only ranges about which a reader would have nothing to
-    say come so: of the kind `landed`, `parsed` or `copied`, forward, not at the end of the shard, and with a complete
-    accounting of their rows.
+    """Allows ranges of one shard that follow each other to be returned as one joined range (`Range.joined`), so
+    that a reader of a long history needn't hold each of them. Only ranges without anything special are joined: of
+    the kind `landed`, `parsed` or `copied`, forward, not at the end of the shard, and with a complete accounting
+    of their rows.
 
-    The first and the newest range of a shard come as they are, and so does each range that the one before doesn't lead
-    to. Ranges with rows and ranges without any are never joined to each other. A table needn't join anything.
+    The first and the newest range of a shard are returned as they are, and so is each range that doesn't begin
+    where the one before ended. Ranges with rows and ranges without any are never joined to each other. A table
+    may also join nothing.
     """
 
     below: int
@@ -33,10 +34,11 @@ class Joining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeFilter:
-    """Which ranges a reader asks for: those that meet all conditions. None: without this condition.
+    """The conditions of a reader of the lineage table: ranges are returned that meet all of them. None: no
+    condition.
 
-    Only ranges and removed ENDs are left out. Origins and lost parts are all there, up to the asked snapshot; a ledger
-    of which nothing is left isn't.
+    Only ranges and removed ENDs are left out. Origins and lost parts are always returned, up to the snapshot that
+    was asked for; a ledger of which nothing is left isn't returned.
     """
 
     stream: str | None = None
@@ -63,12 +65,12 @@ class RangeFilter:
 
     @property
     def has_all_ranges(self) -> bool:
-        """Whether each range of the asked snapshots is asked for, and so each ledger, also one without any range."""
+        """Whether no range is filtered out, so that each ledger is returned, also one without any range."""
         conditions = (self.stream, self.shards, self.kinds, self.number, self.arrived)
         return all(condition is None for condition in conditions)
 
     def of(self, entry: LedgerEntry | Lost) -> LedgerEntry | Lost | None:
-        """What is asked for of this ledger or lost part; None where that is nothing."""
+        """The part of this ledger or lost part that meets the conditions; None where nothing does."""
         if self.upto is not None and entry.sequence > self.upto:
             return None
         if self.above is not None and entry.sequence <= self.above:

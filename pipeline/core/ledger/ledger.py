@@ -1,4 +1,4 @@
-"""The ledger: which records went into which snapshot. Each commit adds a page for itself."""
+"""The ledger: which records each commit landed. Each commit adds one page, for itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
 
 class Kind(StrEnum):
-    """Why a position moved, or what else a range of the ledger says."""
+    """What a range of the ledger says: why a position moved, or what else was done."""
 
     LANDED = "landed"
     FOREIGN = "foreign"
@@ -63,12 +63,12 @@ ACCOUNTED = frozenset(
 
 
 def why_and_account(kind: Kind, stored: str) -> tuple[str, str]:
-    """A range's `why` and `account`, of which stored ledgers have one text."""
+    """A range's `why` and `account`, which stored ledgers keep as one text."""
     return ("", stored) if kind in ACCOUNTED else (stored, "")
 
 
 class ParentIs(StrEnum):
-    """Why a parent is out of its child's way."""
+    """Why a child may be read though the parent is what it is: ended, gone from Kinesis, and so on."""
 
     ENDED = "ended"
     """The table has an END for it."""
@@ -125,7 +125,7 @@ class Range:
 
     @property
     def stored_why(self) -> str:
-        """What stored ledgers and answers call `why`: the account, or the reason."""
+        """The text that stored ledgers call `why`: the account if there is one, else the reason."""
         return self.account or self.why
 
     @property
@@ -143,8 +143,9 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class FilesDone:
-    """In the ledger of a typed table: which files of the lake table have nothing left for it
-    (`headrace.pipeline.typed.files.looked`)."""
+    """The statement in a typed table's ledger about files of the lake table that have nothing left for the typed
+    table (`headrace.pipeline.typed.files.looked`).
+    """
 
     snapshot: int
     """The snapshot of the lake table in which the files were found."""
@@ -174,7 +175,7 @@ class LedgerPage:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """The ledger page of one snapshot of the lake table, with what tells where the snapshot stands."""
+    """The ledger page of one snapshot, with the snapshot's id, number and time."""
 
     snapshot: int
     sequence: int

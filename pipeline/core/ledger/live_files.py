@@ -8,7 +8,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A data file of main's newest snapshot. A file that equals an earlier look's has the rows that it had then."""
+    """A data file of the newest snapshot of main. A file that equals one of an earlier look still has the same rows."""
 
     path: str
     day: str | None
@@ -25,7 +25,7 @@ class LiveFile:
 
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
-    """The data files of the lake table, as one look at its newest snapshot found them."""
+    """The data files of a table, as its newest snapshot had them when it was loaded."""
 
     files: tuple[LiveFile, ...] = ()
     schema: int = 0

@@ -1,4 +1,4 @@
-"""How the entries of the lineage table, in whatever order they are read, become the ledgers again, oldest first."""
+"""Puts the rows of the lineage table, in whatever order they are read, together to ledgers, oldest first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class SnapshotPlace(NamedTuple):
-    """Where a snapshot of the lake table stands; sorts as the snapshots do."""
+    """The place of a snapshot in the table's history; places sort as the snapshots do."""
 
     sequence: int
     snapshot: int
@@ -23,7 +23,7 @@ class SnapshotPlace(NamedTuple):
 
 @dataclass(slots=True)
 class Page:
-    """What was found of one snapshot. The numbers are the places of the entries within its ledger."""
+    """The lineage rows of one snapshot that were read so far. The numbers are their places within the ledger."""
 
     at: datetime
     writer: str = ""
@@ -51,14 +51,14 @@ class LedgerPages:
         self._pages: dict[SnapshotPlace, Page] = {}
 
     def of(self, where: SnapshotPlace, when: datetime) -> Page:
-        """What was found of this snapshot so far."""
+        """The page of this snapshot, made empty if there is none yet."""
         page = self._pages.get(where)
         if page is None:
             page = self._pages[where] = Page(when)
         return page
 
     def ours(self, where: SnapshotPlace, when: datetime, *, writer: str) -> Page:
-        """What was found so far of this snapshot, which has a ledger."""
+        """The page of this snapshot, which Headrace has committed with a ledger."""
         page = self.of(where, when)
         # A snapshot without ranges has a single entry, which tells only that it has a ledger and who wrote
         # it.
@@ -66,7 +66,9 @@ class LedgerPages:
         return page
 
     def entries(self) -> Iterator[LedgerEntry | Lost]:
-        """All that was found, oldest snapshot first. It is told once: what was told is forgotten."""
+        """The ledgers of all pages, oldest snapshot first. The pages are used up by that: a second call gives
+        nothing.
+        """
         for where in sorted(self._pages):
             yield from self._pages.pop(where).entries(where)
 

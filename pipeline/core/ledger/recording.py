@@ -1,4 +1,4 @@
-"""What the lineage table lacks, compared with the lake table's history, and what it has too much after a rollback."""
+"""What the lineage table lacks of the lake table's history, and which ledgers it has too many after a rollback."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ S = TypeVar("S", bound=OnMain)
 
 @dataclass(frozen=True, slots=True)
 class Tail(Generic[S]):
-    """The change that makes the lineage table the ledger of main again."""
+    """The change after which the lineage table is the ledger of main again: snapshots to record, and ledgers to
+    remove.
+    """
 
     new: tuple[S, ...]
     """Snapshots of main that aren't recorded, oldest first."""
@@ -56,11 +58,11 @@ class Tail(Generic[S]):
 
 
 def tail_of(main: Iterable[S], recorded: Recorded, with_rows: Callable[[], Mapping[int, int]]) -> Tail[S]:
-    """Compare main with what is recorded.
+    """Compare the snapshots of main with those that the lineage table has recorded.
 
-    `main`: main's snapshots, newest first; reading on raises ChainBroken where the history is lost. It is read as far
-    as needed. `with_rows`: the snapshots that have rows in the lineage table, with their sequence numbers. Asked for
-    only after a rollback.
+    `main`: main's snapshots, newest first, read as far as needed; reading raises ChainBroken where the history is
+    lost. `with_rows`: returns the snapshots that have rows in the lineage table, with their sequence numbers;
+    called only after a rollback.
     """
     new: list[S] = []
     ends: Mapping[int, int] = {} if recorded.snapshot is None else {recorded.snapshot: recorded.sequence}

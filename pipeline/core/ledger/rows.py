@@ -45,7 +45,7 @@ def lineage_rows_of(entry: LedgerEntry | Lost) -> list[Row]:
 
 
 def put(row: Row, pages: LedgerPages) -> None:
-    """Add what a row tells that is no range: `headrace.pipeline.lineage.decode` reads those in columns."""
+    """Add a row that isn't a range to the pages. (`headrace.pipeline.lineage.decode` reads ranges, many at once.)"""
     where = SnapshotPlace(row["snapshot_sequence"], row["snapshot_id"])
     when, place = row["snapshot_at"], row["place"]
     if row["entry"] == LOST:

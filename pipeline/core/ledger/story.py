@@ -1,4 +1,6 @@
-"""The ledgers of a table up to one snapshot, as the story of each shard: its ranges in the order of their commits."""
+"""What the ledgers of a table up to one snapshot tell of each shard (its story): its ranges in the order of their
+commits.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from headrace.pipeline.core.shards.stream import ShardKey
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A range, with the snapshot that brought it."""
+    """A range of a shard, with the snapshot whose ledger has it."""
 
     snapshot: int
     sequence: int
@@ -27,7 +29,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The ledgers up to one snapshot, by shard."""
+    """The ranges that ledgers up to one snapshot have, by shard."""
 
     steps: Mapping[ShardKey, tuple[Step, ...]] = field(default_factory=dict)
     """Ranges that move the position, in the order of their commits."""
@@ -40,7 +42,7 @@ class Story:
 
     @property
     def ranges(self) -> int:
-        """How many ranges of ledgers move the position."""
+        """How many ranges of the ledgers move a position."""
         return counted_ranges(step for steps in self.steps.values() for step in steps)
 
     @property
@@ -57,8 +59,9 @@ class Story:
             yield from steps
 
     def is_lost_between(self, below: int, upto: int) -> bool:
-        """Whether a part of the history without ledgers lies after one snapshot and not after another (by sequence
-        numbers)."""
+        """Whether the ledgers of snapshots between these two (by sequence numbers; the first excluded, the second
+        included) are missing in part.
+        """
         return any(below < part.sequence <= upto for part in self.lost)
 
     def first(self, key: ShardKey) -> Step | None:
@@ -66,18 +69,18 @@ class Story:
         return steps[0] if steps else None
 
     def end(self, key: ShardKey) -> Step | None:
-        """The step that brought the shard's END, if the shard has ended and was not opened again by a person."""
+        """The step whose range has the shard's END, if the shard has ended and no person has opened it again."""
         steps = self.steps.get(key)
         return steps[-1] if steps and steps[-1].range.upto.ended else None
 
 
 def counted_ranges(steps: Iterable[Step]) -> int:
-    """How many ranges of ledgers these are. A reader may have asked for joined ones."""
+    """How many ranges of ledgers these steps stand for; a joined range counts as many as it was joined of."""
     return sum(step.range.joined for step in steps)
 
 
 def story_of(entries: Iterable[LedgerEntry | Lost]) -> Story:
-    """What ledgers tell of each shard. `entries`: oldest first."""
+    """The ranges that these ledgers have, by shard. `entries`: oldest first."""
     steps: dict[ShardKey, list[Step]] = {}
     replays: dict[ShardKey, list[Step]] = {}
     derived: dict[ShardKey, list[Step]] = {}

@@ -1,4 +1,4 @@
-"""Does a listing show every shard from which records can still come?"""
+"""Checks whether a list of shards shows every shard from which records can still come."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange, Shard
 
 
 def is_whole(listed: Iterable[Shard]) -> bool:
-    """Whether a listing hides no shard: a late listing leaves shards out, and with them hash keys; where shards have no hash
-    keys, it leaves out the shard that goes on after a closed one."""
+    """Whether a list of shards hides no shard. ListShards may lag behind and leave shards out, and their hash
+    keys are missing then; where shards have no hash keys, the shard that follows a closed one is missing.
+    """
     shards = tuple(listed)
     if any(shard.hash_range is not None for shard in shards):
         return cover_all([shard.hash_range for shard in shards if not shard.closed])
@@ -17,7 +18,7 @@ def is_whole(listed: Iterable[Shard]) -> bool:
 
 
 def dead_ends(shards: Iterable[Shard]) -> tuple[str, ...]:
-    """The closed shards after which no listed shard goes on, although one has to."""
+    """The closed shards that should have a child, and of which the list shows none."""
     shards = tuple(shards)
     parents = {parent for shard in shards for parent in shard.parents}
     return tuple(
@@ -28,7 +29,7 @@ def dead_ends(shards: Iterable[Shard]) -> tuple[str, ...]:
 
 
 def cover_all(ranges: Sequence[HashRange | None]) -> bool:
-    """Whether these shards have all hash keys. False too where the hash keys of one aren't known."""
+    """Whether these ranges together have all hash keys. False too where one of them isn't known."""
     known_ranges = [r for r in ranges if r is not None]
     covered = 0
     for keys in sorted(known_ranges):

@@ -21,10 +21,10 @@ _ON_PURPOSE = (
 
 
 def why_not_make_table(name: str, leases: Iterable[Lease]) -> str | None:
-    """Why the lake table may not be made; None where nothing of this application has landed before.
+    """Why the lake table may not be created; None where nothing of this application has landed before.
 
-    Headrace commits the origin of a stream before it writes `streamEpoch` into a row, so each such row had a table
-    once.
+    Headrace commits the origin of a stream before it writes `streamEpoch` into a row, so a row with `streamEpoch`
+    shows that there was a table.
     """
     # A row of another program has neither attribute. In the order of the keys, so that the same rows give the
     # same message.
@@ -43,8 +43,8 @@ def why_not_make_table(name: str, leases: Iterable[Lease]) -> str | None:
 
 
 def why_no_origin(stream: StreamId, leases: Iterable[Lease], *, others_have_positions: bool) -> str | None:
-    """Why no start of the stream may be decided, though the lake table has none; None where nothing of the stream has
-    landed before.
+    """Why no origin may be decided for the stream, though the lake table has none; None where nothing of the
+    stream has landed before.
 
     `leases`: all rows of the stream. `others_have_positions`: the table has positions of other streams, or of an
     earlier life of this one, to which rows of the earlier life belong.
@@ -68,10 +68,10 @@ def why_no_origin(stream: StreamId, leases: Iterable[Lease], *, others_have_posi
 
 
 def why_other_stream(stream: StreamId, leases: Iterable[Lease], streams: Iterable[StreamId]) -> str | None:
-    """Why the settings can't mean this stream; None where nothing speaks against it.
+    """Why this stream can't be the one that the settings mean; None where it can be.
 
-    `leases`: all rows of the stream. `streams`: the streams in the lake table. Headrace commits the origin of a stream
-    before it makes the stream's first row, so the table knows the stream of each row that has an epoch.
+    `leases`: all rows of the stream. `streams`: the streams in the lake table. Headrace commits the origin of a
+    stream before it makes the stream's first row, so the table knows the stream of each row that has an epoch.
     """
     streams = tuple(streams)
     twins = sorted(

@@ -43,12 +43,13 @@ class Family:
 
     @property
     def known(self) -> frozenset[str]:
-        """All shards of which anything is known. A shard that isn't here may come after any of them."""
+        """All shards of which anything is known. A shard that isn't among them may come after any of them."""
         return self.placed.union(self.parents, self.children)
 
     def passed(self, positions: Positions) -> dict[str, str]:
-        """Ancestor -> one of its descendants that has a position. Without a position of its own, such an ancestor
-        counts as ended."""
+        """The ancestors of shards that have positions: ancestor -> one of its descendants that has a position. An
+        ancestor that has no position of its own counts as ended then.
+        """
         # An END is removed from the positions one day, and a late listing may show the shard again (D15 of
         # docs/reference/protocol.md).
         placed = sorted(key.shard_id for key in positions.shards if key.stream == self.stream)
@@ -77,8 +78,10 @@ class Family:
         return self.passed(positions).get(shard_id)
 
     def last_arrival_above(self, shard_id: str, positions: Positions) -> datetime | None:
-        """When the last known record of those ancestors of the shard arrived that a listing shows. Each parent of the shard was
-        closed after that: ancestors are closed by then, and both parents of a merge at one moment."""
+        """The latest known arrival among those ancestors of the shard that a listing shows. Each parent of the
+        shard was closed after that time, because ancestors are closed by then, and both parents of a merge are
+        closed at one moment.
+        """
         arrivals: list[datetime] = []
         above, todo = set[str](), [shard_id]
         while todo:
@@ -110,8 +113,9 @@ class Family:
     def is_cut_off(self, shard_id: str, positions: Positions) -> bool:
         """Whether descendants of the shard may have come and gone without Headrace knowing of them.
 
-        That is so where the shard has a position and can't be followed: it is in no listing before its END; or it has
-        ended, and one of its children isn't known, or has neither a position nor a place in a listing.
+        That is so where the shard has a position but its children can't be found: it is in no listing before its
+        END; or it has ended, and one of its children isn't known, or has neither a position nor a place in a
+        listing.
         """
         position = positions.of(ShardKey(self.stream, shard_id))
         if position is None or not position.ended:
@@ -191,8 +195,10 @@ def are_all_parents(ends: Collection[Position | None]) -> bool:
 
 
 def strangers(stream: StreamId, shard_ids: frozenset[str], positions: Positions) -> frozenset[str]:
-    """Shards with a position that may come after any of `shard_ids`. A shard isn't here if ENDs in the table tell of
-    all its parents, and these parents are among `shard_ids`, or aren't here themselves."""
+    """The shards with a position of which it isn't known that they come before all of `shard_ids`. A shard is
+    left out if ENDs in the table name all of its parents, and these parents are among `shard_ids`, or are left
+    out themselves.
+    """
     new = {key.shard_id for key in positions.shards if key.stream == stream} - shard_ids
     if not new:
         return frozenset()
@@ -210,7 +216,7 @@ def strangers(stream: StreamId, shard_ids: frozenset[str], positions: Positions)
 
 @dataclass(frozen=True, slots=True)
 class InTheWay:
-    """A parent that has to be read before its child, and why."""
+    """A parent that has to be read before its child, and the reason."""
 
     shard_id: str
     why: str
@@ -227,12 +233,12 @@ def parents_of(
     holds_all: Callable[[], bool] = lambda: False,
     keeps: Callable[[datetime], bool] = lambda _: False,
 ) -> tuple[tuple[ParentReason, ...], tuple[InTheWay, ...]]:
-    """The parents that are out of the way, each with the reason, and the parents that aren't.
+    """The parents that are out of the way, each with the reason, and the parents that have to be read first.
 
-    `passed`: from `Family.passed`, where the caller has it already. The functions ask Kinesis: `is_gone` whether it
-    answers ResourceNotFound for a shard that can have left it; `ended_before` whether a listed shard is closed and has no record since the
-    origin; `holds_all` whether Kinesis still has every record since the origin; `keeps` whether it still has what it had at a
-    moment.
+    `passed`: from `Family.passed`, where the caller has it already. The functions ask Kinesis: `is_gone` whether
+    it answers ResourceNotFound for a shard that can have left it; `ended_before` whether a listed shard is closed and has no record
+    since the origin; `holds_all` whether Kinesis still has every record since the origin; `keeps` whether it
+    still has the records that it had at a moment.
     """
     passed = family.passed(positions) if passed is None else passed
 
@@ -264,8 +270,9 @@ def parents_of(
 def lost_above(
     shard_id: str, family: Family, positions: Positions, reasons: Iterable[ParentReason]
 ) -> tuple[datetime, ...] | None:
-    """Where records of a shard's ancestors may be lost: the moments after which these records arrived. None where every
-    parent was read, or had nothing to read."""
+    """The moments after which records of a shard's ancestors may have been lost. None where every parent was
+    read, or had nothing to read.
+    """
     # A parent that is gone, or isn't known, left Kinesis unread, and so may shards above it have. Nothing tells which
     # shards these were, so the witnesses of all shards count whose descendants may have come and gone unknown.
     if not family.lacks_a_parent(shard_id, positions) and all(r.why is not ParentIs.GONE for r in reasons):

@@ -32,8 +32,9 @@ from headrace.pipeline.core.shards.stream import ShardKey
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The shard is read from the table's position on. `repair`: the checkpoint that its row has to get first, if
-    any."""
+    """The plan for a shard that is to be read from the table's position on. `repair`: the checkpoint that its row
+    has to get first, if any.
+    """
 
     batch: Batch
     repair: Checkpoint | None = None
@@ -53,7 +54,7 @@ class Read:
 
     @property
     def lost_since(self) -> datetime:
-        """Since when records may be lost, of a shard that is gone from Kinesis."""
+        """Since when records may be lost, if the shard is gone from Kinesis."""
         return self.batch.witness if self.unread_since is None else self.unread_since
 
     def oldest_lost(self, since: datetime) -> datetime:
@@ -64,29 +65,32 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The shard has ended in the table. Only the steps after that are left: rows for its children, then SHARD_END in
-    its row."""
+    """The plan for a shard that has ended in the table. Two steps are left: rows for its children, then SHARD_END
+    in its row.
+    """
 
     position: Position
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The shard counts as ended, because its descendant `by` has a position. Clean-up deletes its row later."""
+    """The plan for a shard that counts as ended, because its descendant `by` has a position. Clean-up deletes its
+    row later.
+    """
 
     by: str
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The shard can't be read yet: its stream has no origin, or its parents come first."""
+    """The plan for a shard that can't be read yet: its stream has no origin, or its parents come first."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The row and the table disagree, and a person has to decide."""
+    """The plan for a shard whose row and table contradict each other: nothing is read, and a person has to decide."""
 
     why: str
 
@@ -120,8 +124,10 @@ def plan_begin(
     known: frozenset[str] = frozenset(),
     goes_on: bool = False,
 ) -> Begin:
-    """What the run does with the shard. `below`: the known descendants of a shard without a position. `known`: all
-    known shards of the stream. `goes_on`: lost records are recorded as a gap and don't stop the shard."""
+    """What the run does with the shard of this row. `below`: the known descendants of a shard without a position.
+    `known`: all known shards of the stream. `goes_on`: lost records are recorded as a gap and don't stop the
+    shard.
+    """
     position = positions.of(key)
     if position is not None and position.ended:
         return Finish(position)

@@ -53,7 +53,7 @@ def lease_key_of(partition: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShardName:
-    """What a person calls a shard. None: not said, and so any."""
+    """How a person names a shard. A part that is None wasn't given, and any value fits."""
 
     shard_id: str
     stream: str | None = None
@@ -74,8 +74,9 @@ class ShardName:
 
 
 def read_name(text: str) -> ShardName:
-    """A lease key, a name in Dagster, the stream with the shard (`orders/1`, `orders/shardId-000000000001`), or a shard
-    id alone."""
+    """The shard that a person names by a lease key, by a name in Dagster, by the stream with the shard (`orders/1`,
+    `orders/shardId-000000000001`), or by a shard id alone.
+    """
     match = _LEASE_KEY.fullmatch(lease_key_of(text))
     if match is not None:
         return ShardName(match["shard"], match["stream"], match["account"], int(match["epoch"]))

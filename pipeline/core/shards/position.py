@@ -43,7 +43,9 @@ class Origin:
 
     @property
     def footing(self) -> tuple[int | None, int | None]:
-        """All that a reading by this origin rests on."""
+        """The values of the origin that a commit compares with the table's, because its ranges were read from
+        that origin on.
+        """
         return _stored(self.start.at), _stored(self.decided)
 
 
@@ -76,7 +78,7 @@ class Position:
 
     @property
     def reads_again(self) -> bool:
-        """Whether reading begins with the position's own record, of which user records after `sub` may be left."""
+        """Whether reading begins with the position's own record, because user records after `sub` may be left in it."""
         # Also after an aggregate that Headrace has taken apart: a version that didn't know `inside` adopted such
         # positions too.
         return self.sequence is not None and (self.inside or self.sub > 0)
@@ -88,9 +90,10 @@ class Position:
 
     @property
     def footing(self) -> tuple[object, ...]:
-        """All that a reading from here rests on, which a commit must find unchanged in the table: how far the position
-        is, and what was decided about the records after it. Such a decision leaves the token as it was, and a person
-        who sets the table back undoes it."""
+        """The values that a commit compares with the table's, because its range was read from this position on:
+        how far the position is, and what a person decided about the records after it. Such a decision leaves the
+        token as it was, and a person who sets the table back undoes it.
+        """
         # Without `arrival` and `seen`: a second run that only looked at the quiet shard must not refuse the commit of
         # the first.
         start = None if self.start is None else (_stored(self.start.at),)
@@ -163,13 +166,14 @@ class Positions:
     """Whether there is no lake table, and each position is the checkpoint in the shard's lease row."""
 
     def is_independent(self, key: ShardKey) -> bool:
-        """Whether reading the shard needs no position of its parents any more."""
+        """Whether the shard can be read without a position of its parents."""
         position = self.of(key)
         return position is not None and not position.is_start_only
 
     def children_since(self, key: ShardKey) -> datetime | None:
-        """A moment that no record of the ended shard's children is older than; None where the table knows no such
-        moment."""
+        """A moment before which no record of the ended shard's children arrived; None where the table knows no
+        such moment.
+        """
         position, origin = self.of(key), self.origins.get(key.stream)
         if position is None:
             return None
@@ -208,5 +212,7 @@ class Positions:
         return Positions(self.origins, shards)
 
     def with_origins(self, decided: Mapping[StreamId, Origin]) -> Positions:
-        """These positions with the origins added that they lack. An origin that is already there stays as it is."""
+        """These positions, with those of the decided origins added that they lack. An origin that is already
+        there stays as it is.
+        """
         return Positions({**decided, **self.origins}, self.shards)

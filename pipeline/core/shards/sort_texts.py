@@ -1,4 +1,6 @@
-"""Positions of a shard, and its rows, as texts that sort as the records of the shard do. Pure functions on values."""
+"""Positions of a shard, and its rows, as texts that sort in the order of the shard's records. Pure functions on
+values.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,18 @@ def row_shard(key: ShardKey) -> RowShard:
 
 
 def sort_key_of(position: Position | None) -> str:
-    """The sort key of the last record before which everything is done; an empty text where nothing is."""
+    """The sort key of the position's record; an empty text where there is no position, or one without a record."""
     if position is None or position.sequence is None:
         return ""
     return f"{record_of(position.sequence)}:{position.sub:019}"
 
 
 def past(position: Position | None) -> str:
-    """A text that sorts before all rows that come after the position, and not before those up to it.
+    """A text that sorts before all rows after the position, and after all rows up to it (or equal to the last one).
 
-    A record at sub-sequence number 0 counts as a whole, unless another program may have stopped inside of it: an
-    aggregate that landed as one row may have been taken apart since, and its rows are no news.
+    A position at sub-sequence number 0 counts as behind its whole Kinesis record, unless another program may have
+    stopped within the record: an aggregate that landed as one row may have been taken apart since, and its rows
+    aren't new records.
     """
     if position is None or position.sub or position.inside:
         return sort_key_of(position)
@@ -56,7 +59,9 @@ def position_at(key: str, arrival: datetime | None) -> Position:
 
 
 def order_text(position: Position) -> str:
-    """A text that sorts as the positions of a shard do: number of digits, sequence number, sub-sequence number, end."""
+    """A text that sorts as the positions of a shard do. It has the number of digits, the sequence number, the
+    sub-sequence number, and whether the shard has ended.
+    """
     # Three digits hold the length of the longest number that Kinesis's API allows (129 digits), and 19 those of
     # Java's greatest long.
     digits = "" if position.sequence is None else str(position.sequence)
@@ -64,8 +69,9 @@ def order_text(position: Position) -> str:
 
 
 def end_text(position: Position) -> str:
-    """As `order_text`, of the end of a range. An end that was reached without a record comes after all records that the shard had
-    before the application began to read it."""
+    """The `order_text` of a position at the end of a range. An END that was reached without a record sorts after
+    all records that the shard had before the application began to read it.
+    """
     # `~` sorts behind every digit.
     return "~" if position.ended and position.sequence is None else order_text(position)
 

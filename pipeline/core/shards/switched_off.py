@@ -1,5 +1,6 @@
-"""Streams of DynamoDB tables that were switched off. A shard of such a stream ends without a child, which else no shard does.
-What the table does afterwards is in no stream, or in another one with another ARN."""
+"""Streams of DynamoDB tables that were switched off. A shard of such a stream ends without a child, which no
+other shard does. Later changes of the table are in no stream, or in a new one with another ARN.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +43,6 @@ def _of_table(stream: str, names: Collection[str]) -> list[str]:
 
 
 def table_of(stream: str) -> str | None:
-    """The table of which this is a stream, by the stream's name; None where it is no table's."""
+    """The name of the DynamoDB table whose stream has this name; None where it is no stream of a table."""
     parts = table_and_label(stream)
     return None if parts is None else parts[0]

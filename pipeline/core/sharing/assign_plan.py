@@ -32,7 +32,7 @@ _LEAST_TOLERANCE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentInput:
-    """What an assignment is decided from."""
+    """The values from which leases are assigned: the leases, and which workers live."""
 
     leases: tuple[Lease, ...]
     living: frozenset[str]

@@ -31,7 +31,7 @@ from headrace.pipeline.core.sharing.sync_plan import is_of_this_life
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """END positions to remove from the table."""
+    """END positions that a commit removes from the lake table."""
 
     ends: tuple[ShardKey, ...] = ()
     begun: tuple[ShardKey, ...] = ()
@@ -101,8 +101,9 @@ def worth_asking(
     listed: Iterable[Shard],
     kept_since: datetime,
 ) -> tuple[ShardKey, ...]:
-    """Shards of which a row or an END could be deleted, if Kinesis answers that it has forgotten them. `listed`: as in
-    `plan_drop`. `kept_since`: the moment since which Kinesis still has all records."""
+    """Shards of which a row or an END could be deleted if Kinesis has forgotten them, so that it is worth asking
+    Kinesis. `listed`: as in `plan_drop`. `kept_since`: the moment since which Kinesis still has all records.
+    """
     rows = (ShardKey(family.stream, row.shard_id) for row in _left_over(family, leases, positions))
     candidates = sorted({*rows, *_droppable(family, positions, listed)})
     # Kinesis forgets no shard that had a record, or was open, within the retention. An answer that it has would be a

@@ -30,7 +30,7 @@ def pending(leases: Iterable[Lease]) -> Mapping[str, str]:
 def plan_overdue(
     leases: Iterable[Lease], watched: Sightings, deadline: timedelta, *, ours: Collection[str]
 ) -> list[Change]:
-    """What the leader completes: handovers that take too long, and those of shards that no run reads.
+    """The handovers that the leader completes: those that take too long, and those of shards that no run reads.
 
     `watched`: sightings of the tokens of `pending`. `ours`: the workers of Headrace.
     """
@@ -50,7 +50,7 @@ def plan_overdue(
 
 
 def plan_hand_over(mine: Iterable[Lease], me: str, living_claims: frozenset[str]) -> list[Change]:
-    """What the holder completes: handovers of its shards that no living run reads."""
+    """The handovers that the holder `me` completes: those of its shards that no living run reads."""
     return [
         complete_handover(row, f"{me} hands over to {row.owner}")
         for row in mine
@@ -61,8 +61,9 @@ def plan_hand_over(mine: Iterable[Lease], me: str, living_claims: frozenset[str]
 def plan_take_over(
     mine: Iterable[Lease], me: str, living_claims: frozenset[str], *, ours: Collection[str]
 ) -> list[Change]:
-    """What the next owner completes: handovers to it whose holder's run is dead. `ours`: the holders that are workers
-    of Headrace."""
+    """The handovers that the next owner `me` completes: those to it where the holder's run is dead. `ours`: the
+    holders that are workers of Headrace.
+    """
     # Only with a claim, and only from Headrace's workers: their runs beat for each claim, so a claim without a beat is
     # dead. A worker that isn't Headrace's writes no claim, so nothing is known of whether they still read.
     return [

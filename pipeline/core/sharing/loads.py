@@ -1,5 +1,6 @@
-"""The workers' loads as they will be once a plan is carried out. The strategy `gap` changes them while it makes its
-plan."""
+"""The workers' loads as they will be after a plan is carried out. The strategy `gap` uses and changes them while
+it makes the plan.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _NOTHING = "Nothing was changed"
 
 @dataclass(frozen=True, slots=True)
 class Rekey:
-    """The changes of a rekeying, and what they are in words."""
+    """The changes that give lease rows another form, and sentences that describe them."""
 
     creations: tuple[Change, ...]
     """The changes that make the rows of the new form. They are all written before anything is deleted."""
@@ -43,7 +43,7 @@ class Rekey:
 
 @dataclass(frozen=True, slots=True)
 class RekeyScene:
-    """What a rekeying is planned from."""
+    """The values from which a rekeying is planned: the lease rows, the positions and the settings."""
 
     rows: tuple[Lease, ...]
     """All lease rows of the application, of both forms."""
@@ -88,7 +88,7 @@ def _to_multi(scene: RekeyScene, other_rows: tuple[Lease, ...]) -> Rekey | Stop:
     # Nobody can read that life any more: the stream was deleted, and created again as the one whose life the lake table
     # knows.
     dropped = {
-        row: f"it is of an earlier life of {name}, which the lake table has dropped"
+        row: f"the row is of an earlier life of {name}, which the lake table has dropped"
         for row, life in lives.items()
         if life not in table_lives
     }
@@ -213,7 +213,7 @@ def _to_single(scene: RekeyScene, other_rows: tuple[Lease, ...]) -> Rekey | Stop
 def _why_dropped(row: Lease, stream: str) -> str:
     name = name_of_serialized(row.stream or "")
     if name == stream:
-        return f"it is of an earlier life of {name}"
+        return f"the row is of an earlier life of {name}"
     return f"nothing of {name} has landed, and streams_mode: single reads {stream} only"
 
 

@@ -58,18 +58,18 @@ def rows_of_stream(stream: StreamId, leases: Iterable[Lease]) -> tuple[Lease, ..
 
 
 def is_of_this_life(stream: StreamId, row: Lease) -> bool:
-    """Whether the row belongs to this life of the stream. A row that another program made has no epoch, and counts as
-    one of this life."""
+    """Whether the row belongs to this life of the stream. A row that another program made has no epoch, and
+    counts as belonging to it.
+    """
     return row.stream in {None, stream.serialized} and row.stream_epoch in {None, stream.epoch}
 
 
 def ends_lost(
     stream: StreamId, rows: Iterable[Lease], positions: Positions, *, listed: Iterable[Shard] = ()
 ) -> tuple[str, ...]:
-    """Shards whose end Headrace once landed, but that don't count as ended in the table: the table was rolled back.
-
-    Their rows have SHARD_END, so no run would ever look at them and notice. `listed`: all shards that Kinesis lists. Without them a
-    shard is here, too, that counts as ended by a descendant to which no row leads.
+    """Shards whose end Headrace once landed, but that don't count as ended in the table: the table was rolled
+    back. Their rows have SHARD_END, so no run would ever read them and notice. `listed`: all shards that Kinesis
+    lists. Without them the result also has shards that do count as ended, by a descendant that has no row.
     """
     rows = [row for row in rows if is_of_this_life(stream, row)]
     ended = [row for row in rows if row.has_ended and row.landed is not None and row.landed.is_end]
@@ -162,17 +162,18 @@ def _why_retired(stream: StreamId, row: Lease) -> str:
 
 
 def sync_token(stream: StreamId, leases: Iterable[Lease], positions: Positions) -> str | None:
-    """A text that is the same at a later tick if no sync is needed then, and so no listing. None: a sync is needed.
+    """A text that tells whether a shard sync is needed: if it is the same at a later tick, neither a sync nor a
+    listing is needed then. None: a sync is needed.
 
-    A shard becomes new only when a parent ends in the table, and a row is missing only if it was deleted; the text
-    changes with both. It is None where the open rows of this life don't cover all hash keys, or don't name them: then only a
-    listing tells which shards there are. It is None, too, while a shard that was never read names a parent of which
-    nothing is known: a late listing may have hidden the parent, for whose end the shard waits. The shards are then listed
-    once in `times.shard_sync`, 30 s, and not at each tick.
+    A shard becomes new only when a parent ends in the table, and a row is missing only if it was deleted; the
+    text changes with both. It is None where the open rows of this life don't cover all hash keys, or don't name
+    them: then only a listing tells which shards there are. It is None, too, while a shard that was never read
+    names a parent of which nothing is known: a late listing may have hidden the parent, for whose end the shard
+    waits. The shards are then listed once in `times.shard_sync`, 30 s, and not at each tick.
 
-    The text shows neither a closed shard that a late listing hid while its children cover its hash keys and are read, nor
-    that Kinesis has forgotten a parent for which a shard waited. For these, clean-up syncs all streams at its own
-    interval.
+    The text shows neither a closed shard that a late listing hid while its children cover its hash keys and are
+    read, nor that Kinesis has forgotten a parent for which a shard waited. For these, clean-up syncs all streams
+    at its own interval.
     """
     mine = rows_of_stream(stream, leases)
     of_this_life = [row for row in mine if is_of_this_life(stream, row)]

@@ -30,7 +30,9 @@ busy."""
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Weights are in thousandths of a KB/s, as whole numbers, so that a sum is the same in any order."""
+    """How much each lease weighs, in thousandths of a KB/s. Weights are whole numbers, so that a sum is the same
+    in any order.
+    """
 
     of: Mapping[str, int]
     """Lease key -> weight."""

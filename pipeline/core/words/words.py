@@ -17,7 +17,9 @@ def counted(count: int, noun: str, more: str | None = None) -> str:
 
 
 def records_in(records: int, rows: int) -> str:
-    """`30 records`; `1,000 user records in 30 Kinesis records` where aggregates among them were taken apart."""
+    """The number of records in words: `30 records`; `1,000 user records in 30 Kinesis records` where aggregates
+    among them were taken apart.
+    """
     if records == rows:
         return counted(rows, "record")
     return f"{counted(rows, 'user record')} in {counted(records, 'Kinesis record')}"
@@ -67,7 +69,7 @@ _UNITS: Final = ("bytes", "KB", "MB", "GB", "TB")
 
 
 def size_in_words(size: float) -> str:
-    """`512 bytes`, `1.2 GB`. In steps of a thousand, as disks and networks are measured."""
+    """The size in words: `512 bytes`, `1.2 GB`. In steps of a thousand, as disks and networks are measured."""
     unit = 0
     while size >= 1000 and unit < len(_UNITS) - 1:
         size, unit = size / 1000, unit + 1

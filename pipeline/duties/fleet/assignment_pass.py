@@ -1,4 +1,5 @@
-"""The leader's assignment pass: which leases are free, which workers get them, and which handovers take too long.
+"""The leader's assignment pass (one round of assigning leases): finds leases that are free and handovers that
+take too long, and gives leases to workers.
 
 scan -> leases of dead holders -> overdue handovers -> the strategy's plan -> conditional writes
 """
@@ -34,7 +35,9 @@ _CALM = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class AssignmentMemory:
-    """What one assignment of leases remembers for the next one. A lost memory costs time only."""
+    """What an assignment pass remembers for the next one. If the memory is lost, some work is done again or
+    later, and nothing goes wrong.
+    """
 
     last_pass: datetime | None = None
     lease_sightings: Sightings = field(default_factory=dict)

@@ -1,10 +1,12 @@
-"""The beats between a worker's ticks: what `headrace beat` does each third of the failover time, as KCL's renewer.
+"""The beats between a worker's ticks: the command `headrace beat` sends them at each third of the failover time,
+as the lease renewer of KCL does.
 
     the worker's row -> do its ticks or runs go on? else be silent -> the rows that it holds -> a beat for each row that
     no run reads, which demands the row's counter as last seen
 
-A tick of the same worker may beat between two turns. Then this beat is refused, its answer shows the counter as it is,
-and the lease has had its beat. A row that went to another worker, or that a run has claimed, refuses the beat, too.
+A tick of the same worker may beat between two turns. Then this beat is refused, its answer shows the counter as
+it is, and the lease has had its beat. A row that went to another worker, or that a run has claimed, refuses the
+beat, too.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _SEARCH_EVERY = 3
 
 @dataclass(frozen=True, slots=True)
 class BeaterMemory:
-    """What one turn of `headrace beat` remembers for the next. It is lost with the process."""
+    """What one turn of `headrace beat` remembers for the next turn. It is lost when the process ends."""
 
     turns: int = 0
     looked: float | None = None
@@ -113,7 +115,7 @@ class BeaterDuty:
 
     def _why_silent(self, row: Worker | None, memory: BeaterMemory) -> str | None:
         if row is None:
-            return "its sensor hasn't ticked yet"
+            return "the worker's sensor hasn't ticked yet"
         if row.stopping:
             return "it is stopping"
         silence = timedelta(seconds=self.clock.monotonic() - memory.stands_since)

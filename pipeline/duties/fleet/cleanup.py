@@ -1,5 +1,6 @@
-"""The leader's clean-up: rows of ended shards, rows left over, and ENDs that nothing in the lake table needs any more.
-With it the statement `valid-through` begins, and goes on past quiet shards.
+"""The leader's clean-up: deletes rows of ended shards, rows that are left over, and ENDs that nothing in the lake
+table needs any more. It also lets the table's statement `valid-through` begin, and moves it on where shards are
+quiet.
 
 due = memory.due(now, times)
 if due:
@@ -45,7 +46,7 @@ _LOOK = "leader"
 
 @dataclass(frozen=True, slots=True)
 class CleanupDue:
-    """Which of the two clean-ups are due."""
+    """Which of the two clean-ups are due: of ended shards, and of rows that are left over."""
 
     completed: bool = False
     """Rows that say SHARD_END."""
@@ -58,7 +59,7 @@ class CleanupDue:
 
 @dataclass(frozen=True, slots=True)
 class CleanupMemory:
-    """When the leader cleaned up last. After a loss it cleans up once more than needed."""
+    """When the leader cleaned up last. If this memory is lost, the leader cleans up once more than needed."""
 
     completed: datetime | None = None
     garbage: datetime | None = None
@@ -86,7 +87,7 @@ class CleanupReport:
 
     @property
     def refused(self) -> int:
-        """The number of rows that another program has written since the listing, and that therefore stay."""
+        """The number of rows that stay because another program has written them after they were read."""
         return self.written.refused
 
 
@@ -106,8 +107,9 @@ class Cleaning:
         state: TableState,
         has_time: Callable[[], bool] = lambda: True,
     ) -> CleanupReport:
-        """Clean up one stream. `listing`: all lease rows, of this stream and of others. `facts`: as Kinesis has just
-        answered."""
+        """Clean up one stream. `listing`: all lease rows, of this stream and of others. `facts`: the stream as
+        Kinesis has just described it.
+        """
         stream = facts.stream
         rows = [row for row in rows_of_stream(stream, listing.leases) if is_of_this_life(stream, row)]
         # All shards, not only those in scope: one that is left out looks as if Kinesis had forgotten it.

@@ -1,9 +1,9 @@
-"""A shard that code of the user's gives to another worker, as the leader would by itself.
+"""A user's code gives a shard to another worker, in the same way as the leader does by itself.
 
     no run reads the shard     the lease moves at once
     a run reads it             a handover begins: the run finishes its wave, then the next owner reads on
 
-Each is one write, on the condition that the row is as it was read. What lands is decided by the lake table's commit,
+Each is one write, on the condition that the row is as it was read. The lake table's commit decides what lands,
 whoever owns the lease.
 """
 
@@ -31,8 +31,9 @@ class HandingOver:
     clock: Clock
 
     def hand_over(self, row: Lease, to: str) -> str:
-        """Give the shard to the worker `to`, now or after the wave that reads it. Returns a sentence that says what
-        happens."""
+        """Give the shard to the worker `to`, now or after the wave that reads it. Returns a sentence that says
+        which of the two.
+        """
         shard = partition_of(row.key)
         if row.holder == to and row.checkpoint_owner is None:
             return f"{shard} is {to}'s already"

@@ -1,4 +1,6 @@
-"""The coordination tables, looked at twice a minute and not at each tick of the leader."""
+"""Remembers whether the coordination tables exist, so that the leader asks DynamoDB twice a minute and not at
+each tick.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,9 @@ from headrace.pipeline.ports.leases import Listing
 
 @dataclass(frozen=True, slots=True)
 class LeaderMemory:
-    """What a leader's tick remembers for the next tick. A lost memory costs time only."""
+    """What a leader's tick remembers for the next tick. If the memory is lost, some work is done again or later,
+    and nothing goes wrong.
+    """
 
     last_look: datetime | None = None
     """When the lock and the workers were last read."""
@@ -62,7 +64,7 @@ class LeaderReport:
 
 
 def partitions_of(listing: Listing | None) -> tuple[str, ...]:
-    """Keys of all leases, parents first: Dagster keeps partitions in the order in which they were added."""
+    """The keys of all leases, parents first, because Dagster keeps partitions in the order in which they were added."""
     return () if listing is None else keys_parents_first(listing.leases)
 
 

@@ -52,7 +52,7 @@ _SYNC_SHARE = 0.5
 
 @dataclass(slots=True)
 class TickLook:
-    """What one tick has seen and done so far, for metrics. No decision goes by it."""
+    """What one tick has seen and done so far, for metrics only: no decision depends on it."""
 
     fleet: KnownWorkers | None = None
     listing: Listing | None = None

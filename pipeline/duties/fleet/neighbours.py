@@ -1,7 +1,7 @@
-"""The leader looks every few minutes whether another application lands in its table, and tells people of it.
+"""Every few minutes the leader checks whether another application lands in its table, and tells people if one does.
 
-The sentence stands in the leader's ticks, and as `notice` in its worker row, where `headrace status` finds it without a
-look at the lake.
+The sentence is shown in the leader's ticks, and kept as `notice` in the leader's worker row, where `headrace
+status` finds it without loading the lake table.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ LOOK_EVERY: Final = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class NeighboursMemory:
-    """What the leader remembers of its last look for other applications in its table. After a loss it looks once
-    more."""
+    """What the leader remembers of its last check for other applications in its table. If this memory is lost,
+    the leader checks once more.
+    """
 
     looked: datetime | None = None
     notice: str | None = None
@@ -40,8 +41,9 @@ class Neighbours:
     clock: Clock
 
     def look(self, memory: NeighboursMemory) -> NeighboursMemory:
-        """Look if it is time, and write what is new into the leader's row. A look that fails is made again at the next
-        time."""
+        """Check for other applications if it is time, and write a new sentence about them into the leader's row.
+        A check that fails is repeated when the next one is due.
+        """
         now = self.clock.now()
         if not is_time(memory.looked, now, every=LOOK_EVERY):
             return memory

@@ -1,4 +1,6 @@
-"""The runs of one worker, as Dagster and their own beats tell of them during one tick."""
+"""The runs of one worker during one tick: which ones are open, and which of them live, by Dagster and by their
+own beats.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ from headrace.pipeline.settings.model import TimeSettings
 
 @dataclass(frozen=True)
 class OwnRuns:
-    """Dagster is asked once, when an answer is first needed. `over`: while this run is the latest, no run is open
-    (None: nor was any)."""
+    """The runs of one worker. Dagster is asked once, when its answer is first needed. `over`: a run that is known
+    to be over; while it is the worker's latest run, no run is open. None: the worker had no run.
+    """
 
     worker_id: str
     runs: Runs
@@ -34,7 +37,9 @@ class OwnRuns:
         return () if self.latest == self.over else self.runs.open_runs(self.worker_id)
 
     def judge(self, claims: Mapping[str, Sighting]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The open runs: those that live, and those that only Dagster believes alive."""
+        """The open runs, in two parts: those that live, and those that Dagster shows as running though their
+        beats have stood still.
+        """
         alive: list[str] = []
         dead: list[str] = []
         for run_id in self.open:

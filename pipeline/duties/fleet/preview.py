@@ -1,4 +1,4 @@
-"""What a leader's tick would write now, without writing it: `headrace plan`."""
+"""`headrace plan`: the writes that a leader's tick would make now, without making them."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Preview:
 
 
 def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
-    """What a leader's tick would write now. Nothing is written.
+    """The writes that a leader's tick would make now. Nothing is written.
 
-    `memory`: what the preview before this one remembered. A worker counts as living only once its beat has moved from
-    one preview to the next, so that a single preview assigns nothing.
+    `memory`: what the preview before this one remembered. A worker counts as living only once its beat has moved
+    from one preview to the next, so that a single preview assigns nothing.
     """
     settings, now = duty.settings, duty.clock.now()
     workers, has_workers = _read_if_there(duty, duty.workers.listing, WorkerListing(()))

@@ -36,7 +36,8 @@ class _Sensor(Generic[_Memory]):
 class Remembered:
     """What the sensors of one process remember from tick to tick.
 
-    Losing it costs time, and never a record. After a reload of the code, the new code starts without it.
+    If the memory is lost, some work is done again or later, and no record is lost. After a reload of the code,
+    the new code starts without it.
     """
 
     leader: _Sensor[LeaderMemory] = field(default_factory=_Sensor)

@@ -2,8 +2,8 @@
 
     rows and positions -> plan -> nobody at work? -> make rows -> delete rows
 
-Only lease rows are written. Whoever is killed on the way leaves each shard with a row, and the command goes on when it
-is run again.
+Only lease rows are written. If the command is killed on the way, each shard still has a row, and the command goes
+on when it is run again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class Rekeying:
     """Why the rows may not be changed with these settings."""
 
     def plan(self, chosen: str | None = None) -> Rekey:
-        """What the command would write. `chosen`: the name of the stream to which rows without a name belong."""
+        """The writes that the command would make. `chosen`: the name of the stream to which rows without a name
+        belong.
+        """
         if self.why_not is not None:
             raise BadSetting(self.why_not)
         scene = RekeyScene(
@@ -58,8 +60,9 @@ class Rekeying:
         return plan
 
     def require_alone(self, progress: Callable[[str], None], pause: Callable[[float], None]) -> None:
-        """Watch for as long as a living worker or leader may be silent. Raises at the first beat of one that isn't
-        stopping."""
+        """Watch the rows of workers and the leader for as long as a living one may be silent. Raises an error at
+        the first beat of one that isn't stopping.
+        """
         before = self._signs()
         patience = self._patience(before)
         waited = timedelta(0)
@@ -77,7 +80,7 @@ class Rekeying:
                 )
 
     def carry_out(self, plan: Rekey) -> str:
-        """Write the plan. Returns a sentence about it."""
+        """Make the planned writes. Returns a sentence about them."""
         self._write(plan.creations)
         self._write(plan.deleted)
         return (

@@ -25,10 +25,11 @@ class KnownRows:
     read: datetime | None = None
 
     def at(self, now: datetime, *, tick: timedelta) -> KnownRows:
-        """The rows, as long as they count as known; none once they were read too long ago."""
+        """The known rows, if they are recent enough to be used; none if they were read too long ago."""
         return KnownRows() if is_time(self.read, now, every=tick * _TICKS) else self
 
     def after(self, rows: Iterable[Lease], now: datetime) -> KnownRows:
-        """What the next tick needn't read, where nothing happens. For the next tick. `rows`: all rows of the
-        worker, some of which were known before this tick."""
+        """The rows that the next tick needn't read if nothing happens. `rows`: all rows of the worker, some of
+        which were known before this tick.
+        """
         return KnownRows({row.key: row for row in rows}, self.read or now)

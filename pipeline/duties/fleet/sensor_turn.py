@@ -35,10 +35,10 @@ _FAILURES_IN_A_ROW = 3
 
 @dataclass(slots=True)
 class LastTick(Generic[_Memory]):
-    """The whole memory of a sensor's last tick in this process. A cursor has only a part of it.
+    """The whole memory of a sensor's last tick in this process. The sensor's cursor has only a part of it.
 
-    The memory is used only if Dagster returns the very cursor that was written with it. Otherwise another process has
-    made a tick in between, and the cursor is newer.
+    The memory is used only if Dagster returns exactly the cursor that was written with it. Otherwise another
+    process has made a tick in between, and the cursor is newer.
     """
 
     cursor: str | None = None

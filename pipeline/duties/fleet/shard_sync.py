@@ -49,8 +49,9 @@ _SENTINELS = {
 
 @dataclass(frozen=True, slots=True)
 class SyncMemory:
-    """What the leader remembers of the last shard sync of one stream. After a loss the shards are listed once more, and
-    holes are reported later."""
+    """What the leader remembers of the last shard sync of one stream. If this memory is lost, the shards are
+    listed once more, and holes are reported later.
+    """
 
     quiet_token: str | None = None
     """The token of the last sync, if that sync found nothing to do."""
@@ -140,9 +141,8 @@ class ShardSync:
         has_time: Callable[[], bool],
         cleanup: CleanupDue,
     ) -> Round:
-        """Sync the streams in the order of their names, from where the previous tick stopped, as long as there is time.
-
-        `cleanup`: what to clean up of each stream after its sync.
+        """Sync the streams in the order of their names, from where the previous tick stopped, as long as there is
+        time. `cleanup`: which clean-ups are made of each stream after its sync.
         """
         ensure_table(self.table, self.leases, name=self.settings.landing.table)
         remembered = {

@@ -20,7 +20,9 @@ from headrace.pipeline.duties.policy.memory import PartMemory
 
 @dataclass(frozen=True, slots=True)
 class WorkerMemory:
-    """What a worker's tick remembers for the next tick. A lost memory costs time only."""
+    """What a worker's tick remembers for the next tick. If the memory is lost, some work is done again or later,
+    and nothing goes wrong.
+    """
 
     last_look: datetime | None = None
     """When the rows were last read."""

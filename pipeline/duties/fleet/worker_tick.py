@@ -218,7 +218,9 @@ class WorkerDuty:
             failed = [Due(row.key, "the last run ended before it had begun") for row in plan.idle]
         else:
             failed = [
-                Due(row.key, "it failed when last read") for row in plan.idle if row.key in memory.backoff
+                Due(row.key, "the shard failed when it was last read")
+                for row in plan.idle
+                if row.key in memory.backoff
             ]
         # Failed shards first: the run gets the names of the first hundred shards only.
         due = (*failed, *plan.due)

@@ -1,4 +1,6 @@
-"""The leader's lock in one tick: read it once, then beat it, take it, or leave it to its holder."""
+"""The leader's lock during one tick: the tick reads it once, and then beats it, takes it, or leaves it to its
+holder.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,11 @@ class LockState:
 
     @property
     def stands_still(self) -> bool:
-        """Another deployment's lock hasn't moved for half of its duration, so this deployment may lead soon.
+        """Whether another deployment's lock hasn't moved for half of its duration, so that this deployment may
+        lead soon.
 
-        It watches the workers from now on, so that its first assignment pass already knows which of them are dead.
+        In that case this deployment begins to watch the workers, so that its first assignment pass already knows
+        which of them are dead.
         """
         if self.move is not Move.WAIT or self.found is None or self.seen is None:
             return False
@@ -51,9 +55,10 @@ class Electing:
         return LockState(move, row, sighting)
 
     def leads(self, lock_state: LockState, *, check_can_lead: Callable[[], None]) -> bool:
-        """Beat or take the lock, if it is this deployment's turn. Whether this deployment leads now.
+        """Beat or take the lock, if it is this deployment's turn. Returns whether this deployment leads now.
 
-        `check_can_lead` raises where this deployment couldn't do a leader's work. The lock is then left to others.
+        `check_can_lead` raises an error where this deployment couldn't do a leader's work. Then the lock is left
+        to others.
         """
         if lock_state.found is not None and lock_state.move is Move.BEAT:
             # The timer thread of this tick (`beat`) may have written a new version since the lock was read.

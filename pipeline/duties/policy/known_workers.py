@@ -17,7 +17,7 @@ _NO_ROW = "none"
 
 @dataclass(frozen=True, slots=True)
 class KnownWorkers:
-    """The worker rows, and what this leader has counted against each worker."""
+    """The worker rows, and for each worker how long this leader has seen its counter stand still."""
 
     rows: tuple[Worker, ...]
     seen: Sightings
@@ -33,7 +33,9 @@ class KnownWorkers:
 
     @property
     def living(self) -> frozenset[str]:
-        """Workers that were seen to beat, and don't stop. A row that never moved may be left over from long ago."""
+        """The workers that were seen to beat, and that aren't stopping. A row that never moved may be left over
+        from long ago.
+        """
         return frozenset(
             n for n, sighting in self.seen.items() if sighting.moved and not self._is_dead(n, sighting)
         ) - (self.stopping)
@@ -54,12 +56,12 @@ class KnownWorkers:
 
     @property
     def ours(self) -> frozenset[str]:
-        """Headrace's workers, as against those of another application that uses the same tables."""
+        """The workers of Headrace, as against those of another program that uses the same tables."""
         # By the rows and not by the settings: other deployments of the application have workers, too.
         return frozenset(row.worker_id for row in self.rows if row.is_ours)
 
     def back_among(self, rows: Iterable[Worker]) -> frozenset[str]:
-        """The workers that have beaten since this look. `rows`: worker rows that were read later."""
+        """The workers that have beaten since these worker rows were read. `rows`: worker rows that were read later."""
         # By any change of the token: a worker that was started anew begins to count from zero.
         tokens = {name: sighting.token for name, sighting in self.seen.items()}
         return frozenset(r.worker_id for r in rows if _token(r) != tokens.get(r.worker_id))
@@ -80,9 +82,10 @@ def watch(
     duration: timedelta,
     patience: Callable[[Worker], timedelta],
 ) -> KnownWorkers:
-    """What the worker rows of this look tell, given the sightings `before` it.
+    """What these worker rows tell about each worker, given the sightings `before`.
 
-    Workers without a row, which `sightings_to_keep` added, are watched too: they stand still, and so die in time.
+    Workers without a row, which `sightings_to_keep` added, are watched too: their counter stands still, and so
+    they count as dead in time.
     """
     rows = listing.workers
     tokens = {row.worker_id: _token(row) for row in rows}

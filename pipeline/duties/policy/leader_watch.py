@@ -1,7 +1,7 @@
-"""Every worker watches the leader: a leader may hold the lock, beat it, and still assign no leases.
+"""Each worker watches the leader, because a leader may hold the lock, beat it, and still assign no leases.
 
-Headrace's leaders count each finished assignment pass in their own worker row. The leader of another application counts
-none; of such a leader only the beat of its lock is watched.
+Headrace's leaders count each finished assignment pass in their own worker row. A leader of another program
+doesn't count its passes; only the beat of its lock is watched.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LeaderWatchMemory:
     """The version of the lock while a worker of another application holds it."""
 
     def is_led_by_another(self, *, within: timedelta) -> bool:
-        """Whether another application's worker leads: it holds the lock, and has beaten it within this time."""
+        """Whether a worker of another program leads: it holds the lock, and has beaten it within this time."""
         return self.other is not None and self.other.moved and self.other.credit <= within
 
 
@@ -45,8 +45,9 @@ class LeaderWatch:
     times: TimeSettings
 
     def look(self, before: LeaderWatchMemory, now: datetime) -> tuple[LeaderWatchMemory, str | None]:
-        """What to remember, and the alarm if there is one. Costs two reads in each assignment period: the lock and the
-        leader's worker row."""
+        """Check the leader. Returns what to remember, and an alarm if there is one. Costs two reads in each
+        assignment period: the lock and the leader's worker row.
+        """
         period = self.times.assignment
         if not is_time(before.last, now, every=period):
             return before, self._alarm(before)

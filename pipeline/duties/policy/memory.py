@@ -16,7 +16,7 @@ value returned from `as_json`, as the cursor kept it.
 
 
 def as_json(memory: PartMemory, *, whole: bool) -> Any:
-    """The memory as a small JSON value, which the memory's own method `as_json` returns; None to keep nothing.
+    """The memory as a small JSON value, made by the memory's own method `as_json`; None where nothing is to be kept.
 
     `whole`: whether the cursor also has room for the keys of all leases that the worker holds.
     """
@@ -25,7 +25,7 @@ def as_json(memory: PartMemory, *, whole: bool) -> Any:
 
 
 def from_json(read: Callable[[Any], _Memory], stored: Any, lost: _Memory) -> _Memory:
-    """The memory that `read` makes of the stored value, or `lost` where it can't.
+    """The memory that `read` makes of the stored value, or `lost` where `read` can't.
 
     The value may come from a person who edited the cursor, from another version, or from another policy.
     """

@@ -16,12 +16,12 @@ from headrace.pipeline.core.leases.lease_form import is_of_form, why_left_over, 
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.ports.leases import NO_ROWS, LeaseStore, Listing, SkippedRow
 
-_ODD = "its key doesn't fit its attributes"
+_ODD = "the row's key doesn't fit its attributes"
 
 
 @dataclass(frozen=True, slots=True)
 class OwnForm:
-    """A `LeaseStore` of the rows of one form."""
+    """A `LeaseStore` that shows only the rows of one form."""
 
     every: LeaseStore
     """The rows of both forms."""

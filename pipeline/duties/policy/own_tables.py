@@ -1,4 +1,6 @@
-"""The policy of a deployment whose tables no other program uses. Each part does the simplest thing that is right."""
+"""The policy of a deployment whose coordination tables no other program uses. Each part does the simplest thing
+that is right.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def alone(
 
 
 class LockElection:
-    """The deployment that holds the leader's lock leads."""
+    """An election in which the deployment leads that holds the leader's lock."""
 
     def look(self, electing: Electing, sighting: Sighting | None, since: timedelta | None) -> LockState:
         return electing.look(sighting, since)
@@ -72,7 +74,7 @@ class LockElection:
 
 @dataclass(frozen=True, slots=True)
 class NoOtherWorkers:
-    """All workers are Headrace's. All of them that beat may be given leases."""
+    """The judgement on other workers where all workers are Headrace's: each worker that beats may be given leases."""
 
     duration: timedelta
     """The lease duration."""
@@ -170,7 +172,9 @@ def rules_of(settings: Settings, signs_of_life: SignsOfLife) -> GapRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedLeases:
-    """A worker reads the leases that the leader assigns to it, and takes none by itself."""
+    """How a worker gets leases where no other program uses the tables: it reads those that the leader assigns to
+    it, and takes none by itself.
+    """
 
     lock: LeaderLock
     workers: WorkerStore
@@ -211,10 +215,12 @@ def held_of(leases: LeaseStore, me: str, keys: Collection[str]) -> tuple[Lease, 
 
 
 def no_foreign_ranges(shards: ClaimedShards) -> tuple[TableState, list[str]]:
-    """The part `record_foreign_ranges` of this policy: no other program reads these shards, so it commits nothing."""
+    """This policy's part `record_foreign_ranges`. It commits nothing, because no other program reads these shards."""
     return shards.state, []
 
 
 def keeps_claims(_lost_to: frozenset[str]) -> bool:
-    """No other program goes by the rows' checkpoints, so they may be written late."""
+    """Whether a run may keep claims from wave to wave. Always true where no other program uses the tables:
+    nothing reads on from the rows' checkpoints, so they may be written late.
+    """
     return True

@@ -1,10 +1,10 @@
-"""Which programs share the coordination tables with this deployment, and what follows from that: one method per
-decision.
+"""The policy of a deployment: which decisions follow from the programs that share its coordination tables, with
+one method for each decision.
 
-A duty asks the policy, and never asks the settings for a mode. A `Policy` is put together from parts. `own_tables.py`
-has the parts of a deployment whose tables no other program uses; read it first. The parts for shared tables are a
-package of their own, which duties don't import. A policy is made once for each tick and each run. Its parts keep
-nothing: they decide anew at each tick and at each wave, because other workers come and go.
+A duty asks the policy, and never asks the settings for a mode. A `Policy` is put together from parts.
+`own_tables.py` has the parts of a deployment whose tables no other program uses; read it first. The parts for
+shared tables are a package of their own, which duties don't import. A policy is made once for each tick and each
+run. Its parts keep nothing: they decide anew at each tick and at each wave, because other workers come and go.
 """
 
 from __future__ import annotations
@@ -48,13 +48,15 @@ class Election(Protocol):
     """Chooses the deployment that leads."""
 
     def look(self, electing: Electing, sighting: Sighting | None, since: timedelta | None) -> LockState:
-        """Read the leader's lock. An election that doesn't go by the lock answers that this deployment has to wait."""
+        """Read the leader's lock. An election that doesn't use the lock returns a state in which this deployment
+        has to wait.
+        """
         ...
 
     def leads(
         self, electing: Electing, lock: LockState, memory: PartMemory, *, check_can_lead: Callable[[], None]
     ) -> Elected:
-        """Whether this deployment leads now. An election by the lock takes or beats it here."""
+        """Whether this deployment leads now. An election that uses the lock takes or beats the lock in this call."""
         ...
 
 
@@ -63,7 +65,9 @@ class Election(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AssignmentView:
-    """What an assignment pass has read and counted before it decides."""
+    """The leases and workers that an assignment pass has read, and the counters that it has watched, before it
+    decides.
+    """
 
     rows: tuple[Lease, ...]
     """Open leases."""
@@ -76,7 +80,7 @@ class AssignmentView:
 
 @dataclass(frozen=True, slots=True)
 class MayAssign:
-    """The leader may assign leases."""
+    """The answer that the leader may assign leases, and to which workers."""
 
     living: frozenset[str]
     """Workers that may be given leases."""
@@ -86,7 +90,7 @@ class MayAssign:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentPaused:
-    """The leader assigns no lease now."""
+    """The answer that the leader must not assign leases now, and why."""
 
     why: str
     strangers: frozenset[str] = frozenset()
@@ -120,15 +124,16 @@ class OtherWorkers(Protocol):
     def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
         """Whether another program may be reading streams that these settings don't ask for.
 
-        `strangers`: the strangers that the last assignment pass saw."""
+        `strangers`: the unknown workers that the last assignment pass saw.
+        """
         ...
 
     def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
-        """Whether this worker beats. A worker's tick asks this before it writes anything."""
+        """Whether this worker beats. The worker's tick asks this before it writes anything."""
         ...
 
     def why_not_hold(self, row: Lease) -> str | None:
-        """Why a person's command must leave this row to its holder."""
+        """Why a person's command must not claim this row, but leave it to its holder; None where the command may."""
         ...
 
 
@@ -136,7 +141,9 @@ class OtherWorkers(Protocol):
 
 
 class SignsOfLife(Protocol):
-    """Which counters show that a holder lives: the one in the worker's row, or the one in each lease row."""
+    """Which counters show that the holder of a lease lives: the one in the worker's row, or the one in each lease
+    row.
+    """
 
     @property
     def lets_move_at_once(self) -> bool:
@@ -211,7 +218,7 @@ leader has made before."""
 
 @dataclass(frozen=True, slots=True)
 class LeaderLook:
-    """What a worker's tick found out about the leader."""
+    """What a worker's tick has found out about the leader."""
 
     watch: LeaderWatchMemory
     memory: PartMemory
@@ -233,22 +240,26 @@ class TakenLeases:
 
 
 class OwnLeases(Protocol):
-    """How a worker gets leases, and finds those that it has."""
+    """How a worker gets leases, and finds the rows of those that it has."""
 
     def watch_leader(self, watch_memory: LeaderWatchMemory, memory: PartMemory, now: datetime) -> LeaderLook:
-        """See whether the leader, which should assign leases, does so."""
+        """Check whether a leader that should assign leases does so."""
         ...
 
     def own_rows(self, me: str, held: frozenset[str], known: Mapping[str, Lease]) -> tuple[Lease, ...]:
-        """The rows that this worker owns, or holds for their next owner. `held`: keys as the last tick knew them.
-        `known`: rows, by lease key, that needn't be read again as long as the worker owns them."""
+        """The rows that this worker owns, and those that it still holds for their next owner. `held`: lease keys
+        as of the last tick. `known`: rows, by lease key, that needn't be read again as long as the worker owns
+        them.
+        """
         ...
 
     def rows_to_beat(self, me: str, known: Mapping[str, Lease], *, search: bool) -> tuple[Lease, ...]:
-        """The rows that this worker holds, for the process that beats between ticks. `known`: by lease key, as its last
-        turn left them; such a row is answered as it is where nobody reads it and it isn't being handed over, because
-        the beat itself demands the row as known. `search`: look for leases that the worker got meanwhile, where that
-        costs a scan, and read rows that have ended, which get no beat."""
+        """The rows that this worker holds, for the process that beats between ticks. `known`: by lease key, the
+        rows as that process left them at its last turn; such a row is returned without being read where no run
+        reads its shard and it isn't being handed over, because the beat itself demands the row as it is known.
+        `search`: look for leases that the worker got meanwhile, where that costs a scan, and read rows that have
+        ended, which get no beat.
+        """
         ...
 
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:

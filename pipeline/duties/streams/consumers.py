@@ -1,5 +1,6 @@
-"""The consumer of a stream that is read by enhanced fan-out: the leader registers it, and nobody deregisters it but a
-person, because another program may read by it."""
+"""The registered consumer of a stream that is read by enhanced fan-out. The leader registers it. Only a person
+deregisters it, because another program may read by it, too.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ from headrace.pipeline.ports.consumers import Consumers
 
 
 def ensure_consumer(consumers: Consumers, stream: StreamId, name: str) -> str | None:
-    """Register the consumer where it isn't there. Returns a part of the tick's sentence, where there is something to tell.
-
-    It doesn't wait until the consumer is active: the tasks do, and other streams needn't.
+    """Register the consumer where it isn't registered. Returns a part of the tick's sentence, where there is
+    something to tell. It doesn't wait until the consumer is active: the Spark tasks wait for that, and other
+    streams don't need it.
     """
     try:
         consumer = consumers.find(stream, name)

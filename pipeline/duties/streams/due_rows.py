@@ -1,4 +1,6 @@
-"""Which shards of a worker are due: by what the lease rows say, and then by probes, which ask Kinesis."""
+"""Which shards of a worker are due: first by the lease rows, then by probes, which ask Kinesis whether an idle
+shard has a new record.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,9 @@ class DueRows:
     def plan(
         self, mine: Iterable[Lease], streams: Streams, living: frozenset[str], *, now: datetime
     ) -> DuePlan:
-        """What is due of these rows. Rows of another life of their stream are left out: only the leader deals with
-        them."""
+        """Which of these rows are due. Rows of another life of their stream are left out, because only the leader
+        handles them.
+        """
         rows: dict[str | None, list[Lease]] = {}
         for lease in mine:
             if lease.stream in streams and _may_be_read(lease, streams[lease.stream]):
@@ -70,10 +73,9 @@ class DueRows:
     def probe(
         self, plan: DuePlan, streams: Streams, after: str | None, *, at_most: int
     ) -> tuple[tuple[Due, ...], str | None]:
-        """Probe idle shards, `at_most` so many, in the order of their keys and beginning after the key `after`.
-
-        Returns the shards with a new record, and the key at which the next call goes on; None if all idle shards are
-        probed.
+        """Probe at most `at_most` idle shards, in the order of their keys, beginning after the key `after`.
+        Returns the shards with a new record, and the key at which the next call goes on; None if all idle shards
+        are probed.
         """
         rest = [row for row in plan.idle if after is None or row.key > after]
         by_shard = {
@@ -97,7 +99,9 @@ class DescribedStreams:
     failed: Mapping[str | None, HeadraceError]
 
     def require_some(self) -> None:
-        """Raise an error if no stream could be described. A transient one comes first: it doesn't fail the tick."""
+        """Raise an error if no stream could be described. Where one of the errors is transient, that one is
+        raised: it doesn't fail the tick.
+        """
         if self.failed and not self.known:
             raise min(self.failed.values(), key=lambda error: not isinstance(error, Transient))
 

@@ -1,4 +1,6 @@
-"""Failing shards: noted in their rows if no wave could claim them, and named in the sentence of a worker's tick."""
+"""Shards that fail: the reason is noted in their rows if no wave could claim them, and shown in the sentence of a
+worker's tick.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ def note_undescribed(
 ) -> None:
     """Note in the rows of a stream that Kinesis can't describe why its shards aren't read.
 
-    Usually the release after a wave notes a failure. Shards of such a stream aren't even claimed, so no wave releases
-    them. Each row is written once. A transient error isn't noted: the note would cost a write for each shard, and one
-    more wave to remove it. If a write fails, the next tick or wave makes it.
+    Usually the release after a wave notes a failure. Shards of such a stream aren't even claimed, so no wave
+    releases them. Each row is written once. A transient error isn't noted: the note would cost a write for each
+    shard, and one more wave to remove it. If a write fails, the next tick or wave repeats it.
     """
     undescribed = [row for row in rows if isinstance(troubles.get(row.stream), Terminal)]
     leases.apply_all(

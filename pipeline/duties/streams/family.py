@@ -51,7 +51,7 @@ SHORTEST_RETENTION = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class SinceOrigin:
-    """What Kinesis holds of a stream since its origin."""
+    """Asks Kinesis which records of a stream it still has since the stream's origin."""
 
     stream: StreamId
     positions: Positions
@@ -78,7 +78,7 @@ class SinceOrigin:
         return start is not None and self.keeps(start)
 
     def keeps(self, moment: datetime) -> bool:
-        """Whether nothing that was in the stream at this moment, by Kinesis's clock, can have left it by now."""
+        """Whether Kinesis still has every record that the stream had at this moment, by Kinesis's clock."""
         facts = self.source.describe(self.stream.arn)
         return facts.stream == self.stream and moment > facts.asked + WITHIN_THE_SECOND - facts.retention
 

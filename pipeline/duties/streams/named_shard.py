@@ -1,4 +1,4 @@
-"""The shard that a person names: by its lease key, its name in Dagster, or as much of the name as is unique."""
+"""Finds the shard that a person names: by its lease key, its name in Dagster, or as much of the name as is unique."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from headrace.pipeline.ports.leases import LeaseStore
 
 
 def lease_key_meant(text: str, leases: LeaseStore, *, only_stream: str | None, nothing: str) -> str:
-    """The lease key of the shard that a person means. Raises Unknown, with similar names, where no shard is meant
-    or several are. `only_stream`: the stream of an application that reads one. `nothing`: what the command hasn't
-    done then."""
+    """The lease key of the shard that a person names. Raises Unknown, with similar names, where no shard or more
+    than one fits. `only_stream`: the stream of an application that reads one. `nothing`: the part of the message
+    that says what the command hasn't done.
+    """
     # By key first, which is one read. The names of all shards cost a scan of the lease table.
     exact = lease_key_of(text)
     if exact and leases.get(exact) is not None:

@@ -21,7 +21,7 @@ class KnownStreams:
     """By stream name, each with the monotonic time until which it is used."""
 
     def facts(self, name: str) -> tuple[StreamId, timedelta]:
-        """Identity and retention."""
+        """The identity and the retention of the stream with this name."""
         now = self.clock.monotonic()
         stream_facts, until = self._facts.get(name, (None, 0.0))
         if stream_facts is None or now > until:

@@ -42,8 +42,9 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True)
 class StreamsMemory:
-    """What the leader remembers of its streams. After a loss it searches again, and the wait of former streams starts
-    again."""
+    """What the leader remembers of its streams. If this memory is lost, the leader searches again, and the wait
+    of former streams starts again.
+    """
 
     searched: datetime | None = None
     """When the leader last searched for streams by prefix and tags."""
@@ -60,7 +61,7 @@ class StreamsMemory:
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """A stream that the leader keeps lease rows for, and how the stream is read."""
+    """A stream that the leader keeps lease rows for, with the settings by which the stream is read."""
 
     settings: StreamSettings
     life: str | None = None
@@ -90,8 +91,9 @@ class Tracking:
     """The user's function that lists streams, where the settings name one."""
 
     def check_any_answers(self) -> None:
-        """Raise the first error if Kinesis describes none of the settings' streams. One stream that answers is
-        enough."""
+        """Raise the first error if Kinesis can describe none of the streams in the settings. One stream that it
+        can describe is enough.
+        """
         failures: list[HeadraceError] = []
         for stream in self.settings.streams:
             try:
@@ -224,7 +226,7 @@ class Tracking:
 
 
 def unnamed(settings: Settings, name: str) -> StreamSettings:
-    """The settings of a stream that `streams` doesn't name: those of the discovery."""
+    """The settings of a stream that `streams` doesn't name: those of `discovery`."""
     how = settings.discovery
     return StreamSettings(
         name=name,

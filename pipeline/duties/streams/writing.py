@@ -19,7 +19,7 @@ from headrace.pipeline.ports.leases import LeaseStore
 
 @dataclass(frozen=True, slots=True)
 class WrittenChanges:
-    """The outcomes of many changes."""
+    """How many changes were applied, refused or not tried."""
 
     applied: tuple[Change, ...] = ()
     refused: int = 0
@@ -35,9 +35,8 @@ class WrittenChanges:
 def write_all(
     leases: LeaseStore, changes: Sequence[Change], *, has_time: Callable[[], bool]
 ) -> WrittenChanges:
-    """Write the changes, portion by portion. One portion is written at least, so that each tick makes progress.
-
-    Raises only where no change got an answer other than an error.
+    """Write the changes, portion by portion, as long as there is time. At least one portion is written, so that
+    each tick makes progress. Raises an error only where each write failed with one.
     """
     applied: list[Change] = []
     trouble: dict[str, HeadraceError] = {}
@@ -93,7 +92,7 @@ def _parents(change: Change) -> frozenset[str]:
 
 @dataclass(slots=True)
 class Tally:
-    """The outcomes of all writes of one tick."""
+    """How many rows one tick has created, deleted, assigned and so on, over all of its writes."""
 
     created: int = 0
     deleted: int = 0

@@ -1,11 +1,11 @@
-"""One attempt of a run: wave after wave, all with the same claim. A run may be killed at each step; the next wave, or
-another run, goes on from what has been written.
+"""One attempt of a run: wave after wave, all with the same claim. A run may be killed after any step; the next
+wave, or another run, goes on from what was written by then.
 
     (table, stage) -> claim -> the row, then the table -> stage -> (gaps) -> commit -> checkpoint -> (end of a shard:
     child leases, childShardIds, SHARD_END) -> release
 
-Reading always starts at the position in the lake table. `on_step` is called after each step: it makes Dagster's events,
-and tests and the simulator use it to see a wave, or to end it.
+Reading always starts at the position in the lake table. `on_step` is called after each step: it makes Dagster's
+events, and tests and the simulator use it to see a wave, or to end it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _keeps_none(_: frozenset[str]) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """`wave()` makes one wave. The caller decides when the next one begins."""
+    """One attempt of a run. `wave()` makes one wave; the caller decides when the next one begins."""
 
     run_id: str
     settings: Settings
@@ -106,13 +106,16 @@ class Attempt:
         return tuple(row.key for row in held if row.looked_at is None or row.behind_ms)
 
     def look(self) -> tuple[Problem, ...]:
-        """Called in a pause, where `kept.must_look` says so: give away what others wait for. Returns the rows that were
-        lost. An error doesn't end the run, because the next wave looks, too."""
+        """Called in a pause, where `kept.must_look` says so: releases the shards that another run waits for or
+        that are handed over. Returns a problem for each row that was lost. An error doesn't end the run, because
+        the next wave looks, too.
+        """
         return self._between(self.kept.look)
 
     def let_go(self) -> tuple[Problem, ...]:
-        """Release all rows at the end of the run. Returns the rows that were lost, and those that couldn't be released:
-        they become free once the claim is dead."""
+        """Release all rows at the end of the run. Returns a problem for each row that was lost, and for each that
+        couldn't be released: such a row becomes free once the claim is dead.
+        """
         return self._between(self.kept.let_go)
 
     def _between(self, act: Callable[[WaveLog], None]) -> tuple[Problem, ...]:
@@ -122,9 +125,10 @@ class Attempt:
         return tuple(log.problems)
 
     def ask_for(self, keys: Iterable[str]) -> None:
-        """Called before the first wave of a run for named shards: the run that has claimed one of them releases it
-        while this run opens its stage. An error ends nothing, because the first wave meets the same trouble and tells
-        of it."""
+        """Called before the first wave of a run for named shards: a run that has claimed one of them releases it
+        while this run starts Spark. An error ends nothing, because the first wave meets the same trouble and
+        reports it.
+        """
         with suppress(HeadraceError):
             self.beat()  # other runs go by the beat of a run that waits
             if self.claims.want_claimed(keys):
@@ -178,9 +182,10 @@ class Attempt:
         return log.report(len(claimed))
 
     def between_waves(self, act: Callable[[], T]) -> T | None:
-        """Release all rows, and then call `act`, unless a row couldn't be released: its shard would wait for `act`. A run that hangs
-        in `act` stops beating, as one that hangs in a wave does. The time that `act` took doesn't count as time of the next wave
-        (I40)."""
+        """Release all rows, and then call `act`. If a row couldn't be released, `act` isn't called, because the
+        row's shard would wait for it. A run that hangs in `act` stops beating, as one that hangs in a wave does.
+        The time that `act` took doesn't count as time of the next wave (I40 of docs/reference/protocol.md).
+        """
         self.let_go()
         self.claims.note_progress()
         if self.kept.has_claims:

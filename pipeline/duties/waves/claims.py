@@ -87,8 +87,9 @@ class Claims:
         return timedelta(seconds=self.clock.monotonic() - self._progress_at)
 
     def read_worker(self) -> Worker | None:
-        """Read the worker's row, which also tells whether somebody needs a row that a run of this worker has
-        claimed."""
+        """Read the worker's row. It also tells whether another run or the leader needs a row that a run of this
+        worker has claimed.
+        """
         row = self.workers.get(self.me)
         self._asked = 0 if row is None else row.asked
         # The answered count follows only while no row is held. With held rows it may move only by
@@ -100,7 +101,7 @@ class Claims:
 
     @property
     def is_asked(self) -> bool:
-        """Whether somebody may need one of the claimed rows, which were not read since."""
+        """Whether another run or the leader may need one of the claimed rows, since these were read last."""
         return self._asked != self._answered
 
     def read_again(self) -> Mapping[str, Lease]:
@@ -115,7 +116,7 @@ class Claims:
     def claimable(
         self, log: WaveLog, streams: Mapping[str | None, StreamId], rows: Iterable[Lease]
     ) -> list[Lease]:
-        """The rows that this run may claim. Each other row becomes a problem of the wave.
+        """The rows that this run may claim. Each other row becomes a problem in the wave's log.
 
         `streams`: the streams of the rows as Kinesis describes them now, by the rows' `streamName`.
         """
@@ -149,15 +150,17 @@ class Claims:
                 case Refused(found):
                     log.problems.append(Problem(row.key, _why_refused(found), fatal=False))
                 case error:
-                    why = f"its row couldn't be claimed ({error}); nothing was read"
+                    why = f"the shard's row couldn't be claimed ({error}); nothing was read"
                     log.problems.append(Problem(row.key, why, fatal=isinstance(error, Terminal)))
         # An error at all rows is the table's, and ends the wave. An error at some rows is a problem of those rows only.
         require_some(outcomes)
         self.note_progress()
 
     def want(self, key: str) -> bool:
-        """Write into the row that this run waits for the shard, which another run is reading. That run gives the shard
-        up after its wave. Returns whether the row names this run now (D18)."""
+        """Write into the row that this run waits for the shard, which another run is reading. That run releases
+        the shard after its wave. Returns whether the row names this run as the waiting one now (D18 of
+        docs/reference/protocol.md).
+        """
         row = self.leases.get(key)
         return row is not None and self._want(row)
 
@@ -175,8 +178,9 @@ class Claims:
         return isinstance(self.leases.apply(change.want(row, self.claim)), Applied)
 
     def want_claimed(self, keys: Iterable[str]) -> bool:
-        """Wait for those of these shards that another run of this worker has claimed, and ask that run for them.
-        Returns whether this run waits for any."""
+        """Let this run wait for those of these shards that another run of this worker has claimed: write so into
+        their rows, and ask that run to look. Returns whether this run waits for any.
+        """
         for row in self.leases.get_many(tuple(keys)).leases:
             is_readable = row.holder == self.me and row.checkpoint_owner is None
             if is_readable and row.run_claim not in {None, self.claim}:
@@ -185,24 +189,26 @@ class Claims:
         return bool(self._waited_for)
 
     def is_free(self, key: str) -> bool:
-        """Whether no other run has claimed the row or waits for it. False too where the row can't be read now: the next
-        try tells."""
+        """Whether no other run has claimed the row or waits for it. False too where the row can't be read now."""
         with suppress(HeadraceError):
             row = self.leases.get(key)
             return row is None or (row.run_claim is None and row.wanted_by in {None, self.claim})
         return False
 
     def ask_holders(self) -> None:
-        """Ask the runs that read the rows which this run waits for to look at these rows now. A worker that can't be
-        asked is asked at the next try; its run looks by itself at each worker tick."""
+        """Ask the runs whose shards this run waits for to read their rows now. If that can't be
+        written into a worker's row, the next try repeats it; such a run reads its rows at each worker tick anyway.
+        """
         for worker in sorted(self._to_ask):
             with suppress(HeadraceError):
                 self.workers.ask(worker)
                 self._to_ask.discard(worker)
 
     def unwant_all(self) -> None:
-        """Remove this run from all rows that it waits for: when it ends, or while its Spark starts. A row that can't be written
-        now is tried again at the next call; another run may take it once this run's beat has stood still."""
+        """Remove this run from all rows that it waits for: when the run ends, or while its Spark starts. A row
+        that can't be written now is tried again at the next call; another run may take the row once this run's
+        beat has stood still.
+        """
         for key in sorted(self._waited_for):
             with suppress(HeadraceError):
                 row = self.leases.get(key)
@@ -214,12 +220,13 @@ class Claims:
                 self._waited_for.discard(key)
 
     def write(self, log: WaveLog, key: ShardKey, proposed: Change) -> bool:
-        """One write on a claimed row. Whether it was written."""
+        """Write one change to a claimed row. Returns whether it was written."""
         return self._is_written(log, key, proposed, self.leases.apply(proposed))
 
     def write_all(self, log: WaveLog, writes: Mapping[ShardKey, Change]) -> frozenset[ShardKey]:
-        """One write on each of many claimed rows. Returns the shards whose rows were written; each other shard has a
-        problem."""
+        """Write one change to each of many claimed rows. Returns the shards whose rows were written; each other
+        shard becomes a problem in the wave's log.
+        """
         outcomes = zip(writes.items(), self.leases.apply_all(tuple(writes.values())), strict=True)
         return frozenset(
             key for (key, proposed), done in outcomes if self._is_written(log, key, proposed, done)
@@ -235,12 +242,12 @@ class Claims:
             case Refused(found):
                 why = self.why_lost(found)
             case error:
-                why = f"its row couldn't be written ({error}); what was committed stays, and the next wave repairs the row"
+                why = f"the shard's row couldn't be written ({error}); what was committed stays, and the next wave repairs the row"
         log.problems.append(Problem(proposed.key, why, fatal=False))
         return False
 
     def note_undescribed(self, rows: Iterable[Lease], troubles: Troubles) -> None:
-        """Note in the rows why their streams couldn't be described: these shards aren't even claimed."""
+        """Note in the rows why Kinesis couldn't describe their streams: these shards aren't even claimed."""
         note_undescribed(rows, troubles, me=self.me, leases=self.leases, when=self.clock.now())
 
     def note_unclaimed(self, rows: Iterable[Lease], why: str) -> None:
@@ -248,36 +255,37 @@ class Claims:
         note_unclaimed(rows, why, me=self.me, leases=self.leases, when=self.clock.now())
 
     def hold_unanswered(self) -> None:
-        """Count rows as held whose claim was sent and not answered: they may have the claim, and are released with the
-        others."""
+        """Count rows as claimed whose claim was sent but not answered: they may have the claim, and so are
+        released with the others.
+        """
         self.held = {**self._claiming, **self.held}
         self._claiming = {}
 
     def why_lost(self, row: Lease | None) -> str:
-        """Why a write on a claimed row was refused. `row`: the row as it is."""
-        return f"its row {_taken(row, self.claim)} meanwhile; what was committed stays"
+        """Why a write on a claimed row was refused. `row`: the row as it is now."""
+        return f"the shard's row {_taken(row, self.claim)} meanwhile; what was committed stays"
 
     def _why_not(self, row: Lease, stream: StreamId) -> str | None:
         if not is_of_this_life(stream, row):
-            return "its row is of another life of the stream; the leader retires the row"
+            return "the shard's row is of another life of the stream; the leader retires the row"
         if row.holder != self.me:
             return (
-                f"worker {row.holder} holds its lease, not {self.me}"
+                f"worker {row.holder} holds the shard's lease, not {self.me}"
                 if row.holder
-                else "no worker holds its lease"
+                else "no worker holds the shard's lease"
             )
         # The next owner waits for this row: a claim now would hold the handover up for a whole wave.
         if row.checkpoint_owner is not None:
-            return f"its lease is being handed over to {row.owner}"
+            return f"the shard's lease is being handed over to {row.owner}"
         return None
 
     def _why_busy(self, row: Lease) -> str | None:
         """Which other run has the shard, or goes first. A run that was asked for the shard by name waits for that
         run."""
         if (reader := self._other_living_run(row.run_claim)) is not None:
-            return f"run {reader} is reading it"
+            return f"run {reader} is reading the shard"
         if (waiting := self._other_living_run(row.wanted_by)) is not None:
-            return f"run {waiting} waits for it and goes first"
+            return f"run {waiting} waits for the shard and goes first"
         return None
 
     def _other_living_run(self, claim: str | None) -> str | None:
@@ -315,13 +323,13 @@ class Claims:
 
 def _why_refused(row: Lease | None) -> str:
     if row is None:
-        return "its row was deleted before this run could claim it; nothing was read"
+        return "the shard's row was deleted before this run could claim it; nothing was read"
     holder = f"worker {row.holder} holds it" if row.holder else "no worker holds it"
-    return f"its row changed before this run could claim it ({holder} now); nothing was read"
+    return f"the shard's row changed before this run could claim it ({holder} now); nothing was read"
 
 
 def _taken(row: Lease | None, mine: str) -> str:
-    """What has become of a row that this run had claimed: the end of a sentence that begins with "its row"."""
+    """What has become of a row that this run had claimed: the end of a sentence that begins with "the shard's row"."""
     if row is None:
         return "was deleted"
     if row.run_claim is not None and row.run_claim != mine:

@@ -1,10 +1,11 @@
 """Expire the lake table's snapshots, a few seconds at a time.
 
-    would enough go? -> record the ledgers -> look -> plan -> one commit that removes snapshots -> (time left? look
-    again)
+    are enough snapshots too many? -> record the ledgers -> load the table -> plan -> one commit that removes
+    snapshots -> (time left? again)
 
-A run does this between two waves, with no shard claimed, and the leader in its tick where no run does. Nothing waits
-for it: what isn't expired now is expired at the next chance, and an error is a sentence for people. No file is deleted.
+A run does this between two waves, with no shard claimed, and the leader in its tick where no run does. Nothing
+waits for an expiry: snapshots that aren't expired now are expired at the next chance, and an error only becomes a
+sentence for people. No file is deleted.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ _TRIES = 5
 
 @dataclass(slots=True, kw_only=True)
 class Expiring:
-    """Expires snapshots of one table. It remembers how many snapshots the last plan left, and so when the next plan is
-    due. Losing that memory costs a plan too many."""
+    """Expires snapshots of one table. It remembers how many snapshots the last plan left, and so when the next
+    plan is due. If that memory is lost, one plan too many is made.
+    """
 
     table: LakeTable
     lineage: Callable[[], LineageTable]
@@ -65,14 +67,16 @@ class Expiring:
         self._kept = self.settings.keep_snapshots
 
     def is_due(self, shape: Shape, *, late: int = 1) -> bool:
-        """Whether a plan is worth its cost. `late`: as for `Shape.is_due`. The leader asks with more than 1, and so
-        leaves the snapshots of busy tables to the runs."""
+        """Whether planning an expiry is worth its cost. `late`: as for `Shape.is_due`. The leader passes more
+        than 1, and so leaves the snapshots of busy tables to the runs.
+        """
         return self.settings.enabled and shape.is_due(self._kept, late=late)
 
     def step(self, shape: Shape) -> str | None:
-        """Expire for a few seconds. Returns a sentence for people, or None where nothing was to do. Never raises: an
-        expiry that fails does no harm, and its caller has more important things to do. `shape`: of the table that made
-        the caller think it due."""
+        """Expire snapshots for a few seconds. Returns a sentence for people, or None where nothing was to do.
+        Never raises: an expiry that fails does no harm, and its caller has more important things to do. `shape`:
+        the table's shape by which the caller thinks an expiry due.
+        """
         # Both are of the last step: an error must not stand in the report of a later one that went well.
         self.has_more, self.trouble = False, None
         try:
@@ -89,15 +93,18 @@ class Expiring:
         return f"{counted(removed, 'snapshot')} of {self.what} expired{more}"
 
     def has_no_ledger(self) -> bool:
-        """Whether no ledger was ever recorded. False where that can't be told now: the next recording tells why."""
+        """Whether no ledger was ever recorded in the lineage table. False where that can't be found out now: the
+        next recording reports why.
+        """
         try:
             return self.lineage().recorded().snapshot is None
         except Exception:  # noqa: BLE001 - no reason to end a run, and the recording at its end tells of it
             return False
 
     def record(self) -> str | None:
-        """Record the ledgers of a few seconds, without an expiry. Returns a sentence where that fails, and never
-        raises, as `step`."""
+        """Record ledgers in the lineage table for a few seconds, without an expiry. Returns a sentence where that
+        fails, and never raises.
+        """
         try:
             self.lineage().record(at_most=_AT_A_TIME / 2)
         except HeadraceError as error:
@@ -153,10 +160,11 @@ class Expiring:
 
 
 def look_after(table: LakeTable, state: TableState, expiring: Expiring | None) -> Iterator[str]:
-    """What the leader does for a table at rest, by the state that it has loaded for its shard sync. Yields sentences
-    for people.
+    """The leader's upkeep of a table into which nothing lands: expiry, and carrying the positions. `state`: the
+    table as it was loaded for the shard sync. Yields sentences for people.
 
-    Beside another engine, a table into which nothing lands would lose its positions behind that engine's snapshots.
+    Beside another engine that commits, such a table would otherwise lose its positions behind that engine's
+    snapshots.
     """
     shape = state.shape
     if state.origin_allowed:

@@ -1,13 +1,14 @@
-"""Gaps: records that left the stream before they were read, and that reading goes on after (`on_data_loss: continue`).
+"""Gaps: records that left the stream before they were read. With `on_data_loss: continue`, reading goes on after
+them.
 
     staged -> a gap before the first record?   ->  skipped range (after, after until the gap's end], with the times of the gap
            -> the shard is gone from Kinesis?  ->  skipped range (after, END], with the children that are known
            -> one commit of these ranges, then the commit of the staged records
 
-So a gap is in the ledger before the position moves over it (I13 of docs/reference/protocol.md). The position tells up
-to when records were given up, so the records land only on a table whose ledger has the gap, also where a person sets
-the table back between the two commits. If the run dies between them, the next run finds the same gap again, or a longer
-one, and records it once more.
+So a gap is in the ledger before the position moves over it (I13 of docs/reference/protocol.md). The position
+tells up to when records were given up, so the records land only on a table whose ledger has the gap, also where a
+person sets the table back between the two commits. If the run dies between them, the next run finds the same gap
+again, or a longer one, and records it once more.
 """
 
 from __future__ import annotations

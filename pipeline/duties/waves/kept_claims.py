@@ -1,8 +1,8 @@
-"""The claims that a run keeps from wave to wave, and what their rows don't say yet.
+"""The claims that a run keeps from wave to wave, and the checkpoints that their rows don't have yet.
 
 A wave that keeps a claim writes nothing into the row. The row's checkpoint is then behind the lake table, by
-`times.checkpoint` at most, and the run remembers what each wave would have written. Where the run gives the row away,
-one write makes the row exact and releases it.
+`times.checkpoint` at most, and the run remembers what each wave would have written. Where the run gives the row
+away, one write makes the row exact and releases it.
 
     before a wave        each kept row is read: it must still have this run's claim, holder and epoch
     before a commit      rows that would fall too far behind are written
@@ -42,7 +42,7 @@ _PARTS = 6
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """What the run would have written into a row that it has claimed."""
+    """The values that the run has yet to write into a row that it has claimed."""
 
     row: Lease
     since: float
@@ -77,7 +77,7 @@ class KeptClaims:
         return frozenset(self._lost_to)
 
     def row(self, key: ShardKey) -> Lease:
-        """The claimed row as it would be if each wave wrote it: the run decides by what it has landed itself."""
+        """The claimed row as it would be if each wave wrote it. The run decides by these values."""
         row, late = self.claims.held[key], self._late.get(key)
         return row if late is None else caught_up(row, late.row)
 
@@ -87,10 +87,10 @@ class KeptClaims:
     # -- before a wave, and in a pause -----------------------------------------------------------------------------
 
     def begin_wave(self, log: WaveLog, may_keep: MayKeep) -> Mapping[str, Lease]:
-        """Read the kept rows again, and release them if this wave may keep none. Returns those that are kept, by lease
-        key.
+        """Read the kept rows again, and release them if this wave may keep none. Returns the rows that are kept,
+        by lease key.
 
-        `may_keep` is asked after the look, which finds the workers that have taken rows from this run.
+        `may_keep` is called after the rows are read, which shows the workers that have taken rows from this run.
         """
         self.look(log)
         self.keeps = may_keep(self.lost_to)
@@ -100,7 +100,7 @@ class KeptClaims:
 
     @property
     def must_look(self) -> bool:
-        """Whether a pause is to look at the kept rows now."""
+        """Whether the kept rows have to be read now, in a pause between two waves."""
         since = self.claims.clock.monotonic() - self._looked_at
         return self.has_claims and (self.claims.is_asked or since >= self.times.worker_tick.total_seconds())
 
@@ -137,7 +137,7 @@ class KeptClaims:
         self._release(log, [key for key, row in self.claims.held.items() if row.key not in keys])
 
     def let_go(self, log: WaveLog) -> None:
-        """Release all rows."""
+        """Release all kept rows."""
         self._release(log, tuple(self.claims.held))
         self._left.release(self.claims.keys)
 
@@ -162,7 +162,7 @@ class KeptClaims:
     # -- during a wave ---------------------------------------------------------------------------------------------
 
     def note_landed(self, key: ShardKey, staged: Staged) -> None:
-        """Remember what was committed of a shard, instead of writing it into the shard's row."""
+        """Remember how far a shard has landed, instead of writing that into the shard's row."""
         before, now = self._late.get(key), self.claims.clock.monotonic()
         is_behind = before is not None and self.row(key).checkpoint != self.claims.held[key].checkpoint
         # A row is late since the first commit that it doesn't show. Counted from the last one, the row of a busy shard
@@ -171,7 +171,7 @@ class KeptClaims:
         self._late[key] = Late(as_landed(self.row(key), staged), since)
 
     def write_late(self) -> None:
-        """Write the checkpoints of rows that would be too far behind at the next look, which may come somewhat late."""
+        """Write the checkpoints of those rows that would otherwise be too far behind when the rows are read next."""
         due = self._due_to_write()
         outcomes = self.claims.leases.apply_all([self._checkpoint(key) for key in due])
         for key, outcome in zip(due, outcomes, strict=True):
@@ -224,8 +224,10 @@ class KeptClaims:
     # -- after a wave ----------------------------------------------------------------------------------------------
 
     def end_wave(self, log: WaveLog, *, keep: Collection[str] = ()) -> None:
-        """Keep the rows with these lease keys if the wave read them well, and release all others. A row that can't be
-        released stays with the claims, and each later look tries again: while this run lives, no other run may take it."""
+        """Keep the rows with these lease keys if the wave read their shards without an error, and release all
+        others. A row that can't be released stays among the claims, and each later look tries again: while this
+        run lives, no other run may take it.
+        """
         # First of all: a claim whose answer was lost may stand in its row (D7), and is released with the others.
         self.claims.hold_unanswered()
         troubled = {p.lease_key for p in log.problems}
@@ -361,4 +363,4 @@ class _Told:
 
 
 def _unreleased(row: Lease, error: HeadraceError) -> Problem:
-    return Problem(row.key, f"its row couldn't be released ({error})", fatal=False)
+    return Problem(row.key, f"the shard's row couldn't be released ({error})", fatal=False)

@@ -1,5 +1,6 @@
-"""StagedWave ──► LandedWave: one commit for all shards of the wave. Then the lease rows: checkpoints, and the writes at the end
-of a shard."""
+"""StagedWave ──► LandedWave: one commit for all shards of the wave. Then the lease rows are written: checkpoints,
+and the writes at the end of a shard.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Claims of this run that stand in rows which others have taken since: a worker of KCL takes a row without removing the claim.
+"""Claims of this run in rows that other workers have taken since: a KCL worker takes a row without removing the
+claim.
 
-The run reads none of these shards any more. But while it lives no other run may read them either, once their leases come back to
-a worker of Headrace. So a release that fails is tried again at each look, and upkeep waits for it as for a claimed row.
+The run no longer reads these shards. But while the run lives, no other run of Headrace may read them either, once
+their leases come back to a worker of Headrace. So a release that fails is tried again at each look, and upkeep
+waits for it as for a claimed row.
 """
 
 from __future__ import annotations
@@ -29,8 +31,10 @@ class LeftClaims:
         self._rows[row.key] = row
 
     def release(self, claimed: Collection[str]) -> None:
-        """Release all of these rows. `claimed`: lease keys of the rows that the run has claimed; one that came back to it is no longer
-        another's. A refusal says that the claim is gone from the row."""
+        """Remove the claims from all of these rows. `claimed`: lease keys of the rows that the run has claimed; a
+        row among them has come back to the run, and keeps its claim. A refused write means that the claim is gone
+        from the row.
+        """
         rows = [row for key, row in self._rows.items() if key not in claimed]
         outcomes = self.leases.apply_all([change.release(row, self.claim) for row in rows])
         failed = (

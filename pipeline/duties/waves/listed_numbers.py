@@ -1,8 +1,9 @@
-"""The sequence numbers of shards by Kinesis's list, as the driver sees it: a task refuses a record with another number.
+"""The sequence numbers that each shard can have, from ListShards on the driver: a Spark task refuses a record
+with any other number.
 
-A run lists a stream when it reads a shard that no list of this run was asked for yet: at its first wave, and after a
-reshard. A stream that can't be listed is read all the same, and listed at the next wave: its tasks still prove that the
-stream is the driver's, and judge arrivals.
+A run lists a stream when it reads a shard that no list of this run was asked for yet: at its first wave, and
+after a reshard. A stream that can't be listed is read all the same, and listed at the next wave: its tasks still
+prove that the stream is the driver's, and judge arrivals.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class ListedNumbers:
     def of(
         self, keys: Collection[ShardKey], source: ShardSource, log: WaveLog
     ) -> dict[ShardKey, NumberRange | None]:
-        """The numbers of these shards; None for those that aren't known. Streams are listed where that is needed."""
+        """The sequence numbers that these shards can have; None for a shard of which they aren't known. Streams
+        are listed where that is needed.
+        """
         unknown = {key for key in keys if key not in self._known}
         for stream in sorted({key.stream for key in unknown}):
             try:

@@ -17,8 +17,9 @@ from headrace.pipeline.settings.model import Settings
 
 @dataclass(slots=True, kw_only=True)
 class LoadReport:
-    """The load of one run's hosts. The worker's row says when the last average was added, so that several short runs
-    together don't add averages more often than every 30 s."""
+    """The load of the hosts of one run's tasks. The worker's row says when the last average was added, so that
+    several short runs together don't add averages more often than every 30 s.
+    """
 
     worker_id: str
     workers: WorkerStore

@@ -1,7 +1,8 @@
-"""Claimed ──► Planned: load the lake table, and decide for each claimed shard whether it is read now, and from where.
+"""Claimed ──► Planned: load the lake table, and decide for each claimed shard whether it is read now, and from
+where.
 
-What has to come before the reading is written here, too: the origin of a stream, foreign ranges, checkpoints of rows
-that are behind the table, and the rows of shards that have ended in the table.
+This step also writes what must be written before the reading: the origin of a stream, foreign ranges, checkpoints
+of rows that are behind the table, and the rows of shards that have ended in the table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which worker reads each of the shards that a person or a backfill has named."""
+"""The worker that reads each of the shards which a person or a backfill has named."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ class Readers:
     """The stream of an application that reads one."""
 
     def meant(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The lease keys of the shards that a person names so, each once. Raises an error with similar names if one has
-        no lease row."""
+        """The lease keys of the shards that a person names by these texts, each once. Raises an error with
+        similar names if a shard has no lease row.
+        """
         return tuple(
             dict.fromkeys(
                 lease_key_meant(name, self.leases, only_stream=self.only_stream, nothing="nothing was read")
@@ -31,7 +32,7 @@ class Readers:
         )
 
     def by_worker(self, keys: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-        """Worker id -> those of the shards that the worker reads."""
+        """These shards by the worker that reads them: worker id -> lease keys."""
         for key in keys:
             if self.leases.get(key) is None:
                 raise no_lease(partition_of(key), self.leases, nothing="nothing was read")
@@ -52,7 +53,7 @@ class Readers:
         if owner is None:
             first = self.local_workers[0]
             match self.leases.apply(
-                assign(row, first, f"it has no owner, and its shard was asked for by name: -> {first}")
+                assign(row, first, f"the lease has no owner, and its shard was asked for by name: -> {first}")
             ):
                 case Applied():
                     owner = first

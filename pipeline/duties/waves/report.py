@@ -1,4 +1,4 @@
-"""What one wave reports: its steps, what has landed of each shard, and the problems that it met."""
+"""The report of one wave: its steps, how far each shard has landed, and the problems."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class WaveStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What one wave has landed of one shard. It may be nothing, where the shard was found at its tip."""
+    """The part of one shard that one wave has landed. It may be nothing, where the shard was found at its tip."""
 
     lease_key: str
     staged: Staged
@@ -37,13 +37,13 @@ class Landed:
 
     @property
     def is_quiet(self) -> bool:
-        """The shard was read up to its tip, and there was no new record."""
+        """Whether the shard was read up to its tip, and there was no new record."""
         return self.staged.at_tip and not self.staged.rows and self.staged.error is None
 
 
 @dataclass(frozen=True, slots=True)
 class ShardEnd:
-    """A shard whose row has SHARD_END now. The rows of its children were made before."""
+    """A shard whose row has just got SHARD_END. The rows of its children were made before."""
 
     lease_key: str
     children: tuple[str, ...]
@@ -80,18 +80,19 @@ class WaveReport:
 
     @property
     def rows(self) -> int:
-        """Rows for the lake table."""
+        """The number of rows that landed in the lake table."""
         return sum(landing.staged.rows for landing in self.landed)
 
     @property
     def records(self) -> int:
-        """The Kinesis records of which the rows were made."""
+        """The number of Kinesis records of which the rows were made."""
         return sum(landing.staged.records for landing in self.landed)
 
     @property
     def goes_on(self) -> bool:
-        """Whether another wave would have something to read at once: a shard isn't at its tip, or it has ended, so that
-        its children can be read."""
+        """Whether another wave would have something to read at once: a shard isn't at its tip, or a shard has
+        ended, so that its children can be read.
+        """
         return any(
             landing.staged.upto.ended or (landing.staged.error is None and not landing.staged.at_tip)
             for landing in self.landed

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 from headrace.pipeline.core.landing.expiry_plan import Shape
 from headrace.pipeline.core.shards.partition import partition_of
@@ -82,9 +83,10 @@ class Run:
         """Make waves over all leases of the worker until no record has come for `times.idle`, or `times.linger` is
         over.
 
-        Each wave plans anew: it begins to read children and new leases, and leaves leases that went to another worker.
-        `to_the_newest`: go on after `times.linger`, too, while a shard is left that hasn't been read up to what was its
-        newest record as the run began. No sensor is there to start the next run.
+        Each wave plans anew: it begins to read children and new leases, and leaves leases that went to another
+        worker. `to_the_newest`: go on beyond `times.linger` as long as a shard hasn't been read up to the record
+        that was its newest when the run began. That is for a run without a sensor, which could start the next
+        run.
         """
         since = self.clock.now() if to_the_newest else None
         try:
@@ -129,11 +131,11 @@ class Run:
                 self.clock.pause(_EMPTY_PAUSE)
 
     def catch_up(self, keys: tuple[str, ...]) -> dict[str, str]:
-        """Read each of these shards to its tip as of now, or to its end. Returns the other shards, each with the
-        reason.
+        """Read each of these shards to its present tip, or to its end. Returns the shards of which that wasn't
+        possible, each with the reason.
 
-        The run goes on as long as records land, however long the backlog is. When no record lands, it waits for
-        `times.linger` while another run is reading the shard, and for a few tries otherwise.
+        The run goes on as long as records land, however long the backlog is. When no record lands, the run waits
+        for `times.linger` while another run is reading the shard, and for a few tries otherwise.
         """
         self.waiting = dict.fromkeys(keys, "its tip wasn't reached")
         try:
@@ -290,8 +292,9 @@ class RunEnding:
 
     @property
     def is_passing(self) -> bool:
-        """The run ended early for a reason that passes or that isn't its shards' own, and says nothing about its
-        shards."""
+        """Whether the run ended early for a reason that passes or that isn't the shards' own, so that it says
+        nothing about the shards.
+        """
         return self.is_untried or isinstance(self.error, Transient)
 
 
@@ -314,22 +317,26 @@ class Reading:
     _run: Run | None = None
 
     def everything_due(self, worker_id: str, *, to_the_newest: bool = False) -> RunEnding:
-        """List mode: read all that is due of the worker's leases. `to_the_newest`: see `Run.all_that_is_due`."""
-        return self._ending_of(lambda: self._read_for(worker_id, None, to_the_newest=to_the_newest))
+        """Read all that is due of the worker's leases (list mode). `to_the_newest`: see `Run.all_that_is_due`."""
+
+        def read(run: Run) -> None:
+            run.all_that_is_due(to_the_newest=to_the_newest)
+
+        return self._ending_of(lambda: self._read_for(worker_id, (), read))
 
     def shards(self, keys: Iterable[str]) -> RunEnding:
-        """Partition mode: read the shards that a person or a backfill names."""
+        """Read the shards that a person or a backfill names (partition mode)."""
         keys = tuple(keys)
         self._unread = set(keys)
 
         def work() -> None:
             for worker_id, own_keys in self.readers.by_worker(keys).items():
-                self._read_for(worker_id, own_keys)
+                self._read_for(worker_id, own_keys, partial(self._catch_up, own_keys))
 
         return self._ending_of(work)
 
     def expected(self) -> tuple[str, ...]:
-        """Lease keys of the shards of the wave at work that surely have records to read."""
+        """Lease keys of those shards in the present wave that surely have records to read."""
         return self._run.attempt.expected() if self._run is not None else ()
 
     def _ending_of(self, work: Callable[[], None]) -> RunEnding:
@@ -342,17 +349,18 @@ class Reading:
             return RunEnding(self._failed, error, is_untried=self._run is None)
         return RunEnding(self._failed)
 
-    def _read_for(self, worker_id: str, keys: tuple[str, ...] | None, *, to_the_newest: bool = False) -> None:
+    def _catch_up(self, keys: tuple[str, ...], run: Run) -> None:
+        self._failed |= run.catch_up(keys)
+
+    def _read_for(self, worker_id: str, keys: tuple[str, ...], read: Callable[[Run], None]) -> None:
+        """`keys`: the shards of this worker that were asked for by name."""
         with self.open_run(worker_id, self._note_wave, self._note_step) as run:
             self._run = run
             # Only once the run is open: an error before it leaves these shards among those that
             # nobody tried.
-            self._unread -= set(keys or ())
+            self._unread -= set(keys)
             try:
-                if keys is None:
-                    run.all_that_is_due(to_the_newest=to_the_newest)
-                else:
-                    self._failed |= run.catch_up(keys)
+                read(run)
             finally:
                 self._failed |= run.attempt.failed
 

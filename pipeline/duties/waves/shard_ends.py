@@ -43,9 +43,10 @@ class ShardEnds:
         """Make the writes at the end of a shard whose position in the lake table is an END.
 
         `known`: the shard's children with all their parents and hash keys, or all shards of the stream. None: the
-        stream is listed. A child that isn't there gets its row from the leader's shard sync: a listing that shows it
-        tells the other parent of a merge. `lost_since`: of a shard that has left the stream unread, since when. Where the rows are
-        the positions, only its row tells its children that they may have lost records as well.
+        stream is listed. A child that isn't there gets its row from the leader's shard sync: a listing that shows
+        it tells the other parent of a merge. `lost_since`: for a shard that has left Kinesis unread, since when
+        its records are lost. Where the lease rows themselves are the positions, only the shard's row can tell its
+        children that they may have lost records as well.
         """
         if known is None:
             known = self.source.list_shards(key.stream)
@@ -69,8 +70,9 @@ class ShardEnds:
                 log.ends.append(ShardEnd(row.key, position.children))
 
     def count_as_ended(self, log: WaveLog, key: ShardKey, by: str) -> None:
-        """Write SHARD_END into a row that was left over, or made again, after the lake table had forgotten the shard's
-        END. The leader then deletes the row. `by`: the descendant that has a position."""
+        """Write SHARD_END into the row of a shard whose END the lake table has forgotten; such a row was left
+        over, or made again. The leader then deletes the row. `by`: the descendant that has a position.
+        """
         row = self.claims.held[key]
         end = change.checkpoint(row, self.claims.me, self.claims.claim, upto=SHARD_END, throughput_kbps=0.0)
         if self.claims.write(log, key, end):

@@ -29,12 +29,14 @@ Reads = Mapping[ShardKey, Read]
 
 
 def known_by(reads: Reads) -> dict[StreamId, frozenset[str]]:
-    """For streams of shards that are read from their start: all shards that were known when the reads were planned."""
+    """For the streams of shards that are read from their start: all shards that were known when the reads were
+    planned.
+    """
     return {key.stream: read.known for key, read in reads.items() if read.batch.after is None}
 
 
 def begun_by(reads: Reads) -> dict[StreamId, Origin]:
-    """For streams of shards of which no record has landed: the origin by which their reading begins."""
+    """For the streams of shards of which no record has landed: the origin from which they are read."""
     # Before a shard's first record there is no number to compare, so the commit compares the
     # origin: a rollback with another start since then refuses it (D20).
     return {

@@ -1,9 +1,11 @@
-"""Which of a worker's rows a wave takes. Each row that it takes costs a claim and a release; the others cost nothing.
+"""Chooses which of a worker's rows a wave takes. Each row that it takes costs a claim and a release; the others
+cost nothing.
 
 due    by what the row says: never read, behind, left by a dead run, not looked at for a long time (core.due)
-warm   the worker's sensor named the shard, or the last wave that took the shard found records or didn't finish it. Where the
-       stage has something of the shard that it would begin anew, the shard stays warm for a while
-news   a probe found a record. Shards are probed as often as `times.probe` says, rather a wave too early than too late
+warm   the worker's sensor named the shard, or the last wave that took the shard found records or didn't finish it.
+       Where the stage keeps something for the shard (such as a process) that it would have to start anew, the shard
+       stays warm for a while
+news   a probe found a record. Shards are probed as often as `times.probe` says, if need be a wave earlier
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ class WaveRows:
         return [row for row in rows if row.key in keys]
 
     def remember(self, taken: Iterable[Lease], landed: Iterable[Landed], *, stays: float) -> None:
-        """Note after a wave which shards are warm. `stays`: for how many seconds after its last record a shard is."""
+        """Note after a wave which shards are warm. `stays`: for how many seconds after its last record a shard
+        stays warm.
+        """
         now, keys = self.clock.monotonic(), {row.key for row in taken}
         quiet = {landing.lease_key for landing in landed if landing.is_quiet}
         self._had_records |= dict.fromkeys(keys - quiet, now)

@@ -64,8 +64,9 @@ class WaveStreams:
         return {name: (stream, self.facts[stream].retention) for name, stream in self.by_name.items()}
 
     def isolate(self, stream: StreamId, work: Callable[[], _T]) -> _T | None:
-        """Run some work for one stream. If it fails for this stream alone, the wave goes on without the stream, and the
-        result is None."""
+        """Call `work` for one stream, and return its result. If it fails for this stream alone, the wave goes on
+        without the stream, and the result is None.
+        """
         done = self._isolate(work, self._held(stream))
         if done is None:
             del self.facts[stream]
@@ -75,7 +76,7 @@ class WaveStreams:
         self, reads: Mapping[ShardKey, Read], manifest: Manifest
     ) -> tuple[Mapping[ShardKey, Read], Manifest]:
         """The reads and the manifest without streams that were deleted and created again while the wave read them
-        (D12).
+        (D12 of docs/reference/protocol.md).
 
         Such a stream may have given records of its later life, which must not land as records of the earlier one.
         """

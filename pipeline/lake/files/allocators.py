@@ -1,9 +1,9 @@
-"""The C library's memory of a staging task is used again and again.
+"""Makes a staging task reuse the memory that its C library (glibc) has allocated.
 
-A task takes and frees a body of up to 10 MiB with each page. glibc by itself gives such memory back to the system at
-once, and the system fills it with zeros before it is given out again, which took a third of a task's CPU. It also keeps
-a heap for each thread, and of a task's peak the free memory in sixteen heaps was the larger half. Where the C library
-isn't glibc, nothing is changed.
+A task takes and frees a body of up to 10 MiB with each page. glibc by itself gives such memory back to the system
+at once, and the system fills it with zeros before it is given out again, which took a third of a task's CPU. It
+also keeps a heap for each thread, and of a task's peak the free memory in sixteen heaps was the larger half.
+Where the C library isn't glibc, nothing is changed.
 """
 
 from __future__ import annotations

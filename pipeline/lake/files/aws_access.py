@@ -1,7 +1,8 @@
-"""How the settings `aws.region`, `aws.profile` and `aws.endpoint` reach the Iceberg catalog and the files in S3.
+"""Passes the settings `aws.region`, `aws.profile` and `aws.endpoint` on to the Iceberg catalog and to the access
+to files in S3.
 
-pyiceberg has a property of its own for each service, and pyarrow's access to S3 knows no profiles at all: it is given
-the keys. A Spark task has region, endpoint and identity of the driver (`headrace.pipeline.task_identity`).
+pyiceberg has a property of its own for each service, and pyarrow's access to S3 knows no profiles at all: it is
+given the keys. A Spark task has region, endpoint and identity of the driver (`headrace.pipeline.task_identity`).
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ def with_aws(properties: Mapping[str, str], aws: AwsSettings) -> dict[str, str]:
 
 
 def options_of_s3(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """What a Spark task has to know of S3 beside who asks: addresses and names, never keys. All of it is the
-    driver's."""
+    """The addresses and names that a Spark task needs to reach S3, without the identity: it holds no keys. All
+    values are the driver's.
+    """
     options = {
         "endpoint": properties.get("s3.endpoint"),
         "region": _first(properties, _REGION) or _region_of_this_process(properties),
@@ -66,7 +68,8 @@ def options_of_s3(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def identity_of_s3(properties: Mapping[str, str], driver: Callable[[], TaskIdentity]) -> TaskIdentity | None:
-    """Who asks S3 in a Spark task; None where requests aren't signed. `driver`: the identity of this process.
+    """The AWS identity by which a Spark task calls S3; None where requests aren't signed. `driver`: the identity
+    of this process.
 
     The properties of the catalog come first, as pyiceberg has it; a REST catalog may have given them for this table.
     """
@@ -82,8 +85,9 @@ def identity_of_s3(properties: Mapping[str, str], driver: Callable[[], TaskIdent
 
 
 def profile_of_s3(properties: Mapping[str, str]) -> str | None:
-    """The profile by which files in S3 are read and written; None where the catalog's properties name another
-    access."""
+    """The AWS profile by which files in S3 are read and written; None where the catalog's properties name
+    credentials of another kind.
+    """
     return None if _first(properties, _OTHER_ACCESS) else _first(properties, _PROFILE)
 
 

@@ -1,7 +1,7 @@
-"""Payloads as views: while a task reads, its rows point into the bodies of Kinesis's answers, and no payload is copied
-before it is written.
+"""Payloads as Arrow views: while a task reads, its rows point into the bodies of Kinesis's answers, and no
+payload is copied before it is written.
 
-Arrow can write views and cast them, but has no filter and no `take` for them.
+Arrow can write and cast views, but it can neither filter them nor `take` from them.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ _COLUMN = "data"
 
 
 def with_views(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of Kinesis records with views of their payloads, which stay where they are."""
+    """The rows of Kinesis records with views of their payloads: the payloads themselves aren't copied."""
     return _cast(rows, pa.binary_view())
 
 
 def without_views(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of Kinesis records with their payloads in memory of their own."""
+    """The rows of Kinesis records with copies of their payloads instead of views."""
     return _cast(rows, pa.binary())
 
 
 def filtered(rows: pa.RecordBatch, mask: Any) -> pa.RecordBatch:
-    """The rows for which the column `mask` is true. Rows with views of payloads have such views afterwards, too."""
+    """The rows for which the column `mask` is true. Views of payloads stay views."""
     place = rows.schema.get_field_index(_COLUMN)
     if place < 0 or rows.schema.field(place).type != pa.binary_view():
         return rows.filter(mask)

@@ -43,8 +43,9 @@ twice."""
 
 
 class DayFile:
-    """A data file for records of one day. Only one thread at a time may use a DayFile. The file is made with its
-    first row group."""
+    """A data file for records of one day. Only one thread at a time may use it. The file is created with its
+    first row group.
+    """
 
     def __init__(self, place: StagePlace, day: date, name: str) -> None:
         self.day = day

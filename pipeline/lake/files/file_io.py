@@ -17,7 +17,9 @@ _PRIVATE = "headrace.private-files"
 
 
 class HeadraceFileIO(PyArrowFileIO):
-    """A FileIO that pyiceberg itself makes, from the class name in the catalog's properties."""
+    """The FileIO that pyiceberg creates by the class name in the catalog's properties. It makes local files
+    private, and sends fewer requests to S3.
+    """
 
     def _initialize_local_fs(self) -> FileSystem:
         return PrivateFiles() if self.properties.get(_PRIVATE) == "true" else super()._initialize_local_fs()
@@ -32,8 +34,8 @@ class HeadraceFileIO(PyArrowFileIO):
 
 
 def with_own_io(properties: Mapping[str, str], location: str, *, private: bool) -> dict[str, str]:
-    """The catalog's properties, with Headrace's FileIO for a location on this machine or on S3. A FileIO that the user
-    has chosen stays.
+    """The catalog's properties with Headrace's FileIO, for a location on this machine or on S3. A FileIO that the
+    user has chosen is kept.
     """
     is_s3 = location.startswith("s3") or properties.get("type") == "glue"
     # A FileIO that a person has chosen may be the only one that reaches the storage.

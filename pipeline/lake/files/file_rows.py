@@ -1,5 +1,6 @@
-"""Rows of a data file, with the columns of a table: found by field id, since a column or a part of one may have been
-renamed, and a file has none that was added after it was written."""
+"""Reads rows of a data file with a table's columns. Columns are found by field id, since a column or a part of
+one may have been renamed, or added after the file was written.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Columns that are NOT NULL, and parts of columns that are: which rows lack a value there, and arrays of Arrow that
-have these types.
+"""Columns that are NOT NULL, and parts of columns that are: finds the rows that lack a value there, and makes
+Arrow arrays of such types.
 
-A row that lacks one goes to quarantine. The check is the same for each format, after the payloads were decoded.
+A row that lacks a value there goes to the quarantine table. The check is the same for each format, after the
+payloads were decoded.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ def _parts(kind: Any) -> tuple[Any, ...]:
 def with_nulls_aside(
     batches: Iterable[pa.RecordBatch], columns: Sequence[pa.Field[Any]]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows, in which those that lack a value where the columns are NOT NULL have a reason. `data` of each row is
-    its payload; from here on only rows with a reason have it."""
+    """The rows, where each row without a value in a NOT NULL column gets a reason, for the quarantine table.
+    `data` of each row holds its payload; in the result only rows with a reason have it.
+    """
     for batch in batches:
         is_good = _is_null(batch["reason"])
         lacking: dict[int, list[str]] = {}
@@ -125,10 +127,10 @@ def _taken_apart(values: Any) -> tuple[Any, Any, Any]:
 
 
 def fitted(values: Any, kind: Any) -> Any:
-    """These values in a type whose parts may be NOT NULL. Arrow's own cast refuses a null in a part of a struct that
-    itself is null; no reader sees what is there instead.
+    """These values cast to a type whose parts may be NOT NULL. Arrow's own cast refuses a null within a struct
+    that itself is null, though no reader sees that null.
 
-    The parts of structs are found by their place. `values`: an array, which lacks no value.
+    The parts of structs are found by their place. `values`: an array in which nothing that is NOT NULL is missing.
     """
     if not _has_required(kind):
         return values.cast(kind)

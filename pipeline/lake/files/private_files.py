@@ -38,8 +38,9 @@ def make_folder(path: Path, *, private: bool) -> None:
 
 
 def make_named_folder(path: Path, *, private: bool, name: str) -> None:
-    """Create a folder that a person has named, by a setting or a variable. Where that can't be, the error tells the
-    name."""
+    """Create a folder that a person has named by a setting or a variable. If that fails, the error tells the
+    `name` of the setting or variable.
+    """
     try:
         make_folder(path, private=private)
         if not path.is_dir():

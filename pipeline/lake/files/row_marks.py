@@ -1,5 +1,6 @@
-"""A number for each row, made from its sequence number and other columns: sums of them tell whether two sets of rows
-are the same."""
+"""Computes a number for each row from its sequence number and other columns. If the sums of these numbers are
+equal, two sets of rows are the same.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ everywhere."""
 
 
 def marks(sequence: Any, *columns: Any) -> Any:
-    """A number for each row, by which rows are told apart without comparing their texts.
+    """A number for each row, a hash of these columns, so that sets of rows are compared without comparing texts.
 
     `sequence`: texts of digits. `columns`: columns of whole numbers. Leading zeros don't change a row's number.
     """

@@ -27,18 +27,19 @@ _MOST_BYTES: Final = 2**31 - 1
 
 
 def with_sort_key_column(read: pa.Schema) -> pa.Schema:
-    """The schema of rows with their sort keys."""
+    """The schema `read` with the column `sort_key` added."""
     return read.append(pa.field(SORT_KEY, pa.string()))
 
 
 def with_sort_key(rows: pa.Table) -> pa.Table:
-    """The rows with their sort keys."""
+    """The rows with the column `sort_key` added."""
     return rows.append_column(SORT_KEY, sort_keys(rows["sequence_number"], rows["sub_sequence_number"]))
 
 
 def sort_keys(sequence: Any, sub: Any) -> Any:
-    """Two columns to one: for each record its sort key; null where the record has no sequence number. Columns of a
-    table, which have pieces, give a column with pieces."""
+    """The sort keys of rows, made of their columns of sequence numbers and sub-sequence numbers; null where a row
+    has no sequence number. Chunked columns give a chunked column.
+    """
     keys = _of_equal_lengths(sequence, sub)
     if keys is None:
         return _one_by_one(sequence, sub)

@@ -33,7 +33,7 @@ _MICROSECONDS_A_DAY = 24 * 3600 * 1_000_000
 
 
 class CantWrite(Exception):
-    """A file of the task couldn't be written. Then nothing of the task is staged: its shards share files."""
+    """A file of the task couldn't be written. Then the task stages nothing, because its shards share files."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -67,7 +67,9 @@ class TaskFiles:
         self._broken: CantWrite | None = None
 
     def add(self, key: ShardKey, rows: pa.RecordBatch) -> None:
-        """Add a page, after all earlier pages of its shard. Raises CantWrite, from then on in all threads."""
+        """Add a page of rows, after all earlier pages of its shard. Raises CantWrite; after that, each call in
+        any thread raises it.
+        """
         # Writing happens within the lock: a thread that reads faster than the files are written waits here, so that
         # its pages don't pile up in memory.
         with self._lock, self._noting():

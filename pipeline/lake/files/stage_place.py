@@ -30,7 +30,9 @@ class StagePlace:
         return f"{self.root}/{name}"
 
     def uri(self, name: str) -> str:
-        """The name under which the table lists the file: the location's own form, which may have a scheme."""
+        """The path by which the table lists the file; it begins as the table's location does, which may have a
+        scheme such as `s3://`.
+        """
         return f"{self.spec.location.rstrip('/')}/{name}"
 
     def create(self, name: str) -> Any:
@@ -42,7 +44,7 @@ class StagePlace:
 
 
 def place_of(spec: StagingSpec, read: pa.Schema) -> StagePlace:
-    """The place for rows that were read with this schema. Their sort keys are still to be computed."""
+    """The place for files of rows that are read with the schema `read` and get sort keys."""
     files, root = file_system(spec)
     return StagePlace(files, root, spec, _schema_with_ids(with_sort_key_column(read), spec))
 

@@ -1,8 +1,8 @@
-"""Channels of gRPC that close in a thread of their own, which no signal interrupts.
+"""gRPC channels that close in a thread of their own, which no signal interrupts.
 
-Python raises an interruption (Ctrl-C, or a run that is cancelled in Dagster) in a process's main thread, wherever that is. If it is in the close of
-a channel, the channel is left half closed, and whoever closes it again waits for ever for the close that was interrupted: also Python itself, when
-it frees the channel.
+Python raises an interruption (Ctrl-C, or a run that is cancelled in Dagster) in a process's main thread, whatever
+that thread is doing. If the thread is closing a channel, the channel is left half closed, and the next close
+waits for ever for the interrupted one, even when it is Python itself that frees the channel.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ _AT_MOST = 15.0
 
 
 def uninterrupted(channel: grpc.Channel) -> grpc.Channel:
-    """The same channel, whose `close` goes on when its caller is interrupted. Use it with `contextlib.closing`: its own `with` block calls another
-    method."""
+    """The same channel, with a `close` that goes on when its caller is interrupted. Use it with
+    `contextlib.closing`: the channel's own `with` block calls another method.
+    """
     close = channel.close
 
     def close_in_thread() -> None:

@@ -66,8 +66,9 @@ _sent: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 
 
 def ship(session: SparkSession) -> str:
-    """Make sure that this session's workers can import the engine. Returns the zip's name. It is sent once per
-    session."""
+    """Make sure that this session's workers can import Headrace's code. Returns the name of the zip, which is
+    sent once per session.
+    """
     zipped = engine_zip()
     if zipped.name not in _sent.get(session, ()):
         if is_connect(session) and session.conf.get(ON_SERVER, "") == zipped.name:
@@ -78,7 +79,9 @@ def ship(session: SparkSession) -> str:
 
 
 def send_zip(session: SparkSession, zipped: Path) -> None:
-    """Let this session's workers import from a zip, whose name tells its content. It is sent once per session."""
+    """Let this session's workers import from the zip file. Its name tells its content, so it is sent once per
+    session.
+    """
     sent = _sent.setdefault(session, set())
     if zipped.name in sent:
         return
@@ -97,7 +100,7 @@ def is_connect(session: SparkSession) -> bool:
 
 @lru_cache(maxsize=1)
 def engine_name() -> str:
-    """The name of the zip file, made of a digest of its content: other code gives another name."""
+    """The name of the zip file, made of a digest of its content, so that changed code gets another name."""
     return f"headrace-{_digest()}"
 
 

@@ -1,9 +1,10 @@
 """Spark sessions: the local Connect server that PySpark carries, a remote one, or a classic master.
 
 The processes of one project and environment share a local server (`headrace.pipeline.lake.spark.server`), and it
-outlives them by some minutes, because starting a server takes 5 s and joining one takes 1 s. What its environment says
-of AWS doesn't count: region, endpoint and identity travel with each task (`headrace.pipeline.task_identity`). The
-process that supervises the others (headrace dev, headrace demo, a pytest session) stops the server at its end.
+outlives them by some minutes, because starting a server takes 5 s and joining one takes 1 s. The server's own
+environment variables for AWS aren't used: region, endpoint and identity travel with each task
+(`headrace.pipeline.task_identity`). The process that supervises the others (headrace dev, headrace demo, a pytest
+session) stops the server at its end.
 """
 
 from __future__ import annotations
@@ -76,11 +77,12 @@ def spark_session(
     on_waiting: OnWaiting = warn,
     isolated: bool = False,
 ) -> SparkSession:
-    """A Spark session by a worker's settings. The default is the local Connect server, which is started if none runs.
+    """A Spark session by a worker's settings. The default is the local Connect server, which is started if none
+    runs.
 
-    A Spark that is slow to start is waited for, and `on_waiting` told meanwhile. `isolated`: the session has Python
-    workers of its own on the local server, as code of the user needs them. A worker keeps the modules that it has
-    imported, and other sessions' workers may have an earlier form of that code.
+    While Spark is slow to start, `on_waiting` is called with sentences for people. `isolated`: the session has
+    Python workers of its own on the local server, as code of the user needs them. A worker keeps the modules that
+    it has imported, and other sessions' workers may have an earlier form of that code.
     """
     ignore_warning()
     if settings.remote and settings.master:
@@ -113,7 +115,7 @@ def is_local(settings: SparkSettings) -> bool:
 
 
 def stop_local_server(*, if_unused: bool = False) -> None:
-    """Stop the local server if it runs. `if_unused`: it runs on where another process uses it."""
+    """Stop the local server if it runs. `if_unused`: leave it running where another process uses it."""
     # The sessions first: when the process ends, a session whose server is gone tries to reach it for minutes.
     for session in list(_made):
         session.stop()
@@ -153,7 +155,9 @@ def server_folder(*, settings: Path | None = None) -> Path:
 
 
 def own_folder(*, settings: Path | None = None, dagster_home: Path | None = None) -> Path:
-    """The folder of the local server that this process joins for this project; it is made where there is none."""
+    """The folder of the local server that this process joins for this project. The folder is created where there
+    is none.
+    """
     if given := os.environ.get(DISCOVERY):
         folder = Path(given).absolute().parent
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

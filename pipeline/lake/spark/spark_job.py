@@ -1,5 +1,6 @@
-"""A Spark job whose tasks are numbers: each task gets its number and answers with a few bytes. Rows never pass through
-the JVM."""
+"""A Spark job whose tasks get no rows: each task gets its number and returns a few bytes. Rows never pass through
+the JVM.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _JAVA_ERROR = re.compile(r"Exception: ([^.\n]+)")
 
 
 def run_tasks(session: SparkSession, count: int, work: Work) -> list[bytes]:
-    """The answers of tasks 0 to `count`, in any order."""
+    """Run `count` tasks, and return the bytes that they returned, in any order. The tasks are numbered from 0."""
     ship(session)
     lines = session.range(0, count, 1, count).mapInArrow(_answering(work), f"{_COLUMN} binary").toArrow()
     answers: list[Any] = lines.column(0).to_pylist()
@@ -29,14 +30,17 @@ def run_tasks(session: SparkSession, count: int, work: Work) -> list[bytes]:
 
 
 def is_of_spark(error: Exception) -> bool:
-    """Spark Connect raises PySparkException and sometimes plain gRPC errors; classic Spark also raises py4j's. They are
-    recognized by the name of their package, so that no client has to be installed only for its exceptions.
+    """Whether an exception is one of Spark's. Spark Connect raises PySparkException and sometimes plain gRPC
+    errors; classic Spark also raises py4j's. They are recognized by the name of their package, so that no client
+    library has to be installed only for its exceptions.
     """
     return type(error).__module__.partition(".")[0] in {"pyspark", "grpc", "py4j"}
 
 
 def cause_of(text: str) -> str:
-    """The last line of the Python worker's traceback, else the innermost Java error, else the first line."""
+    """The cause in the text of a Spark error: the last line of the Python worker's traceback, else the innermost
+    Java error, else the first line.
+    """
     if _CANCELLED.search(text):
         return "the job was cancelled"
     if errors := _PYTHON_ERROR.findall(text) or _JAVA_ERROR.findall(text):

@@ -1,4 +1,4 @@
-"""Tasks on Spark, and what an error of Spark means."""
+"""Runs tasks on Spark, and translates Spark's errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SparkTasks(Tasks):
 
 @contextmanager
 def failing_as(job: Job) -> Iterator[None]:
-    """Errors of Spark inside of the `with` block become `Unreachable`, with the job's words."""
+    """Errors of Spark in the `with` block are raised as `Unreachable`, in the words of `job`."""
     with spark_errors(
         lambda text: Unreachable(f"the Spark job that {job.does} failed: {cause_of(text)}. {job.safe}")
     ):
@@ -42,7 +42,7 @@ def failing_as(job: Job) -> Iterator[None]:
 
 @contextmanager
 def spark_errors(meaning: Callable[[str], HeadraceError]) -> Iterator[None]:
-    """Errors of Spark inside of the `with` block become what `meaning` makes of their text."""
+    """Errors of Spark in the `with` block are raised as the error that `meaning` makes of their text."""
     try:
         yield
     except Exception as error:

@@ -1,12 +1,13 @@
-"""The user's own modules beside the settings file: what a callable imports from there, as one value that never changes.
+"""The user's own modules beside the settings file: a callable's module and all that it imports from there, read
+once and kept unchanged.
 
     headrace.yaml   my_parsers.py ─► helpers.py      read once for each run: digest ─► the ledger
                                                                              ├─► imported in this process, from these
                                                                              very sources └─► a zip ─► Spark's workers
                                                                              import from it
 
-The folder isn't put on Python's path: only these modules are found there, and only by the code that a run has read. So
-a process that lives long takes up a changed module with its next run.
+The folder isn't put on Python's path: only these modules are found there, and only by the code that a run has
+read. So a process that lives long uses a changed module from its next run on.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ class UserCode:
 
     @property
     def modules(self) -> Mapping[str, str]:
-        """The name of each module or package in the folder -> the digest of its sources."""
+        """The modules and packages in the folder, by name, each with the digest of its sources."""
         by_module: dict[str, dict[str, bytes]] = {}
         for path, source in self.files.items():
             by_module.setdefault(path.partition("/")[0].removesuffix(".py"), {})[path] = source
         return {name: _digest(files) for name, files in by_module.items()}
 
     def zipped(self) -> Path:
-        """The zip file for Spark's workers. Its name tells its content."""
+        """The zip file for Spark's workers. Its name has a digest of its content."""
         path = private_folder("ship") / f"headrace-code-{self.digest}.zip"
         if not path.exists():
             # Written under another name first: a process that finds the zip never finds half of it.
@@ -158,7 +159,7 @@ def _other_place(folder: Path, name: str) -> str | None:
 
 
 def imported(code: UserCode, module: str) -> ModuleType:
-    """The module as `code` has it. Modules of another version, or of another folder, are forgotten before."""
+    """The module as `code` has it. Modules of another version or folder that were imported before are removed first."""
     with _finder.lock:
         _finder.use(code)
         return import_module(module)

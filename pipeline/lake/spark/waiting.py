@@ -1,4 +1,4 @@
-"""What people are told while Spark is slow to start, and how long Headrace waits for it."""
+"""Tells people that Spark is slow to start, and limits how long Headrace waits for it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def telling(
     more: Callable[[], str] = lambda: "",
     on_limit: Callable[[], object] = lambda: None,
 ) -> Iterator[None]:
-    """Tell every ten seconds, in a thread of its own, how long the block has waited; after `at_most` call `on_limit`
-    once.
+    """While the `with` block runs, call `on_waiting` every ten seconds with a sentence that tells how long it has
+    waited; after `at_most`, call `on_limit` once.
 
-    Each sentence counts as the run's progress. None comes after `at_most`, so that a run that waits for ever counts as
-    hung.
+    Each sentence counts as the run's progress. None comes after `at_most`, so that a run that waits for ever
+    counts as hung.
     """
     done = threading.Event()
     began = time.monotonic()

@@ -1,4 +1,6 @@
-"""The keys of a page's aggregates: as texts, and whether the hash keys that they stand for are inside of the shard."""
+"""The partition keys and explicit hash keys in a page's aggregates: as texts, and whether the user records with
+them belong to the shard.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def _bytes(texts: Any) -> list[bytes]:
 
 
 def cut_bytes(data: pa.Buffer, begins: _Numbers, ends: _Numbers) -> Any:
-    """These parts of the bytes as values of a column. The parts are in order and don't overlap."""
+    """These parts of the bytes, as the values of an Arrow column. The parts are in order and don't overlap."""
     if not len(begins):
         return pa.array([], pa.binary())
     # An array over all bytes, in which each second item is a part and the others are the bytes between two parts. Arrow
@@ -67,7 +69,9 @@ def cut_bytes(data: pa.Buffer, begins: _Numbers, ends: _Numbers) -> Any:
 
 
 def inside(keys: Texts, hash_keys: Texts, key: _Numbers, hash_key: _Numbers, shard: HashRange) -> _Flags:
-    """Whether the hash key of each user record is a number and inside of the shard. A hash key counts before a key."""
+    """Whether the hash key of each user record is a number within the shard's range. An explicit hash key counts
+    before the partition key.
+    """
     by_hash, by_key = (np.ones(len(texts.sizes), np.bool_) for texts in (hash_keys, keys))
     used = _distinct(hash_key, len(by_hash))
     by_hash[used] = [_is_inside(text, shard) for text in hash_keys.each(used)] if len(used) else True

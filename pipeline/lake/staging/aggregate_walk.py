@@ -1,12 +1,12 @@
 """Where the user records and keys of a page's aggregates are, found for all aggregates of the page at once.
 
-The Kinesis Producer Library (KPL) writes one form: tables of keys and user records whose fields come in order, without
-tags. A loop walks over the lengths of their parts, and numpy proves that each user record has that form:
+The Kinesis Producer Library (KPL) writes one form: tables of keys and user records whose fields come in order,
+without tags. A loop walks over the lengths of their parts, and numpy proves that each user record has that form:
 
     0A n key ... 12 n hash key ... 1A n [ 08 index of key, 10 index of hash key if it has one, 1A n data ] ...
 
-An aggregate is `good` if it has this form, its digest is right, and `headrace.pipeline.kcl.deaggregate` would deliver
-all its user records. Nothing is concluded about other records here.
+An aggregate is `good` if it has this form, its digest is right, and `headrace.pipeline.kcl.deaggregate` would
+deliver all its user records. About other records this module says nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class UserRecords:
-    """The user records of good aggregates, in their order: each field has a value for each user record."""
+    """The user records of good aggregates, in their order: each field is an array with a value for each user record."""
 
     record: _Numbers
     """The place of its Kinesis record in the page."""
@@ -50,7 +50,7 @@ class UserRecords:
     hash_keys: Texts
 
     def of(self, first: int, end: int) -> UserRecords:
-        """Those of the Kinesis records from `first` to before `end`."""
+        """The user records of the Kinesis records from `first` to before `end`."""
         first, end = np.searchsorted(self.record, [first, end]).tolist()
         places = slice(first, end)
         return UserRecords(
@@ -64,7 +64,7 @@ class UserRecords:
         )
 
     def bytes_of_keys(self) -> _Numbers:
-        """For each user record, the bytes of both its keys."""
+        """For each user record, the bytes of its partition key and its explicit hash key together."""
         sizes: _Numbers = self.keys.sizes[self.key] + self.hash_keys.sizes[self.hash_key]
         return sizes
 

@@ -35,8 +35,9 @@ _ROW = 200
 
 
 def taken_apart(page: pa.RecordBatch, shard: HashRange | None) -> Iterator[pa.RecordBatch]:
-    """The rows of a page, in order, with views of their payloads. `shard`: the hash range of the shard; None where it
-    isn't known, and no record is outside."""
+    """The rows of a page, in order, with aggregates taken apart and with views of the payloads. `shard`: the hash
+    range of the shard; None where it isn't known, and then no record counts as outside.
+    """
     page = with_views(page)
     aggregates = np.flatnonzero(begin_with(page["data"], MAGIC)).tolist()
     if not aggregates:
@@ -126,8 +127,9 @@ def rows_with(
     hash_keys: Any = None,
     errors: Any = None,
 ) -> pa.RecordBatch:
-    """Rows with these values. `record`: for each row, its Kinesis record's place in the page, which has all other
-    values."""
+    """Rows of user records with these values. `record`: for each row, the place in the page of its Kinesis
+    record, from which all other values are taken.
+    """
     count, nothing = len(record), pa.nulls(len(record), pa.string())
     changed = {
         "sub_sequence_number": sub,

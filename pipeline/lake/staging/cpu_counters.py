@@ -1,11 +1,11 @@
-"""How busy are the CPUs that a Spark task runs on? Readers of the system's counters of CPU time.
+"""Measures how busy the CPUs are that a Spark task runs on, by the system's counters of CPU time.
 
     ECS (its metadata address is in the environment)  -> percent of the container's share of its task
     a cgroup with a file of limits (any container)     -> percent of the cores that it may use; version 2, else 1
     any other Linux                                    -> percent of the whole machine, from /proc/stat
 
-The formulas are KCL's (`headrace.pipeline.kcl.cpu`). KCL reads cgroups in Kubernetes only and /proc/stat on EC2 only,
-and measures nothing elsewhere. Here the first source that can be read is taken.
+The formulas are KCL's (`headrace.pipeline.kcl.cpu`). KCL reads cgroups in Kubernetes only and /proc/stat on EC2
+only, and measures nothing elsewhere. Here the first source that can be read is taken.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class CpuCounters(Protocol[T]):
 
 
 def find_source(root: Path, environ: Mapping[str, str]) -> CpuCounters[Any] | None:
-    """The first source that can be read; None where no source can. `root` is / except in tests."""
+    """The first source of CPU times that can be read; None where no source can. `root` is / except in tests."""
     ecs = environ.get(ECS_VARIABLE, "").rstrip("/")
     candidates: list[CpuCounters[Any]] = [Cgroup2(root), Cgroup1(root), ProcStat(root)]
     for source in [Ecs(ecs), *candidates] if ecs else candidates:

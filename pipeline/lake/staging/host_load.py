@@ -58,13 +58,14 @@ class Gauge:
         self._last: _Reading | None = None
 
     def begin(self) -> None:
-        """A task begins: take a reading, unless the last one is recent enough to compare with."""
+        """Called when a task begins: take a reading, unless the last one is recent enough to compare with."""
         if self._source is not None and (self._last is None or self._since(self._last) > MOST):
             self._last = self._read(self._source)
 
     def end(self) -> tuple[HostLoad, ...]:
-        """A task ends: the host's load since the last measurement; none if too little time has passed or it can't be
-        read."""
+        """Called when a task ends: returns the host's load since the last measurement; empty if too little time
+        has passed or the counters can't be read.
+        """
         before = self._last
         if self._source is None or before is None or self._since(before) < LEAST:
             return ()

@@ -1,9 +1,9 @@
-"""Shard iterators from one wave to the next: each saves a GetShardIterator request, which is half of the requests of a
-quiet shard.
+"""Shard iterators from one wave to the next: each saves a GetShardIterator request, which is half of the requests
+of a quiet shard.
 
-An iterator belongs to the record after which it stands. It is used only for a batch that begins after that very record,
-to its last user record, so a wave that didn't land, or a person who moved a position, makes it useless and never
-harmful.
+An iterator belongs to the record after which it stands. It is used only for a batch that begins right after that
+record (and its last user record). So after a wave that didn't land, or when a person has moved a position, it
+isn't used and does no harm.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class _Kept:
 
 @dataclass(slots=True)
 class KeptIterators:
-    """The iterators that the last waves of this process left."""
+    """The shard iterators that the last waves of this process left."""
 
     monotonic: Callable[[], float] = SystemClock().monotonic
     _kept: dict[ShardKey, _Kept] = field(default_factory=dict)
 
     def given_to(self, batches: Sequence[Batch]) -> list[Batch]:
-        """These batches, with the iterators that fit them. Each iterator is given once."""
+        """These batches, each with the kept iterator that fits it, if there is one. Each iterator is given out once."""
         return [replace(batch, iterator=self._for(batch)) for batch in batches]
 
     def note(self, manifest: Manifest) -> None:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 class Sessions:
-    """Keeps the sessions of one worker at a time. A run over named shards may read for several workers, one after the
-    other."""
+    """Keeps the Spark session of one worker at a time. A run over named shards may read for several workers, one
+    after the other.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -33,9 +34,9 @@ class Sessions:
         sources."""
 
     def stage(self, worker_id: str, pages: Callable[[], Pages]) -> Stage:
-        """The stage of a worker, with the session of the worker's settings.
+        """The stage of a worker: it stages batches in a session with the worker's settings.
 
-        `pages`: called for each job, because the reader has the credentials of its moment.
+        `pages`: called for each Spark job, because the reader of pages has the credentials of its moment.
         """
         spark = self._settings_of(worker_id).spark
         return SparkStage(partial(self.of, worker_id), pages, threads=spark.threads, tasks=spark.tasks)
@@ -46,9 +47,10 @@ class Sessions:
     def for_user_code(
         self, worker_id: str, code: Callable[[], UserCode | None], on_waiting: OnWaiting
     ) -> SparkSession:
-        """A session whose Python workers import the user's modules as the run has read them. A worker keeps a module
-        that it has imported, so that a changed one gets a session with workers of its own. `code`: the modules beside
-        the settings file, if the target has some."""
+        """A session whose Python workers import the user's modules as this run has read them. A Python worker
+        keeps a module that it has imported, so that a changed module gets a session with new workers. `code`: the
+        modules beside the settings file, if the target has some.
+        """
         user = code()
         modules = user.modules if user else {}
         if any(self._modules.get(name, digest) != digest for name, digest in modules.items()):

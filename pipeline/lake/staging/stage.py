@@ -48,7 +48,7 @@ class _Task:
 
 
 class SparkStage:
-    """The Stage port on Spark. The session is made when the stage is opened, not before."""
+    """The port Stage on Spark. The Spark session is made when the stage is opened, not before."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class SparkStage:
         with telling(on_waiting, "Spark to run a first job", at_most=self._patience, on_limit=give_up):
 
             def meaning(text: str) -> HeadraceError:
-                late = f"it took longer than {self._patience.total_seconds():.0f} s"
+                late = f"the job took longer than {self._patience.total_seconds():.0f} s"
                 why = late if gave_up.is_set() else cause_of(text)
                 return Unreachable(
                     f"Spark didn't run a first job: {why}; nothing was read, and the next run tries again"
@@ -121,7 +121,9 @@ class SparkStage:
         return manifest
 
     def cancel(self) -> None:
-        """End the running Spark job, if there is one: `stage` then raises, and files that the job wrote are orphans."""
+        """End the running Spark job, if there is one: `stage` raises then, and files that the job wrote are never
+        committed.
+        """
         session = self._running
         if session is None:
             return
@@ -152,8 +154,9 @@ def _weight(batch: Batch) -> float:
 
 
 def tasks_within(limits: BatchLimits) -> int:
-    """How many tasks the limits of a wave have room for: at least half of the limits stays after `shares_of` has left
-    its pages out."""
+    """The most tasks for which a wave's limits suffice: at least half of the limits has to be left after
+    `shares_of` has reserved its pages.
+    """
     return 1 + min(limits.records // (2 * MOST_RECORDS), limits.bytes // (2 * MOST_BYTES))
 
 

@@ -1,4 +1,4 @@
-"""The documents that driver and executors exchange: JSON with a version number.
+"""The documents that the Spark driver and its tasks exchange: JSON with a version number.
 
 Not pickle, so that an executor with another version of Headrace gets a clear error instead of a broken object. Not
 MessagePack, because sequence numbers have 186 bits and its integers at most 64.
@@ -25,7 +25,7 @@ def encode(content: object) -> bytes:
 
 
 def decode_all(texts: Iterable[bytes], what: type[_T]) -> Iterator[_T]:
-    """The contents of documents that `encode` wrote. Raises WrongShape at one of another version."""
+    """The values in documents that `encode` wrote. Raises WrongShape for a document of another version."""
     return (decode(text, what) for text in texts)
 
 

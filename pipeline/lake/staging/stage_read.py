@@ -41,9 +41,9 @@ Write = Callable[[ShardKey, "pa.RecordBatch"], None]
 
 
 class Box:
-    """What all shards of one task together may still read. A page that is asked for has its expected size reserved
-    until it comes. So all threads of a task together read at most one page more than the budget, unless pages turn out
-    larger than expected.
+    """The budget of records and bytes that all shards of one task together may still read. While a page is
+    requested, its expected size is reserved. So all threads of a task together read at most one page more than
+    the budget, unless pages turn out larger than expected.
     """
 
     def __init__(self, limits: BatchLimits, clock: Clock) -> None:
@@ -61,10 +61,11 @@ class Box:
 
     @contextmanager
     def room_for(self, records: int, bytes_: int) -> Iterator[bool]:
-        """Reserve the expected size of a page while it is asked for. False: nothing may be read any more.
+        """Reserve the expected size of a page while it is requested. Yields False where nothing may be read any
+        more.
 
-        Waits while the pages that other threads ask for may use up what is left; what they don't use is free again when
-        they come.
+        Waits while the pages that other threads request may use up what is left; the part of a reservation that a
+        page doesn't need is free again once the page has come.
         """
         with self._changed:
             self._changed.wait_for(lambda: not self.has_room or self.has_unreserved)
@@ -91,12 +92,14 @@ class Box:
             self._bytes -= page.bytes
 
     def share(self, fraction: float) -> tuple[int, int]:
-        """A fraction of the records and bytes that are left; at least one of each, so that every shard gets on."""
+        """A fraction of the records and bytes that are left; at least one of each, so that every shard makes
+        progress.
+        """
         return int(self._records * fraction) + 1, int(self._bytes * fraction) + 1
 
 
 class ShardReading:
-    """One batch while it is read. Only one thread at a time uses it."""
+    """The reading of one batch: its place in the shard, and what was read so far. Only one thread at a time uses it."""
 
     def __init__(self, batch: Batch, pages: Pages, write: Write, *, unpack: bool) -> None:
         self.batch = batch
@@ -141,7 +144,9 @@ class ShardReading:
             )
 
     def failed_to_write(self, why: str) -> None:
-        """The task's files couldn't be written, so that nothing of this shard was staged: its position doesn't move."""
+        """Note that the task's files couldn't be written, so that nothing of this shard was staged: its position
+        doesn't move.
+        """
         if not self._wrote:
             # The shard has no row in these files, so that what was seen of it stands.
             return

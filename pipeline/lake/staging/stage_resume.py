@@ -42,8 +42,9 @@ def without_first(page: RecordPage) -> RecordPage:
 
 
 def rest_of(record: pa.RecordBatch, after: Position, shard: HashRange | None) -> pa.RecordBatch | None:
-    """What is left of the record at the position `after`; None where nothing is. `record`: a page of this record
-    alone."""
+    """The user records after the position `after` in the record at that position; None where none are left.
+    `record`: a page with this record alone.
+    """
     unpacked = unpacked_of(record, 0, shard or EVERYTHING)
     if unpacked.broken is None:
         rest = tuple(user for user in unpacked.records if user.sub > after.sub)

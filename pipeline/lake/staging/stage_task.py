@@ -50,8 +50,7 @@ def stage_batches(
     clock: Clock | None = None,
     fresh: Callable[[], str] = _fresh,
 ) -> Manifest:
-    """Read and stage these shards. The manifest's line of a shard that failed has an error; the other shards can
-    land."""
+    """Read and stage these shards. In the manifest, a shard that failed has an error; the other shards can land."""
     clock = clock or SystemClock()
     if gauge is not None:
         gauge.begin()

@@ -1,11 +1,11 @@
-"""The end of a reading that ends at a position (`Batch.until`): later records of a page are left out, also where the
-page has them.
+"""The end of a reading that has to stop at a position (`Batch.until`): later records are left out, even where the
+last page has them.
 
 until (100, sub 3)     of a record 100 with the user records 0 ... 5 the rows of 0 ... 3 are taken
 until an END           all records are taken, and the reading ends with the shard
 
-Where aggregates are kept whole, an aggregate in which the reading ends or begins is taken apart all the same: no row
-has a part of it, and as a whole it would be there twice, by the readings before and after the position.
+An aggregate within which the reading ends or begins is taken apart even where aggregates are kept whole: as a
+whole it would be read twice, before the position and after it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def _first(page: RecordPage, rows: int) -> RecordPage:
 
 
 def before(rows: Iterator[pa.RecordBatch], until: Position | None) -> Iterator[pa.RecordBatch]:
-    """Rows of user records up to the position. Only of its own record later ones may be among them."""
+    """The rows of user records up to the position `until`. Later rows may only be of the record at the position
+    itself.
+    """
     if until is None or until.ended or not until.reads_again:
         yield from rows
         return
@@ -82,7 +84,9 @@ def before(rows: Iterator[pa.RecordBatch], until: Position | None) -> Iterator[p
 def kept_whole(
     page: pa.RecordBatch, until: Position | None, shard: HashRange | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a page, with each aggregate as one row. Only the aggregate in which the reading ends is taken apart."""
+    """The rows of a page, with each aggregate as one row. Only the aggregate within which the reading ends is
+    taken apart.
+    """
     last = page.slice(len(page) - 1)
     if until is None or until.ended or not until.reads_again or not _is_at(last, until):
         yield page

@@ -49,7 +49,7 @@ newer snapshot."""
 
 
 def own_id() -> UUID:
-    """A new id for a commit. It begins with `OWN_COMMIT`, by which upkeep knows the commits of Headrace."""
+    """A new id for a commit. It begins with `OWN_COMMIT`, by which upkeep recognizes the commits of Headrace."""
     return UUID(OWN_COMMIT + uuid4().hex[len(OWN_COMMIT) :])
 
 
@@ -67,8 +67,9 @@ class PreparedCommit:
         return replace(self, updates=(*self.updates, *updates))
 
     def send(self, table: Table) -> None:
-        """Send the request. It landed if this returns, and didn't if CommitFailedException is raised (another commit
-        was faster). After any other exception it may have landed or not.
+        """Send the request to the catalog. If this returns, the commit landed; if it raises
+        CommitFailedException, it didn't (another commit was faster). After any other exception it may have landed
+        or not.
         """
         # Not by way of pyiceberg's Table, which deletes old metadata files after its commit: only upkeep deletes.
         table.catalog.commit_table(table, self.requirements, self.updates)
@@ -118,9 +119,9 @@ def prepare(
 ) -> PreparedCommit:
     """Write the manifests of a commit that adds files to main.
 
-    `again`: what an earlier attempt may have made of the same files. `replaced`: files of main that the same commit
-    removes. `operation`: of a commit that removes files; by it, readers of changes know a rewrite, which changes no
-    row.
+    `again`: the staged files, with the manifest entries that an earlier attempt may have made of them.
+    `replaced`: files of main that the same commit removes. `operation`: of a commit that removes files. It tells
+    readers of incremental changes whether the commit is a rewrite, which changes no row.
     """
     staged_changes, properties = _NothingStaged(table), dict(summary)
     producer: Append | _Exchange
@@ -171,7 +172,7 @@ def _unmoved_tag(base: TableMetadata) -> Iterator[TableRequirement]:
 
 
 def landing_marks(table: Table, snapshot: int, *, move_tag: bool) -> Iterator[TableUpdate]:
-    """What a landing changes in the table beside its snapshot."""
+    """The changes of a landing to the table's metadata, beside its snapshot."""
     if move_tag:
         tag = {"ref-name": TAG, "type": SnapshotRefType.TAG, "snapshot-id": snapshot}
         yield SetSnapshotRefUpdate.model_validate(tag)

@@ -40,7 +40,7 @@ class Tries:
     """The errors of commits that got no clear answer."""
 
     def found(self, table: Table) -> int | None:
-        """The snapshot of the try that is part of main, if one is."""
+        """The snapshot of a try that is part of main; None where no try is."""
         if not self.sent:
             return None
         return _found([sent_try.attempt for sent_try in self.sent.values()], table, self.identifier)
@@ -62,8 +62,9 @@ class Tries:
 
 
 def send_once(attempt: PreparedCommit, table: Table, identifier: str, *, again: Callable[[], Table]) -> bool:
-    """Send an attempt once, and return whether it landed. `again`: loads the table anew, for an answer that isn't
-    clear."""
+    """Send an attempt once, and return whether it landed. `again`: loads the table anew, for the case that the
+    answer was lost or unclear.
+    """
     lost: Exception | None = None
     try:
         attempt.send(table)

@@ -63,7 +63,7 @@ def base_of(table: Table, identifier: str, states: StateFiles, remedy: Remedy) -
 
 
 def committed(snapshot: int, landing: Landing, *, on: Shape) -> Committed:
-    """What a landing has become by its commit.
+    """The result of a commit that landed.
 
     `on`: the shape of the base. The commit adds one snapshot, which has the positions itself.
     """

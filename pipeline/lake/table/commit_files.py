@@ -1,8 +1,8 @@
 """The staged files of one commit, over all of its attempts.
 
-Before each attempt they are looked at: something else may have deleted them. What an attempt makes of them, the next
-one uses again after a refusal: the manifest entries, which are made from the Parquet footers, and the manifest. So a
-second attempt takes less time, in which fewer writers can come first.
+Before each attempt it is checked that they exist, because something else may have deleted them. After a refusal
+the next attempt uses again what the first one made of them: the manifest entries (from the Parquet footers) and
+the manifest. So a second attempt takes less time, in which fewer other writers can commit first.
 """
 
 from __future__ import annotations
@@ -67,8 +67,10 @@ class CommitFiles:
         """What the entries and the manifest depend on, beside the files."""
 
     def check(self, io: FileIO, *, now: datetime, storage: str) -> None:
-        """Refuse staged files that are old or gone: Iceberg would commit a file that doesn't exist, and then every scan
-        fails. Refuse taken files that are gone, or may go before what the commit decides is carried out."""
+        """Raise an error for staged files that are old or gone: Iceberg would commit a file that doesn't exist,
+        and then every scan would fail. Also for taken files that are gone, or that may be gone before the
+        decision of the commit is carried out.
+        """
         oldest = min((file.staged_at for file in self._checked), default=None)
         if oldest is not None and now - oldest > _STALE:
             raise Transient(
@@ -80,7 +82,7 @@ class CommitFiles:
         if now - oldest_look > _STALE:
             raise Transient(
                 f"files whose rows the commit decides about were looked at at {oldest_look.isoformat()}, more than {_STALE} ago. A compaction may have "
-                "replaced them since, and then upkeep may delete them at any time. Nothing was committed; the same again looks anew"
+                "replaced them since, and then upkeep may delete them at any time. Nothing was committed; the next try reads the table anew"
             )
         paths = [*(file.path for file in self._checked), *(file.path for file in self._taken)]
         if self._manifest is not None:
@@ -98,7 +100,7 @@ class CommitFiles:
             )
 
     def entries(self, files: tuple[StagedFile, ...], table: TableMetadata) -> Iterator[DataFile]:
-        """The manifest entries of those of the files that land."""
+        """The manifest entries of these files, which land."""
         # Entries are written by all of these: where the table was changed since the last attempt, they are made anew.
         form = (table.location, table.format_version, table.schema(), table.spec(), table.properties)
         if form != self._form:
@@ -115,7 +117,7 @@ class CommitFiles:
 
 
 class Merging(_MergeAppendFiles):
-    """A commit that merges the manifests of main, which otherwise would grow in number with each commit."""
+    """A pyiceberg commit that also merges manifests of main. Otherwise each commit would add one more manifest."""
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Merge manifests by `plan_merges` instead of by pyiceberg's plan."""
@@ -151,10 +153,10 @@ class Merging(_MergeAppendFiles):
 
 
 class Append(Merging):
-    """pyiceberg's append, with a manifest that an earlier attempt may have written.
+    """pyiceberg's append, which can use a manifest that an earlier attempt has written.
 
-    The entries of such a manifest have no snapshot id: readers take the id from the manifest list, as Iceberg's format
-    says.
+    The entries of such a manifest have no snapshot id: readers take the id from the manifest list, as Iceberg's
+    format says.
     """
 
     def __init__(

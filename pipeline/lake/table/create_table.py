@@ -19,7 +19,9 @@ def create_table(
     *,
     aggregates: Aggregates = Aggregates.AUTO,
 ) -> None:
-    """Create namespace and table. A second process that creates them at the same moment finds them created."""
+    """Create the namespace and the table. If two processes do so at once, the second one uses what the first one
+    has created.
+    """
     if catalog.table_exists(identifier):
         # A role that may only write to an existing table needs no right to create one.
         return

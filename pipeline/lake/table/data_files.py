@@ -1,6 +1,7 @@
-"""From a staged file and its Parquet footer to the entry for an Iceberg manifest.
+"""Makes the entry for an Iceberg manifest from a staged file and its Parquet footer.
 
-The footer came with the staging result. pyiceberg's `add_files` would read every footer from storage again, one by one.
+The footer came with the result of staging. pyiceberg's `add_files` would read every footer from storage again,
+one by one.
 """
 
 from __future__ import annotations
@@ -47,9 +48,11 @@ def data_files(files: tuple[StagedFile, ...], table: TableMetadata) -> Iterator[
             # Fails if the footer's first and last arrival are of different days.
             shown = statistics.partition(table.spec(), schema)
         except ValueError as error:
-            raise _wrong(file, f"its rows aren't of one day ({error})") from error
+            raise _wrong(file, f"the file's rows aren't of one day ({error})") from error
         if shown != day:
-            raise _wrong(file, f"its footer doesn't show that all its rows arrived on {file.partition}")
+            raise _wrong(
+                file, f"the file's footer doesn't show that all its rows arrived on {file.partition}"
+            )
         yield DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=file.path,
@@ -68,10 +71,11 @@ def _footer(file: StagedFile) -> pq.FileMetaData:
     try:
         footer = pq.read_metadata(pa.BufferReader(file.footer))
     except (pa.ArrowException, OSError) as error:
-        raise _wrong(file, f"its footer can't be read ({error})") from error
+        raise _wrong(file, f"the file's footer can't be read ({error})") from error
     if footer.num_rows != file.rows or not file.rows:
         raise _wrong(
-            file, f"its footer says {counted(footer.num_rows, 'row')}, the staging result says {file.rows}"
+            file,
+            f"the file's footer says {counted(footer.num_rows, 'row')}, the staging result says {file.rows}",
         )
     return footer
 
@@ -86,14 +90,14 @@ def _check_columns(file: StagedFile, columns: pa.Schema, table: TableMetadata) -
         if column.name not in ids or carried is None or int(carried) != ids[column.name]:
             raise _wrong(
                 file,
-                f"its column {column.name} carries field id {'none' if carried is None else carried.decode()}, "
+                f"the file's column {column.name} carries field id {'none' if carried is None else carried.decode()}, "
                 f"the table has {ids.get(column.name, 'no such column')}",
             )
     try:
         # A private function of pyiceberg, which its own `add_files` calls as well.
         _check_pyarrow_schema_compatible(table.schema(), columns, format_version=table.format_version)
     except ValueError as error:
-        raise _wrong(file, f"its columns don't fit the table's: {error}") from error
+        raise _wrong(file, f"the file's columns don't fit the table's: {error}") from error
 
 
 def ids_of(schema: Schema) -> dict[str, int]:

@@ -1,12 +1,12 @@
-"""Which delete files of other engines take rows of a data file away. Pure functions on manifest entries.
+"""Which delete files of other engines delete rows of a data file. Pure functions on manifest entries.
 
     kind of delete file                 the data files of which it deletes rows
     positions, of one file              that file: named in the entry (every deletion vector does), or by the bounds of its column of paths
     positions, of several files         those of its partition that its bounds of paths don't exclude
     values (equality)                   older ones of its partition; of all partitions, where it has no partition itself
 
-A delete file counts only for data files that aren't younger than it: their sequence number is at most its own, with
-values below its own.
+A delete file doesn't count for younger data files: the sequence number of the data file must be at most that of
+the delete file; for one by values, it must be lower.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ _REFERENCED = [column.field_id for column in DATA_FILE_TYPE[_NEWEST_FORMAT].fiel
 
 
 def entries_of(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
-    """The live entries of a manifest. Those of delete files with all that Iceberg's format version 3 says of them:
-    pyiceberg reads the columns of version 2 only, and these don't tell of which data file a deletion vector is."""
+    """The live entries of a manifest, where entries of delete files have all columns of Iceberg's format version
+    3: pyiceberg reads the columns of version 2 only, and these don't tell to which data file a deletion vector
+    belongs.
+    """
     if manifest.content is not ManifestContent.DELETES:
         return manifest.fetch_manifest_entry(io)
     with AvroFile[ManifestEntry](
@@ -71,7 +73,7 @@ class Deletes:
 
     @property
     def has_values(self) -> bool:
-        """Whether rows are deleted by values."""
+        """Whether some rows are deleted by values (equality deletes)."""
         return bool(self._by_values)
 
     def _add(self, entry: ManifestEntry) -> None:
@@ -86,7 +88,7 @@ class Deletes:
                 self._by_place.add_delete_file(entry, partition_key=file.partition)
 
     def of_file(self, entry: ManifestEntry) -> frozenset[str]:
-        """The paths of the delete files that take rows of this data file away."""
+        """The paths of the delete files that delete rows of this data file."""
         file, age = entry.data_file, entry.sequence_number or 0
         by_name = (
             delete.data_file.file_path

@@ -1,7 +1,8 @@
-"""What an expiry has to know of a table's metadata, and the request that removes snapshots from it.
+"""What an expiry needs of a table's metadata, and the request that removes snapshots from it.
 
-pyiceberg's own expiry isn't used: it asserts nothing. When main is rolled back between its look and its request, the
-request removes the snapshot that main is on by then, and a REST catalog removes the branch main along with it.
+pyiceberg's own expiry isn't used: its request has no conditions. If main is rolled back after the metadata was
+read and before the request is sent, the request removes the snapshot that main is on by then, and a REST catalog
+removes the branch main along with it.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ _GC = "gc.enabled"
 
 
 def remove_snapshots(table: Table, history: History, snapshots: Sequence[int]) -> bool:
-    """Send one request; False if it was refused. It removes nothing unless each ref still names the snapshot that
-    `history` saw."""
+    """Send one request that removes these snapshots; False if it was refused. Nothing is removed unless each ref
+    (branch or tag) still names the snapshot that it names in `history`.
+    """
     # Each ref still names the snapshot that the plan saw: a tag that was set since may need a snapshot that is to go.
     requirements: tuple[TableRequirement, ...] = (
         AssertTableUUID(uuid=UUID(history.table)),
@@ -49,7 +51,7 @@ def remove_snapshots(table: Table, history: History, snapshots: Sequence[int]) -
 
 
 def history_of(table: Table) -> History:
-    """What a plan of an expiry needs to know of the newest metadata."""
+    """All snapshots and refs of the table's newest metadata, for the plan of an expiry."""
     snapshots = {
         snapshot: Seen(
             snapshot,

@@ -1,5 +1,6 @@
-"""The version of the columns and properties of Headrace's tables, as a property of each table
-(docs/reference/formats.md)."""
+"""The version of the columns and properties of a table that Headrace has made, kept as a property of the table
+(docs/reference/formats.md).
+"""
 
 from pyiceberg.table import Table
 
@@ -12,7 +13,9 @@ TABLE_FORM = "1"
 
 
 def check_form(table: Table, called: str) -> None:
-    """Refuse a table of a version that this Headrace doesn't know. Another tool may have removed the property."""
+    """Raise an error for a table of a version that this Headrace doesn't know. A table without the property
+    passes, because another tool may have removed it.
+    """
     form = table.properties.get(FORM, TABLE_FORM)
     if form != TABLE_FORM:
         raise WrongShape(

@@ -12,8 +12,9 @@ from headrace.pipeline.lake.table.history import links_of, main_of
 
 
 def inserted_by(table: Table, snapshot: int) -> tuple[LiveFile, ...]:
-    """What a snapshot of another engine has inserted. Raises Unknown where main doesn't lead to the snapshot any
-    more, and WrongShape where it isn't an insert by another engine."""
+    """The data files that a snapshot of another engine has inserted. Raises Unknown where main doesn't lead to
+    the snapshot any more, and WrongShape where the snapshot isn't an insert by another engine.
+    """
     insert = table.snapshot_by_id(snapshot)
     # Metadata also knows snapshots that were rolled back, and their rows aren't in the table.
     if insert is None or all(link.snapshot != snapshot for link in main_of(table)):

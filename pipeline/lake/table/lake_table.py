@@ -179,7 +179,7 @@ class IcebergTable(LakeTable):
         return self.spec_reaching("")
 
     def spec_reaching(self, place: str) -> StagingSpec:
-        """The staging spec, by which a Spark task also reaches files at that address."""
+        """The staging spec of the table, with what a Spark task needs to reach files at the address `place` too."""
         table = self.open()
         ids = ids_of(table.schema())
         return StagingSpec(
@@ -283,7 +283,9 @@ class IcebergTable(LakeTable):
         return evidence_of(remains, streams)
 
     def rebuild(self, landing: Landing, on: int | None) -> TableState:
-        """Commit a repair, on the snapshot that the repair was planned on and no other. It is tried once."""
+        """Commit a repair on the snapshot for which it was planned. It is tried once, and refused on any other
+        snapshot.
+        """
         self.check_clock()
         table = self.open()
         base = Base(table, TableState(Positions(), head_of(table), origin_allowed=False))
@@ -324,11 +326,11 @@ class IcebergTable(LakeTable):
     # --- the parts ------------------------------------------------------------------------------------------
 
     def base(self) -> Base:
-        """Load the table and its positions."""
+        """Load the table and its positions, for a commit on it."""
         return base_of(self.open(), self.identifier, self.states, self.remedy)
 
     def base_to_carry(self) -> Base:
-        """The base of a commit that carries the positions on."""
+        """The base for a commit that carries the positions (repeats them in an empty snapshot)."""
         base = self.base()
         # A snapshot that carries no positions would look like one of Headrace's all the same.
         if base.state.origin_allowed:
@@ -336,8 +338,9 @@ class IcebergTable(LakeTable):
         return base
 
     def sent(self, attempt: PreparedCommit, table: Table) -> bool:
-        """Send an attempt once, and return whether it landed; also where another run has committed on top of it
-        since."""
+        """Send an attempt once, and return whether it landed, also where another run has already committed on top
+        of it.
+        """
         return send_once(attempt, table, self.identifier, again=self.open)
 
     def prepare(

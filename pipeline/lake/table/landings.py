@@ -1,4 +1,4 @@
-"""Which applications have landed lately, from the summaries of main's snapshots."""
+"""The applications that have landed ranges lately, from the summaries of main's snapshots."""
 
 from __future__ import annotations
 

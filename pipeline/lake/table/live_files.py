@@ -29,13 +29,14 @@ _BY_VALUES = (
 
 @dataclass(slots=True)
 class ManifestReader:
-    """Reads each manifest once: manifests never change. What it knows of manifests that the newest snapshot doesn't
-    name is dropped."""
+    """Reads each manifest once, because manifests never change. Forgets those that the newest snapshot no longer
+    names.
+    """
 
     _entries: dict[str, list[ManifestEntry]] = field(default_factory=dict)
 
     def look(self, table: Table) -> tuple[LiveFiles, dict[str, ManifestEntry]]:
-        """The live files, and their entries in the manifests, by path."""
+        """The data files of the table's newest snapshot, and their manifest entries by path."""
         entries = list(self._live(table))
         deletes = Deletes.of(entries)
         data = [entry for entry in entries if entry.data_file.content is DataFileContent.DATA]
@@ -91,7 +92,9 @@ def _is_ours(path: str, table: Table) -> bool:
 
 
 def moment_in(bounds: Mapping[int, bytes] | None, table: Table) -> datetime | None:
-    """The bound of `arrival_ts` among those that a manifest has of a data file."""
+    """A bound of `arrival_ts` in a data file (the lowest or the highest), from the bounds that the manifest has
+    of the file.
+    """
     bound = (bounds or {}).get(table.schema().find_field("arrival_ts").field_id)
     if bound is None:
         return None

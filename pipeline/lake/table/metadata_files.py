@@ -1,5 +1,6 @@
-"""Iceberg's metadata files, which may be gone or damaged: after a full disk, a restored backup, or a tool that tidied
-too much."""
+"""Reads Iceberg's metadata files, which may be gone or damaged: after a full disk, a restored backup, or a
+clean-up by a tool that deleted too much.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +21,18 @@ file."""
 
 
 def read_metadata(io: FileIO, location: str, *, of: str, previous: str | None = None) -> TableMetadata:
-    """Read one metadata file. Raises MetadataLost with a sentence that names it. `previous`: the file that was the
-    newest before."""
+    """Read one metadata file. Raises MetadataLost with a sentence that names the file. `of`: the table.
+    `previous`: the metadata file before this one.
+    """
     with finding_metadata(of, location, previous):
         return FromInputFile.table_metadata(io.new_input(location))
 
 
 @contextmanager
 def finding_metadata(of: str, location: str = "", previous: str | None = None) -> Iterator[None]:
-    """Raise MetadataLost for errors of a metadata file. `of`: the table. `location`: where the caller knows it; some
-    catalogs read the file themselves."""
+    """Errors about a metadata file in the `with` block are raised as MetadataLost. `of`: the table. `location`:
+    the file, where the caller knows it; some catalogs read the file themselves.
+    """
     try:
         yield
     except FileNotFoundError as error:

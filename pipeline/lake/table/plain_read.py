@@ -31,7 +31,7 @@ class LandedFile:
 
 
 def ledger(table: IcebergTable, *, partial: bool = False) -> Iterator[LedgerEntry]:
-    """What each Headrace snapshot on main landed, oldest first. Snapshots of other engines have no ledger.
+    """The ledgers of Headrace's snapshots on main, oldest first. Snapshots of other engines have none.
 
     Where older snapshots were expired: raises ChainBroken, or yields the rest if `partial`.
     """

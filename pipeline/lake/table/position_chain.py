@@ -32,7 +32,7 @@ _FIRST = 1
 
 @dataclass(frozen=True, slots=True)
 class Link(OnMain):
-    """One snapshot, as one metadata file describes it."""
+    """One snapshot in the walk, as a metadata file describes it."""
 
     at: int = 0
     """The snapshot's time: milliseconds since 1970."""
@@ -125,8 +125,9 @@ def nearest_ours(
 def landed(
     head: int | None, current: Known, older: Iterator[Known], *, tries: Collection[int], since: int
 ) -> int | None:
-    """The snapshot among `tries` that is an ancestor of main's head, if one is. Snapshots that the metadata knows but
-    main doesn't lead to were rolled back. `since`: the lowest sequence number among the tries, where the walk may end.
+    """The snapshot among `tries` that is an ancestor of main's head; None where none is. Snapshots that the
+    metadata knows but main doesn't lead to were rolled back. `since`: the lowest sequence number among the tries,
+    where the walk may end.
     """
     for link in ancestors(head, current, older):
         if link.snapshot in tries:

@@ -1,5 +1,6 @@
 """The evidence from which `headrace repair` rebuilds positions: the rows of the lake table, and every snapshot of
-Headrace that a metadata file still describes. It is read where the walk over the snapshots finds no positions any more.
+Headrace that a metadata file still describes. It is needed where the walk over the snapshots finds no positions
+any more.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _OF_SHARD = ["stream", "stream_epoch", "shard_id"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remains:
-    """A lake table to read evidence from, whether or not its chain of snapshots is whole."""
+    """A lake table from which evidence is read, whether or not its chain of snapshots is whole."""
 
     identifier: str
     table: Table
@@ -122,8 +123,9 @@ def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRo
 
 
 def with_landed_form(rows: pa.Table) -> pa.Table:
-    """The rows that a landing can have written. Another engine may insert rows without epoch or shard, or with any text
-    as their sequence number, also under the name of a stream."""
+    """Those of the rows that a landing can have written. Another engine may insert rows without epoch or shard,
+    or with any text as their sequence number, also under the name of a stream.
+    """
     numbers: Any = pc.match_substring_regex(rows["sequence_number"], f"^[0-9]{{1,{_LONGEST}}}$")
     keys: Any = pc.and_(rows["stream_epoch"].is_valid(), rows["shard_id"].is_valid())
     # Where the number is null, the filter drops the row.

@@ -1,4 +1,4 @@
-"""What a person does about a table whose positions can't be found: it depends on what the table is."""
+"""What a person can do about a table whose positions can't be found. It depends on which table it is."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ OF_THE_LAKE_TABLE = Remedy(
 
 
 def of_typed(name: str, *, typed: str, quarantine: str) -> Remedy:
-    """What a person can do about a typed table, or about its quarantine table.
+    """What a person can do about a typed table or its quarantine table.
 
-    `name`: that of the table, which is one of the two.
+    `name`: the table in question, which is one of the two.
     """
     return Remedy(
         name,

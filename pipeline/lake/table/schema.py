@@ -88,8 +88,9 @@ otherwise. A table without it has aggregates as they came."""
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """The columns that Headrace gives to a table, with its properties. Each such table is partitioned by the day of
-    `arrival_ts`, and its rows tell the stream, the shard and the number of their record."""
+    """The columns and properties that Headrace gives to a kind of table. Each such table is partitioned by the
+    day of `arrival_ts`, and its rows name the stream, the shard and the sequence number of their record.
+    """
 
     columns: Columns
     no_bounds: tuple[str, ...]
@@ -97,7 +98,9 @@ class TableLayout:
 
     @property
     def schema(self) -> Schema:
-        """No column is required: a record that couldn't be taken apart may lack any of them."""
+        """The Iceberg schema of the table. No column is required: a record that couldn't be taken apart may lack
+        any of them.
+        """
         return Schema(
             *(
                 NestedField(field_id=i, name=name, field_type=kind, required=False, doc=doc)
@@ -121,7 +124,9 @@ class TableLayout:
 
     @property
     def order(self) -> SortOrder:
-        """Compaction by other engines follows this order and keeps a shard's rows together, in their order."""
+        """The table's sort order. Compaction by other engines follows it, and so keeps a shard's rows together,
+        in their order.
+        """
         # The shard before the number: numbers of different shards say nothing about each other.
         names = ("stream", "stream_epoch", "shard_id", SORT_KEY)
         schema = self.schema
@@ -145,22 +150,22 @@ PROPERTIES = RECORDS.properties
 
 
 def properties_of_new(layout: TableLayout, aggregates: Aggregates) -> Mapping[str, str]:
-    """The properties of a table that is made now."""
+    """The properties of a table that is created now."""
     takes_apart = layout is RECORDS and aggregates is not Aggregates.KEEP
     unpacks = {AGGREGATES: Aggregates.UNPACK.value} if takes_apart else {}
     return {"format-version": "2", **layout.properties, **unpacks}
 
 
 def unpacks(table: Table, aggregates: Aggregates) -> bool:
-    """Whether aggregates are taken apart, by the setting and the table."""
+    """Whether aggregates are taken apart in this table, by the setting and by the table's own property."""
     if aggregates is not Aggregates.AUTO:
         return aggregates is Aggregates.UNPACK
     return table.properties.get(AGGREGATES) == Aggregates.UNPACK.value
 
 
 def missing_properties(present: Mapping[str, str], layout: TableLayout = RECORDS) -> dict[str, str]:
-    """Properties to set: Headrace's own that another tool removed, and the log's length if another tool made it too
-    short.
+    """The properties to set on a table: Headrace's own that another tool removed, and the length of the metadata
+    log if another tool made it too short.
 
     Other changed values stay.
     """
@@ -174,12 +179,13 @@ def missing_properties(present: Mapping[str, str], layout: TableLayout = RECORDS
 def missing_sort_order(
     table: TableMetadata,
 ) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-    """The update that gives a table sort order 0, with what has to be true; nothing where the table has it.
+    """The update that gives a table Iceberg's sort order 0, with the requirements of the update; nothing where
+    the table has that order.
 
-    Iceberg's order 0 means unsorted. pyiceberg makes a sorted table without it, and then Iceberg in Java can't sort the
-    table by any other order than the table's. It belongs into the commit of a landing: its requirement on the snapshot
-    makes sure that no two writers add the order, which Java couldn't read. An engine that adds it by itself makes it
-    the table's default, too.
+    Order 0 means unsorted. pyiceberg creates a sorted table without it, and then Iceberg in Java can't sort the
+    table by any order other than the table's. The update has to be part of a landing's commit: the requirement on
+    the snapshot makes sure that no two writers add the order, because Java couldn't read the table then. An
+    engine that adds the order by itself makes it the table's default, too.
     """
     if table.sort_order_by_id(UNSORTED_SORT_ORDER_ID) is not None:
         return (), ()
@@ -190,8 +196,9 @@ def missing_sort_order(
 def missing_parts(
     table: Table, layout: TableLayout = RECORDS, *, aggregates: Aggregates = Aggregates.AUTO
 ) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-    """The update that gives the table the properties that it lacks, with what has to be true; no update where it has
-    all."""
+    """The update that gives the table the properties and the sort order that it lacks, with the requirements of
+    the update; nothing where the table has all.
+    """
     missing = missing_properties(table.properties, layout)
     if layout is RECORDS and aggregates is Aggregates.UNPACK and not unpacks(table, Aggregates.AUTO):
         # The table remembers the choice, also when the setting is left out again.
@@ -202,8 +209,9 @@ def missing_parts(
 
 @contextmanager
 def using_properties_of(table: Table) -> Iterator[None]:
-    """Turn pyiceberg's error about a property that it can't use into a sentence. Another tool may set any property to
-    any text."""
+    """Turn pyiceberg's error about a table property that it can't use into an error that names it. Another tool
+    may set any property to any text.
+    """
     try:
         yield
     except ValueError as error:
@@ -214,8 +222,11 @@ def using_properties_of(table: Table) -> Iterator[None]:
 
 
 def check_shape(table: Table, layout: TableLayout = RECORDS, remedy: Remedy = OF_THE_LAKE_TABLE) -> None:
-    """Refuse a table that lacks one of Headrace's columns or is partitioned differently. Further columns are allowed.
-    `remedy`: what a person does about a table that can't be used."""
+    """Raise an error for a table that lacks one of Headrace's columns or is partitioned differently. Further
+    columns are allowed.
+
+    `remedy`: what a person does about a table that can't be used.
+    """
     name = ".".join(table.name())
     called = f"{'the lake table' if remedy is OF_THE_LAKE_TABLE else 'the table'} {name}"
     check_form(table, called)

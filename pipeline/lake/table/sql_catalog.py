@@ -129,11 +129,11 @@ class KeepingSqlCatalog(SqlCatalog):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Write the new metadata file, then put its location into the table's row if the row still has the location of
-        `table`.
+        """Write the new metadata file, then put its location into the table's row in the catalog, if the row
+        still has the location of `table`.
 
-        pyiceberg loads the table once more first. Without that, the time in which another writer may come first is half
-        as long.
+        pyiceberg loads the table once more before that. Without the load, the time in which another writer may
+        commit first is half as long.
         """
         # The requirements hold for the base, and the swap below finds out whether the base still is the newest one: the
         # two together are the compare-and-swap.
@@ -173,8 +173,9 @@ class KeepingSqlCatalog(SqlCatalog):
 
 @lru_cache(maxsize=16)
 def sqlite_engine(url: str) -> Engine:
-    """The engine on this SQLite database, one in each process: SQLAlchemy keeps the statements that it has compiled in the
-    engine."""
+    """SQLAlchemy's engine for this SQLite database. There is one in each process, because the engine keeps the
+    statements that it has compiled.
+    """
     # No pool: a SQLite connection that a forked child inherits may corrupt the database, and a pooled connection that
     # is still open at exit warns.
     engine = create_engine(url, poolclass=NullPool)
@@ -217,13 +218,13 @@ def applied(updates: tuple[TableUpdate, ...], base: TableMetadata, location: str
 
 
 def without_snapshots(base: TableMetadata, gone: frozenset[int]) -> TableMetadata:
-    """The metadata without these snapshots. Refused if a ref names one of them, because the ref would have to go as
-    well.
+    """The metadata without these snapshots. Raises an error if a ref names one of them, because the ref would
+    have to be removed as well.
 
     pyiceberg's own removal takes a time that grows with the number of removed snapshots times the number of all
-    snapshots, and takes the parent's id from the children of removed snapshots. As in Iceberg's Java library the
-    parent's id stays here, and the snapshot log begins after the newest removed entry: a log with holes would give
-    wrong answers to queries of former times.
+    snapshots, and takes the parent's id from the children of removed snapshots. Here, as in Iceberg's Java
+    library, the parent's id stays, and the snapshot log begins after the newest removed entry: a log with holes
+    would give wrong answers to queries of former times.
     """
     existing = {snapshot.snapshot_id for snapshot in base.snapshots}
     named = {ref.snapshot_id for ref in base.refs.values()}

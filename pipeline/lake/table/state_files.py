@@ -39,7 +39,7 @@ class StateFile:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """What a snapshot's summary says of the files with its state."""
+    """The names and hashes of the files that have a snapshot's positions and ledger, as its summary states them."""
 
     full: StateFile
     digest: int
@@ -77,9 +77,9 @@ class Pointer:
 
 @dataclass(slots=True)
 class KeptStates:
-    """The states that this process has read or written last, so that it needn't decode ten thousand positions for each
-    commit. It reads the files and compares their hashes all the same: which state is the table's, and whether it is
-    whole, is never taken from here.
+    """The positions (states) that this process has read or written last, so that it needn't decode ten thousand
+    positions for each commit. It reads the files and compares their hashes all the same: the kept values never
+    decide which state is the table's, or whether that state is whole.
     """
 
     _last: tuple[tuple[Pointer, TiedState], ...] = ()
@@ -107,8 +107,9 @@ class StateFiles:
     """For a file that is gone or damaged."""
 
     def write(self, values: Mapping[str, str], *, of: UUID) -> StateFile:
-        """Store values in a new file. It is called before the commit whose summary names the file: a crash in between
-        leaves an unused file, and never a name without a file. `of`: the table, because several may have one folder.
+        """Store values in a new file. It is called before the commit whose summary names the file, so that a
+        crash in between leaves an unused file and never a name without a file. `of`: the id of the table, because
+        several tables may share one folder.
         """
         body = json.dumps(dict(values), indent=1).encode()
         name = f"{of.hex}-{uuid4().hex}.json"
@@ -120,7 +121,7 @@ class StateFiles:
         return dict(json.loads(self._body(file)))
 
     def full(self, file: StateFile, values: Mapping[str, str]) -> FullState:
-        """All positions that a full file has. `values`: what was read from it."""
+        """All positions in a full file. `values`: the JSON values that were read from the file."""
         return self.kept.full(file) or FullState.of(read_full(values[POSITIONS]))
 
     def path(self, name: str) -> str:

@@ -57,7 +57,7 @@ _MOST_TEXT = 500
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The state of a snapshot that has it in files."""
+    """The positions (the state) of a snapshot that keeps them in files."""
 
     state: TiedState
     full: StateFile
@@ -65,7 +65,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Who commits, for people who look at the table's history."""
+    """Who commits, written into the snapshot's summary for people who look at the table's history."""
 
     writer: str = ""
     """The name of the worker or command."""
@@ -120,7 +120,9 @@ def _written(
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What a snapshot says of all shards and streams. Each commit carries it on."""
+    """The positions and `valid-through` times of all shards and streams that a snapshot has. Each commit carries
+    them on to the next snapshot.
+    """
 
     positions: Positions
     through: Through

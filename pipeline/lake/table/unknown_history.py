@@ -1,5 +1,6 @@
-"""Whether a table without positions is really new to Headrace. Where it isn't, a new origin would land records again
-(I1)."""
+"""Whether a table without positions is really new to Headrace. Where it isn't, a new origin would land records
+again (rule I1 of docs/reference/protocol.md).
+"""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def list_consumers(region: Region, request: Request) -> dict[str, Any]:
 
 
 def consumer_of(region: Region, arn: str, now: float) -> tuple[Stream, LocalConsumer]:
-    """Find a consumer by its ARN. One that was registered again has another ARN."""
+    """Find a consumer by its ARN. A consumer that was registered again has another ARN than before."""
     of_stream, separator, rest = arn.partition("/consumer/")
     if not separator:
         raise invalid_argument(f"ConsumerARN {arn[:200]} is not a consumer's ARN")

@@ -1,7 +1,8 @@
-"""StartStreamEncryption and StopStreamEncryption: records say from then on by what they are encrypted.
+"""StartStreamEncryption and StopStreamEncryption: from then on, records state by which kind of key they are
+encrypted.
 
-Nothing is encrypted here. What a reader without rights on the key sees is a fault of the plan: `error` for GetRecords, and
-`exception` for SubscribeToShard, with a code such as KMSAccessDeniedException.
+Nothing is encrypted here. The error that a reader without rights on the key sees has to be planned as a fault:
+`error` for GetRecords, and `exception` for SubscribeToShard, with a code such as KMSAccessDeniedException.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ _SILENT = frozenset({
 
 
 class Kinesis:
-    """The streams of all regions."""
+    """The simulator of Kinesis, with the streams of all regions."""
 
     def __init__(self, clock: Clock, dice: Random, options: Options = Options()) -> None:  # noqa: B008 (it is frozen)
         """Make a simulator without streams."""
@@ -125,7 +125,9 @@ class Kinesis:
         self._regions.clear()
 
     def call_of(self, operation: str, body: bytes, wire: Wire = JSON) -> Call:
-        """Tell which stream and shard a request names, to match faults. A request that can't be read names none."""
+        """Tell which stream and shard a request names, so that faults can be matched with it. A request that
+        can't be read names none.
+        """
         try:
             return self._call_of(operation, wire.read(body))
         except AwsError:

@@ -65,7 +65,7 @@ class _Bucket:
 
 @dataclass(slots=True)
 class Reads:
-    """What a shard's readers together have asked for and got. It is counted with and without `--throttle`."""
+    """What all readers of a shard together have asked for and got. It is counted with and without `--throttle`."""
 
     iterators: int = 0
     """GetShardIterator calls that were answered."""

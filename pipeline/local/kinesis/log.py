@@ -11,7 +11,9 @@ _COMPACT_FROM = 4096
 
 
 class RecordLog:
-    """Records by position. Position 0 is the first record that the shard ever took, also after it was trimmed."""
+    """A shard's records by position. Position 0 is the first record that the shard ever took, even after that
+    record was trimmed.
+    """
 
     __slots__ = ("_arrivals", "_gone", "_records", "_sizes", "first")
 

@@ -1,7 +1,8 @@
-"""Capacity: provisioned and on-demand mode, warm throughput, the account's commitment, how records are spread.
+"""Capacity of a stream: provisioned and on-demand mode, warm throughput, the account's commitment to a minimum
+throughput, and how records are spread over shards.
 
-An on-demand stream has 4 shards at first. With `--throttle` it grows: a shard that was written to faster than it takes
-records is split, as soon as the stream is ACTIVE. It never shrinks by itself.
+An on-demand stream has 4 shards at first. With `--throttle` it grows: a shard that was written to faster than it
+takes records is split, as soon as the stream is ACTIVE. It never shrinks by itself.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def update_distribution(region: Region, request: Request) -> dict[str, Any]:
 
 
 def describe_account(region: Region, _request: Request) -> dict[str, Any]:
-    """Tell whether the account has committed itself."""
+    """Tell whether the account has committed itself to a minimum throughput."""
     region.limits.call("DescribeAccountSettings", "", region.clock())
     return _commitment(region)
 
@@ -120,7 +121,7 @@ def update_account(region: Region, request: Request) -> dict[str, Any]:
 
 
 def split_when_full(stream: Stream, shard: LocalShard, now: float) -> None:
-    """Split an on-demand stream's shard that has taken all that it can."""
+    """Split a shard of an on-demand stream that has got as many records as it can take."""
     middle = (shard.first_hash + shard.last_hash + 1) // 2
     if stream.mode == ON_DEMAND and stream.state is State.ACTIVE and shard.first_hash < middle:
         stream.begin_split(shard, middle, now)

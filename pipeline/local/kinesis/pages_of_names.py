@@ -9,7 +9,7 @@ _TOKEN_SECONDS = 300
 
 
 def continued(kind: str, token: str, now: float) -> str:
-    """The last name of the page before, of which this token is the NextToken."""
+    """The name with which the page before ended, from this NextToken."""
     try:
         last, created = unseal(kind, token)
     except NotSealedError as error:

@@ -63,7 +63,7 @@ class LocalConsumer:
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """A stream."""
+    """A stream of the simulator, with its shards and consumers."""
 
     name: str
     arn: str
@@ -104,7 +104,7 @@ class Stream:
     _then: Callable[[float], None] | None = None
 
     def begin(self, state: State, now: float, at_end: Callable[[float], None]) -> None:
-        """Enter a state that ends after some time, with the function to call at its end."""
+        """Enter a state that ends after some time. `at_end`: called at its end."""
         self.state, self._due, self._then = state, now + self.transition, at_end
         # With a transition of 0 s, the change is complete before the answer goes out.
         self.settle(now)
@@ -201,19 +201,19 @@ class Stream:
         self._open([self._add(lower.first_hash, upper.last_hash, moment, (lower, upper))], instead_of=2)
 
     def begin_creating(self, count: int, now: float) -> None:
-        """When CREATING ends: make the first shards, all with the stream's creation time."""
+        """Begin the state CREATING, at whose end the first shards are made, all with the stream's creation time."""
         self.begin(State.CREATING, now, lambda _: self.make_shards(count, self.created_at))
 
     def begin_split(self, parent: LocalShard, second_start: int, now: float) -> None:
-        """When UPDATING ends: split the shard."""
+        """Begin the state UPDATING, at whose end the shard is split."""
         self.begin(State.UPDATING, now, partial(self.split, parent, second_start))
 
     def begin_merge(self, lower: LocalShard, upper: LocalShard, now: float) -> None:
-        """When UPDATING ends: merge the shards."""
+        """Begin the state UPDATING, at whose end the shards are merged."""
         self.begin(State.UPDATING, now, partial(self.merge, lower, upper))
 
     def begin_deleting(self, now: float) -> None:
-        """When DELETING ends: remove the stream."""
+        """Begin the state DELETING, at whose end the stream is removed."""
         self.begin(State.DELETING, now, self._go)
 
     def _go(self, _at: float) -> None:

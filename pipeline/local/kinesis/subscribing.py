@@ -1,6 +1,6 @@
 """SubscribeToShard: a subscription gives a shard's records as events, until it ends.
 
-subscribe ──> turn ──> turn ──> ... an event each time that there is something to tell, else nothing
+subscribe ──> turn ──> turn ──> ... an event each time that there is something to send, else nothing
                └──> the end: five minutes are over, the shard is read to its end, or another subscriber took over
 """
 
@@ -156,5 +156,5 @@ def _refuse_if_too_early(region: Region, consumer: LocalConsumer, shard_id: str,
 
 
 def exception_message(error: AwsError) -> bytes:
-    """Give the message of the stream that tells an error."""
+    """Give the message of the event stream that reports an error."""
     return event_stream.exception(error.code, orjson.dumps({"message": error.message}))

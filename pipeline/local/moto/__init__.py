@@ -1,1 +1,1 @@
-"""DynamoDB, S3 and STS of the stand-in, which are moto's, and what is mended of them."""
+"""DynamoDB, S3 and STS of the stand-in: those of moto, with corrections."""

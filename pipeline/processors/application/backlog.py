@@ -1,4 +1,6 @@
-"""The records that a process has got and hasn't checkpointed, and the position that follows from them."""
+"""The records that a processor's process has got and hasn't checkpointed yet, and the position that follows from
+them.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class Backlog:
         self.last = call[-1]
 
     def note(self, checkpoint: Checkpoint) -> None:
-        """The row has this checkpoint: the records up to it are done."""
+        """Note that the lease row has this checkpoint, so that the records up to it are done."""
         if not checkpoint.is_digits:
             return
         place = int(checkpoint.sequence), checkpoint.sub
@@ -42,7 +44,7 @@ class Backlog:
             del self.records[:count]
 
     def begins_inside(self, checkpoint: Checkpoint) -> bool:
-        """Whether the checkpoint is inside of a Kinesis record, of which the process has got the rest."""
+        """Whether the checkpoint is within a Kinesis record of which the process has got the remaining user records."""
         return (
             checkpoint.is_digits
             and bool(self.records)
@@ -63,7 +65,7 @@ class Backlog:
         return Position(int(checkpoint.sequence), checkpoint.sub, arrival=arrival, seen=seen, inside=True)
 
     def place(self) -> str:
-        """Between which records a failure lies, as a part of a sentence; empty where it lies at none."""
+        """A part of a sentence that says between which records the processor failed; empty where nothing tells."""
         if not self.records:
             return ""
         first, last = self.records[0], self.records[-1]
@@ -73,7 +75,7 @@ class Backlog:
 
 
 def calls_of(records: Sequence[Delivered], *, most: int) -> Iterator[list[Delivered]]:
-    """The records in calls of at most `most` records, and of so many bytes as one message takes."""
+    """The records, divided into calls of at most `most` records, and of at most the bytes that one message takes."""
     call: list[Delivered] = []
     size = 0
     for record in records:

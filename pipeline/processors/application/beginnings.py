@@ -1,10 +1,11 @@
-"""Where a shard is read from whose row is made at LATEST. Pure functions.
+"""From where a shard is read whose lease row would be created with the checkpoint LATEST. Pure functions.
 
 rows of the stream                           the new row
 none                                         LATEST, with this moment
 rows of an earlier life of the stream        TRIM_HORIZON: the processor has read the stream before
 rows of this life that share hash keys       TRIM_HORIZON: they are of an ancestor, which has been read
-rows of this life that share none            LATEST, with their moment: the first shard sync was cut short, or a late listing hid the shard
+rows of this life that share none            LATEST, with their moment: the first shard sync was cut short, or a late
+                                             listing hid the shard
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from headrace.pipeline.core.shards.checkpoint import LATEST, TRIM_HORIZON
 
 
 def begun_at_latest(new: Lease, rows: Iterable[Lease], now: datetime | None) -> Lease:
-    """The new row, whose checkpoint is LATEST, as it is to be made.
+    """The new row, whose checkpoint is LATEST, with the beginning that it has to get.
 
-    `rows`: all rows of the application. `now`: by Kinesis's clock; where that isn't known yet, the first claim of the row notes it.
+    `rows`: all rows of the application. `now`: by Kinesis's clock; where that isn't known yet, the first claim of
+    the row adds it.
     """
     of_stream = [row for row in rows if _name(row) == _name(new)]
     if not of_stream:

@@ -1,15 +1,17 @@
-"""The lease rows of a processor's application: a `LeaseStore` that knows which rows this process has claimed, and how its
-tasks have moved their checkpoints since.
+"""The lease rows of a processor's application: a `LeaseStore` that knows which rows this process has claimed, and
+how its tasks have moved their checkpoints since.
 
     run ──claim──► row ◄──checkpoint, on condition of the claim── task on Spark, when the processor asks for it
      └──────────── what the task reports ◄───────────────────────┘
 
-The engine writes a row on condition of the checkpoint that it knows. A task has moved that one, so the condition is put
-right here. Whether the claim still is this run's stays DynamoDB's to decide.
+The engine writes a row on the condition that its checkpoint is the one which the engine knows. A task may have
+moved it since, so this module puts the newest known checkpoint into the condition. DynamoDB still checks that the
+claim is this run's.
 
-A row at LATEST gets the moment that its shard is read from when it is made, or with its first claim. Kept until a wave has
-worked, that moment would move on with each wave that fails, past the records of the meantime. A row that follows rows that
-were there before is made at TRIM_HORIZON (`headrace.pipeline.processors.application.beginnings`).
+A row at LATEST gets the moment that its shard is read from when it is made, or with its first claim. If it got
+the moment only after a wave that worked, each failed wave would move the moment on, past records that arrived
+meanwhile. A row that follows rows that were there before is made at TRIM_HORIZON
+(`headrace.pipeline.processors.application.beginnings`).
 """
 
 from __future__ import annotations
@@ -79,8 +81,9 @@ class ClaimedRows:
         )
 
     def note_moved(self, row: Lease, *, has_rest: bool) -> None:
-        """Take over a claimed row as a task has left it. `has_rest`: the task has read records that it didn't deliver
-        yet."""
+        """Remember a claimed row as a task has left it. `has_rest`: whether the task has read records that it
+        hasn't delivered yet.
+        """
         if row.key in self.claimed:
             self.claimed[row.key] = row
         (self.with_rest.add if has_rest else self.with_rest.discard)(row.key)
@@ -98,8 +101,9 @@ class ClaimedRows:
         return tuple(_as_authority(row) for row in rows)
 
     def newest(self) -> Mapping[str, Lease]:
-        """All rows, by lease key. The scan may be late, which hides the newest writes: a row that this process has claimed is
-        as it was last read or written."""
+        """All rows, by lease key. A scan may miss the newest writes; so a row that this process has claimed is
+        returned as this process last read or wrote it.
+        """
         rows = self.store.scan().leases
         self._read(rows)
         return {row.key: row for row in rows} | self.claimed

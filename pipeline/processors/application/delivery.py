@@ -5,8 +5,7 @@
          │             │             └► leaseLost                            another process has the lease
          └── retry: a new process, at the checkpoint in the row, with the records since then
 
-Nothing is moved behind the processor's back: the row has what it has checkpointed. Whatever ends here, the next delivery
-begins at the row.
+Only the processor moves the checkpoint in the row. However a delivery ends, the next one begins at that checkpoint.
 """
 
 from __future__ import annotations
@@ -72,11 +71,15 @@ class Delivery:
 
     @property
     def has_rest(self) -> bool:
-        """Whether the checkpoint is inside of a Kinesis record, of which the processor has got the rest."""
+        """Whether the checkpoint is within a Kinesis record of which the processor has got the remaining user
+        records.
+        """
         return self._backlog.begins_inside(self.row.lease.checkpoint)
 
     def begin(self) -> Batch:
-        """Begin with the process that an earlier wave has kept, else at the row as it is now. Returns what is to be read."""
+        """Begin with the process that an earlier wave has kept, else with a new one at the checkpoint in the row.
+        Returns the batch to read.
+        """
         planned_at = self.row.lease.checkpoint
         if (resumed := self.resume()) is not None:
             return resumed
@@ -96,8 +99,9 @@ class Delivery:
             self.row.look()
 
     def resume(self) -> Batch | None:
-        """Go on with the process that an earlier wave has kept. Returns what is left to read for it; None where there is no
-        such process, or where it doesn't know what has become of its shard since."""
+        """Go on with the process that an earlier wave has kept. Returns the batch that is left to read for the
+        process; None where there is no such process, or where it doesn't know what has become of its shard since.
+        """
         lines = self._process.enter_context(self.meet())
         if lines is None or lines.memory is None:
             self._process.close()
@@ -178,7 +182,7 @@ class Delivery:
         return True
 
     def interrupt(self) -> None:
-        """The task is to stop: the processor has its grace, and may checkpoint."""
+        """Stop, because the task has to stop: the processor gets some seconds to end, in which it may checkpoint."""
         if self._dialogue is not None:
             with suppress(CallFailed):
                 self._dialogue.stop(within=self.rules.grace, takes_checkpoints=True)
@@ -186,7 +190,7 @@ class Delivery:
         self._process.close()
 
     def staged(self, read: Staged, *, ended: bool) -> Staged:
-        """What the engine is told of the shard. `read`: how far it was read."""
+        """The result of the shard's reading, in the form that the engine knows. `read`: how far the shard was read."""
         checkpoint, after = self.row.lease.checkpoint, self.batch.after or Position()
         return replace(
             read,

@@ -25,7 +25,7 @@ _GRACE = 5.0
 
 
 class ForkedProcess:
-    """A process that an importer has forked, as a `Popen` of it."""
+    """A process that an importer has forked, with the interface of `Popen`."""
 
     def __init__(self, importer: int, told: int, *pipes: int) -> None:
         """`importer`: its number. `told`: where the importer tells of the process. `pipes`: to its input, from its output and its
@@ -39,8 +39,9 @@ class ForkedProcess:
 
     @property
     def pid(self) -> int:
-        """Its number. While its importer is at work on the import, that of the importer: an import that takes too long can't be
-        ended otherwise. Raises ProcessLookupError where the process never began."""
+        """The id of the process. While the importer is still importing, its own id, because an import that takes
+        too long can only be ended so. Raises ProcessLookupError where the process never began.
+        """
         self._read(0)
         if self._told.closed and not self._numbers:
             raise ProcessLookupError
@@ -53,7 +54,7 @@ class ForkedProcess:
             return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code."""
+        """Wait for the end of the process, and return its exit code."""
         until = None if timeout is None else monotonic() + timeout
         while len(self._numbers) < 2:
             if not self._read(None if until is None else max(0.0, until - monotonic())):
@@ -148,7 +149,9 @@ class _Importer:
 
 
 class Importers:
-    """The importers of a keeper: one for each processor's code, as long as a shard has a process of it."""
+    """The importers of a keeper: one for each processor's code, as long as some shard has a process of that
+    processor.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -158,7 +161,7 @@ class Importers:
     def child(
         self, spec: ChildSpec, environ: Mapping[str, str], tell: Callable[[str], None]
     ) -> Iterator[ProcessorChild]:
-        """A new process, until the block ends."""
+        """A new process of a processor, which lives until the `with` block ends."""
         importer = self._joined(spec, environ)
         try:
             child = importer.fork(environ, tell)

@@ -1,5 +1,5 @@
-"""The keeper of a host: a process beside Spark's workers that holds the processes of processors, so that an instance goes on
-from wave to wave. A thread of it keeps one process.
+"""The keeper of a host: a process beside Spark's workers that holds the processes of record processors, so that
+an instance of a processor lives on from wave to wave. Each of the keeper's threads holds one process.
 
     task of a wave ──StartRequest──► keeper ──► a thread, which tasks of later waves meet at the place of the shard
           └────────────────────────lines──────────►│──lines──► process of the processor
@@ -7,9 +7,10 @@ from wave to wave. A thread of it keeps one process.
 
     python -m headrace.pipeline.processors.application.keeper SOCKET IDLE
 
-A task that dies without a word, as Spark ends that of a cancelled run, leaves an instance of which nobody knows what it has
-got. It has its grace and ends; no checkpoint is taken any more. So ends one that no task comes back to, and one whose place
-another one has taken. All of them end with the keeper, and the next wave begins new ones at the checkpoints in the rows.
+If a task dies suddenly, as in a cancelled run, nobody knows which records its processor has got. The process then
+gets some seconds to end, and no checkpoint of it is accepted any more. A process ends in the same way if no task
+comes back to it, or if another process has taken its place. All processes end with the keeper, and the next wave
+starts new ones at the checkpoints in the rows.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _importers = Importers()
 
 @dataclass(frozen=True, slots=True)
 class StartRequest:
-    """What a task asks a keeper for: a new process, which has the task's environment."""
+    """A task's request to a keeper for a new process, which gets the task's environment."""
 
     place: str
     """Where tasks of later waves meet the process."""

@@ -1,4 +1,6 @@
-"""The way of a task to a process that is kept from wave to wave (`headrace.pipeline.processors.application.keeper`)."""
+"""The connection of a task to a process that is kept from wave to wave
+(`headrace.pipeline.processors.application.keeper`).
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ _KEEPER = "headrace.pipeline.processors.application.keeper"
 
 @dataclass(slots=True)
 class KeptLines:
-    """The lines of a kept process, as a dialogue needs them."""
+    """The lines to and from a kept process, as a dialogue needs them."""
 
     _socket: socket.socket
     _lines: Any
@@ -62,7 +64,9 @@ class KeptLines:
         return heard
 
     def keep(self, memory: Any) -> None:
-        """Leave the user's process alive for the next task of the shard. `memory`: what that task is told."""
+        """Leave the user's process alive for the next task of the shard. `memory`: what the next task gets to
+        know about the process.
+        """
         self._ask({"keep": memory})
         self.is_over = True
 
@@ -100,7 +104,7 @@ class KeptLines:
 
 @contextmanager
 def met(place: Path, *, grace: float) -> Iterator[KeptLines | None]:
-    """The process that is kept at this place; None where there is none."""
+    """A connection to the process that is kept at this place; None where there is none."""
     lines = _connected(place)
     if lines is None:
         yield None
@@ -111,8 +115,9 @@ def met(place: Path, *, grace: float) -> Iterator[KeptLines | None]:
 
 @contextmanager
 def begun(place: Path, spec: ChildSpec, *, grace: float, idle: float = IDLE) -> Iterator[KeptLines]:
-    """A new process, which is met at this place from now on. One that was there before ends once its visitor has
-    left."""
+    """A connection to a new process, which later tasks find at this place. A process that was there before ends
+    once the task that uses it has left.
+    """
     log_of(place).write_bytes(b"")
     forget_old_logs(place.parent, time.time())
     lines = _begun(StartRequest.of_this_process(place, spec, idle=idle, grace=grace))
@@ -139,7 +144,7 @@ def _begun(request: StartRequest) -> KeptLines:
 
 
 def keeper_place() -> Path:
-    """Where the keeper is met that has this process's Python and code."""
+    """The place of the keeper that runs this process's Python and code."""
     # Other code at the same paths couldn't be talked with. That of a zip has a path of its own for each session.
     modules = Path(__file__).parents[1].rglob("*.py")
     code = str(max((module.stat().st_mtime_ns for module in modules), default=""))

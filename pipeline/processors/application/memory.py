@@ -1,4 +1,4 @@
-"""What a wave leaves beside a processor's process for the next wave: how far the process has come."""
+"""What a wave remembers about a processor's process for the next wave: how far the process has come."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Memory:
     """A shard iterator just after the last record, which saves the next wave a request. It may have expired."""
 
     def plain(self) -> dict[str, Any]:
-        """The memory as values that JSON has."""
+        """The memory as plain values for JSON."""
         return {
             "code": self.code,
             "epoch": self.epoch,

@@ -1,4 +1,6 @@
-"""The places at which tasks meet the processes that outlive them: names of sockets in a folder that is this user's alone."""
+"""Places where tasks find the processes that outlive them: names of sockets in a folder that only this user may
+open.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ OLDEST_LOG = 7 * 24 * 3600.0
 
 
 def meeting_place(*names: str) -> Path:
-    """Where the process of these names is met."""
+    """The place (a socket's path) of the process with these names."""
     folder = Path(tempfile.gettempdir(), f"headrace-kept-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     # The folder for temporary files is everybody's. Whoever made this one first could read the
@@ -40,8 +42,10 @@ def log_of(place: Path) -> Path:
 
 
 def name_log(place: Path, *names: str) -> None:
-    """Let people find the log of this place by these names, of which the last is the shard's: the place itself has a digest,
-    because the names of sockets are short. Of two places with the same names, the one that was named last has the link."""
+    """Make a link to the log of this place, by these names, so that people find it; the last name is the shard's.
+    The place itself has a digest as its name, because the names of sockets are short. Where two places have the
+    same names, the link leads to the one that was named last.
+    """
     # ASCII, of which a file's name has at most 255 characters. The end is kept: it tells the shards apart.
     text = re.sub(r"[^\w.-]+", "_", "-".join(names), flags=re.ASCII)[-_LONGEST_NAME:]
     link, target = place.with_name(f"{text}.log"), log_of(place).name
@@ -56,7 +60,7 @@ def name_log(place: Path, *names: str) -> None:
 
 
 def shorten_log(place: Path) -> None:
-    """Keep the newer half of a log that has become too long. Its process goes on writing at the end."""
+    """Keep only the newer half of a log that has become too long. The process goes on writing at the log's end."""
     log = log_of(place)
     # The process may not have begun, or somebody has deleted its log.
     with suppress(FileNotFoundError), log.open("r+b") as content:
@@ -70,7 +74,7 @@ def shorten_log(place: Path) -> None:
 
 
 def forget_old_logs(folder: Path, now: float) -> None:
-    """Delete the logs of processes that have long ended, and the names of logs that aren't there."""
+    """Delete the logs of processes that ended long ago, and links to logs that don't exist."""
     for log in folder.glob("*.log"):
         with suppress(FileNotFoundError):
             # A name may be there for a moment before its log is.
@@ -81,7 +85,9 @@ def forget_old_logs(folder: Path, now: float) -> None:
 
 
 def bound(place: Path) -> socket.socket:
-    """The door at this place. A process that was killed leaves its name behind, which would keep this one from binding."""
+    """A socket that listens at this place. The socket file of a process that was killed is removed first, because
+    it would prevent that.
+    """
     door = socket.socket(socket.AF_UNIX)
     place.unlink(missing_ok=True)
     door.bind(str(place))
@@ -90,7 +96,7 @@ def bound(place: Path) -> socket.socket:
 
 
 def number_of(place: Path) -> int:
-    """The number of the name, by which a process tells its own from that of another one in its place."""
+    """The inode number of the place's socket file, by which a process tells whether another one has taken its place."""
     return place.stat().st_ino
 
 

@@ -1,5 +1,5 @@
-"""Checkpoints that are durable before the processor hears of them: each is a write on the lease row, on condition that the
-run still has its claim.
+"""Checkpoints that are stored before the processor gets its answer: each is a write on the lease row, on
+condition that the run still has its claim.
 
     the write                                            the processor hears
     made                                                 nothing wrong
@@ -9,8 +9,8 @@ run still has its claim.
     no table                                             InvalidStateException
     any other trouble of DynamoDB                        KinesisClientLibDependencyException
 
-A row with the run's claim has moved on where the answer of an earlier write was lost, or where Spark has begun the task
-once more. It never moves back: a checkpoint before the row's is one that the row has already.
+A row with the run's claim has moved on where the answer of an earlier write was lost, or where Spark has begun
+the task once more. It never moves back: a checkpoint before the row's is one that the row has already.
 
 SHARD_END isn't written here. The rows of the children come first, and the run makes them after the wave.
 """
@@ -40,7 +40,7 @@ _TRIES = 3
 
 @dataclass(slots=True)
 class ClaimedRow:
-    """The row of one shard, as a task writes it."""
+    """The lease row of one shard, into which a task writes checkpoints."""
 
     rows: LeaseStore
     lease: Lease
@@ -59,7 +59,9 @@ class ClaimedRow:
         return self.lease.run_claim or ""
 
     def look(self) -> bool:
-        """Whether the shard may be read on: nobody has taken the row, and nobody waits for it."""
+        """Read the row, and return whether the shard may be read on: no other run has taken the row, and none
+        waits for it.
+        """
         row = self.rows.get(self.lease.key)
         self._go_by(row)
         if row is None or self.is_lost:

@@ -52,8 +52,9 @@ def _is_of_headrace(row: Lease) -> bool:
 
 
 def unknown_arrivals(rows: Mapping[ShardKey, Lease], arrivals: Arrivals) -> dict[ShardKey, int]:
-    """The records at which these rows stand and of which nothing tells when they arrived: without that, lost records
-    couldn't be told from records that never were."""
+    """For those of these rows whose record's arrival time nothing tells: the sequence number of the record.
+    Without the arrival time, lost records couldn't be distinguished from records that never existed.
+    """
     return {
         key: sequence
         for key, row in rows.items()

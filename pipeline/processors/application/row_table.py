@@ -1,9 +1,9 @@
-"""The lease rows of a processor's application in the place of a lake table: its positions are the checkpoints in the rows,
-and nothing is landed.
+"""The lease rows of a processor's application in the place of a lake table: its positions are the checkpoints in
+the rows, and nothing is landed.
 
-The engine asks a `LakeTable` where each shard stands before a wave, and commits after it how far the wave has come. Here
-the processor itself has moved the rows during the wave, each write on condition of the run's claim. So a commit decides
-nothing: it tells the engine what the wave has done.
+The engine asks a `LakeTable` where each shard stands before a wave, and commits after it how far the wave has
+come. Here the processor itself has moved the rows during the wave, each write on condition of the run's claim. So
+a commit decides nothing here: it only reports to the engine what the wave has done.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The `Stage` port for a processor's application: one Spark job reads all shards of a wave and hands their records to the
-processor. No file is written.
+"""The `Stage` port for a processor's application: one Spark job reads all shards of a wave and hands their
+records to the processor. No file is written.
 
     driver: claimed rows, reader ─► task: page ─► process of the processor ─► checkpoint in the row ─► a report
 
-Nothing but the checkpoint in its row tells of a shard. Once it is behind lost records, no later wave finds that they were lost. So a
-job ends a shard before the first record that comes after a loss, the loss is told, and another job goes on.
+The checkpoint in its row is all that is known of a shard. Once the checkpoint has passed lost records, no later
+wave can find out that they were lost. So a job stops reading a shard before the first record after a loss, the
+loss is reported, and another job goes on.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class DeliveryStage:
         return _delivering(parts, shares, self.pages(), self.task_rows(), self._spec, threads)
 
     def let_go(self, keys: Collection[ShardKey]) -> None:
-        """The run releases these shards: their processes end, and may checkpoint before."""
+        """Called when the run releases these shards: their processes end, and may checkpoint before."""
         going = self._kept & set(keys)
         self._kept.difference_update(going)
         rows = {key: self.rows.claimed.get(lease_key(key, multi=self.multi)) for key in sorted(going)}

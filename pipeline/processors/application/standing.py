@@ -1,4 +1,6 @@
-"""Where a processor that is an application of its own stands, by its lease rows alone."""
+"""How far a processor of `mode: application` has come in each shard, and where it has stopped, by its lease rows
+alone.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class ApplicationStanding:
 
     @property
     def stops(self) -> dict[str, str]:
-        """Why the processor's runs fail, by the shard's partition."""
+        """Why the processor's runs fail: the reason by the name of the shard's partition."""
         return {partition_of(row.key): row.failure.why for row in self.rows if row.failure is not None}
 
     @property
@@ -49,12 +51,14 @@ class ApplicationStanding:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """A line for people for each shard: where the processor stands in it."""
+        """A line for people for each shard: how far the processor has come in it."""
         return tuple(_line(row) for row in self.rows)
 
 
 def is_read_on(row: Lease) -> bool:
-    """Whether a worker of KCL has read the shard on since Headrace's last look. How far behind it is then, no row tells."""
+    """Whether a KCL worker has read the shard on since Headrace last did. Then no row tells how far behind the
+    shard is.
+    """
     return not row.has_ended and is_read_by_others(row)
 
 

@@ -64,7 +64,7 @@ class DeliverySpec:
     """The application's lease table, and where it is. By it kept processes are told apart from those of other applications."""
 
     def delivery(self, shard: ClaimedShard, rows: LeaseStore, folder: str, clock: Clock) -> Delivery:
-        """How the records of a shard are handed to a process of the processor.
+        """The delivery of a shard's records to a process of the processor.
 
         `folder`: where the user's modules are, for a process that isn't kept.
         """
@@ -94,7 +94,7 @@ class DeliverySpec:
 
 @dataclass(frozen=True, slots=True)
 class Delivering:
-    """What a task reports: as a stage does, and how it has left the rows."""
+    """The report of a task: the result of a stage, and the lease rows as the task has left them."""
 
     manifest: Manifest
     rows: tuple[Lease, ...] = ()
@@ -138,8 +138,9 @@ def deliver_batches(
 
 
 def end_kept(shards: Sequence[ClaimedShard], rows: LeaseStore, spec: DeliverySpec) -> Delivering:
-    """Let the processes end that this host keeps for these shards. Each may checkpoint, because the run still has the
-    rows."""
+    """End the processes that this host keeps for these shards. Each may checkpoint, because the run still has the
+    rows.
+    """
     clock, left = SystemClock(), []
     for shard in shards:
         delivery = spec.delivery(shard, rows, "", clock)

@@ -37,7 +37,7 @@ def _not_latest(facts: LatestFacts, table: str) -> Iterator[Told]:
         )
     if counts.missing:
         yield Wrong(
-            f"{table} has no row of {counted(counts.missing, 'key')} whose latest record deletes nothing{_named(facts)}"
+            f"{table} has no row of {counted(counts.missing, 'key')} whose latest record is no deletion{_named(facts)}"
         )
 
 

@@ -1,4 +1,4 @@
-"""What a proof has found in the rows of a table of the latest rows."""
+"""What a proof has found out about the rows of a table of the latest rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class LatestCounts:
-    """How many rows of a table of the latest rows are right, and how many are wrong in which way."""
+    """How many rows of a table of the latest rows are right, and how many are wrong, by kind of mistake."""
 
     keys: int = 0
     """Keys of which the table has a row."""

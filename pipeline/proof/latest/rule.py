@@ -1,7 +1,8 @@
-"""Is the row of each key in a table of the latest rows the one that its landed records make? Pure functions.
+"""Checks that the row of each key in a table of the latest rows is the one that its landed records make. Pure
+functions.
 
-Rows come sorted by `key`, `epoch`, `sort_key` and `kind`: for each key its records of the lake table, those of them that
-are in the quarantine table, and its rows in the table.
+Rows come sorted by `key`, `epoch`, `sort_key` and `kind`: for each key its records of the lake table, those of
+them that are in the quarantine table, and its rows in the table.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ROWS = pa.schema(_FIELDS)
 
 
 class RowKind(IntEnum):
-    """Where a row is, in the order in which rows of one record come."""
+    """In which table a row is, in the order in which rows of one record are sorted."""
 
     LANDED = 0
     ASIDE = 1
@@ -65,8 +66,9 @@ class _Key:
 
 
 def latest_counts(batches: Iterable[pa.RecordBatch]) -> LatestCounts:
-    """What these rows with the columns ROWS say. Where the records that landed aren't among them, nothing is stale or
-    missing."""
+    """How many of these rows, with the columns ROWS, are right and wrong. Without the landed records among them,
+    no row counts as stale or missing.
+    """
     total, of_key, key = LatestCounts(), _Key(), None
     for batch in batches:
         columns: list[Any] = [batch[name].to_pylist() for name in ROWS.names]

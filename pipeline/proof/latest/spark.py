@@ -1,4 +1,6 @@
-"""The rows of a table of the latest rows beside the landed records, on Spark: all of one key in one task."""
+"""Compares the rows of a table of the latest rows with the landed records, on Spark: all rows and records of one
+key are in one task.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,9 @@ class SparkLatestProof:
 
 
 def why_only_by_keys(settings: ParseSettings) -> str:
-    """Why the landed records don't tell which rows the table has; empty where they do."""
+    """Why the landed records don't tell which rows the table must have, so that only its keys are checked; empty
+    where they do tell.
+    """
     if settings.latest_key:
         return "the key isn't the partition key, and only the parsed payloads tell it"
     if settings.filter or settings.format is ParseFormat.CALLABLE:

@@ -30,7 +30,7 @@ _BATCH_ROWS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class RowsOf:
-    """How the rows of one table are read. It can be pickled."""
+    """How the rows of one table are read for the comparison by keys. It can be pickled."""
 
     kind: RowKind
     spec: StagingSpec

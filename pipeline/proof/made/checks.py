@@ -1,4 +1,4 @@
-"""Does a typed table account for each row of the lake table's ranges? Pure functions on what was read.
+"""Checks that a typed table accounts for each row of the lake table's ranges. Pure functions on what was read.
 
     ledgers of the typed table   rows in = parsed + set aside + dropped, for each range
     rows of the three tables     for each range the numbers that its ledger states, and no row twice or from nowhere
@@ -30,7 +30,7 @@ from headrace.pipeline.proof.verdict import Check, TableProof, checked
 
 
 def made_finding(evidence: MadeEvidence) -> TableProof:
-    """What the evidence shows about a table that was made of the lake table."""
+    """The result of all checks of a table that was made of the lake table."""
     return finding_of(
         evidence,
         _checks(evidence),

@@ -1,5 +1,6 @@
-"""What was read of a typed table for its proof, and how its ledgers tell which rows are to be where. Values and pure
-functions."""
+"""The values that a proof has read of a typed table, and which rows have to be where by its ledgers. Values and
+pure functions.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _AT_ONCE = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeEvidence(Evidence):
-    """What the checks of a table go by that was made of the lake table, beside its rows and ledgers."""
+    """The values that the checks of a made table use, beside those that each table's checks use."""
 
     moved: frozenset[ShardKey] = frozenset()
     """Shards of which a person has set the lake table's position: it may have their rows twice."""
@@ -48,7 +49,7 @@ class MadeEvidence(Evidence):
 
 
 def rows_not_parsed(evidence: MadeEvidence) -> int:
-    """Rows of the lake table's ranges that the typed table hasn't reached the end of."""
+    """How many rows of the lake table lie in ranges that the typed table hasn't parsed to the end."""
     return sum(
         step.range.rows
         for key, steps in evidence.landed.steps.items()
@@ -59,8 +60,9 @@ def rows_not_parsed(evidence: MadeEvidence) -> int:
 
 
 def cut_shards(landed: Story, positions: Positions) -> tuple[frozenset[ShardKey], ...]:
-    """The shards of which a typed table stands inside of ranges that were joined, in groups whose ranges fit into
-    memory."""
+    """The shards whose position in a typed table lies within a joined range of the lake table, in groups whose
+    ranges fit into memory.
+    """
     groups: list[set[ShardKey]] = []
     ranges = _AT_ONCE
     for key, steps in landed.steps.items():
@@ -86,8 +88,9 @@ def _is_inside(position: Position, step: Step) -> bool:
 
 
 def rest_asked(keys: Iterable[ShardKey], positions: Positions) -> RangeFilter:
-    """The ranges of these shards that come after the positions, and some before. A shard's records arrive about in
-    their order."""
+    """A filter for the ranges of these shards after the positions. It also lets some earlier ranges through,
+    because records of a shard arrive only roughly in their order.
+    """
     keys = frozenset(keys)
     all_arrivals = [None if (position := positions.of(key)) is None else position.arrival for key in keys]
     arrivals = [arrival for arrival in all_arrivals if arrival is not None]
@@ -99,7 +102,9 @@ def rest_asked(keys: Iterable[ShardKey], positions: Positions) -> RangeFilter:
 
 
 def unparsed_rest(steps: Sequence[Step], position: Position | None) -> tuple[Step, ...]:
-    """All ranges that aren't parsed to their ends, as one range with their rows: the position lies before these ends."""
+    """The ranges that aren't parsed to their ends, joined to one range with all their rows: the position lies
+    before these ends.
+    """
     rest = [step for step in steps if position is None or not reaches(position, step.range.upto)]
     if not rest:
         return ()
@@ -120,9 +125,11 @@ def accounting_of(step: Step) -> Accounting | None:
 
 
 def source_view(story: Story, unsettled: Iterable[Step] = ()) -> Story:
-    """The ranges of a typed table with the number of rows that they have in the lake table. Redrives have none there,
-    and the rows of a replacement are those of the ranges under it. Ranges whose rows the quarantine table doesn't have
-    yet (`unsettled`) can't be compared, nor can those of a shard with such a redrive or replacement."""
+    """The ranges of a typed table, with the number of rows that they have in the lake table. Redrives have none
+    there, and the rows of a replacement are those of the ranges that it parsed again. Left out are ranges whose
+    rows the quarantine table doesn't have yet (`unsettled`), because they can't be compared; where a
+    redrive or a replacement is among these ranges, all ranges of its shard are left out.
+    """
     late = set(unsettled)
     decided_anew = {shard_of(step.range.key) for step in late if is_chain(step.range.key)}
     steps: dict[ShardKey, tuple[Step, ...]] = {}

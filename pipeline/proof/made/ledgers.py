@@ -1,4 +1,6 @@
-"""What the ledgers of a typed table and of its quarantine table say is wrong. Pure functions."""
+"""The mistakes in the ledgers of a typed table and of its quarantine table, found without looking at rows. Pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from headrace.pipeline.windows.window import ReplayWindow
 
 
 def ranges_outside(window: ReplayWindow, table: TableLook) -> Iterator[Told]:
-    """Ranges of a window's table that the window doesn't have."""
+    """The ranges of a window's table that aren't within the window."""
     by_key = {r.key: r for r in window.ranges}
     for key, steps in table.story.steps.items():
         # The chain of redrives that a processor's table has beside each shard moves no position.
@@ -44,7 +46,9 @@ def ranges_outside(window: ReplayWindow, table: TableLook) -> Iterator[Told]:
 
 
 def ranges_behind(table: TableLook, aside: TableLook) -> Iterator[Told]:
-    """Where the quarantine table hasn't followed the typed table, or stands where it can't."""
+    """The shards of which the quarantine table hasn't taken over the typed table's commits, or has a position
+    that it can't have.
+    """
     late, lost = unsettled_steps(table.story, aside.positions)
     for key in lost:
         sentence = (
@@ -60,7 +64,7 @@ def ranges_behind(table: TableLook, aside: TableLook) -> Iterator[Told]:
 
 
 def wrong_accounts(story: Story) -> Iterator[Wrong]:
-    """The ranges whose accounting doesn't tell what became of each row."""
+    """The ranges whose accounting doesn't say what became of each row."""
     for step in story.all():
         account = accounting_of(step)
         if account is None:
@@ -74,8 +78,9 @@ def wrong_accounts(story: Story) -> Iterator[Wrong]:
 
 
 def wrong_replacements(story: Story) -> Iterator[Wrong]:
-    """The replacements whose commit didn't raise the generation of the shard, and those that count older rows in a way
-    that can't be."""
+    """The replacements whose commit didn't raise the generation of the shard, and those that state impossible
+    numbers of older rows.
+    """
     # By the snapshot, too: only a generation that the same commit has raised refuses a second replacement.
     raised = {
         (step.snapshot, shard_of(key))

@@ -3,7 +3,8 @@
 lake table     (0 .. 20] 7 rows   (20 .. 30] 4 rows   (30 .. 50] 9 rows
 typed table    (0 ........ 30] 11 rows  (30 .. 50] 6 rows         3 rows were gone before they were parsed
 
-What a retention or another engine has removed before it was parsed is in neither table, and no row tells of it.
+Rows that the retention or another engine removed before they were parsed are in neither table, so that only the
+ledgers show them.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from headrace.pipeline.proof.verdict import Unproved
 
 
 def never_parsed(evidence: MadeEvidence) -> Iterator[Unproved]:
-    """One sentence for each shard. Shards of which the ledgers don't tell how many rows the lake table had are left
-    out."""
+    """One sentence for each shard with rows that were never parsed. Shards of which the ledgers don't tell how
+    many rows the lake table had are left out.
+    """
     # The table of a window parses nothing, and where ledgers are lost the sums tell nothing.
     if evidence.aside is None or evidence.landed.lost or evidence.table.story.lost:
         return

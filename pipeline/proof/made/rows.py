@@ -1,9 +1,9 @@
-"""What the rows of a typed table and of its quarantine table say is wrong, beside the rows of the lake table. Pure
-functions.
+"""The mistakes in the rows of a typed table and of its quarantine table, found by comparing them with the rows of
+the lake table. Pure functions.
 
-A replacement reads rows of the ranges under it again. What it parses and sets aside is added to what these ranges
-state, and what it has removed is subtracted: so the sum is right wherever a replacement cuts a range, and however often
-rows were replaced.
+A replacement parses rows of earlier ranges again. The numbers of rows that it parsed and set aside are added to
+those of the earlier ranges, and the number that it removed is subtracted. So the sum is right even where a
+replacement has only a part of a range, and however often rows were replaced.
 """
 
 from __future__ import annotations
@@ -76,8 +76,10 @@ def _redriven(story: Story, key: ShardKey, *, since: int) -> _Numbers:
 
 
 def compared_rows(evidence: MadeEvidence, plan: CountPlan, patterns: tuple[Pattern, ...]) -> Compared:
-    """What the rows of the plan's ranges say. `plan`: that of the ranges that `source_view` gives. `patterns`: how
-    often each row is in the lake table, in the table that was made of it and in the quarantine table."""
+    """The comparison of the rows of the plan's ranges with the ledgers. `plan`: for the ranges that `source_view`
+    gives. `patterns`: how often each row is in the lake table, in the table that was made of it and in the
+    quarantine table.
+    """
     redriven: dict[ShardKey, RedrivenRows] = {}
     numbers = _wrong_numbers(evidence, plan, by_span(patterns), redriven)
     return Compared(

@@ -33,7 +33,7 @@ from headrace.pipeline.windows.make import part_of_window
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeSubject(Subject):
-    """One table that was made of the lake table."""
+    """One table that was made of the lake table, as the subject of a proof."""
 
     ports: TargetPorts
     moved: frozenset[ShardKey]
@@ -115,7 +115,8 @@ class MadeSubject(Subject):
 
 
 def sides_of(ports: TargetPorts) -> Sides:
-    """The tables as they are now. The quarantine table is looked at first: then it can only be behind the typed table,
-    never ahead of it."""
+    """The tables as they are now. The quarantine table is loaded first: so it can only be behind the typed table,
+    never ahead of it.
+    """
     aside = () if ports.aside is None else (looked(ports.aside, is_aside=True),)
     return (looked(ports.table), *aside)

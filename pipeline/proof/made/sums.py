@@ -1,5 +1,6 @@
-"""How the rows of a typed table and of its quarantine table, or of a window's table, stand beside those of the lake
-table."""
+"""Compares the rows of a typed table and of its quarantine table, or of a window's table, with those of the lake
+table.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +18,14 @@ from headrace.pipeline.typed.values import SourceFile
 
 @dataclass(frozen=True, slots=True)
 class TargetRows:
-    """Compares the rows of a table with those of the lake table: by sums where these tell enough, else by a shuffle."""
+    """Compares the rows of a table with those of the lake table: by sums where these are enough, else row by row
+    in a shuffle.
+    """
 
     ports: TargetPorts
 
     def source(self, plan: CountPlan, days: Days = EVER) -> tuple[FileCount, ...]:
-        """Counts of the lake table's files that may have rows of the ranges."""
+        """The counts of those files of the lake table that may have rows of the ranges."""
         every = comparing(plan)
         files = () if every.is_empty else _within(self.ports.source.look().files, plan, every)
         return self.ports.lake.count(files_of(files, days), plan.spans)

@@ -1,5 +1,6 @@
-"""Does the table of a record processor account for each record of the lake table's ranges? Pure functions on what was
-read."""
+"""Checks that the table of a record processor accounts for each record of the lake table's ranges. Pure functions
+on what was read.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from headrace.pipeline.proof.verdict import Check, TableProof, Wrong, checked
 
 
 def processed_finding(evidence: MadeEvidence) -> TableProof:
-    """What the evidence shows about the table of a processor."""
+    """The result of all checks of a processor's table."""
     late = rows_not_parsed(evidence)
     return finding_of(
         evidence, _checks(evidence), counts=_told_counts(evidence, late=late), is_behind=late > 0

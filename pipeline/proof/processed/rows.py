@@ -1,12 +1,12 @@
-"""What the rows of a processor's table and of its quarantine table say is wrong, beside the records of the lake table.
-Pure functions.
+"""The mistakes in the rows of a processor's table and of its quarantine table, found by comparing them with the
+records of the lake table. Pure functions.
 
     lake table        the records of each range are as many as the processor's ledger has accounted for
     processor's table as many rows as the calls of the range gave, by the ledger
     quarantine table  each record that was set aside, and that no redrive has given to the processor again
 
-A processor gives any number of rows for a record, so that no row of its table stands beside one record: numbers are
-compared, and what tells rows of one record apart is their `row_number`.
+A processor makes any number of rows of a record. So rows aren't compared with records one by one: their numbers
+are. Rows of one record differ in their `row_number`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ def compared_rows(
     counts: Sequence[Sequence[FileCount]],
     doubled: Iterable[Doubled],
 ) -> Compared:
-    """`plan`: that of the ranges with the records that each of them has in the lake table. `counts`: those of the lake
-    table, the processor's table and its quarantine table. `doubled`: rows that are there twice."""
+    """The comparison of rows with the ledgers. `plan`: the ranges, with the records that each has in the lake
+    table. `counts`: those of the lake table, the processor's table and its quarantine table. `doubled`: rows that
+    are there twice.
+    """
     given = given_rows(evidence.table.story)
     redriven: dict[ShardKey, RedrivenRows] = {}
     numbers = _wrong_numbers(evidence, plan, [_by_span(table) for table in counts], given, redriven)
@@ -49,10 +51,11 @@ def compared_rows(
 
 
 def given_rows(story: Story) -> Mapping[_Place, int]:
-    """How many rows of the processor's table lie in each range with records.
+    """How many rows of the processor's table each range with records has.
 
-    Rows that a shard's end gave in a wave without records belong to the last record before: they lie in the range of
-    that record."""
+    Rows that a processor made at the end of a shard, in a wave without records, belong to the last record before:
+    they are in the range of that record.
+    """
     given: dict[_Place, int] = {}
     for steps in story.steps.values():
         last: _Place | None = None

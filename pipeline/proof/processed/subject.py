@@ -18,7 +18,9 @@ from headrace.pipeline.proof.verdict import TableProof
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessedSubject(MadeSubject):
-    """Read as each table that was made of the lake table, and compared by numbers of rows."""
+    """A processor's table as the subject of a proof. It is read as any table made of the lake table, and compared
+    by numbers of rows.
+    """
 
     def compared(self, sides: Sides, plan: CountPlan, counts: Sequence[tuple[FileCount, ...]]) -> Compared:
         _, *own_counts = counts

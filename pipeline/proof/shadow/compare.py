@@ -1,5 +1,5 @@
-"""The lake table beside another consumer's output: the same records on both sides, or the names of those that differ.
-Nothing is changed.
+"""`headrace shadow`: compares the lake table with another consumer's output. The result says that both have the
+same records, or names those that differ. Nothing is changed.
 
 look at the newest snapshot -> ledgers up to it -> count the other side's rows -> compare both sides -> judge
 """

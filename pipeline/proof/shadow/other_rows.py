@@ -30,8 +30,9 @@ _PACKED = (".gz", ".zst", ".bz2")
 
 
 def files_at(location: str, spec: StagingSpec) -> tuple[str, ...]:
-    """The files at a path or an address: the one that it names, or those in the folder, but hidden ones. `spec`: that
-    of the lake table, for the access to S3."""
+    """The files at a path or an address: the one that it names, or all but hidden ones in the folder that it
+    names. `spec`: that of the lake table, for the access to S3.
+    """
     files, root = file_system(replace(spec, location=location, private=False))
     info = files.get_file_info(root)
     if info.type is fs.FileType.File:
@@ -68,8 +69,9 @@ def _kind(path: str) -> str | None:
 
 
 def check_columns(path: str, spec: StagingSpec, columns: OtherColumns) -> None:
-    """Raise BadSetting where a file that can be read lacks a column that was named. JSON tells its columns in its first
-    line."""
+    """Raise BadSetting where a readable file lacks a column that was named. For JSON lines, the first line shows
+    the columns.
+    """
     files, inside = file_system(replace(spec, location=path, private=False))
     look = {_JSON[0]: _names_in_json, _CSV[0]: _names_in_csv}.get(_kind(path) or "", _names_in_parquet)
     try:
@@ -106,10 +108,10 @@ def _names_in_parquet(files: fs.FileSystem, path: str) -> list[str]:
 
 
 def rows_at(path: str, spec: StagingSpec, rows: ConsumerRows, *, payload: bool = True) -> Iterator[pa.Table]:
-    """The rows with the columns that say which record a row is, and with the digest of the payload where that is
-    compared.
+    """The rows of a file, with the columns that identify their record, and with the digest of the payload where
+    that is compared.
 
-    `payload`: whether the payload is read. Its column has to be there in each case.
+    `payload`: whether the payload is read. Its column has to exist in each case.
     """
     files, inside = file_system(replace(spec, location=path, private=False))
     named = [name for _, name in rows.columns.named]
@@ -224,8 +226,9 @@ def _listed(values: Any) -> Iterable[Any]:
 
 
 def digests(payloads: Iterable[bytes | str | None], form: PayloadForm = PayloadForm.BINARY) -> Any:
-    """A number for each payload: the first 64 bits of its SHA-256. A payload that is null counts as an empty one, and
-    one that isn't in this form as 0, so that it differs from each real one."""
+    """A number for each payload: the first 64 bits of its SHA-256. A null payload counts as an empty one. One
+    that isn't in this form gets 0, so that it differs from each real one.
+    """
     return pa.array((_digest(payload, form) for payload in payloads), pa.int64())
 
 

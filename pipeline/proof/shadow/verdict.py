@@ -1,4 +1,5 @@
-"""Do the lake table and another consumer's output have the same records? Pure functions on what Spark found.
+"""Judges whether the lake table and another consumer's output have the same records. Pure functions on what Spark
+found.
 
     ranges of the lake table's ledgers -> Spark puts the rows of both sides beside each other -> differences by range,
     and a sentence
@@ -27,7 +28,9 @@ _NOT_READ_HERE = {Kind.FOREIGN, Kind.ADOPT, Kind.REPOSITION, Kind.REPAIR}
 
 
 def compared_stream(streams: Iterable[StreamId], name: str | None) -> StreamId:
-    """The stream that the other side has read: the newest life of the one with this name, or of the only one."""
+    """The stream that the other consumer has read: the newest life of the stream with this name, or of the only
+    stream.
+    """
     lives = [
         stream for stream in sorted(streams, key=lambda stream: stream.epoch) if name in (None, stream.name)
     ]
@@ -47,7 +50,7 @@ def compared_stream(streams: Iterable[StreamId], name: str | None) -> StreamId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowEvidence:
-    """What was read of both sides of a comparison."""
+    """The values that were read of both sides of a comparison."""
 
     name: str
     """The name of the other side."""
@@ -64,7 +67,7 @@ class ShadowEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shadow:
-    """What a comparison with another consumer has found."""
+    """The result of a comparison with another consumer."""
 
     checks: tuple[Check, ...]
     same: int
@@ -108,7 +111,7 @@ def _are(number: int) -> str:
 
 
 def plan_shadow(story: Story, stream: StreamId, window: Window = ALL) -> CountPlan:
-    """Which ranges are compared: all landed ones of the stream, also those without rows and recorded gaps."""
+    """Which ranges are compared: all landed ones of the stream, including recorded gaps and ranges without rows."""
     steps: dict[object, tuple[Step, ...]] = {}
     for key in story.keys:
         # Other lives of the stream have shards of the same names, and other records.

@@ -1,4 +1,6 @@
-"""The block `aws` of the settings: where AWS is, and who asks, for all services together and for one service apart."""
+"""The block `aws` of the settings: addresses and identities by which AWS is called, for all services together and
+for single services.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ class AwsSettings:
     )
 
     def of(self, service: str) -> AwsPlace:
-        """Where a service is, and who asks it: its own block, and else what counts for all services."""
+        """The address and identity by which a service is called: from the service's own block, and else from what
+        applies to all services.
+        """
         own: ServiceSettings = getattr(self, service) if service in SERVICES else ServiceSettings()
         return AwsPlace(
             service=service,
@@ -86,7 +90,7 @@ class AwsSettings:
     def at(
         self, *, region: str | None = None, profile: str | None = None, endpoint: str | None = None
     ) -> AwsSettings:
-        """These settings with what a person's command says of all services. What it says counts for each of them."""
+        """These settings, changed by the options of a person's command, which apply to each service."""
         given = {"region": region, "profile": profile, "endpoint": endpoint}
         stated = {name: value for name, value in given.items() if value}
         nothing = dict.fromkeys(stated)
@@ -98,7 +102,7 @@ class AwsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsPlace:
-    """One service, with the values that count for it."""
+    """The address and identity by which one AWS service is called."""
 
     service: str
     region: str | None = None
@@ -121,5 +125,5 @@ class AwsPlace:
         return f"aws.{self.service}.endpoint" if self.has_own_endpoint else "aws.endpoint"
 
     def by(self, role: str | None, external_id: str | None) -> AwsPlace:
-        """This place with the role of a stream in the place of the service's own one."""
+        """This place with a stream's own role in the place of the service's role."""
         return self if role is None else replace(self, role=role, external_id=external_id)

@@ -1,4 +1,4 @@
-"""The setting `aws.client`: how clients of AWS connect, by a list of botocore's names."""
+"""The setting `aws.client`: how AWS clients connect, as a list of botocore's option names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FLAGS: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class AwsNetwork:
-    """How a client connects. None: as it does without the setting."""
+    """Options of an AWS client's connections. None: the client's own default."""
 
     fips: bool | None = None
     dualstack: bool | None = None
@@ -25,7 +25,7 @@ class AwsNetwork:
     read_timeout: float | None = None
 
     def as_config(self) -> dict[str, Any]:
-        """Arguments of botocore's Config. Only those that the setting names."""
+        """Arguments of botocore's Config, only for the options that the setting names."""
         # A name that the setting leaves out must not reach botocore's Config, where it would hide
         # what AWS's variables and files say.
         stated = {
@@ -74,7 +74,7 @@ _FIELDS: Final[dict[str, tuple[str, Callable[[str], Any], str]]] = {
 
 
 def network_of(client: Mapping[str, str]) -> AwsNetwork:
-    """What the setting says. Values that the rules refuse count as left out."""
+    """The options in the setting `aws.client`. Values that the rules refuse count as left out."""
     values: dict[str, Any] = {}
     for name, text in client.items():
         if name in _FIELDS and broken_value(name, text) is None:
@@ -84,7 +84,7 @@ def network_of(client: Mapping[str, str]) -> AwsNetwork:
 
 
 def broken_value(name: str, text: str) -> str | None:
-    """Why the value isn't allowed; None where it is."""
+    """Why this value of the option `name` isn't allowed; None where it is."""
     _, read, allowed = _FIELDS[name]
     try:
         read(text)

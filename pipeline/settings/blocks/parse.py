@@ -57,7 +57,7 @@ class LatestSettings:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Where a target's settings are written: for messages, and to find the files that they name."""
+    """The places where a target's settings are written: for messages, and to find the files that the settings name."""
 
     folder: str = ""
     """The folder of the settings file; empty for settings that come from no file."""
@@ -185,12 +185,12 @@ class ParseSettings:
 
     @property
     def latest_key(self) -> tuple[str, ...]:
-        """The columns of `latest.key`; none where the record's partition key is the key."""
+        """The columns of `latest.key`; none where the partition key of the record is the key."""
         return _names_in(self.latest.key)
 
     @property
     def deletes_when(self) -> str | None:
-        """Which records delete the row of their key, as written in `latest.delete_when`."""
+        """The condition `latest.delete_when`, as it is written: which records delete the row of their key."""
         return REMOVED if self.format is ParseFormat.DYNAMODB else self.latest.delete_when
 
     @property

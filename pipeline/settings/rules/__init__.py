@@ -1,1 +1,1 @@
-"""The rules that settings must keep which are right one by one. `general` asks all of them."""
+"""Rules for settings whose values are right one by one but may not fit together. `general` checks all of them."""

@@ -21,7 +21,7 @@ _MOST_FAILOVER = timedelta(hours=1)
 
 
 def beside_kcl_rules(settings: Settings) -> Iterator[Broken]:
-    """The rules for an application that lands records beside KCL's workers, as far as its settings break them."""
+    """The broken rules of an application that lands records beside KCL's workers."""
     kcl, shared = settings.kcl, ("kcl.failover",)
     if kcl.failover is None:
         if kcl.allow_foreign_checkpoints:
@@ -55,7 +55,8 @@ def beside_kcl_rules(settings: Settings) -> Iterator[Broken]:
 
 
 def fleet_rules(settings: Settings, failover_key: str, *, beat_key: str) -> Iterator[Broken]:
-    """Of every application: whether its times fit those of the KCL fleet that it joins. There are none without a fleet.
+    """The broken rules about an application's times, which have to fit those of the KCL fleet that the
+    application joins. Empty without a fleet.
 
     `failover_key`: the setting with the fleet's failover time. `beat_key`: the setting that says what beats.
     """

@@ -1,4 +1,4 @@
-"""A rule that the settings break."""
+"""The value that describes a rule which the settings break."""
 
 import re
 from typing import NamedTuple

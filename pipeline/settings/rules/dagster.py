@@ -103,6 +103,6 @@ def _schedules(settings: Settings) -> Iterator[Broken]:
             )
     for name, pool in settings.dagster.pools.items():
         if name not in POOLS:
-            yield Broken(f"dagster.pools.{name}", f"is no kind of run; allowed: {', '.join(sorted(POOLS))}")
+            yield Broken(f"dagster.pools.{name}", f"isn't a kind of run; allowed: {', '.join(sorted(POOLS))}")
         elif not _POOL.fullmatch(pool):
             yield Broken(f"dagster.pools.{name}", f"is {pool!r}; allowed: letters, digits, _ and /")

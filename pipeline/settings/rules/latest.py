@@ -23,13 +23,15 @@ _WHOLE = ("byte", "short", "integer", "long")
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """Records with this value in this column delete the row of their key."""
+    """The condition of a target: records with this value in this column delete the row of their key."""
 
     column: str
     value: str | int | bool
 
     def why_not_in(self, columns: Mapping[str, Any]) -> str | None:
-        """Why the condition can't be judged. `columns`: with types as Spark writes them in JSON."""
+        """Why the condition can't be checked on these columns; None where it can. `columns`: with types in
+        Spark's JSON form.
+        """
         if self.column not in columns:
             return f"names {self.column}, and the schema has no such column ({', '.join(columns) or 'it names none'})"
         kind = columns[self.column]
@@ -47,7 +49,9 @@ class Deletion:
 
 
 def deletion_in(text: str | None) -> Deletion | None:
-    """The condition as it is written in the settings; None where nothing is. Raises ValueError for another text."""
+    """The condition in the text of `latest.delete_when`; None where there is no text. Raises ValueError for a
+    text of another form.
+    """
     if text is None:
         return None
     match = _DELETION.fullmatch(text)
@@ -133,9 +137,9 @@ def _by_schema(target: ParseSettings, key: str) -> Iterator[Broken]:
 def why_not_latest(
     target: ParseSettings, columns: Mapping[str, Any], required: frozenset[str] | None
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong with the columns for a table of the latest rows: the setting, and the rest of a sentence.
+    """Why a table of the latest rows can't have these columns: the setting, and the rest of a sentence.
 
-    `columns`: with types as Spark writes them in JSON. `required`: those that are NOT NULL; None where the schema can't
+    `columns`: with types in Spark's JSON form. `required`: those that are NOT NULL; None where the schema can't
     say so.
     """
     if why := why_no_keys(target.latest_key, columns, _TELL):

@@ -1,4 +1,6 @@
-"""Rules about the settings `metrics`. Pure, but for a look whether the packages of `headrace[otel]` are installed."""
+"""Rules about the settings `metrics`. Pure, except that they check whether the packages of `headrace[otel]` are
+installed.
+"""
 
 from __future__ import annotations
 

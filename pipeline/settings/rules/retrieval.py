@@ -1,7 +1,7 @@
 """Rules of the consumers by which streams are read with enhanced fan-out. Pure functions.
 
-Two readers of one consumer throw each other out every five seconds. A stream may have three kinds of readers: the
-application that lands records, processors that are applications of their own, and a KCL fleet that one of these joins.
+Two readers with the same consumer end each other's subscriptions every five seconds. A stream may have three kinds
+of readers: the application that lands records, processors that are applications of their own, and a KCL fleet that one of these joins.
 """
 
 from __future__ import annotations
@@ -119,16 +119,16 @@ def _broken(
     if (stream, name) in fleets:
         return Broken(
             key,
-            f"is {name!r}, which is the consumer of the KCL fleet of that name: two readers of one consumer throw each "
-            f"other out every five seconds. Give Headrace a consumer of its own ({name}-headrace)",
+            f"is {name!r}, which is the consumer of the KCL fleet of that name: two readers with the same consumer end each "
+            f"other's subscriptions every five seconds. Give Headrace a consumer of its own ({name}-headrace)",
             also=(fleets[stream, name], *reader.origins),
         )
     if reader.is_processor and (stream, name) in taken:
         other, other_key = taken[stream, name]
         return Broken(
             key,
-            f"is {name!r}, by which {other} reads {stream}, too: two readers of one consumer throw each other out every "
-            f"five seconds. Give this processor a consumer of its own ({name}-2), or {other} another one by {other_key}",
+            f"is {name!r}, by which {other} reads {stream}, too: two readers with the same consumer end each "
+            f"other's subscriptions every five seconds. Give this processor a consumer of its own ({name}-2), or {other} another one by {other_key}",
             also=(other_key, *reader.origins),
         )
     return None

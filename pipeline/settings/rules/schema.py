@@ -43,7 +43,7 @@ CHANGE_MEMBERS = (
 
 
 def columns_of_schema(target: ParseSettings) -> tuple[DdlColumn, ...]:
-    """The columns of a target whose schema is DDL; none where payloads tell all of them. Raises WrongDdl."""
+    """The columns in a target's DDL schema; none where the columns come from payloads. Raises WrongDdl."""
     if not target.schema:
         return ()
     columns = read_ddl(target.schema)
@@ -67,7 +67,7 @@ def columns_of_schema(target: ParseSettings) -> tuple[DdlColumn, ...]:
 
 
 def columns_of_processor(schema: str) -> tuple[DdlColumn, ...]:
-    """The columns of the rows that a processor gives. Raises WrongDdl."""
+    """The columns in the DDL schema of the rows that a processor gives. Raises WrongDdl."""
     columns = read_ddl(schema) if schema else ()
     for column in columns:
         if column.name.lower() in {*OWN_COLUMNS, ROW_NUMBER}:
@@ -79,7 +79,9 @@ def columns_of_processor(schema: str) -> tuple[DdlColumn, ...]:
 def why_no_keys(
     by: Sequence[str], columns: Mapping[str, Any], tell: str = "whether two rows are the same event"
 ) -> str | None:
-    """Why these columns can't tell what they are to tell. `columns`: with types as Spark writes them in JSON."""
+    """Why these columns can't be the key by which to `tell` something; None where they can. `columns`: with types
+    in Spark's JSON form.
+    """
     for name in by:
         if name not in columns:
             return (

@@ -9,7 +9,7 @@ from headrace.pipeline.settings.stream_names import is_dynamodb
 
 
 def table_stream_rules(settings: Settings) -> Iterator[Broken]:
-    """The settings of DynamoDB tables' streams that ask for what such a stream doesn't have."""
+    """The settings of DynamoDB tables' streams that ask for what such a stream doesn't have, as broken rules."""
     for n, stream in enumerate(settings.streams):
         if not is_dynamodb(stream.name):
             continue
@@ -29,7 +29,7 @@ def table_stream_rules(settings: Settings) -> Iterator[Broken]:
 
 
 def no_table_stream(stream: StreamSettings, key: str) -> Broken:
-    """What is wrong with an ARN of DynamoDB that isn't a stream's."""
+    """The broken rule about an ARN of DynamoDB that isn't the ARN of a stream."""
     if "/stream/" in stream.name:
         return Broken(
             f"{key}.name",

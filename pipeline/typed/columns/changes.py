@@ -1,4 +1,6 @@
-"""How the columns of a typed table come to those that its parser gives now. A table in, an update of its schema out."""
+"""How the columns of an existing typed table are changed to those that its parser gives now: a table goes in, an
+update of its schema comes out.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,12 @@ Change = tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]
 def change_to(
     table: Table, desired: Sequence[NestedField], own: Sequence[NestedField], *, may_have_more: bool
 ) -> Change | None:
-    """The update that gives the table the wanted columns; None where it has them. `own`: the table's columns beside
-    those of each typed table.
+    """The schema update that gives the table the `desired` columns of its parser; None where the table has them.
+    `own`: the columns that Headrace itself gives to each typed table.
 
-    Columns are added and promoted. A part that was NOT NULL may be null from then on where the parser no longer
-    promises a value. What the parser doesn't name stays as it is where the table `may_have_more`. Raises WrongShape
-    where rows of the table stand in the way.
+    Columns are added, and types are promoted. A NOT NULL column, or a part of one, becomes nullable where the
+    parser no longer promises a value. Columns that the parser doesn't name stay as they are where the table
+    `may_have_more`. Raises WrongShape where the rows that the table has don't allow the change.
     """
     present = {column.name: column for column in own}
     # pyiceberg counts NOT NULL for a new column as incompatible. Whether rows stand in the way is

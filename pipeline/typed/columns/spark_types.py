@@ -1,4 +1,4 @@
-"""Spark's column types as Iceberg's."""
+"""Converts Spark's column types to Iceberg's and back, and compares them."""
 
 from __future__ import annotations
 
@@ -147,8 +147,11 @@ _OF_ICEBERG = {kind: name for name, kind in _PLAIN.items() if name not in ("byte
 def nullability(
     present: IcebergType, desired: IcebergType, path: tuple[str, ...], *, may_have_more: bool
 ) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """The parts of a column of which one side is NOT NULL and the other one isn't, each with whether the wanted one is.
-    `may_have_more`: parts that aren't wanted stay as they are."""
+    """The parts of a column that are NOT NULL in one of the two types and nullable in the other, each with
+    whether the `desired` type has it NOT NULL.
+
+    `may_have_more`: parts that only the `present` type has stay as they are.
+    """
     match present, desired:
         case StructType(), StructType():
             inner = {f.name: f for f in desired.fields}
@@ -179,10 +182,10 @@ def nullability(
 
 
 def promotions(present: IcebergType, desired: IcebergType, path: tuple[str, ...] = ()) -> Iterator[Promotion]:
-    """The parts of a column that have to be promoted before it has all values of the wanted type. Raises TypeError
-    where another type is there.
+    """The parts of a column whose type has to be promoted (int to long, float to double), so that the column can
+    hold all values of the `desired` type. Raises TypeError where the `present` type can't be promoted to it.
 
-    A wider type may be there than the wanted one, and a struct may have more fields.
+    The `present` type may be wider than the desired one, and a struct may have more fields.
     """
     match present, desired:
         case StructType(), StructType():
@@ -220,7 +223,9 @@ def _is_wider(wide: IcebergType, narrow: IcebergType) -> bool:
 
 
 def has_more_fields(present: IcebergType, desired: IcebergType) -> bool:
-    """Whether a struct that is there has fields that the wanted one lacks, or in another order."""
+    """Whether a struct of the `present` type has fields that the `desired` one lacks, or has its fields in
+    another order.
+    """
     match present, desired:
         case StructType(), StructType():
             names = [field.name for field in present.fields] != [field.name for field in desired.fields]

@@ -20,8 +20,10 @@ MICROS = (DAYS[0] * 86_400_000_000, (DAYS[1] + 1) * 86_400_000_000 - 1)
 
 
 def check_times(names: Sequence[str], columns: Sequence[pa.Array[Any]]) -> None:
-    """Refuse rows with a time beyond the years before they are written. The formats have such rows set aside; this is
-    for a function of the user's own."""
+    """Raises an error where a row of these columns has a time outside of the years 1 to 9999, before the row is
+    written. Headrace's own formats set such rows aside, so that this happens with a function of the user's own
+    only.
+    """
     for name, column in zip(names, columns, strict=True):
         for times in _times_in(column):
             first, last = DAYS if pa.types.is_date(times.type) else MICROS

@@ -1,12 +1,12 @@
-"""Up to where the files of the lake table have nothing left for a typed table. Pure functions on values.
+"""Which files of the lake table have no row left that a typed table still has to parse. Pure functions on values.
 
     a wave has looked into files ─► looked_after ─► its commit's ledger ─► looked_in ─► the next wave looks into the
     other files only
 
-A data file never changes. So once each of its rows is at or below a position of the typed table, the file has nothing
-for this table, for as long as the positions don't go back. Which files that is said of goes by the commits that have
-added them, and not by their rows: a file that somebody writes anew, as a compaction does, is a new one, and is looked
-into once more. See docs/reference/protocol.md, "What a typed table needn't look into".
+A data file never changes. So once each of its rows is at or below a position of the typed table, the file has
+nothing left for this table, unless the positions go back. A ledger names such files by the commits that added
+them: all files of commits up to a sequence number are done. A file that is written anew, as by a compaction, is a
+new file, and is looked into once more. See docs/reference/protocol.md, "What a typed table needn't look into".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FARTHEST = 100
 
 
 def covers(looked: FilesDone, file: SourceFile) -> bool:
-    """Whether the file has nothing left for the typed table."""
+    """Whether `looked` says that the file has no row left for the typed table."""
     # Another file of that name is looked into, too, which costs time and nothing else.
     return file.added is not None and file.added <= looked.upto and _name(file) not in looked.still
 
@@ -34,8 +34,10 @@ def covers(looked: FilesDone, file: SourceFile) -> bool:
 def looked_in(
     pages: Iterable[LedgerPage], *, stream: str | None, leads_to: Callable[[int, int], bool]
 ) -> FilesDone | None:
-    """What the ledgers of the typed table say, newest first; None where nothing that they say is of use. `stream`:
-    which the typed table is made of now; None: all. `leads_to`: whether main of the lake table leads to a snapshot."""
+    """What the typed table's ledgers (newest first) say about files with nothing left; None where they say
+    nothing that can still be used. `stream`: the stream of which the typed table is made now; None for all
+    streams. `leads_to`: whether the lake table's `main` leads to a snapshot.
+    """
     for page in islice(pages, _FARTHEST):
         # A person has set the typed table back: rows of files that were done may be wanted again.
         if any(recorded.may_go_back for recorded in page.ranges):
@@ -56,8 +58,10 @@ def looked_after(
     stream: str | None,
     before: FilesDone | None,
 ) -> FilesDone | None:
-    """What a commit of the typed table may say, that brings the table to these `positions`. `files`: all of the lake
-    table in this snapshot, with what surveys have found in them. `before`: what its earlier ledgers say."""
+    """What a commit that brings the typed table to these `positions` may say about files with nothing left.
+    `files`: all files of the lake table in this snapshot, with what surveys have found in them. `before`: what
+    the typed table's earlier ledgers say.
+    """
     if snapshot is None:
         return None
     passed = {row_shard(key): past(position) for key, position in positions.shards.items()}

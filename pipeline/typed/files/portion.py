@@ -2,9 +2,9 @@
 
     files ─► those that may have wanted rows ─► as many of them, the lowest sort keys first, as a wave needs
 
-What a survey has found in a file tells of each shard by itself. Where none has looked, there are only the bounds that
-the table's metadata has of the whole file: with rows of several shards these reach from the first record of one shard
-to the last one of another.
+Of a file that a survey has looked into, the rows of each shard are known. Of any other file, only the bounds are
+known that the table's metadata has for the whole file: with rows of several shards these reach from the first
+record of one shard to the last one of another.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ class _Stretch:
 
 
 def plan_portion(files: Iterable[SourceFile], wishes: Wishes, *, rows: int) -> Portion:
-    """The files with the lowest sort keys that have at least `rows` rows below the ceiling. A long backlog is looked at
-    in portions, so that a wave costs by what it parses and not by what is left."""
+    """The files with the lowest sort keys that together have at least `rows` wanted rows. A long backlog is read
+    in such portions, so that the cost of a wave depends on what it parses and not on what is left.
+    """
     wanting = _Wanting.of(wishes)
     stretches = sorted(
         (stretch for file in files for stretch in wanting.stretches(file)), key=lambda s: (s.low, s.file.path)

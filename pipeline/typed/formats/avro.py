@@ -116,8 +116,10 @@ class AvroDecoder:
 
 @dataclass(frozen=True, slots=True)
 class RegistryAvroDecoder:
-    """Avro after the header of a registry. The schema that the header names wrote the payload; `reader` gives the
-    columns, as Avro resolves one schema to another."""
+    """Decodes Avro payloads that begin with the header of a schema registry. The header names the schema by which
+    the payload was written; `reader` has the schema of the columns, and Avro's rules resolve the one to the
+    other.
+    """
 
     reader: AvroDecoder
     header: Header
@@ -169,8 +171,9 @@ class RegistryAvroDecoder:
 
 
 def schemas_in(folder: str, target: str, setting: str = "`schemas`") -> dict[str, str]:
-    """The schemas of a registry, each from a file that is named for its id. `setting`: what messages call the setting
-    that names the folder."""
+    """The Avro schemas in a folder, by their ids in the schema registry: each is a file that is named for its id.
+    `setting`: the name of the setting that names the folder, for messages.
+    """
     try:
         files = sorted(Path(folder).glob("*.avsc"))
         found = {file.stem.lower(): file.read_text(encoding="utf-8") for file in files}

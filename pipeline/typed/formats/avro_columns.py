@@ -1,7 +1,7 @@
 """Avro payloads as columns: each part of a schema reads the same field of many payloads at once (`lanes`).
 
-What isn't as nearly all payloads are is left to the library: lists and maps that are much longer than others, and all
-that isn't as the schema says.
+Payloads that differ from most others are left to the library: those with much longer lists or maps, and those
+that aren't as the schema says.
 """
 
 from __future__ import annotations
@@ -144,10 +144,10 @@ class _Optional:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """How records of Avro become a struct.
+    """Reads Avro records as an Arrow struct.
 
-    `parts`: the fields in the order in which they were written, each with its place among the columns; None where it
-    isn't one.
+    `parts`: the readers of the fields in the order in which they were written, each with its place among the
+    columns; None as the place of a field that is no column.
     """
 
     arrow: Any
@@ -217,7 +217,9 @@ class _Map:
 
 
 def record_part(schema: Any, named: Mapping[str, Any], columns: Sequence[pa.Field[Any]]) -> Record:
-    """What reads records of this Avro schema as columns. Raises NotInLanes. `columns`: those of the table's files."""
+    """The reader of records of this Avro schema as columns. Raises NotInLanes where only the library can read the
+    schema. `columns`: those of the table's files.
+    """
     places = {column.name: place for place, column in enumerate(columns)}
     parts: list[tuple[SchemaPart, int]] = []
     for field in schema["fields"]:

@@ -1,7 +1,8 @@
-"""Decimals of Avro payloads. One that has more digits than its type is refused before its digits are made.
+"""Decimals in Avro payloads: one that has more digits than its type allows is refused before its digits are
+computed.
 
-An Avro decimal is a whole number in bytes, as many as its payload has. Python makes decimal digits of it in a time that
-grows with the square of the bytes: two minutes for a megabyte. fastavro makes them before it looks at the type's
+An Avro decimal is a whole number in bytes, of any length. To make decimal digits of it takes Python a time that
+grows with the square of the length: two minutes for a megabyte. fastavro does so before it looks at the type's
 precision.
 """
 
@@ -17,8 +18,9 @@ _DECIMAL, _BOUNDED = "decimal", "headrace-decimal"
 
 
 def bounded(schema: Any) -> Any:
-    """The schema, before fastavro parses it, with decimals that are read by this module. Other code that uses fastavro
-    in the same process keeps fastavro's own."""
+    """The schema, for fastavro to parse, changed so that this module reads its decimals. Other code that uses
+    fastavro in the same process isn't affected.
+    """
     from fastavro.read import LOGICAL_READERS
 
     for kind in ("bytes", "fixed"):

@@ -30,10 +30,10 @@ class _CutOff(Exception):
 
 @dataclass(frozen=True)
 class AvroValues:
-    """How many values a payload of this schema can make at most.
+    """Counts how many values a payload of an Avro schema can make at most.
 
-    `schema`: by which the payloads are written, as fastavro has parsed it, with its named types. `reader`: the named
-    types of the schema to which they are brought.
+    `schema`: the one by which the payloads are written, as fastavro has parsed it; `named`: its named types.
+    `reader`: the named types of the schema to which the payloads are brought.
     """
 
     schema: Any
@@ -62,8 +62,9 @@ class AvroValues:
         return [schema for schema in self.named.values() if contains_itself(schema, self.named)]
 
     def more_of(self, record: Mapping[str, Any]) -> int:
-        """The most values that the reader's schema adds to a record of the writer's: defaults of fields that the writer
-        doesn't know."""
+        """The most values that the reader's schema adds to this record type of the writer's schema: defaults of
+        fields that the writer doesn't have.
+        """
         return self._more.get(record["name"], 0)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What decodes payloads of one format: the form that JSON, Avro and Protobuf have in common."""
+"""The interface of a decoder for payloads of one format, which those of JSON, Avro and Protobuf have in common."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ null."""
 
 
 class Decoder(Protocol):
-    """How payloads of one format are decoded. It can be pickled."""
+    """Decodes payloads of one format. An instance can be pickled, because Spark's tasks get it."""
 
     def columns(self) -> list[tuple[str, Any]]:
         """The columns with their types, as Spark writes them in JSON. Raises BadSetting."""

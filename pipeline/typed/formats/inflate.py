@@ -1,5 +1,6 @@
-"""Payloads that producers compressed, as they were before. Inflation stops at a limit, so that no payload takes more
-memory than that."""
+"""Payloads that producers compressed are decompressed. That stops at a limit, so that no payload takes more
+memory than the limit.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ _BATCH = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Inflation:
-    """How payloads are inflated, and up to which size. It can be pickled."""
+    """By which method payloads are decompressed, and up to which size. It can be pickled."""
 
     compression: Compression
     most_bytes: int
@@ -38,14 +39,14 @@ class Inflation:
 
 
 class CantInflate(Exception):
-    """A payload can't be inflated. The argument is the reason, in words for the quarantine table."""
+    """A payload can't be decompressed. The argument is the reason, in words for the quarantine table."""
 
 
 def inflated(rows: pa.Table, how: Inflation | None) -> Iterator[pa.Table]:
-    """The rows with inflated payloads in `data`, and in `landed` the payload as it is in the lake table where that is
-    another one.
+    """The rows with decompressed payloads in `data`; `landed` has the payload as it is in the lake table, where
+    the two differ.
 
-    A payload that can't be inflated stays as it is, and `decode_error` has the reason.
+    A payload that can't be decompressed stays as it is, and `decode_error` has the reason.
     """
     if how is None or not rows.num_rows:
         yield rows.append_column("landed", pa.nulls(rows.num_rows, pa.binary()))

@@ -1,7 +1,8 @@
-"""Many payloads of Avro or Protobuf side by side: each is a lane, and one step reads the same field of all of them.
+"""Decodes many payloads of Avro or Protobuf side by side: each payload is a lane, and one step reads the same
+field in all lanes.
 
-A lane with something that isn't as the schema says, or that the columns can't hold, is left: it goes on with values
-that nobody uses.
+A lane whose payload isn't as the schema says, or has a value that the columns can't hold, is marked as left: its
+further values are never used, and the library decodes its payload.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class Payloads:
         self.is_left[lanes[are_wrong]] = True
 
     def step(self, lanes: Lanes, sizes: Any) -> Any:
-        """Where the lanes were, before they go on by so many bytes. A size that can't be becomes none."""
+        """Move each lane forward by its size in bytes, and return where the lanes stood before. A lane whose size
+        is impossible is marked as left and doesn't move.
+        """
         place = self.place[lanes]
         are_wrong = (sizes < 0) | (sizes > self.end[lanes] - place)
         if are_wrong.any():
@@ -65,7 +68,9 @@ class Payloads:
         return (numbers >> np.uint64(1)).astype(np.int64) ^ -(numbers & np.uint64(1)).astype(np.int64)
 
     def numbers(self, lanes: Lanes, longest: int = _LONGEST) -> Any:
-        """Numbers of one to so many bytes, seven bits in each."""
+        """Read a number in each lane that is written in one to `longest` bytes with seven bits each (varint), and
+        move the lanes past it.
+        """
         place = self.place[lanes]
         byte = self.data[place]
         numbers = (byte & 0x7F).astype(np.uint64)
@@ -88,14 +93,16 @@ class Payloads:
         return numbers
 
     def pieces(self, lanes: Lanes, sizes: Any) -> tuple[Any, Any]:
-        """So many bytes of each lane, joined, and where each one ends."""
+        """Read `sizes` bytes in each lane: returns the bytes of all lanes joined, and where the bytes of each
+        lane end.
+        """
         starts = self.step(lanes, sizes)
         ends = np.concatenate([[0], np.cumsum(sizes)])
         bytes_of = np.arange(ends[-1]) + np.repeat(starts - ends[:-1], sizes)
         return self.data[bytes_of], ends
 
     def blocks(self, lanes: Lanes, size: int) -> Any:
-        """A row of so many bytes for each lane."""
+        """Read `size` bytes in each lane: returns an array with a row of bytes for each lane."""
         starts = self.step(lanes, np.full(len(lanes), size, np.int64))
         # A lane at the end of the last payload has no bytes left; its row is never used.
         starts = np.minimum(starts, len(self.data) - size)
@@ -120,14 +127,18 @@ class FixedNumbers:
 
 
 def names_at(payloads: Payloads, lanes: Lanes, numbers: Any, are_wrong: Any, names: Values) -> Values:
-    """The names with these numbers. `are_wrong`: the lanes whose number names nothing; they are left."""
+    """The enum names with these numbers, one for each lane. `are_wrong`: the lanes whose number has no name; they
+    are marked as left.
+    """
     payloads.leave(lanes, are_wrong)
     numbers[are_wrong] = 0
     return names.take(pa.array(numbers))
 
 
 def texts_or_bytes(payloads: Payloads, lanes: Lanes, sizes: Any, arrow: pa.DataType) -> Values:
-    """So many bytes of each lane. A lane whose bytes aren't UTF-8 where the column is of texts is left."""
+    """Read `sizes` bytes in each lane as values of the type `arrow`. A lane whose bytes aren't UTF-8, where the
+    column is of texts, is marked as left.
+    """
     values: Any = _binary(*payloads.pieces(lanes, sizes))
     try:
         return values.cast(arrow)
@@ -151,12 +162,12 @@ def _binary(content: Any, ends: Any) -> Values:
 
 
 def entries_type(arrow: Any) -> Any:
-    """A map's type as that of lists of entries."""
+    """The Arrow type of a map as the type of lists of its entries."""
     return pa.list_(pa.struct([pa.field("key", arrow.key_type), pa.field("value", arrow.item_type)]))
 
 
 def as_map(payloads: Payloads, lanes: Lanes, entries: Any, arrow: Any) -> Values:
-    """Lists of entries as maps. A lane that has a key twice is left."""
+    """Convert lists of entries to maps. A lane that has a key twice is marked as left."""
     keys, values = entries.flatten().flatten()
     codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)
     owners = np.repeat(np.arange(len(lanes)), np.diff(entries.offsets.to_numpy()))

@@ -1,8 +1,8 @@
 """Protobuf messages as columns: the same field of many messages is read at once (`lanes`).
 
-What isn't as nearly all messages are is left to the library: lists that are much longer than others, a field twice that
-isn't repeated, two members of a oneof, a field in another form than its type has, and all that isn't as the descriptors
-say. Required fields are left to it, too.
+Messages that differ from most others are left to the library: lists that are much longer than others, a field
+twice that isn't repeated, two members of a oneof, a field in another form than its type has, and all that isn't
+as the descriptors say. Messages with required fields are left to the library, too.
 """
 
 from __future__ import annotations
@@ -283,16 +283,19 @@ class _Wrapped:
 
 @dataclass(frozen=True, slots=True)
 class MessageKinds:
-    """Which messages become one value and no struct.
+    """Which Protobuf message types become a single value instead of a struct.
 
-    `moment`: the full name of the message that is a time. `wrapped`: those of messages that are one value.
+    `moment`: the full name of the message type that is a time. `wrapped`: the full names of those that wrap one
+    value.
     """
 
     moment: str
     wrapped: frozenset[str]
 
     def message(self, descriptor: Descriptor, columns: Sequence[pa.Field[Any]]) -> Message:
-        """What reads messages of this type as columns. Raises NotInLanes. `columns`: those of the table's files."""
+        """The reader of messages of this type as columns. Raises NotInLanes where only the library can read them.
+        `columns`: those of the table's files.
+        """
         places = {column.name: place for place, column in enumerate(columns)}
         fields: list[_Field | None] = [None] * len(columns)
         parts: dict[int, tuple[int, SchemaPart]] = {}

@@ -49,9 +49,10 @@ def _a_byte(part: _Message | _Items) -> float:
 
 
 def limit_of(descriptor: Descriptor, single: Collection[str], most: int) -> ValueLimit:
-    """The limit of how many values a payload of this message may make.
+    """The limit of how many values a payload of this message type may make.
 
-    `single`: full names of messages that are one value, such as a timestamp. No message may contain itself.
+    `single`: full names of message types that become one value, such as a timestamp. No message type may contain
+    itself.
     """
     message = _message(descriptor, single)
 

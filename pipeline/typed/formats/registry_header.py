@@ -1,7 +1,8 @@
-"""The headers that serializers of schema registries put before a payload: which schema wrote it, and where it begins.
+"""The headers that serializers of schema registries put before a payload. They tell which schema the payload was
+written by; the payload begins behind them.
 
-Confluent: a zero byte, and the schema's number in four bytes. AWS Glue: a three, a byte for the compression, and the
-schema version's UUID.
+Confluent: a zero byte, and the schema's number in four bytes. AWS Glue: a byte with the value 3, a byte for the
+compression, and the schema version's UUID.
 """
 
 from __future__ import annotations
@@ -57,8 +58,10 @@ def of_glue(payload: bytes, inflation: Inflation) -> tuple[str, bytes]:
 
 
 def message_index(content: bytes) -> tuple[tuple[int, ...], bytes]:
-    """Which message of its schema a Protobuf payload is, and the message. It follows Confluent's header: the number of
-    steps, and the place of a message at each. No step at all stands for the first message."""
+    """Which message type of its schema a Protobuf payload is, as a path of places, and the payload's bytes behind
+    that path. The path follows Confluent's header: the number of steps, and the place of the message at each
+    step. A path without a step means the first message.
+    """
     count, content = _varint(content)
     # The count comes from the payload. A damaged one would make this loop run for billions of
     # steps.

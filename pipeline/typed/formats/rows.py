@@ -1,4 +1,4 @@
-"""Payloads that a format's library decodes one at a time, to a row of Python's values each: Avro and Protobuf."""
+"""Payloads of Avro and Protobuf that the format's library decodes one by one, each to a row of Python values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CantDecode(Exception):
 
 
 def row_by_row(decode: Decode, most: int, columns: Sequence[pa.Field[Any]]) -> Read:
-    """Read payload after payload by the library. `most`: the most values of a payload."""
+    """A function that reads payloads one by one with the library. `most`: the most values that a payload may make."""
     row_type = pa.struct([pa.field(column.name, column.type) for column in columns])
 
     def read(payloads: Payloads) -> Iterator[tuple[pa.Array[Any], Reasons]]:

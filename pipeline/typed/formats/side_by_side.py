@@ -1,5 +1,6 @@
-"""Payloads of one schema as columns, many at once; what isn't as nearly all of them are is left to a library, payload
-by payload."""
+"""Decodes many payloads of one schema at once to columns. Payloads that differ from most others are decoded by a
+library, one by one.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ Columns = Callable[[list[bytes]], tuple["pa.Array[Any]", Any]]
 
 
 def side_by_side(columns: Columns, library: Read, a_byte: float, most: int) -> Read:
-    """Read many payloads at once, and those that need it by the library.
+    """A function that reads many payloads at once, and by `library` those that can't be read so.
 
-    `a_byte`: the most values that a byte of a payload can make. `most`: the most values at once.
+    `a_byte`: the most values that one byte of a payload can make. `most`: the most values that are made at once.
     """
 
     def read(payloads: Payloads) -> Iterator[tuple[pa.Array[Any], Reasons]]:

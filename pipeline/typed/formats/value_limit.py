@@ -19,7 +19,7 @@ class TooManyValues(Exception):
 
 
 def too_many(most: int) -> str:
-    """That a payload makes too many values, in words for the quarantine table."""
+    """The reason for the quarantine table that a payload makes more than `most` values."""
     return f"the payload makes more than {most} values (most_values)"
 
 
@@ -32,7 +32,9 @@ class ValueLimit:
     count: Count
 
     def share(self, content: bytes) -> float:
-        """How much of the values and bytes that may be decoded at once this payload takes. Raises TooManyValues."""
+        """The part that this payload takes of the values and bytes which may be decoded at once. Raises
+        TooManyValues.
+        """
         values: float = self.a_byte * len(content)
         # Nearly all payloads pass by this one multiplication. Only the few that could be too many
         # are walked through byte by byte.

@@ -1,4 +1,6 @@
-"""The document by which an executor tells which values it has seen, for a table whose columns evolve."""
+"""The JSON document by which a Spark task reports the values that it has seen in payloads, for a table whose
+columns evolve.
+"""
 
 from __future__ import annotations
 

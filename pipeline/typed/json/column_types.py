@@ -1,4 +1,4 @@
-"""The columns of a typed table as Spark writes types: in JSON, and in DDL as `schema` in the settings has them."""
+"""Writes the columns of a typed table as Spark writes types in JSON, and as the setting `schema` has them in DDL."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ _DDL = {"long": "BIGINT", "integer": "INT"}
 
 
 def struct_of(fields: Iterable[tuple[str, Any]], required: Iterable[str] = ()) -> Struct:
-    """Columns, each with its type as Spark writes it in JSON. `required`: the names of those that are NOT NULL."""
+    """These columns as a `Struct`; each comes with its type in Spark's JSON form. `required`: the names of those
+    that are NOT NULL.
+    """
     return Struct({name: _kind_of(spark) for name, spark in fields}, frozenset(required))
 
 
 def struct_of_fields(fields: Sequence[Mapping[str, Any]]) -> Struct:
-    """Columns, each as a field of a struct, as Spark writes it in JSON."""
+    """These columns as a `Struct`; each comes as a struct field in Spark's JSON form."""
     required = [field["name"] for field in fields if not field.get("nullable", True)]
     return struct_of(((field["name"], field["type"]) for field in fields), required)
 
@@ -57,7 +59,7 @@ _WORDS = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tiny
 
 
 def words_of(spark: Any) -> str:
-    """The type as Spark's messages have it. `spark`: as Spark writes it in JSON."""
+    """The type in the words of Spark's messages, such as `bigint`. `spark`: the type in Spark's JSON form."""
     if isinstance(spark, str):
         return _WORDS.get(spark, spark)
     match spark["type"]:
@@ -71,7 +73,7 @@ def words_of(spark: Any) -> str:
 
 
 def has_not_null(fields: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether one of the fields, or a part of one, is NOT NULL. Fields as Spark writes them in JSON."""
+    """Whether one of the fields, or a part of one, is NOT NULL. `fields`: in Spark's JSON form."""
     return any(not field.get("nullable", True) or _has_not_null(field["type"]) for field in fields)
 
 
@@ -106,7 +108,7 @@ def nullable(spark: Any) -> Any:
 
 
 def ddl_of(columns: Struct) -> str:
-    """The columns as `schema` in the settings has them."""
+    """The columns as DDL, as the setting `schema` has them."""
     return ", ".join(
         f"{_quoted(name)} {_ddl(kind)}{_not_null(name, columns)}" for name, kind in columns.fields.items()
     )

@@ -24,7 +24,7 @@ class Struct:
 
     @property
     def size(self) -> int:
-        """How many fields there are, also within other fields."""
+        """The number of fields, including those within other fields."""
         return sum(1 + _size(each) for each in self.fields.values())
 
 
@@ -64,7 +64,9 @@ class Limits:
 
 
 def why_no_name(name: str, beside: Iterable[str], limits: Limits | None) -> str | None:
-    """Why no column can have this name. `limits`: of a column that is in no other one."""
+    """Why no column can have this name; None where one can. `limits`: those of a column at the top; None for a
+    field within another column.
+    """
     if not name:
         return "has an empty name"
     # Spark and Iceberg write the path to a nested field with dots, so that such a column couldn't

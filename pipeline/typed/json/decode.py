@@ -1,8 +1,8 @@
 """JSON payloads as rows of a typed table.
 
-Most payloads are decoded once, to structures that have the columns' own types, and each column is made of all of them
-together. What these types don't take is looked at again, alone: it may have what fits a column in another way, and
-otherwise the reason names the columns.
+Most payloads are decoded once, to structures with the columns' own types, and each column is made of all these
+structures at once. A payload that these types don't accept is decoded again, alone: its values may fit the
+columns after a conversion; if not, it is set aside with a reason that names the columns.
 """
 
 from __future__ import annotations

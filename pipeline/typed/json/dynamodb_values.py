@@ -2,7 +2,7 @@
 
     {"id": {"S": "4711"}, "total": {"N": "12.50"}, "tags": {"SS": ["new"]}}  ──>  {"id": "4711", "total": 12.50, "tags": ["new"]}
 
-A number keeps its digits: it becomes no number of Python's.
+A number keeps all its digits, because it isn't converted to a Python number.
 """
 
 from __future__ import annotations
@@ -21,11 +21,15 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 class NoValue(Exception):
-    """Why an attribute has no value of DynamoDB's, in words after the attribute's name."""
+    """An attribute has no valid DynamoDB value. The argument is the reason, as words that follow the attribute's
+    name.
+    """
 
 
 def plain_attributes(attributes: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:
-    """Attributes of an item as fields of a JSON object; of all names, or of some. Raises NoValue."""
+    """The attributes of an item as fields of a JSON object. `names`: the attributes to take; None for all. Raises
+    NoValue.
+    """
     wanted = attributes if names is None else [name for name in names if name in attributes]
     return {name: _attribute(name, attributes[name]) for name in wanted}
 

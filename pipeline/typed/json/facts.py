@@ -1,6 +1,7 @@
-"""What JSON payloads have, and the columns of their typed table lack. Spark's tasks find and count it.
+"""What JSON payloads have that the columns of their typed table lack. Spark's tasks find such facts and count the
+payloads with each.
 
-Only where a flood of names brings more facts than a task keeps, rare ones may be counted too low.
+If payloads bring so many names that a task can't keep all facts, rare facts may be counted too low.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ within lists."""
 
 
 def facts_of(payload: Mapping[str, Any], columns: Struct, limits: Limits) -> frozenset[Fact]:
-    """What this payload has and the columns lack. Nothing is told of a payload that would alone bring more fields than are
-    allowed: it is no example of the others."""
+    """What this payload has that the columns lack. Empty for a payload that alone would bring more fields than
+    are allowed, because the other payloads are hardly like it.
+    """
     facts = {OBJECT}
     # Most payloads bring nothing new, and the judge walks over most values without making a path
     # for them.

@@ -24,7 +24,7 @@ _OF_SPARK = {"string", "binary", "date", "timestamp", "timestamp_ntz", "decimal"
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Judges payloads by the columns of the table. It can be pickled."""
+    """Judges whether payloads fit the columns of the table. It can be pickled."""
 
     columns: Struct
     limits: Limits
@@ -108,7 +108,9 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 def has_value(value: Any) -> bool:
-    """Null, and lists and objects without any value, tell no type and need no column."""
+    """Whether a JSON value tells a type and so needs a column. Null doesn't, nor do lists and objects without any
+    value in them.
+    """
     if not isinstance(value, dict | list):
         return value is not None
     # A list of what is still to be seen, and no calls within calls: JSON may be deeper than

@@ -1,9 +1,8 @@
-"""Which columns a typed table gets from what its JSON payloads have beyond them, and how the table comes to these
-columns.
+"""Which new columns a typed table gets for fields of its JSON payloads, and how the table is changed to have them.
 
-A column is never dropped, narrowed or given another type, except Iceberg's promotions of int to long and of float to
-double. What `grow` decides depends on how many payloads have a fact, and not on the order or the tasks in which they
-were read.
+A column is never dropped, narrowed or given another type, except Iceberg's promotions of int to long and of float
+to double. What `grow` decides depends only on how many payloads have each fact, not on the order or the tasks in
+which payloads were read.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ _GROUPS = ("object", "array", "string", "number", "boolean", TOO_LARGE)
 
 
 def grow(columns: Struct, facts: Mapping[Fact, int], limits: Limits) -> Struct:
-    """The columns with what the payloads have beyond them: what most payloads have comes first, and as much as the
-    limits allow.
+    """The columns, with new ones for what the payloads have and the columns lack: what most payloads have comes
+    first, up to the limits.
 
-    `facts` may have been found beside fewer columns than there are now: what is there stays as it is.
+    `facts` may have been found beside fewer columns than there are now: present columns stay as they are.
     """
     kinds = _winners(facts)
     # By count first, and then by a fixed order: two tasks that saw the same payloads make the same columns.
@@ -94,7 +93,7 @@ class ColumnChange:
 
 
 def changes(old: Struct, new: Struct) -> tuple[ColumnChange, ...]:
-    """How a table with the old columns comes to the new ones."""
+    """The changes that turn a table with the old columns into one with the new columns."""
     return tuple(_changes(old, new, ()))
 
 

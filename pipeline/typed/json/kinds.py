@@ -20,7 +20,7 @@ _DECIMAL = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """Values that have the column's own type or don't fit: booleans, and bytes in base64."""
+    """Reads values that either have the column's own type or don't fit: booleans, and bytes in base64."""
 
     arrow: pa.DataType
     exact: Any
@@ -35,7 +35,7 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class TextValues:
-    """A text, or any other value as JSON has it."""
+    """Reads values of a text column: a JSON string as its text, any other value as its JSON text."""
 
     arrow: pa.DataType
     exact: Any = str | None
@@ -66,10 +66,10 @@ def _text(value: Any) -> str | None:
 def columns_kind(
     fields: Sequence[Mapping[str, Any]], columns: Sequence[pa.Field[Any]], *, is_whole: bool = False
 ) -> Objects:
-    """How JSON objects become rows of these columns.
+    """The reader of JSON objects as rows of these columns.
 
-    `fields`: the columns that payloads make, as Spark writes them in JSON. `columns`: those of the table's files.
-    `is_whole`: whether each field of a payload needs a column.
+    `fields`: the columns that payloads make, in Spark's JSON form. `columns`: those of the table's files.
+    `is_whole`: whether a payload with a field that has no column doesn't fit.
     """
     types = {field["name"]: field["type"] for field in fields}
     return _objects(types, columns, is_whole=is_whole)

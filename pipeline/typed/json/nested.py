@@ -1,6 +1,7 @@
 """Objects, lists and maps of JSON payloads as columns of a typed table.
 
-Values come as msgspec makes them, many at once, and each part of them becomes one array: no value is looked at alone.
+msgspec decodes many payloads at once, and each part of a column becomes one Arrow array: Python code looks at no
+value alone.
 """
 
 from __future__ import annotations
@@ -22,27 +23,30 @@ Unfits = Mapping[str, Mapping[int, str | None]]
 
 
 class ValueKind(Protocol):
-    """How the values of a column, or of a part of one, are read."""
+    """How the JSON values of a column, or of a part of one, are decoded and become an Arrow array."""
 
     @property
     def arrow(self) -> pa.DataType: ...
 
     @property
     def exact(self) -> Any:
-        """The type by which msgspec reads nearly all values: those that have the column's own type."""
+        """The msgspec type that nearly all values have: the column's own type."""
 
     @property
     def wide(self) -> Any:
-        """The type by which msgspec reads each value that the column may have, such as any value for a column of
-        texts."""
+        """The msgspec type of every value that the column can take after a conversion; for a column of texts, any
+        value.
+        """
 
     def array(self, values: Sequence[Any]) -> Values:
-        """These values as an array of the column's type. Raises UnfitValues. None is null."""
+        """These values as an Arrow array of the column's type; None becomes null. Raises UnfitValues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """How objects of JSON become a struct. `parts`: the fields by name; None where payloads don't make the column."""
+    """Reads JSON objects as an Arrow struct. `parts`: the readers of the fields, by name; None where payloads
+    don't make the field.
+    """
 
     arrow: Any
     parts: Sequence[tuple[str, ValueKind | None]]
@@ -74,7 +78,7 @@ class Objects:
 
     @property
     def tells_all(self) -> bool:
-        """Whether `exact` refuses each payload with a field, at any depth, that is no column."""
+        """Whether decoding by `exact` refuses each payload with a field, at any depth, that has no column."""
         return self.is_whole and not any(
             _is_odd(name) or (kind is not None and not _tells_all(kind)) for name, kind in self.parts
         )
@@ -92,7 +96,9 @@ class Objects:
         return array
 
     def fitting(self, values: Sequence[Any]) -> tuple[Values, Unfits]:
-        """The values that fit, others being null; and for each part the places of those that don't fit."""
+        """The values as an array in which those that don't fit are null, and for each part of the struct the
+        places of those that don't fit.
+        """
         is_null = None if all(values) else np.array([value is None for value in values])
         if is_null is not None:
             values = [self._empty if value is None else value for value in values]
@@ -180,7 +186,7 @@ class Lists:
 
 @dataclass(frozen=True, slots=True)
 class Maps:
-    """How objects of JSON become a map. The last value counts where an object has a name twice."""
+    """Reads JSON objects as an Arrow map. Where an object has a name twice, the last value counts."""
 
     arrow: Any
     items: ValueKind

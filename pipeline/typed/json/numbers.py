@@ -1,6 +1,7 @@
 """Numbers of JSON payloads as columns of a typed table: whole numbers, floating-point numbers, and decimals.
 
-A number that its column can't hold doesn't fit. Only digits after the point that a decimal column lacks are rounded.
+A number that its column can't hold doesn't fit, with one exception: digits after the decimal point for
+which a decimal column has no place are rounded.
 """
 
 from __future__ import annotations

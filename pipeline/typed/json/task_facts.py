@@ -1,4 +1,6 @@
-"""The work of the Spark tasks that look at JSON payloads for columns that a typed table lacks, as a plain function."""
+"""The work of the Spark tasks that search JSON payloads for fields which a typed table has no columns for, as
+plain functions.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,7 @@ _NOTHING_NEW = frozenset({OBJECT})
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """The columns of a typed table, with which tasks compare payloads to find what the columns lack. It can be
-    pickled."""
+    """The columns with which tasks compare payloads, to find fields that the columns lack. It can be pickled."""
 
     fields: tuple[Mapping[str, Any], ...]
     """The columns, as fields of a struct, as Spark writes them in JSON."""
@@ -35,7 +36,9 @@ class Looking:
     most_values: int
 
     def facts(self) -> Callable[[bytes], frozenset[Fact]]:
-        """A function that tells what a payload has and the columns lack. Nothing, where it can't become a row."""
+        """A function that gives what a payload has and the columns lack; empty for a payload that can't become a
+        row.
+        """
         values = JsonValues(
             tuple((column["name"], column["type"]) for column in self.fields), self.most_values
         )
@@ -65,7 +68,9 @@ class Looking:
 
 
 def facts_in(batches: Iterable[pa.RecordBatch], looking: Looking) -> Counter[Fact]:
-    """What the payloads have and the columns lack. `batches`: as `parse_read.read_units` gives them."""
+    """What the payloads have and the columns lack, each with its number of payloads. `batches`: as
+    `parse_read.read_units` gives them.
+    """
     return counted_facts(map(looking.facts(), _payloads(batches)))
 
 

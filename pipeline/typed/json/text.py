@@ -1,4 +1,4 @@
-"""Whether payloads are JSON: one value each, in UTF-8."""
+"""Tells whether payloads are JSON: one JSON value each, in UTF-8."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def why_no_json(payload: bytes | None) -> str | None:
 
 
 def object_in(payload: bytes) -> dict[str, Any] | None:
-    """The JSON object that the payload is. None where it is none."""
+    """The JSON object that the payload holds; None where the payload is anything else."""
     try:
         payload.decode()
         content = _any.decode(payload)

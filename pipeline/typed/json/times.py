@@ -1,7 +1,7 @@
-"""Texts of JSON payloads as dates and times: a date, or a date and a time of day, as ISO 8601 writes them.
+"""Converts texts of JSON payloads to dates and times: an ISO 8601 date, or a date and a time of day.
 
-A text without a full date doesn't fit, nor does one with the name of a region: whoever reads it would have to add what
-the payload doesn't say.
+A text without a full date doesn't fit, nor does one with the name of a time zone: the meaning of both depends on
+what the payload doesn't say.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What says that a value of a JSON payload doesn't fit its column."""
+"""The exceptions that say that a value of a JSON payload doesn't fit its column."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ _T = TypeVar("_T")
 
 
 class Unfit(ValueError):
-    """One value doesn't fit. Its argument, if there is one, says why, after the name of the column."""
+    """One value doesn't fit its column. The argument, if there is one, is the reason, as words that follow the
+    name of the column.
+    """
 
 
 class UnfitValues(Exception):
-    """Some of a column's values don't fit."""
+    """Some of a column's values don't fit; `places` has which ones, each with its reason."""
 
     def __init__(self, places: Mapping[int, str | None]) -> None:
         super().__init__(places)
@@ -30,8 +32,9 @@ class UnfitValues(Exception):
 
 
 def converted(values: Sequence[Any], convert: Callable[[Any], _T]) -> list[_T | None]:
-    """Convert values one by one. Each value by itself. Raises UnfitValues with all that don't fit: a part with one
-    of them isn't tried again and again."""
+    """The values, each converted by itself. Raises UnfitValues with all that don't fit, so that the caller
+    needn't try the column again for each of them.
+    """
     results: list[_T | None] = []
     places: dict[int, str | None] = {}
     for place, value in enumerate(values):

@@ -1,5 +1,6 @@
-"""How many values a JSON payload makes in a table's columns: one for each column of each object, also of an empty
-one."""
+"""Counts how many values a JSON payload makes in a table's columns: each object makes one value for each of its
+columns, even an empty object.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class JsonValues:
         object.__setattr__(self, "_an_object", _OTHERS + _widest(dict(self.columns)))
 
     def are_too_many(self, payload: bytes) -> bool:
-        """Whether a payload makes more values than a payload may. `payload`: one JSON value."""
+        """Whether the payload makes more values than allowed. `payload`: one JSON value."""
         if self.at_most(payload) <= self.most:
             return False
         # An estimate: it counts what texts say, too, and takes each object for one of the widest kind.
@@ -49,7 +50,7 @@ class JsonValues:
         return False
 
     def at_most(self, payload: bytes) -> float:
-        """The most values that one payload can make, or several payloads that were joined."""
+        """The most values that a payload, or several joined ones, can make."""
         quick = self._an_object / _LEAST * len(payload)
         if quick <= self.most:
             return quick
@@ -61,7 +62,7 @@ def _fields(columns: tuple[tuple[str, Any], ...]) -> list[dict[str, Any]]:
 
 
 def are_surely_more(payload: bytes, most: int) -> bool:
-    """Whether the payload itself has more values, whatever the columns are."""
+    """Whether the payload has more than `most` values by itself, whatever the columns are."""
     # With what texts say, too, which is quickly counted.
     return _at_least(payload) > most and _at_least(_TEXT.sub(b"", payload)) > most
 

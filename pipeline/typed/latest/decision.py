@@ -1,4 +1,4 @@
-"""What the tasks that compared keys have told, by files."""
+"""Sorts by file what the Spark tasks that compared keys have found out: which rows leave a table of the latest rows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from headrace.pipeline.typed.latest_plan import Departures, KeyPart, Losing
 
 
 def decision_of(leaving: pa.Table, parts: Sequence[KeyPart]) -> Departures:
-    """Which files lose which rows.
+    """Which rows leave which files.
 
-    `leaving`: rows with the columns `LEAVING`.
+    `leaving`: the rows that leave, with the columns `LEAVING`.
     """
     files, rows, whys = (leaving[name].to_numpy() for name in ("file", "row", "why"))
     by_number = {part.number: part for part in parts}

@@ -40,9 +40,9 @@ class LatestMerging:
     settings: ParseSettings
 
     def merge(self, parsed: Parsed, shards: frozenset[ShardKey], streams: Sequence[StreamId]) -> Merged:
-        """Compare the wave's rows with those that the table has, and copy what stays of files that lose rows.
-
-        `shards`: those of the wave, as whose rows all new files are staged. `streams`: those of the wave.
+        """Compare the wave's rows with the table's rows by their keys, and copy the rows that stay out of files
+        that lose rows. `shards`: those of the wave; all new files are staged as theirs. `streams`: those of the
+        wave.
         """
         # The bounds of the staged files tell which of the table's files may have their keys. The
         # look's positions go into the commit, which is refused where one of them has moved since.
@@ -94,7 +94,9 @@ class LatestMerging:
 
 
 def check_decided_once(target: ParseSettings, what: str) -> None:
-    """Raise BadSetting for a target whose rows can't be parsed again one by one. `what`: what was asked for."""
+    """Raise BadSetting for a target whose rows can't be parsed again one by one, as those of a table of the
+    latest rows. `what`: the operation that was asked for.
+    """
     if target.is_latest:
         raise BadSetting(
             f"the target {target.name} keeps the latest row of each key (into: latest), and doesn't remember which keys later "

@@ -1,10 +1,11 @@
 """Which rows a table of the latest rows keeps, and which leave it. Pure functions on columns.
 
-Of all records of a key the latest one counts: if it deletes, the key has no row, and else its row is the key's row.
-Later is what has the higher sort key (`headrace.pipeline.lake.files.sort_key`) in the stream's later life. All records of
-one partition key go through shards that follow each other, and the children of a shard have higher numbers than the
-shard: so for these records the order is the stream's own, also through reshards. What the table has of a key is the
-latest of all records before, so that it is one more record of the key.
+Of all records of a key the latest one counts: if it is a deletion, the key has no row, and else its row is the
+key's row. Of two records the one of the stream's later life is later, and within a life the one with the higher
+sort key (`headrace.pipeline.lake.files.sort_key`). All records of one partition key go through shards that follow
+each other, and the children of a shard have higher numbers than the shard: so for these records the order is the
+stream's own, also through reshards. The row that the table has of a key is the latest of all records before the
+wave, and is compared as one more record of the key.
 
 Rows come sorted: by `key`, `epoch` and `sort_key`, and of one record first the wave's row and then the table's.
 """
@@ -54,7 +55,7 @@ class LeavesBecause(IntEnum):
 
 
 def leaving(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows that don't stay, of sorted rows with the columns KEY_ROWS."""
+    """The rows that leave the table or never get into it, of sorted rows with the columns KEY_ROWS."""
     held: pa.RecordBatch | None = None
     for batch in batches:
         if not batch.num_rows:

@@ -127,10 +127,11 @@ def copy_rest(
     mark: ShardKey,
     now: Callable[[], datetime],
 ) -> Parsed:
-    """Copy the rows of these files that stay. The report counts the others, where they are the wave's.
+    """Copy the rows of these files that stay into new files. The report counts those rows of the wave that don't
+    stay.
 
-    `schema`: all columns of the table. `mark`: a shard of the wave, under which the copied rows are staged: they may be
-    of any shards.
+    `schema`: all columns of the table. `mark`: a shard of the wave, under which the copied rows are staged,
+    whatever shards they are of.
     """
     files, root = file_system(spec)
     place = StagePlace(files, root, spec, schema)

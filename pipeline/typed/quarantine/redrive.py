@@ -59,7 +59,7 @@ file."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """What became of a portion's selected rows, and isn't committed yet."""
+    """The result of trying a portion's rows again, before its commit."""
 
     accounts: Mapping[ShardKey, Accounting]
     aside: tuple[StagedFile, ...]
@@ -77,7 +77,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redrives(ABC):
-    """The redrive of a table that is made of the lake table. A subclass says how rows are tried again."""
+    """The redrive of one made table. A subclass says how rows are tried again: by parsing or by a processor."""
 
     does: ClassVar[Does]
     past: ClassVar[str]
@@ -97,7 +97,7 @@ class Redrives(ABC):
     @property
     @abstractmethod
     def tries(self) -> int:
-        """How often a portion is tried that other commits overtake."""
+        """How many times a portion is tried when other commits are faster."""
 
     @property
     @abstractmethod
@@ -108,7 +108,7 @@ class Redrives(ABC):
         """Raises an error where nothing can be tried again with these settings."""
 
     def worth_trying(self, pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-        """Those of the pieces whose rows may fare better than before."""
+        """Those of the pieces whose rows may succeed now."""
         return tuple(pieces)
 
     @abstractmethod
@@ -119,7 +119,7 @@ class Redrives(ABC):
     def try_again(self, plan: RedrivePlan, look: SourceLook) -> Tried: ...
 
     def account(self, accounting: Accounting, _key: ShardKey, _tried: Tried) -> str:
-        """The account of a shard's range, for the ledger."""
+        """The text of a shard's accounting, as the ledger of the commit has it."""
         return replace(accounting, code=self.ports.code()).text()
 
     def portions(self, selection: Selection = ALL, *, dry_run: bool = False) -> Iterator[Wave]:

@@ -1,9 +1,9 @@
-"""Which rows of a quarantine table are parsed again, and what the typed table's commit says of them. Pure functions on
-values.
+"""Which rows of a quarantine table a redrive parses again, and what the typed table's commit says about them.
+Pure functions on values.
 
-A redrive takes whole files of the quarantine table. Of their rows, those that are selected are parsed again, and the
-others are copied. So each row of a taken file is parsed, dropped by a named reason, or in a new file for the quarantine
-table.
+A redrive takes whole files of the quarantine table. Of their rows, those that are selected are parsed again, and
+the others are copied. So each row of a taken file is parsed, dropped by a named reason, or in a new file for the
+quarantine table.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ _MOST_NAMED = 5
 
 
 def reason_meant(text: str, counts: Mapping[str, int]) -> str | None:
-    """The reason that a person means by its text or a part of it; None where no row has one. `counts`: the rows with
-    each reason."""
+    """The reason in the quarantine table that a person names by its text or a part of it; None where no row has
+    one. `counts`: the number of rows with each reason.
+    """
     if text in counts:
         return text
     meant = sorted(
@@ -90,7 +91,9 @@ class RedrivePlan:
 
 
 def plan_look(files: Iterable[SourceFile], positions: Positions, selection: Selection) -> SurveyOrder:
-    """What Spark is to look for in the files of the quarantine table. `positions`: those of the quarantine table."""
+    """Which rows Spark has to find in the files of the quarantine table for a redrive. `positions`: those of the
+    quarantine table.
+    """
     shards = sorted(key for key in positions.shards if not is_chain(key))
     name = None if selection.shard is None else read_name(selection.shard)
     chosen = tuple(key for key in shards if name is None or name.fits(key))
@@ -110,8 +113,9 @@ def plan_look(files: Iterable[SourceFile], positions: Positions, selection: Sele
 
 
 def worth_parsing(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-    """The pieces without those of files in which all selected rows were landed as malformed: no parser sees these
-    rows."""
+    """The pieces, without those of files whose selected rows were all malformed when they landed: no parser gets
+    such rows.
+    """
     pieces = tuple(pieces)
     paths = {piece.path for piece in pieces if piece.rows > piece.malformed}
     return tuple(piece for piece in pieces if piece.path in paths)
@@ -122,7 +126,7 @@ Groups = Sequence[Sequence[str]]
 
 
 def one_by_one(pieces: Iterable[Piece]) -> Groups:
-    """Each file for itself: for rows that may be decided about in any order."""
+    """Each file as a group of its own, for rows that may be parsed in any order."""
     return [[path] for path in sorted({piece.path for piece in pieces})]
 
 
@@ -162,7 +166,9 @@ def plan_redrive(
     aside: AsideRows,
     groups: Callable[[Iterable[Piece]], Groups] = one_by_one,
 ) -> RedrivePlan:
-    """The first groups of files that fit into the limits; at least one. `pieces`: the selected rows in the files."""
+    """The portion of a redrive: the first groups of files that fit into the limits, but at least one group.
+    `pieces`: the selected rows in the files.
+    """
     sources = {file.path: file for file in files}
     of_file: dict[str, list[Piece]] = {}
     for piece in pieces:
@@ -187,7 +193,7 @@ def plan_redrive(
 
 
 def half_of(limits: WaveLimits, wave: WavePlan) -> WaveLimits:
-    """Limits for a portion of half as much as this one, which has to be within the limits or to be a single file."""
+    """Limits for a portion half as large as the portion `wave`, which has to be within the limits or a single file."""
     # Never 0: `plan_redrive` takes at least one file, and each further one only within the limits.
     size = sum(planned.bytes for planned in wave.ranges)
     return WaveLimits(max(1, min(limits.records, wave.rows) // 2), max(1, min(limits.bytes, size) // 2))
@@ -215,10 +221,11 @@ def with_staying(
     version: str,
     schema: int,
 ) -> dict[ShardKey, Accounting]:
-    """What became of each row of the taken files, by shard. `tried`: of those that were tried again; `copied`: the others,
-    which stay. `aside`: the staged files of all rows that stay.
+    """What became of each row of the taken files, by shard. `tried`: the accountings of rows that were tried
+    again; `copied`: the report of the others, which stay in quarantine. `aside`: the staged files of all rows
+    that stay.
 
-    Raises WrongShape where a row is missing without a reason, or is told of twice.
+    Raises WrongShape where a row is missing without a reason, or is counted twice.
     """
     rest = {count.key: count.aside for count in copied.counts}
     if (copied_rows := sum(rest.values())) != plan.staying:

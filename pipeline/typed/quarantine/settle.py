@@ -1,9 +1,9 @@
-"""The quarantine table follows its typed table: what a commit of the typed table has set aside becomes rows of the
-quarantine table.
+"""Brings the quarantine table up to its typed table: rows that a commit of the typed table has set aside become
+rows of the quarantine table.
 
-The typed table's ledger names the staged files of these rows. Any later process carries the commit out, also one with
-another version of the parser, because nothing is parsed again. The quarantine table has positions of its own, so that
-each row lands in it once.
+The typed table's ledger names the staged files with these rows. So any later process can do this, also one with
+another version of the parser, because nothing is parsed again. The quarantine table has positions of its own, so
+that each row lands in it once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Settling:
         return is_settled(self.table.load().positions, self.quarantine.load().positions)
 
     def settle(self) -> int:
-        """Bring the quarantine table up to the typed table. Returns how many rows it got."""
+        """Put into the quarantine table what commits of the typed table have decided. Returns how many rows it got."""
         for _ in range(_TRIES):
             # Both are loaded anew for each try: another process may have carried out a part of it
             # meanwhile.
@@ -57,7 +57,7 @@ class Settling:
         )
 
     def after(self, wave: Wave) -> Wave:
-        """Carry out what the commit of a wave has decided."""
+        """Put into the quarantine table what the commit of this wave has decided, and return the wave."""
         self.settle()
         return wave
 

@@ -1,4 +1,6 @@
-"""What the quarantine table lacks of what the typed table's commits have decided. Pure functions on values."""
+"""What commits of the typed table have decided about the quarantine table, and the quarantine table doesn't have
+yet. Pure functions on values.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from headrace.pipeline.errors import ChainBroken
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """The ranges of a shard that the typed table has, and the quarantine table doesn't have yet, as one."""
+    """The ranges of a shard that the typed table has and the quarantine table doesn't have yet, joined to one."""
 
     key: ShardKey
     after: Position | None
@@ -45,9 +47,10 @@ def is_settled(table: Positions, quarantine: Positions) -> bool:
 def plan_settling(
     table: Positions, quarantine: Positions, pages: Iterable[LedgerPage]
 ) -> tuple[Unsettled, ...]:
-    """What the quarantine table has to carry out of the typed table's commits.
+    """What the quarantine table still has to take over of the typed table's commits, by shard.
 
     `pages`: the typed table's ledgers, newest first; no more of them are read than needed.
+
     Raises ChainBroken where the ledgers don't lead from the typed table's positions back to the quarantine table's.
     """
     behind = _behind(table, quarantine)

@@ -1,5 +1,6 @@
-"""Rows that leave a typed table or its quarantine table, on Spark: that table is read in the place of the lake table,
-and the other rows of the files that leave it are copied. A redrive also parses what it reads."""
+"""Removes rows from a typed table or its quarantine table with Spark: the files with the rows are read, and their
+other rows are copied into new files. A redrive also parses the rows that leave.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +23,9 @@ from headrace.pipeline.typed.values import Bound, Parsed, SourceFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkRedriver(SparkParser, Parser):
-    """Redrives and replacements on Spark: payloads are parsed once more, and rows that stay are copied. `source` is the
-    table whose rows leave, the quarantine table or the typed table."""
+    """Redrives and replacements on Spark: payloads are parsed again, and rows that stay are copied. `source`: the
+    table that loses rows, which is the quarantine table or the typed table.
+    """
 
     def copy_unselected(
         self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]

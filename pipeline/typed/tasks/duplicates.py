@@ -32,7 +32,7 @@ def key_names(count: int) -> tuple[str, ...]:
 
 
 def key_columns(columns: pa.Schema, by: Sequence[str]) -> pa.Schema:
-    """Those columns of a typed table's files that `earlier_rows` reads."""
+    """The columns of a typed table's files that `earlier_rows` reads: those of `by`, and the arrival."""
     return pa.schema(columns.field(name) for name in (*by, "arrival_ts"))
 
 
@@ -41,7 +41,9 @@ def small_columns(columns: pa.Schema) -> pa.Schema:
 
 
 def small(kind: Any) -> Any:
-    """This type with short offsets: Spark takes no others from a task. The files of a typed table have long ones."""
+    """This Arrow type with 32-bit offsets, the only ones that Spark takes from a task. The files of a typed table
+    have 64-bit ones.
+    """
     types = pa.types
     if types.is_large_string(kind):
         return pa.string()
@@ -59,8 +61,10 @@ def small(kind: Any) -> Any:
 def earlier_rows(
     files: Iterable[str], spec: StagingSpec, columns: pa.Schema, *, since: datetime, until: datetime
 ) -> Iterator[pa.RecordBatch]:
-    """The keys and arrivals of the rows in these files that arrived between two moments. `columns`: the key columns and
-    then `arrival_ts`, with the field ids of the typed table. Rows without a value in one of them are left out."""
+    """The key columns and arrivals of those rows in these files that arrived between two moments. `columns`: the
+    key columns and then `arrival_ts`, with the field ids of the typed table. Rows with a null in one of them are
+    left out.
+    """
     system, root = file_system(spec)
     place = StagePlace(system, root, spec, columns)
     names = [*key_names(len(columns) - 1), ARRIVAL]

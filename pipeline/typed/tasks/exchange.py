@@ -1,9 +1,10 @@
-"""Files of a quarantine table or a typed table that lose rows: the rows that stay are written into new files, as they
-are.
+"""Files of a quarantine table or a typed table that lose rows: the rows that stay are written into new files, as
+they are.
 
-A redrive and a replacement take whole files. Before their commit, the rows that they leave as they are are copied. The
-typed table's commit removes its own files at once. Files of the quarantine table leave it after that commit. Where a
-compaction has rewritten one of them in between, its rows are found by their numbers in the files that are there now.
+A redrive and a replacement take whole files. Before the commit, those rows of the files that stay are copied. The
+typed table's commit removes files of the typed table at once. Files of the quarantine table leave it after that
+commit. Where a compaction has rewritten one of them in between, its rows are found by their numbers in the files
+that are there now.
 """
 
 from __future__ import annotations
@@ -71,8 +72,9 @@ def copy_unselected(
 
 
 def is_in(rows: pa.RecordBatch, bound: Bound) -> Any:
-    """Whether each row is one of those that the bound selects. A row without a sequence number or without a reason
-    isn't."""
+    """Whether each row is within the bound, as a column of booleans. A row without a sequence number or without a
+    reason isn't.
+    """
     keys: Any = sort_keys(rows["sequence_number"], rows["sub_sequence_number"])
     selected = pc.greater(keys, pa.scalar(bound.low))
     if bound.high is not None:
@@ -90,8 +92,9 @@ def exchange(
     shards: frozenset[ShardKey],
     now: Callable[[], datetime],
 ) -> Exchange:
-    """How the rows of the taken files leave the table. `live`: the paths of the table's files. `shards`: those of the
-    commit."""
+    """The exchange of files by which the rows of the files `taken` leave the table. `live`: the paths of the
+    table's files. `shards`: those of the commit.
+    """
     gone = [path for path in live if aside_name(path) in taken]
     missing = sorted(taken - {aside_name(path) for path in gone})
     # The usual case costs no read at all: the files that the ledger names are still the table's

@@ -1,8 +1,8 @@
-"""The work of the Spark tasks that read the lake table for a typed table, as plain functions: look which rows are
-there, then read them.
+"""The work of the Spark tasks that read the lake table for a typed table, as plain functions: one finds out which
+rows are there, another reads them.
 
-Both choose rows by the same function, from the same files, which never change. So the number of rows that the first
-look counted is a second witness for what the second one reads.
+Both choose rows by the same function, from the same files, which never change. So the number of rows that the
+first one counted confirms that the second one has read all of them.
 """
 
 from __future__ import annotations
@@ -78,8 +78,9 @@ quarantine afterwards."""
 
 
 def rows_ddl(*, with_payload: bool) -> str:
-    """What `read_units` gives to Spark. `landed`: the payload as it is in the lake table, where `data` has it inflated.
-    `json_error`: why `data` isn't JSON, where that was asked."""
+    """The columns of the rows that `read_units` gives to Spark, as DDL. `landed`: the payload as it is in the
+    lake table, where `data` has the decompressed one. `json_error`: why `data` isn't JSON, where that was asked.
+    """
     fields = (*RECORD_FIELDS, (PAYLOAD, "binary")) if with_payload else RECORD_FIELDS
     record = ", ".join(f"{name}: {kind}" for name, kind in fields)
     return (
@@ -89,7 +90,7 @@ def rows_ddl(*, with_payload: bool) -> str:
 
 
 def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> Survey:
-    """The wanted rows in some of the order's files."""
+    """Find the wanted rows in some of the order's files."""
     place, bound_of = source_place(spec), wanted_bounds(order)
     pieces: list[Piece] = []
     told: dict[str, tuple[FilePart, ...]] = {}
@@ -103,7 +104,7 @@ def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> Surve
 
 
 def wanted_bounds(order: SurveyOrder) -> Callable[[RowShard], Bound | None]:
-    """Tells of a shard which of its rows are wanted; None where none are."""
+    """A function that gives for a shard the bound of its wanted rows; None where no row of it is wanted."""
     wanted = {row_shard(bound.key): bound for bound in order.bounds}
     closed = {row_shard(key) for key in order.closed}
     streams = {(stream.name, stream.epoch): stream for stream in order.streams}
@@ -120,7 +121,7 @@ def wanted_bounds(order: SurveyOrder) -> Callable[[RowShard], Bound | None]:
 
 
 def source_place(spec: StagingSpec) -> StagePlace:
-    """The lake table's files, with the columns that are read."""
+    """The place of the lake table's files, with the columns that are read of them."""
     files, root = file_system(spec)
     ids = dict(spec.field_ids)
     return StagePlace(
@@ -164,7 +165,9 @@ def _add(parts: dict[RowShard, FilePart], name: RowShard, keys: Any) -> None:
 
 
 def are_aggregates(rows: Any) -> Any:
-    """Whether each row begins as an aggregate that nobody has tried to take apart."""
+    """Whether each row holds an aggregate that hasn't been taken apart, as far as its first bytes tell. Rows that
+    couldn't be taken apart don't count.
+    """
     begins: Any = pc.starts_with  # its stub doesn't know that a pattern may be bytes
     whole: Any = pc.and_kleene(
         pc.equal(rows["sub_sequence_number"], pa.scalar(0)), pc.is_null(rows["decode_error"])
@@ -249,7 +252,7 @@ def _chosen(
 
 
 def conditions_of(aside: AsideRows, rows: Any) -> Iterator[Any]:
-    """Whether each row is one of those that are meant: a column of booleans for each condition that there is."""
+    """For each condition that `aside` has, whether each row meets it, as a column of booleans."""
     if aside.reason is not None:
         yield pc.equal(rows["reason"], pa.scalar(aside.reason))
     for moment, compare in ((aside.since, pc.greater_equal), (aside.until, pc.less)):
@@ -280,9 +283,10 @@ def read_units(
     json: bool = False,
     with_payload: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the wave in these row groups. `malformed`: only those without (False) or with (True) an error, from
-    when they were landed or inflated. `json`: whether to tell which payloads are JSON. `with_payload`: `record` has the
-    payload, too."""
+    """The rows of the wave in these row groups. `malformed`: only rows without (False) or with (True) an error
+    from landing or decompressing; None for all. `json`: whether to tell which payloads are JSON. `with_payload`:
+    whether `record` has the payload, too.
+    """
     place = source_place(spec)
     wanted = bounds_by_shard(bounds)
     for unit in units:

@@ -47,7 +47,7 @@ _TOLD_REASONS = 20
 
 @dataclass(frozen=True, slots=True)
 class WriteSpec:
-    """What a task has to know. It can be pickled, and holds no credentials."""
+    """What a Spark task has to know to write rows. It can be pickled, and holds no credentials."""
 
     table: StagingSpec
     schema: pa.Schema
@@ -86,7 +86,7 @@ def write_rows(
 
 
 def own_columns(columns: pa.Schema) -> list[pa.Field[Any]]:
-    """The parser's columns among those of a typed table's files."""
+    """Those columns of a typed table's files that the parser makes."""
     return [column for column in columns if column.name not in (*_RECORD, SORT_KEY, RECORD_KEY)]
 
 
@@ -189,7 +189,7 @@ class _Writing:
 def by_shard(
     rows: pa.RecordBatch, streams: Mapping[tuple[str, int], StreamId]
 ) -> Iterator[tuple[ShardKey, pa.RecordBatch]]:
-    """The rows of each shard. `streams`: by name and epoch."""
+    """The rows, one batch for each shard. `streams`: by name and epoch."""
     if not rows.num_rows:
         return
     table = pa.Table.from_batches([rows])

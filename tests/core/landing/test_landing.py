@@ -222,7 +222,7 @@ def test_a_replay_lands_only_if_its_shards_generation_is_raised_by_the_same_comm
     for alone in (Proposal((replay,)), Proposal((replay, landed(chain_of(B), None, Position(1))))):
         (refused,) = decide_landing(base_of({A: Position(5)}), alone).refused
         assert refused.range == replay
-        assert "generation isn't raised" in refused.why
+        assert "the generation of its shard isn't raised" in refused.why
 
 
 @pytest.mark.parametrize("at", [None, Position(2), Position(2, 7)])

@@ -32,7 +32,7 @@ def test_in_a_proposal_that_lands_as_a_whole_each_other_range_is_refused_with_th
     assert landing.page == LedgerPage()
     assert {each.range: (each.position, each.why) for each in landing.refused} == {
         wrong: (Position(5), "the table's position is 5, but this range began at position 4"),
-        right: (Position(2), f"it lands together with {A.shard_id}, which is refused"),
+        right: (Position(2), f"the range lands together with {A.shard_id}, which is refused"),
     }
 
 
@@ -152,12 +152,6 @@ def test_a_range_is_refused_where_what_is_decided_about_the_records_after_the_po
         assert decide_landing(base_of({A: found}), Proposal((again,))).page.ranges == (again,)
 
 
-def test_once_a_record_has_landed_the_position_holds_no_decision_about_earlier_ones():
-    marked = Position(5, gap_accepted=True, inside=True, skipped_until=NOON)
-    landing = decide_landing(base_of({A: marked}), Proposal((landed(A, marked, Position(6)),)))
-    assert landing.positions.of(A) == Position(6)
-
-
 def test_a_range_that_begins_before_any_record_is_refused_where_its_stream_has_another_origin_now():
     """A person has set the table back to before the origin, and the leader has decided it anew."""
     later = Origin(Start(NOON), NOON)
@@ -172,13 +166,6 @@ def test_a_range_that_begins_before_any_record_is_refused_where_its_stream_has_a
     further = landed(A, Position(6), Position(7))
     base = base_of({A: Position(6)})
     assert decide_landing(base, Proposal((further,), begun_by={STREAM: later})).page.ranges == (further,)
-
-
-def test_a_commit_that_carries_its_base_on_has_the_positions_and_the_statement_and_lands_nothing():
-    base, through = base_of({A: Position(5)}), {STREAM: NOON}
-    files = (a_file("new.parquet", A),)
-    assert Landing.carrying(base, through, files) == Landing(LedgerPage(), files, (), base, through)
-    assert Landing.carrying(base, through).is_empty
 
 
 def refusal(base: Positions, each: Range) -> str:
@@ -204,7 +191,7 @@ def test_a_refused_range_says_where_the_table_stands_and_where_the_range_began()
         "the table's position is none, but this range began at position 4"
     )
     assert refusal(at, landed(A, Position(5), Position(4))) == (
-        "it would move the position back, from 5 to 4"
+        "the range would move the position back, from 5 to 4"
     )
     assert refusal(base_of({}, origin=False), landed(A, None, Position(1))) == (
         f"no origin is decided for {STREAM}"
@@ -253,13 +240,6 @@ def test_a_range_may_land_with_the_commit_that_decides_its_streams_origin():
     assert not landing.refused
 
 
-def test_origins_of_several_streams_are_written_in_the_streams_order():
-    origins = ((LATER_LIFE, ORIGIN), (STREAM, ORIGIN))
-    landing = decide_landing(Positions(), Proposal(origins=origins))
-    assert landing.page.origins == ((STREAM, ORIGIN), (LATER_LIFE, ORIGIN))
-    assert not landing.is_empty
-
-
 def test_a_replay_of_a_stream_without_an_origin_or_of_a_child_before_its_parents_is_refused():
     replay = replace(landed(A, Position(1), Position(3)), kind=Kind.REPLAY)
     assert refusal(base_of({}, origin=False), replay) == f"no origin is decided for {STREAM}"
@@ -278,12 +258,12 @@ def test_a_shard_refused_for_a_shared_file_names_the_shards_it_shares_with():
     )
     landing = decide_landing(base, Proposal(ranges, (a_file("abc", A, B, C),)))
     assert landing.refused[2] == RangeRefused(
-        ranges[2], Position(5), f"it shares a file with {A.shard_id}, which is refused"
+        ranges[2], Position(5), f"the range shares a file with {A.shard_id}, which is refused"
     )
     assert landing.files == ()
     assert landing.is_empty
     apart = decide_landing(base, Proposal(ranges, (a_file("a", A), a_file("bc", B, C))))
-    assert apart.refused[2].why == f"it shares a file with {B.shard_id}, which is refused"
+    assert apart.refused[2].why == f"the range shares a file with {B.shard_id}, which is refused"
 
 
 def test_all_shards_of_a_file_name_the_same_refused_shard_and_come_in_their_order():
@@ -294,7 +274,7 @@ def test_all_shards_of_a_file_name_the_same_refused_shard_and_come_in_their_orde
     others = [key for key in KEYS if key != D]
     assert [each.range.key for each in landing.refused] == [D, *others]
     assert {each.why for each in landing.refused[1:]} == {
-        f"it shares a file with {D.shard_id}, which is refused"
+        f"the range shares a file with {D.shard_id}, which is refused"
     }
 
 
@@ -308,55 +288,6 @@ def test_a_file_with_a_shard_that_has_no_range_is_an_error_that_names_its_shards
         decide_landing(base_of({}), Proposal((landed(A, None, Position(1)),) * 2))
 
 
-def test_an_end_is_removed_once_all_children_have_positions_and_no_parents_end_names_the_shard():
-    end = Position(5, ended=True, children=(C.shard_id, D.shard_id))
-
-    def is_dropped(**more: Position | None) -> bool:
-        at = {A: end, C: Position(1), D: Position(1)} | {KEYS[int(key[1:])]: p for key, p in more.items()}
-        landing = decide_landing(base_of(at), Proposal(drop=(A,)))
-        assert landing.is_empty is not (landing.page.dropped == (A,))
-        assert landing.positions.of(A) == (None if landing.page.dropped else at[A])
-        return bool(landing.page.dropped)
-
-    assert is_dropped()
-    assert not is_dropped(k0=None), "there is no END to remove"
-    assert not is_dropped(k0=replace(end, ended=False)), "the shard is still being read"
-    assert not is_dropped(k0=replace(end, children=())), "the shard's children aren't known yet"
-    assert not is_dropped(k2=None)
-    assert not is_dropped(k3=None)
-    assert not is_dropped(k3=Position(start=Start())), "the child inherits the witness of this END"
-    assert is_dropped(k3=Position(start=Start(), seen=NOON))
-    assert is_dropped(k3=Position(ended=True))
-    assert not is_dropped(k1=Position(5, ended=True, children=(A.shard_id,)))
-    assert is_dropped(k1=Position(5, children=(A.shard_id,)))
-
-
-def test_an_end_without_children_is_removed_only_while_the_shards_that_allow_it_have_positions():
-    at: dict[ShardKey, Position | None] = {
-        A: Position(ended=True),
-        B: Position(5, ended=True, children=(C.shard_id,)),
-        C: Position(1),
-    }
-
-    def dropped(base: dict[ShardKey, Position | None], *begun: ShardKey) -> tuple[ShardKey, ...]:
-        return decide_landing(base_of(base), Proposal(drop=(A, B), begun=begun)).page.dropped
-
-    assert dropped(at) == (B,), "no child of A is known"
-    assert dropped(at, C) == (A, B)
-    assert dropped(at, C, D) == (), "the table was rolled back to before the first record of D"
-    assert dropped({**at, D: Position(start=Start())}, D) == ()
-
-
-def test_an_end_whose_shard_moves_in_the_same_commit_is_not_removed_but_others_are():
-    end = Position(5, ended=True, children=(C.shard_id,))
-    base = base_of({A: end, B: end, C: Position(1)})
-    back = replace(landed(A, end, Position(4)), kind=Kind.REPOSITION)
-    landing = decide_landing(base, Proposal((back,), drop=(A, B)))
-    assert landing.page.dropped == (B,)
-    assert landing.positions.of(A) == Position(4)
-    assert landing.positions.of(B) is None
-
-
 def test_nothing_lands_where_another_commit_has_brought_rows_since_the_comparison():
     """Also rows of another shard: the same event may have come through both."""
     base = base_of({A: Position(5), B: Position(2)})
@@ -365,7 +296,7 @@ def test_nothing_lands_where_another_commit_has_brought_rows_since_the_compariso
     for moved in (Position(3), Position(2, ended=True), None):
         found = decide_landing(base_of({A: Position(5), B: moved}), proposal)
         assert (found.page.ranges, found.files) == ((), ())
-        why = f"its rows have to be compared with those that another commit has brought of {B.shard_id}"
+        why = f"the rows of the range have to be compared with those that another commit has brought of {B.shard_id}"
         assert found.refused == (RangeRefused(proposal.ranges[0], Position(5), why),)
     # A look at a quiet shard brings no rows.
     looked = base_of({A: Position(5), B: Position(2, seen=NOON)})
@@ -381,7 +312,7 @@ def test_a_range_that_is_refused_for_its_own_position_keeps_that_reason_where_ro
         (
             other,
             Position(1),
-            f"its rows have to be compared with those that another commit has brought of {B.shard_id}",
+            f"the rows of the range have to be compared with those that another commit has brought of {B.shard_id}",
         ),
     ]
 
@@ -415,7 +346,7 @@ def test_a_refused_replay_says_where_the_table_stands_and_what_is_missing():
         RangeRefused(
             replay,
             Position(5),
-            "its shard's generation isn't raised with it, because another commit has raised it meanwhile",
+            "the generation of its shard isn't raised with the range, because another commit has raised it meanwhile",
         ),
     )
     for at, shown in ((None, "none"), (Position(2), "2")):
@@ -423,33 +354,3 @@ def test_a_refused_replay_says_where_the_table_stands_and_what_is_missing():
             refusal(base_of({A: at}), replay)
             == f"the table's position is {shown}, before the end 3 of the range that would be replaced"
         )
-
-
-def carried(before: Position, upto: Position, kind: Kind = Kind.LANDED) -> Position | None:
-    """The position of shard A after a range from `before` to `upto`."""
-    move = replace(landed(A, before, upto), kind=kind)
-    return decide_landing(base_of({A: before}), Proposal((move,))).positions.of(A)
-
-
-def test_a_moved_position_keeps_the_old_values_that_the_range_doesnt_bring():
-    early, late = NOON.replace(hour=1), NOON.replace(hour=2)
-    before = Position(5, children=("c",), arrival=early, seen=early)
-    assert carried(before, Position(6)) == replace(before, sequence=6)
-    own = Position(6, children=("d",), arrival=late, seen=late)
-    assert carried(before, own) == own
-    assert carried(Position(5), own) == own
-
-
-def test_a_positions_own_start_is_kept_until_the_first_record_has_landed():
-    begun = Position(start=Start(NOON))
-    assert carried(begun, Position(seen=NOON)) == Position(start=Start(NOON), seen=NOON)
-    assert carried(begun, Position(start=Start())) == Position(start=Start())
-    assert carried(begun, Position(3)) == Position(3)
-
-
-def test_a_persons_move_and_a_shards_first_range_keep_no_old_values():
-    before = Position(5, children=("c",), arrival=NOON, seen=NOON)
-    for kind in (Kind.REPOSITION, Kind.REPAIR):
-        assert carried(before, Position(5), kind) == Position(5)
-    first = Position(start=Start(NOON))
-    assert decide_landing(base_of({}), Proposal((landed(A, None, first),))).positions.of(A) == first

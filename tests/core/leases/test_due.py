@@ -185,7 +185,7 @@ def test_a_due_row_has_the_first_reason_that_applies() -> None:
     assert told == {
         "left": "run run-7 left its claim",
         "new": "never read",
-        "failed": "it failed when last read",
+        "failed": "the shard failed when it was last read",
         "behind": "5 ms behind",
     }
 

@@ -246,7 +246,7 @@ def test_a_process_that_is_started_beside_a_row_without_a_time_waits_for_the_nex
 def test_a_process_that_is_started_before_its_worker_has_a_row_waits_for_the_first_tick():
     beating = BeatenWorld()
     beating.world.rows.wipe("w1")
-    assert beating.turn().sentence == "worker w1: silent, because its sensor hasn't ticked yet"
+    assert beating.turn().sentence == "worker w1: silent, because the worker's sensor hasn't ticked yet"
     beating.world.work()
     assert beating.turn().beaten == 2
 
@@ -256,7 +256,7 @@ def test_it_is_silent_for_a_worker_that_stops_and_for_one_without_a_row():
     beating.world.rows.set_stopping("w1", stopping=True)
     assert beating.turn().sentence == "worker w1: silent, because it is stopping"
     beating.world.rows.wipe("w1")
-    assert beating.turn().sentence == "worker w1: silent, because its sensor hasn't ticked yet"
+    assert beating.turn().sentence == "worker w1: silent, because the worker's sensor hasn't ticked yet"
 
 
 def test_its_beats_don_t_make_a_dead_worker_count_as_alive_for_a_leader():

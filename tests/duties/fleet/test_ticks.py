@@ -146,7 +146,7 @@ def test_a_quiet_shard_that_failed_is_tried_again_until_it_succeeds() -> None:
     world.runs.fail("r2", ("shardId-000000000000",))
     for _ in range(3):
         (due,) = world.work().due
-        assert due.why == "it failed when last read"
+        assert due.why == "the shard failed when it was last read"
         world.clock.advance(timedelta(seconds=1))
     world.runs.launch("r3", "w1")
     world.runs.fail("r3", ("shardId-000000000000",))

@@ -133,7 +133,7 @@ def test_a_quiet_shard_that_failed_is_read_again_by_a_worker_that_lost_its_memor
     allow(world)
     world.worker_memory["dagster-1w1"] = WorkerMemory()
     due = {each.lease_key: each.why for each in world.work().due}
-    assert due == {"shardId-000000000001": "it failed when last read"}
+    assert due == {"shardId-000000000001": "the shard failed when it was last read"}
     world.wave(run="r3")
     assert row_of(world, 1).failure is None
     assert not world.work().due

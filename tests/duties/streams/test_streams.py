@@ -263,7 +263,7 @@ def test_a_run_whose_rows_were_deleted_while_it_read_lands_its_records_and_stops
     world.runs.launch("late", "w1")
     run = world.a_run("w1", "late")
     assert run.wave().rows == 10
-    assert any("its row was deleted" in p.why for p in run.look())
+    assert any("the shard's row was deleted" in p.why for p in run.look())
     assert names(world) == [STREAM]
     world.check()
 

@@ -41,15 +41,15 @@ def test_a_free_row_of_the_worker_is_claimed_and_held_with_its_new_counter() -> 
     [
         (
             a_row(stream_epoch=STREAM.epoch - 1),
-            "its row is of another life of the stream; the leader retires the row",
+            "the shard's row is of another life of the stream; the leader retires the row",
             False,
         ),
-        (a_row(owner="w2"), "worker w2 holds its lease, not w1", False),
-        (a_row(owner=None), "no worker holds its lease", False),
-        (a_row(owner="w2", checkpoint_owner="w1"), "its lease is being handed over to w2", False),
-        (a_row(run_claim="other/1"), "run other is reading it", True),
-        (a_row(wanted_by="other/1"), "run other waits for it and goes first", True),
-        (a_row(run_claim=MINE, wanted_by="other/1"), "run other waits for it and goes first", True),
+        (a_row(owner="w2"), "worker w2 holds the shard's lease, not w1", False),
+        (a_row(owner=None), "no worker holds the shard's lease", False),
+        (a_row(owner="w2", checkpoint_owner="w1"), "the shard's lease is being handed over to w2", False),
+        (a_row(run_claim="other/1"), "run other is reading the shard", True),
+        (a_row(wanted_by="other/1"), "run other waits for the shard and goes first", True),
+        (a_row(run_claim=MINE, wanted_by="other/1"), "run other waits for the shard and goes first", True),
     ],
 )
 def test_a_row_that_the_run_may_not_claim_is_left_alone_and_the_reason_is_reported(
@@ -88,10 +88,12 @@ def test_a_refused_claim_is_reported_with_the_worker_that_was_faster() -> None:
     assert place.log.problems == [
         Problem(
             "s1",
-            "its row changed before this run could claim it (worker w2 holds it now); nothing was read",
+            "the shard's row changed before this run could claim it (worker w2 holds it now); nothing was read",
             fatal=False,
         ),
-        Problem("s2", "its row was deleted before this run could claim it; nothing was read", fatal=False),
+        Problem(
+            "s2", "the shard's row was deleted before this run could claim it; nothing was read", fatal=False
+        ),
     ]
     assert not place.claims._claiming
 
@@ -102,7 +104,7 @@ def test_a_refused_claim_of_a_row_that_lost_its_owner_says_that_no_worker_holds_
     place.rows.wipe("s1")
     assert isinstance(place.rows.apply(create(replace(a_row("s1"), owner=None), "a test")), Applied)
     assert place.taken(*read) == ()
-    why = "its row changed before this run could claim it (no worker holds it now); nothing was read"
+    why = "the shard's row changed before this run could claim it (no worker holds it now); nothing was read"
     assert place.log.problems == [Problem("s1", why, fatal=False)]
 
 
@@ -111,7 +113,7 @@ def test_an_error_at_one_claim_is_a_problem_of_that_shard_alone(error: HeadraceE
     place = Place(a_row("s1"), a_row("s2"))
     place.rows.trouble["s1"] = error
     assert place.taken() == ("s2",)
-    why = f"its row couldn't be claimed ({error}); nothing was read"
+    why = f"the shard's row couldn't be claimed ({error}); nothing was read"
     assert place.log.problems == [Problem("s1", why, fatal=fatal)]
     assert not place.claims._claiming
 
@@ -252,7 +254,7 @@ def test_a_refused_write_is_reported_with_the_taker_of_the_row_and_that_committe
         place.rows.apply(create(now, "a test"))
     assert not place.claims.write(place.log, a_key(), beat(held, "w1"))
     assert place.log.problems == [
-        Problem("s1", f"its row {taker} meanwhile; what was committed stays", fatal=False)
+        Problem("s1", f"the shard's row {taker} meanwhile; what was committed stays", fatal=False)
     ]
     assert place.claims.held[a_key()] == held
 
@@ -264,7 +266,7 @@ def test_an_error_at_one_of_many_writes_is_a_problem_of_its_own_row_only() -> No
     wanted = {a_key(name): beat(place.row(name), "w1") for name in ("s1", "s2", "s3")}
     assert place.claims.write_all(place.log, wanted) == {a_key("s1"), a_key("s3")}
     assert place.claims.held[a_key("s3")].counter == 7
-    why = "its row couldn't be written (later); what was committed stays, and the next wave repairs the row"
+    why = "the shard's row couldn't be written (later); what was committed stays, and the next wave repairs the row"
     assert place.log.problems == [Problem("s2", why, fatal=False)]
 
 

@@ -60,7 +60,7 @@ def test_a_shard_that_the_wave_had_trouble_with_isnt_marked_as_looked_at_and_sta
     """The trouble may be a refused write after the landing, or a checkpoint without an answer. The row must not say
     that all is well."""
     place = Place(a_row("s1"), a_row("s2"))
-    place.log.problems.append(Problem("s1", "its row couldn't be written", fatal=False))
+    place.log.problems.append(Problem("s1", "the shard's row couldn't be written", fatal=False))
     released(place, landed("s1", rows=3), landed("s2", rows=3))
     assert (place.row("s1").looked_at, place.row("s1").behind_ms) == (None, None)
     assert place.row("s2").looked_at is not None
@@ -137,7 +137,7 @@ def test_a_failed_release_is_reported_and_tried_again_and_the_other_rows_are_rel
     place.take()
     place.rows.trouble["s1"] = Throttled("later")
     place.kept.end_wave(place.log)
-    assert place.log.problems == [Problem("s1", "its row couldn't be released (later)", fatal=False)]
+    assert place.log.problems == [Problem("s1", "the shard's row couldn't be released (later)", fatal=False)]
     assert (place.row("s1").run_claim, place.row("s2").run_claim) == (MINE, None)
     assert place.claims.keys == ("s1",)
     place.rows.trouble.clear()
@@ -191,4 +191,4 @@ def test_a_handover_that_cannot_be_completed_is_reported() -> None:
     place.ask_for_handover()
     place.rows.trouble[ChangeKind.COMPLETE] = Throttled("later")
     place.kept.end_wave(place.log)
-    assert place.log.problems == [Problem("s1", "its row couldn't be released (later)", fatal=False)]
+    assert place.log.problems == [Problem("s1", "the shard's row couldn't be released (later)", fatal=False)]

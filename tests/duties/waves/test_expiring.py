@@ -18,6 +18,7 @@ from headrace.pipeline.duties.waves.run import Run
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from tests.duties.reading import an_attempt
+from tests.duties.scripted_waves import MORE, NOTHING, Scripted
 from tests.duties.world import TICK, World
 from tests.lake.tables import patch
 from tests.memory.lineage import MemoryLineage
@@ -143,6 +144,29 @@ def test_after_a_wave_a_run_expires_the_snapshots_that_are_too_many(place: Place
     assert place.world.table.load().positions.of(place.world.shard(0)) is not None
     place.wave("second")
     assert place.reports[-1].rows == 1
+
+
+def test_a_run_that_keeps_claims_releases_them_for_an_expiry_once_in_a_hundred_waves(place: Place):
+    place.world.settings = replace(
+        place.world.settings, times=replace(place.world.settings.times, linger=3 * HOUR)
+    )
+    attempt = Scripted(
+        place.world, *[replace(MORE, shape=Shape(1_000))] * 250, replace(NOTHING, shape=Shape(1_000))
+    )
+    attempt.has_claims = True
+    run = replace(place.a_run("run"), attempt=attempt)  # type: ignore[arg-type]
+    run.all_that_is_due()
+    waves = len(attempt.waves)
+    assert waves > 250
+    assert attempt.acts == [100, 200, waves]
+
+
+def test_a_run_without_claims_expires_after_each_wave_that_shows_too_many_snapshots(place: Place):
+    few, many = replace(MORE, shape=Shape(1)), replace(MORE, shape=Shape(1_000))
+    attempt = Scripted(place.world, few, many, MORE, many, NOTHING)
+    run = replace(place.a_run("run"), attempt=attempt)  # type: ignore[arg-type]
+    run.all_that_is_due()
+    assert attempt.acts == [2, 4]
 
 
 def test_no_shard_is_claimed_and_the_wave_is_reported_while_snapshots_expire(place: Place):

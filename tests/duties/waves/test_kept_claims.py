@@ -336,7 +336,7 @@ def test_a_kept_row_that_isnt_the_runs_any_more_is_left_out_of_the_wave(changed:
     world.produce(0)
     report = run.wave()
     assert (report.claimed, report.rows) == (0, 0)
-    assert "its row was taken" in report.problems[0].why
+    assert "the shard's row was taken" in report.problems[0].why
     assert run.claims.held == {}
 
 
@@ -347,7 +347,7 @@ def test_a_run_from_which_a_kcl_worker_takes_a_lease_removes_its_claim_and_keeps
     world.leases._rows[KEY] = as_stolen(world.row())
     lost = run.look()
     assert [each.why for each in lost] == [
-        "its row was taken by worker kcl meanwhile; what was committed stays"
+        "the shard's row was taken by worker kcl meanwhile; what was committed stays"
     ]
     assert (world.row().holder, world.row().run_claim) == ("kcl", None)
     world.leases.kinds.clear()

@@ -54,7 +54,9 @@ def test_a_row_that_a_kcl_worker_has_taken_is_only_released_and_the_worker_is_re
     assert place.rows.writes == [checkpoint_and_release(written(), freed()), freed()]
     assert place.row() == replace(before, run_claim=None)
     assert place.kept.lost_to == {"kcl"}
-    assert place.log.problems == [Problem("s1", f"its row was taken by worker kcl {STAYS}", fatal=False)]
+    assert place.log.problems == [
+        Problem("s1", f"the shard's row was taken by worker kcl {STAYS}", fatal=False)
+    ]
     assert place.kept.rows() == {}
 
 
@@ -82,7 +84,7 @@ def test_a_row_that_is_lost_before_its_late_checkpoint_is_written_is_reported_an
     before = changed(place, **to)
     place.kept.let_go(place.log)
     assert place.rows.writes == [checkpoint_and_release(written(), freed())]
-    assert place.log.problems == [Problem("s1", f"its row {taken} {STAYS}", fatal=False)]
+    assert place.log.problems == [Problem("s1", f"the shard's row {taken} {STAYS}", fatal=False)]
     assert place.kept.lost_to == lost_to
     assert (place.row(), place.kept.rows()) == (before, {})
 
@@ -91,7 +93,7 @@ def test_a_row_that_was_deleted_before_its_late_checkpoint_is_written_is_reporte
     place = kept()
     place.rows.wipe()
     place.kept.let_go(place.log)
-    assert place.log.problems == [Problem("s1", f"its row was deleted {STAYS}", fatal=False)]
+    assert place.log.problems == [Problem("s1", f"the shard's row was deleted {STAYS}", fatal=False)]
     assert (place.kept.lost_to, place.kept.rows()) == (frozenset(), {})
 
 
@@ -128,7 +130,7 @@ def test_the_second_write_of_a_release_that_fails_too_is_reported_and_the_row_is
 
     place.rows.apply = then_throttle  # type: ignore[method-assign]
     place.kept.let_go(place.log)
-    assert place.log.problems == [Problem("s1", "its row couldn't be released (later)", fatal=False)]
+    assert place.log.problems == [Problem("s1", "the shard's row couldn't be released (later)", fatal=False)]
     assert place.claims.held == {a_key(): found}
 
 

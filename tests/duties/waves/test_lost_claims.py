@@ -25,7 +25,9 @@ def test_a_look_goes_on_with_the_other_rows_after_a_lost_one() -> None:
     second = changed(place, "s2", counter=20)
     changed(place, "s3", wanted_by="other/1")
     place.kept.look(place.log)
-    assert place.log.problems == [Problem("s1", f"its row was taken by worker w2 {STAYS}", fatal=False)]
+    assert place.log.problems == [
+        Problem("s1", f"the shard's row was taken by worker w2 {STAYS}", fatal=False)
+    ]
     assert place.claims.held == {a_key("s2"): second}
     assert place.row("s3").run_claim is None
     assert place.rows.writes == [freed("s3")]
@@ -99,7 +101,7 @@ def test_a_look_forgets_a_row_that_was_deleted() -> None:
     place = kept()
     place.rows.wipe()
     place.kept.look(place.log)
-    assert place.log.problems == [Problem("s1", f"its row was deleted {STAYS}", fatal=False)]
+    assert place.log.problems == [Problem("s1", f"the shard's row was deleted {STAYS}", fatal=False)]
     assert (place.rows.writes, place.kept.lost_to, place.kept.rows()) == ([], frozenset(), {})
 
 

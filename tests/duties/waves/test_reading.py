@@ -13,7 +13,7 @@ from headrace.pipeline.duties.waves.report import OnStep, WaveReport, WaveStep
 from headrace.pipeline.duties.waves.run import Reading, Run, RunEnding
 from headrace.pipeline.errors import HeadraceError, Terminal, Throttled
 from headrace.pipeline.settings.values import show
-from tests.duties.scripted_waves import MORE, NOTHING, SOME, Scripted
+from tests.duties.scripted_waves import MORE, NOTHING, SECOND, SOME, Scripted
 from tests.duties.world import World
 
 
@@ -86,6 +86,20 @@ def test_only_a_run_that_a_person_waits_for_tells_that_it_waits_for_more() -> No
         f"waiting for more records, until none has come for {idle} (times.idle); Ctrl-C ends it sooner, "
         "and what has landed stays"
     )
+
+
+def test_a_run_goes_on_after_the_linger_time_only_where_a_person_waits_for_it() -> None:
+    world = two_workers()
+    scripts = Scripted(world, MORE), Scripted(world, *[MORE] * 400, NOTHING)
+    reader = Reader(world, w1=scripts[0], w2=scripts[1])
+    reader.is_stopping = False
+    for script in scripts:
+        script.takes = SECOND
+    linger = int(world.settings.times.linger.total_seconds())
+    reader.reading.everything_due("w1")
+    reader.reading.everything_due("w2", to_the_newest=True)
+    assert len(scripts[0].waves) == linger + 1
+    assert len(scripts[1].waves) > 400
 
 
 def test_shards_asked_for_by_name_are_read_worker_by_worker_and_each_failure_is_reported() -> None:

@@ -46,8 +46,8 @@ class Place:
     def elapsed(self) -> float:
         return self.world.clock.monotonic() - self.zero
 
-    def is_read_by(self, claim: str | None) -> None:
-        key = self.key()
+    def is_read_by(self, claim: str | None, shard: int = 0) -> None:
+        key = self.key(shard)
         self.world.leases._rows[key] = replace(self.world.leases._rows[key], run_claim=claim)
 
     def waves(self) -> list[float]:
@@ -93,10 +93,10 @@ def test_a_command_that_waits_for_more_records_says_so_once_and_how_long() -> No
 def test_a_run_tells_of_the_rows_that_it_loses_in_a_pause_and_at_its_end() -> None:
     place = Place(NOTHING, stops_at=7.0)
     place.attempt.must_look = True
-    place.attempt.lost_in_pauses = (Problem("s1", "its row was taken", fatal=False),)
-    place.attempt.lost_at_the_end = (Problem("s2", "its row couldn't be released", fatal=False),)
+    place.attempt.lost_in_pauses = (Problem("s1", "the shard's row was taken", fatal=False),)
+    place.attempt.lost_at_the_end = (Problem("s2", "the shard's row couldn't be released", fatal=False),)
     place.run.all_that_is_due()
-    assert place.told == ["s1: its row was taken", "s2: its row couldn't be released"]
+    assert place.told == ["s1: the shard's row was taken", "s2: the shard's row couldn't be released"]
 
 
 def test_the_wait_for_spark_doesnt_count_as_idle_time() -> None:
@@ -182,6 +182,13 @@ def test_a_run_ends_after_the_linger_time_though_records_still_come() -> None:
     place = Place(SOME)
     place.run.all_that_is_due()
     assert place.elapsed() == LINGER + EVERY
+
+
+def test_a_run_that_a_sensor_asked_for_ends_after_the_linger_time_with_a_backlog_left() -> None:
+    place = Place(MORE)
+    place.attempt.takes = SECOND
+    place.run.all_that_is_due()
+    assert place.elapsed() == LINGER + 1
 
 
 def test_a_command_goes_on_after_the_linger_time_until_no_shard_lacks_records_from_before_its_start() -> None:
@@ -301,7 +308,7 @@ def test_a_shard_with_more_records_is_read_on_at_once() -> None:
 def busy(*shards: str) -> WaveReport:
     """A wave that another run keeps from these shards."""
     return waves_of(
-        problems=[Problem(each, "run other is reading it", fatal=False, busy=True) for each in shards]
+        problems=[Problem(each, "run other is reading the shard", fatal=False, busy=True) for each in shards]
     )
 
 
@@ -317,7 +324,7 @@ def test_a_run_waits_for_a_shard_that_another_run_reads_for_the_linger_time_and_
         return wave(keys)
 
     place.attempt.wave = note_wanted_by  # type: ignore[method-assign]
-    assert place.run.catch_up((place.key(),)) == {place.key(): "run other is reading it"}
+    assert place.run.catch_up((place.key(),)) == {place.key(): "run other is reading the shard"}
     assert wanted == [place.attempt.claims.claim] * len(wanted), "also before the first wave"
     assert place.elapsed() == LINGER + 2
     assert place.waves()[:3] == [0.0, 2.0, 4.0]
@@ -352,6 +359,37 @@ def test_a_run_that_waits_asks_the_holders_run_once_to_look_at_its_rows() -> Non
     assert after.asked == worker.asked + 1
 
 
+def test_a_run_marks_each_shard_that_another_run_has_claimed_before_it_as_wanted() -> None:
+    """The shards were free before the first wave, so that the run asked for none of them then."""
+    place = Place()
+    keys = (place.key(0), place.key(1))
+    report = busy(*keys)
+    wanted: list[tuple[str | None, str | None]] = []
+
+    def be_late(keys: tuple[str, ...] | None = None) -> WaveReport:
+        wanted.append((place.wanted_by(0), place.wanted_by(1)))
+        for shard in (0, 1):
+            place.is_read_by("other/1", shard)
+        return report
+
+    place.attempt.wave = be_late  # type: ignore[method-assign]
+    place.stops_at = 3.0
+    place.run.catch_up(keys)
+    mine = place.attempt.claims.claim
+    assert wanted == [(None, None), (mine, mine), (mine, mine)]
+
+
+def test_the_wait_for_spark_before_the_first_wave_doesnt_shorten_the_time_that_a_run_waits() -> None:
+    place = Place()
+    place.is_read_by("other/1")
+    place.world.clock.advance(20 * SECOND)  # the run began before
+    place.world.stage.start = lambda _: place.world.clock.advance(60 * SECOND)
+    place.attempt.reports = [busy(place.key())]
+    place.run.catch_up((place.key(),))
+    assert place.waves()[0] == 80.0
+    assert place.elapsed() == 60.0 + LINGER + 2
+
+
 def test_a_run_doesnt_wait_for_busy_shards_that_it_wasnt_asked_for() -> None:
     place = Place(busy("elsewhere"))
     place.run.catch_up((place.key(),))
@@ -381,7 +419,7 @@ def test_an_error_that_ends_the_run_leaves_no_wanted_by() -> None:
     with pytest.raises(Throttled):
         place.run.catch_up((place.key(),))
     assert place.wanted_by() is None
-    assert place.run.waiting == {place.key(): "run other is reading it"}
+    assert place.run.waiting == {place.key(): "run other is reading the shard"}
 
 
 def test_a_real_run_reads_its_shard_once_the_run_that_was_reading_it_is_over() -> None:

@@ -196,7 +196,7 @@ def test_a_shard_whose_lease_moved_while_spark_started_isnt_read() -> None:
     world.stage.start = start
     report = cold.attempt.wave()
     assert [(each.lease_key, each.why) for each in report.problems] == [
-        (gone, "worker w2 holds its lease, not w1")
+        (gone, "worker w2 holds the shard's lease, not w1")
     ]
     assert [each.lease_key for each in report.landed] == [world.shard(1).shard_id]
 

@@ -285,7 +285,7 @@ def test_a_shard_that_another_living_run_reads_is_left_alone_and_can_be_marked_a
     assert isinstance(held, Applied)
     second = world.a_run(run="second")
     assert second.wave().claimed == 0
-    assert "run first is reading it" in second.wave([row.key]).problems[0].why
+    assert "run first is reading the shard" in second.wave([row.key]).problems[0].why
     assert second.claims.want(row.key)
     wanted = world.leases.get(row.key)
     assert wanted is not None
@@ -302,7 +302,7 @@ def test_a_waiting_run_reads_before_the_holders_next_wave() -> None:
     key = "shardId-000000000000"
     holder.wave()
     assert second.claims.want(key)
-    assert "waits for it and goes first" in holder.wave().problems[0].why
+    assert "waits for the shard and goes first" in holder.wave().problems[0].why
     assert second.wave([key]).claimed == 1
     assert holder.wave().claimed == 1
 

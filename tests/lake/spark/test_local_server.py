@@ -79,7 +79,7 @@ def test_the_client_waits_for_a_slow_start_and_reports_progress(
 def test_a_server_that_dies_while_it_starts_is_an_error_with_its_log(folder: Path):
     with pytest.raises(
         Unreachable,
-        match=r"the local Spark server didn't start: it ended while it started\. .* its log is (\S+)",
+        match=r"the local Spark server didn't start: the server ended while it started\. .* its log is (\S+)",
     ) as error:
         count_in_a_session(a_java(folder, "echo no memory is left >&2; exit 1"))
     log = Path(str(error.value).rpartition(" ")[2])
@@ -91,7 +91,7 @@ def test_a_server_that_isnt_up_in_time_is_ended_and_is_an_error_with_its_log(
 ):
     monkeypatch.setenv("JAVA_HOME", a_java(folder, f'sleep 20; exec {JAVA} "$@"'))
     impatient = ServerStart(master="local[1]", conf={}, patience=timedelta(seconds=1))
-    with pytest.raises(Unreachable, match=r"it wasn't up within 1 s.* its log is "):
+    with pytest.raises(Unreachable, match=r"the server wasn't up within 1 s.* its log is "):
         bring_up(folder, impatient, user="the test")
     assert pid_of(folder) is None
 

@@ -74,7 +74,7 @@ def test_opening_waits_for_a_slow_first_job_and_says_so(monkeypatch: pytest.Monk
 def test_a_first_job_that_never_ends_is_cancelled_and_reported_in_one_sentence():
     session = _SlowSession()
 
-    with pytest.raises(Unreachable, match=r"it took longer than 0 s; nothing was read.*tries again"):
+    with pytest.raises(Unreachable, match=r"the job took longer than 0 s; nothing was read.*tries again"):
         _stage_on(session, patience=timedelta(milliseconds=20)).open(warn)
 
     assert session.is_cancelled

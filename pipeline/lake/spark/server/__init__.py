@@ -1,12 +1,12 @@
-"""The local Spark Connect server: one for each project and environment of a user, which ends by itself after its last
-user.
+"""The local Spark Connect server: one for each project and environment of a user, which ends by itself after its
+last user.
 
     key              which server a process may join: settings file, DAGSTER_HOME, and the environment that the server's workers keep
     users            the processes that use a server. A lock of the operating system tells whether each of them lives
     process          the server's process id, and its end
     watch            a small process beside each server, which ends the server some minutes after its last user
     joining          joining a server that runs, or starting one
-    facts            what `headrace status` and `headrace doctor` tell about the servers of this host
+    facts            the servers of this host, as `headrace status` and `headrace doctor` show them
 
 A folder for each server, which only its user may read, holds all that belongs to it:
 

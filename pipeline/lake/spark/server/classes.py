@@ -35,8 +35,9 @@ _UNUSED = 30 * 24 * 3600.0
 def with_archive(
     conf: Mapping[str, str], folder: Path, jars: Path, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """The configuration of a server that is about to start, with Java's options for the archive. `folder`: the server's.
-    `jars`: Spark's."""
+    """The configuration of a server that is about to start, with Java's options for the archive added. `folder`:
+    the folder of the server. `jars`: the folder of Spark's jars.
+    """
     (folder / _WRITES).unlink(missing_ok=True)
     given = conf.get(OPTIONS, "")
     if _OWN.search(f"{given} {environ.get(_SUBMIT_OPTIONS, '')}"):
@@ -52,7 +53,9 @@ def with_archive(
 
 
 def keep(folder: Path) -> None:
-    """Keep the archive that the server of this folder has written at its end, where it has done so."""
+    """Put the archive that the server of this folder has written at its end among the user's archives, if there
+    is one.
+    """
     with suppress(OSError):
         begun = Path((folder / _WRITES).read_text(encoding="utf-8"))
         (folder / _WRITES).unlink()
@@ -62,7 +65,7 @@ def keep(folder: Path) -> None:
 
 
 def is_to_write(folder: Path) -> bool:
-    """Whether the server of this folder writes an archive at its end, which takes long."""
+    """Whether the server of this folder writes an archive at its end, so that its end takes long."""
     return (folder / _WRITES).exists()
 
 

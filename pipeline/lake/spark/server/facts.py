@@ -1,4 +1,4 @@
-"""What people are told about the local Spark servers of this user on this host."""
+"""The local Spark servers of this user on this host, as `headrace status` and `headrace doctor` show them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LocalServer:
     """When the server ends by itself; None while it has users, and where nothing watches it."""
 
     def is_own(self, folder: Path) -> bool:
-        """Whether it is the server that a process with this folder joins."""
+        """Whether this is the server in the folder `folder`, which the calling process would join."""
         return self.process.folder == folder
 
     def is_of_project(self, key: ServerKey) -> bool:

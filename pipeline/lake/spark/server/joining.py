@@ -1,8 +1,9 @@
 """Joining the local Spark server of a folder, or starting it, however slow the machine is.
 
-One process at a time joins, starts or ends the server of a folder. Whoever joins counts as a user from before it looks
-for the server, so a server that is joined isn't ended, and one that is being ended isn't joined. A server that no
-process can reach is replaced: its starting process was killed before it had written the address and the token.
+One process at a time joins, starts or ends the server of a folder. A process that joins counts as a user before
+it looks for the server, so a server that is joined isn't ended, and one that is being ended isn't joined. A
+server that no process can reach is replaced: the process that started it was killed before it had written the
+address and the token.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStart:
-    """How a server is started."""
+    """The options with which a server is started."""
 
     master: str
     conf: Mapping[str, str]
@@ -68,8 +69,9 @@ class ServerStart:
 
 
 def bring_up(folder: Path, start: ServerStart, *, user: str, on_waiting: OnWaiting = warn) -> Address:
-    """Start or join the server of this folder, and return once it answers. This process then is a user of it, by the
-    name `user`."""
+    """Start or join the server of this folder, and return once the server answers. From then on this process
+    counts as a user of the server, by the name `user`.
+    """
     # First of all: whoever ends the server looks for users under the same lock, so that a server
     # which this process is about to join isn't ended.
     server_users.use(folder, user)
@@ -97,7 +99,7 @@ def stop(folder: Path) -> bool:
 
 
 def stop_unused(folder: Path) -> bool:
-    """Stop the server of this folder unless another process uses it. Returns whether none uses it."""
+    """Stop the server of this folder unless another process uses it. Returns whether no other process uses it."""
     server_users.leave(folder)
     with _alone(folder, PATIENCE):
         is_unused = not users_of(folder)
@@ -109,7 +111,7 @@ def stop_unused(folder: Path) -> bool:
 
 
 def is_reachable(folder: Path) -> bool:
-    """Whether the server of this folder has told its address, and accepts connections there."""
+    """Whether the server of this folder has written its address into its folder, and accepts connections there."""
     address = _address(folder)
     return address is not None and _listens(address.port)
 
@@ -117,7 +119,7 @@ def is_reachable(folder: Path) -> bool:
 def answers(
     channel: grpc.Channel, patience: timedelta, *, is_alive: Callable[[], bool] = lambda: True
 ) -> bool | None:
-    """Whether a gRPC server answers within that time; None if it died meanwhile."""
+    """Whether a gRPC server answers within `patience`; None if the server died meanwhile."""
     import grpc
 
     until = time.monotonic() + patience.total_seconds()
@@ -179,10 +181,10 @@ def _started(folder: Path, start: ServerStart) -> Address:
     until = time.monotonic() + start.patience.total_seconds()
     while not _listens(address.port):
         if pid is None or not _lives(pid):
-            raise _failed("it ended while it started", folder)
+            raise _failed("the server ended while it started", folder)
         if time.monotonic() > until:
             end(folder)
-            raise _failed(f"it wasn't up within {start.patience.total_seconds():.0f} s", folder)
+            raise _failed(f"the server wasn't up within {start.patience.total_seconds():.0f} s", folder)
         time.sleep(_LOOK_EVERY)
     # Last, once the server listens: a starter that is killed before leaves a server without an
     # address, which the next one to join replaces.
@@ -235,7 +237,7 @@ def _answers(address: Address, folder: Path, patience: timedelta) -> bool:
     with closing(uninterrupted(grpc.insecure_channel(f"{_HOST}:{address.port}"))) as channel:
         answered = answers(channel, patience, is_alive=lambda: pid is not None and is_server(pid, folder))
     if answered is False:
-        raise _failed(f"it didn't answer for {patience.total_seconds():.0f} s", folder)
+        raise _failed(f"the server didn't answer for {patience.total_seconds():.0f} s", folder)
     return bool(answered)
 
 

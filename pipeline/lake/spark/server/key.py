@@ -52,7 +52,7 @@ class ServerKey:
         return _hash(json.dumps(asdict(self), sort_keys=True))
 
     def differences(self, candidate: ServerKey) -> tuple[str, ...]:
-        """What differs between this server and one with another key, in words for people, such as `the installed packages`."""
+        """What differs between the servers of these two keys, in words for people, such as `the installed packages`."""
         words = {"engine": "Headrace's version", "python": "Python", "packages": "the installed packages"}
         names = sorted({*self.environment, *candidate.environment})
         return (
@@ -98,8 +98,7 @@ def write(key: ServerKey, folder: Path) -> None:
 
 
 def read(folder: Path) -> ServerKey | None:
-    """The key that the server of a folder was started for; None where none, or that of another version, is written
-    there."""
+    """The key of the server in this folder; None where no key is written there, or one of another version."""
     try:
         return ServerKey(**json.loads((folder / FILE).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

@@ -37,7 +37,9 @@ class ServerProcess:
 
 
 def is_server(pid: int, folder: Path) -> bool:
-    """Whether this process is the Spark server of this folder. An old file may name an id that another process has by now."""
+    """Whether the process with this id is the Spark server of this folder. A file that is old may name an id that
+    another process has by now.
+    """
     return any(process.folder == folder for process in _processes("-p", str(pid)))
 
 
@@ -71,7 +73,7 @@ def _seconds(elapsed: str) -> float:
 
 
 def pid_of(folder: Path) -> int | None:
-    """The id that the server of this folder was started with."""
+    """The process id of the server that was started last in this folder."""
     try:
         return int((folder / PID).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -89,7 +91,9 @@ def end(folder: Path) -> None:
 
 
 def end_process(pid: int, folder: Path) -> None:
-    """Stop this process if it is the server of this folder, and wait until it has ended. The folder may be gone."""
+    """Stop this process if it is the server of this folder, and wait until it has ended. The folder itself may
+    have been deleted.
+    """
     if not is_server(pid, folder):
         return
     until, is_killed = time.monotonic() + _ENDS_WITHIN, False

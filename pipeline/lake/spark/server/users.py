@@ -34,7 +34,9 @@ class User:
 
 
 def use(folder: Path, name: str) -> None:
-    """Make this process a user of the server in this folder until the process ends, whether a server runs there or not."""
+    """Count this process as a user of the server in this folder until the process ends, whether a server runs
+    there or not.
+    """
     key = (folder, os.getpid())
     if key in _held:
         return
@@ -57,7 +59,7 @@ def users_folder(folder: Path) -> Path:
 
 
 def leave(folder: Path) -> None:
-    """This process no longer uses the server in this folder."""
+    """No longer count this process as a user of the server in this folder."""
     if file := _held.pop((folder, os.getpid()), None):
         file.close()
 
@@ -107,5 +109,5 @@ def joining(folder: Path) -> Iterator[bool]:
 
 
 def joining_process(folder: Path) -> str:
-    """The id of the process that holds that lock, or held it last."""
+    """The id of the process that holds the lock of `joining`, or held it last."""
     return (folder / _JOINING).read_text(encoding="utf-8")

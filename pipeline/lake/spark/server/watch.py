@@ -1,10 +1,11 @@
 """The process beside a local Spark server that ends it some minutes after its last user.
 
-    python -c "... main()" FOLDER SECONDS    start the server by the command on standard input, and watch it; without a command, watch the
-                                             server that runs, whose first watch was killed
+    python -c "... main()" FOLDER SECONDS    start the server by the command on standard input, and watch it; without a command, watch
+                                             a server that runs and whose first watching process was killed
 
-It is no child of the process that started it, and has a session of its own with the server. So neither a Ctrl-C nor the end of the user that
-happened to come first reaches the server, which others may use by then.
+The watching process is no child of the process that started it: together with the server it has an operating
+system's session of its own. So neither a Ctrl-C nor the end of the first user reaches the server, which others
+may use by then.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ _TOUCH_EVERY = 3600.0
 
 
 def start(folder: Path, stays: float, *command: str) -> None:
-    """Start the watching process; with a command, it starts the server by that command."""
+    """Start the watching process. With a command, the watching process starts the server by it; without one, it
+    watches the server that runs.
+    """
     root = str(Path(__file__).parents[5])
     program = f"import sys; sys.path.insert(0, {root!r}); from {__name__} import main; main()"
     # No package of the environment is needed, so that the process begins in 20 ms.
@@ -78,8 +81,8 @@ def main() -> None:
 
 @dataclass(slots=True)
 class ServerWatch:
-    """The watch of one server. The server's folder may be deleted under it, as with a folder for temporary files: nobody can join the
-    server then, and the watch is all that can still end it.
+    """The watch of one server. The server's folder may be deleted meanwhile, for example with all temporary
+    files: no process can join the server then, and only the watch can still end it.
     """
 
     folder: Path
@@ -99,7 +102,7 @@ class ServerWatch:
     touched: float = 0.0
 
     def keep(self) -> None:
-        """Return when the server has ended."""
+        """Watch the server, and return when it has ended."""
         while self._lives():
             # A folder that is being deleted, or a full disk, spoils one look. The watch goes on: nothing else ends the server.
             with suppress(OSError):
@@ -159,7 +162,9 @@ class ServerWatch:
         return self.pid is not None and _is_alive(self.pid)
 
     def end_if_unused(self) -> bool:
-        """End the server, unless a process uses it by now. A process that wants to join it meanwhile waits, and starts another server."""
+        """End the server, unless a process uses it by now. Returns whether the server was ended. A process that
+        wants to join meanwhile waits, and starts another server.
+        """
         with joining(self.folder) as is_mine:
             if not is_mine or users_of(self.folder):
                 return False
@@ -199,7 +204,7 @@ def delete_old(folders: Path) -> None:
 
 
 def newest_log(folder: Path) -> Path:
-    """The log of the last start; the folder of logs where none was written."""
+    """The log file of the server's last start; the folder of logs where none was written."""
     return max((folder / LOGS).glob("*.out"), default=folder / LOGS)
 
 
