@@ -98,14 +98,21 @@ def test_rows_behind_the_position_of_a_shard_at_rest_are_found_by_a_wave_of_anot
         bed.parsing().wave()
 
 
+def land_and_parse_the_last_two_in_one_wave(bed: Bed) -> None:
+    """So the range in which a row comes later has as many rows as before, until the lake table is at its end again."""
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at)
+    bed.catch_up()
+    for number in (3, 5):
+        bed.land(A, {number: good(number)}, arrival=bed.clock.at)
+    bed.catch_up()
+
+
 @pytest.mark.parametrize("commits", [False, True])
 def test_rows_behind_the_position_that_landed_while_the_lake_table_was_behind_it_are_found(
     bed: Bed, *, commits: bool
 ):
     """`commits`: another shard goes on meanwhile, so that a commit of the typed table tells of a newer look."""
-    for number in (1, 3, 5):
-        bed.land(A, {number: good(number)}, arrival=bed.clock.at)
-        bed.catch_up()
+    land_and_parse_the_last_two_in_one_wave(bed)
     bed.lake.rollback(2)
     bed.land(A, {2: good(2), 3: good(3)}, arrival=bed.clock.at)
     if commits:
@@ -121,9 +128,7 @@ def test_rows_that_landed_while_the_lake_table_was_behind_are_found_where_the_ty
     bed: Bed,
 ):
     """Only the typed table's lineage tells then when the shard's newest wave was. What landed last is as it was parsed."""
-    for number in (1, 3, 5):
-        bed.land(A, {number: good(number)}, arrival=bed.clock.at)
-        bed.catch_up()
+    land_and_parse_the_last_two_in_one_wave(bed)
     bed.lake.rollback(2)
     bed.land(A, {2: good(2), 3: good(3)}, arrival=bed.clock.at)
     bed.land(B, {9: good(9)}, arrival=bed.clock.at)
