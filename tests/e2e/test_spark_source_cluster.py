@@ -69,9 +69,10 @@ def test_a_script_by_spark_submit_reads_table_and_stream_on_a_cluster(tmp_path: 
                 *(str(script), str(settings), LEFT.shard_id, str(tmp_path)),
             ],
             cwd=tmp_path,
-            # The driver alone knows where Kinesis is, and by whose keys it is asked.
+            # The driver alone knows where Kinesis is, and by whose keys it is asked. PySpark sets SPARK_CONNECT_MODE_ENABLED in a
+            # process that has opened a session of Spark Connect, as other tests do.
             env={
-                **os.environ,
+                **{name: value for name, value in os.environ.items() if name != "SPARK_CONNECT_MODE_ENABLED"},
                 **environment_of_jvm(None),
                 **aws.environment,
                 "PYSPARK_PYTHON": sys.executable,
