@@ -151,7 +151,19 @@ def _leaves_nothing_out(story: Story, parsed: PlannedRange) -> bool:
     low, high = order_text_of(parsed.after), order_text(parsed.upto)
     steps = [step for step in story.of(parsed.key) if _is_within(step, low, high) and not _stays(step)]
     kinds = {step.range.kind for step in steps}
-    return kinds <= {Kind.LANDED, Kind.UNPACKED} and _is_clear(story, parsed.key, low, high)
+    return (
+        kinds <= {Kind.LANDED, Kind.UNPACKED}
+        and not _has_gap_after(story, parsed.key, low)
+        and _is_clear(story, parsed.key, low, high)
+    )
+
+
+def _has_gap_after(story: Story, key: ShardKey, place: str) -> bool:
+    """Whether records were given up that come directly after the place. Such a range ends where it begins: at the last
+    record before them."""
+    return any(
+        step.range.kind is Kind.SKIPPED and order_text_of(step.range.after) == place for step in story.of(key)
+    )
 
 
 def _parts_to_compare(before: ParsedElsewhere, story: Story) -> list[PlannedRange]:

@@ -290,6 +290,14 @@ def test_rows_that_are_new_in_one_part_are_found_though_fewer_rows_are_there_in_
     assert passed_rows(parsed_in_parts((None, 30, 1), (30, 50, 9)), [25, 28, 45], *skipped) == [(1, 2)]
 
 
+def test_records_that_were_given_up_directly_after_the_first_position_hide_no_rows_that_are_new() -> None:
+    """The range of their gap ends where it begins, so that it has no part in common with what lies behind it."""
+    gap = (a_range(None, 10, 3), a_range(10, 10, 0, Kind.SKIPPED), a_range(10, 30, 5))
+    before = parsed_in_parts((10, 20, 5), (20, 30, 0))
+    assert passed_rows(before, [16, 18, 22, 24, 26], *gap) == [(0, 3)]
+    assert passed_rows(before, [16, 18], *gap) == []
+
+
 def test_where_the_lake_table_leaves_no_record_out_its_rows_are_counted_once() -> None:
     """As many rows as were parsed are these rows then. Each count reads files."""
     counted: list[PlannedRange] = []
