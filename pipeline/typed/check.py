@@ -167,16 +167,22 @@ def _has_gap_after(story: Story, key: ShardKey, place: str) -> bool:
 
 
 def _parts_to_compare(before: ParsedElsewhere, story: Story) -> list[PlannedRange]:
-    """The parts of which the lake table's rows can be counted by themselves, newest first. The ledger of aggregates that were taken
-    apart in several parts tells only of these together."""
+    """The parts of which the lake table's rows are counted by themselves, newest first. The ledger of aggregates that were taken
+    apart in several parts tells only of these together. Parts side by side that leave nothing out are counted at once, because
+    each count reads files."""
     joined: list[PlannedRange] = []
+    is_later_whole = False
     apart = _taken_apart(story, before.parsed.key, before.looked)
     for part in before.parts:
-        if joined and any(_has_inside(step, order_text(part.upto)) for step in apart):
+        is_whole = _leaves_nothing_out(story, part)
+        is_apart = any(_has_inside(step, order_text(part.upto)) for step in apart)
+        if joined and (is_apart or (is_whole and is_later_whole)):
             later = joined.pop()
             joined.append(replace(later, after=part.after, rows=later.rows + part.rows))
+            is_later_whole = is_whole and is_later_whole
         else:
             joined.append(part)
+            is_later_whole = is_whole
     return joined
 
 

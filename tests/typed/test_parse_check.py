@@ -317,6 +317,21 @@ def test_where_the_lake_table_leaves_no_record_out_its_rows_are_counted_once() -
         counted.clear()
 
 
+def test_parts_side_by_side_that_leave_nothing_out_are_counted_at_once() -> None:
+    """Only the parts about a gap are counted by themselves."""
+    counted: list[tuple[int | None, int | None]] = []
+
+    def rows_there(planned: PlannedRange) -> int:
+        counted.append((planned.after and planned.after.sequence, planned.upto.sequence))
+        return 0
+
+    ways = (a_range(None, 10, 1), a_range(10, 20, 1), a_range(20, 35, 0, Kind.SKIPPED), a_range(35, 40, 1))
+    before = parsed_in_parts((None, 10, 1), (10, 20, 1), (20, 30, 1), (30, 40, 1), (40, 50, 1), (50, 60, 1))
+    story = story_of(ledgers(*ways, a_range(40, 50, 1), a_range(50, 60, 1)))
+    assert passed_over([before], story, rows_there) == ()
+    assert counted == [(None, 60), (40, 60), (30, 40), (20, 30), (None, 20)]
+
+
 def test_parts_of_which_aggregates_were_taken_apart_together_are_compared_together() -> None:
     skipped = (a_range(None, 10, 0, Kind.SKIPPED), a_range(10, 50, 2))
     apart = a_range(25, 45, 3, Kind.UNPACKED)
