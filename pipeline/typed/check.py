@@ -149,6 +149,9 @@ def _taken_apart(story: Story, key: ShardKey, looked: int) -> tuple[Step, ...]:
 def _leaves_nothing_out(story: Story, parsed: PlannedRange) -> bool:
     """Whether each record of the range is in the lake table: its ledgers lead from one end to the other by landings alone."""
     low, high = order_text_of(parsed.after), order_text(parsed.upto)
+    # A landing in which the range begins is looked at as a whole.
+    cut = [step for step in story.of(parsed.key) if step.range.kind is Kind.LANDED and _has_inside(step, low)]
+    low = min((order_text_of(step.range.after) for step in cut), default=low)
     steps = [step for step in story.of(parsed.key) if _is_within(step, low, high) and not _stays(step)]
     kinds = {step.range.kind for step in steps}
     return (

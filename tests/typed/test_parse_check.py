@@ -322,14 +322,18 @@ def test_parts_side_by_side_that_leave_nothing_out_are_counted_at_once() -> None
     counted: list[tuple[int | None, int | None]] = []
 
     def rows_there(planned: PlannedRange) -> int:
-        counted.append((planned.after and planned.after.sequence, planned.upto.sequence))
+        after = None if planned.after is None else planned.after.sequence
+        counted.append((after, planned.upto.sequence))
         return 0
 
-    ways = (a_range(None, 10, 1), a_range(10, 20, 1), a_range(20, 35, 0, Kind.SKIPPED), a_range(35, 40, 1))
-    before = parsed_in_parts((None, 10, 1), (10, 20, 1), (20, 30, 1), (30, 40, 1), (40, 50, 1), (50, 60, 1))
-    story = story_of(ledgers(*ways, a_range(40, 50, 1), a_range(50, 60, 1)))
-    assert passed_over([before], story, rows_there) == ()
-    assert counted == [(None, 60), (40, 60), (30, 40), (20, 30), (None, 20)]
+    before = parsed_in_parts(*((place or None, place + 10, 1) for place in range(0, 70, 10)))
+    as_before = (a_range(None, 10, 1), a_range(10, 20, 1), a_range(20, 30, 1), a_range(30, 35, 1))
+    in_one = (a_range(None, 35, 4),)
+    for landed in (as_before, in_one):
+        counted.clear()
+        ways = (*landed, a_range(35, 45, 0, Kind.SKIPPED), a_range(45, 70, 2))
+        assert passed_over([before], story_of(ledgers(*ways)), rows_there) == ()
+        assert counted == [(None, 70), (50, 70), (40, 50), (30, 40), (None, 30)]
 
 
 def test_parts_of_which_aggregates_were_taken_apart_together_are_compared_together() -> None:
