@@ -4,7 +4,7 @@ One run follows all targets, except those that failed lately. No run is asked fo
 If two overlap all the same, the typed tables' compare-and-swap refuses one of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import time
@@ -111,22 +111,32 @@ def _open_run(instance: dg.DagsterInstance, job: str) -> str | None:
 def _waiting(instance: dg.DagsterInstance, job: str, names: Sequence[str]) -> dict[str, float]:
     """The targets that failed lately, each with the seconds until it is tried again."""
     failures = dg.RunsFilter(job_name=job, statuses=[dg.DagsterRunStatus.FAILURE])
+    pause = _AFTER_A_FAILURE.total_seconds()
     waiting: dict[str, float] = {}
-    killed: dict[str, float] = {}
-    """Targets of runs that were killed lately, each with the seconds that it would wait for the newest of them."""
+    newest_killed: dict[str, dg.RunRecord] = {}
+    """By target: the newest of the runs that were killed."""
     for record in instance.get_run_records(failures, limit=_MOST_FAILED_RUNS):
-        wait = _AFTER_A_FAILURE.total_seconds() - (time() - (record.end_time or 0))
-        if wait <= 0:
-            continue
         tags = record.dagster_run.tags
         if FAILED_TARGETS_TAG in tags:
-            for name in tags[FAILED_TARGETS_TAG].split(","):
-                waiting[name] = max(wait, waiting.get(name, 0.0))
+            _wait_longer(waiting, tags[FAILED_TARGETS_TAG].split(","), record)
             continue
         # A run that was killed names no target that failed. A host may have ended it, so that the next run comes at
-        # once. After a second one its targets wait, because any of them may be the reason.
+        # once. Where that one is killed, too, however long it worked, its targets wait, because any of them may be
+        # the reason.
         for name in (tags.get(FOLLOWS_TAG) or ",".join(names)).split(","):
-            if name in killed:
-                waiting[name] = max(wait, killed[name], waiting.get(name, 0.0))
-            killed[name] = max(wait, killed.get(name, 0.0))
+            newest = newest_killed.setdefault(name, record)
+            if newest is not record and _began(newest) - (record.end_time or 0) < pause:
+                _wait_longer(waiting, [name], newest)
     return waiting
+
+
+def _wait_longer(waiting: dict[str, float], names: Iterable[str], failed: dg.RunRecord) -> None:
+    """Let these targets wait after the end of the failed run, as long as a part of this wait is left."""
+    wait = _AFTER_A_FAILURE.total_seconds() - (time() - (failed.end_time or 0))
+    if wait > 0:
+        for name in names:
+            waiting[name] = max(wait, waiting.get(name, 0.0))
+
+
+def _began(record: dg.RunRecord) -> float:
+    return record.create_timestamp.timestamp()

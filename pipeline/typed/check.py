@@ -149,22 +149,43 @@ def _taken_apart(story: Story, key: ShardKey, looked: int) -> tuple[Step, ...]:
 def _leaves_nothing_out(story: Story, parsed: PlannedRange) -> bool:
     """Whether each record of the range is in the lake table: its ledgers lead from one end to the other by landings alone."""
     low, high = order_text_of(parsed.after), order_text(parsed.upto)
+    # A landing in which the range begins is looked at as a whole.
+    cut = [step for step in story.of(parsed.key) if step.range.kind is Kind.LANDED and _has_inside(step, low)]
+    low = min((order_text_of(step.range.after) for step in cut), default=low)
     steps = [step for step in story.of(parsed.key) if _is_within(step, low, high) and not _stays(step)]
     kinds = {step.range.kind for step in steps}
-    return kinds <= {Kind.LANDED, Kind.UNPACKED} and _is_clear(story, parsed.key, low, high)
+    return (
+        kinds <= {Kind.LANDED, Kind.UNPACKED}
+        and not _has_gap_after(story, parsed.key, low)
+        and _is_clear(story, parsed.key, low, high)
+    )
+
+
+def _has_gap_after(story: Story, key: ShardKey, place: str) -> bool:
+    """Whether records were given up that come directly after the place. Such a range ends where it begins: at the last
+    record before them."""
+    return any(
+        step.range.kind is Kind.SKIPPED and order_text_of(step.range.after) == place for step in story.of(key)
+    )
 
 
 def _parts_to_compare(before: ParsedElsewhere, story: Story) -> list[PlannedRange]:
-    """The parts of which the lake table's rows can be counted by themselves, newest first. The ledger of aggregates that were taken
-    apart in several parts tells only of these together."""
+    """The parts of which the lake table's rows are counted by themselves, newest first. The ledger of aggregates that were taken
+    apart in several parts tells only of these together. Parts side by side that leave nothing out are counted at once, because
+    each count reads files."""
     joined: list[PlannedRange] = []
+    is_later_whole = False
     apart = _taken_apart(story, before.parsed.key, before.looked)
     for part in before.parts:
-        if joined and any(_has_inside(step, order_text(part.upto)) for step in apart):
+        is_whole = _leaves_nothing_out(story, part)
+        is_apart = any(_has_inside(step, order_text(part.upto)) for step in apart)
+        if joined and (is_apart or (is_whole and is_later_whole)):
             later = joined.pop()
             joined.append(replace(later, after=part.after, rows=later.rows + part.rows))
+            is_later_whole = is_whole and is_later_whole
         else:
             joined.append(part)
+            is_later_whole = is_whole
     return joined
 
 

@@ -220,6 +220,30 @@ def test_a_run_that_was_killed_is_followed_by_another_at_once_and_a_second_one_a
     assert "the last run of orders failed" in deployment.tick().skip_reason.skip_message
 
 
+def test_runs_that_are_killed_after_a_long_time_are_followed_after_a_wait_too(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+):
+    """A payload may kill each run only after it has worked for longer than the wait."""
+    deployment.bed.land(A, {1: good(1)})
+    job = deployment.definitions.resolve_job_def("typed_app_parse")
+    runs = [
+        deployment.instance.create_run_for_job(
+            job, tags={"headrace/targets": "orders"}, status=dg.DagsterRunStatus.STARTED
+        )
+        for _ in range(2)
+    ]
+    now = time()
+    for run, ended in zip(runs, (now + 5, now + 3600), strict=True):
+        failed = dg.DagsterEvent(
+            dg.DagsterEventType.PIPELINE_FAILURE.value, job.name, message="its process ended"
+        )
+        deployment.instance.report_dagster_event(failed, run.run_id, timestamp=ended)
+    monkeypatch.setattr("headrace.sensors.parsed.time", lambda: now + 3610)
+    assert "the last run of orders failed" in deployment.tick().skip_reason.skip_message
+    monkeypatch.setattr("headrace.sensors.parsed.time", lambda: now + 3901)
+    assert deployment.tick().run_requests
+
+
 def test_no_run_is_asked_for_while_one_is_open_unless_it_hangs(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ):

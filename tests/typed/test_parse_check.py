@@ -290,6 +290,14 @@ def test_rows_that_are_new_in_one_part_are_found_though_fewer_rows_are_there_in_
     assert passed_rows(parsed_in_parts((None, 30, 1), (30, 50, 9)), [25, 28, 45], *skipped) == [(1, 2)]
 
 
+def test_records_that_were_given_up_directly_after_the_first_position_hide_no_rows_that_are_new() -> None:
+    """The range of their gap ends where it begins, so that it has no part in common with what lies behind it."""
+    gap = (a_range(None, 10, 3), a_range(10, 10, 0, Kind.SKIPPED), a_range(10, 30, 5))
+    before = parsed_in_parts((10, 20, 5), (20, 30, 0))
+    assert passed_rows(before, [16, 18, 22, 24, 26], *gap) == [(0, 3)]
+    assert passed_rows(before, [16, 18], *gap) == []
+
+
 def test_where_the_lake_table_leaves_no_record_out_its_rows_are_counted_once() -> None:
     """As many rows as were parsed are these rows then. Each count reads files."""
     counted: list[PlannedRange] = []
@@ -307,6 +315,25 @@ def test_where_the_lake_table_leaves_no_record_out_its_rows_are_counted_once() -
         assert passed_over([before], story_of(ledgers(*whole)), rows_there) == ()
         assert counted == [before.parsed]
         counted.clear()
+
+
+def test_parts_side_by_side_that_leave_nothing_out_are_counted_at_once() -> None:
+    """Only the parts about a gap are counted by themselves."""
+    counted: list[tuple[int | None, int | None]] = []
+
+    def rows_there(planned: PlannedRange) -> int:
+        after = None if planned.after is None else planned.after.sequence
+        counted.append((after, planned.upto.sequence))
+        return 0
+
+    before = parsed_in_parts(*((place or None, place + 10, 1) for place in range(0, 70, 10)))
+    as_before = (a_range(None, 10, 1), a_range(10, 20, 1), a_range(20, 30, 1), a_range(30, 35, 1))
+    in_one = (a_range(None, 35, 4),)
+    for landed in (as_before, in_one):
+        counted.clear()
+        ways = (*landed, a_range(35, 45, 0, Kind.SKIPPED), a_range(45, 70, 2))
+        assert passed_over([before], story_of(ledgers(*ways)), rows_there) == ()
+        assert counted == [(None, 70), (50, 70), (40, 50), (30, 40), (None, 30)]
 
 
 def test_parts_of_which_aggregates_were_taken_apart_together_are_compared_together() -> None:

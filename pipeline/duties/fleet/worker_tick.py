@@ -61,6 +61,8 @@ class WorkerDuty:
 
     def tick(self, memory: WorkerMemory) -> WorkerReport:
         now = self.clock.now()
+        # Before all that may end this tick: the next one no longer knows that the clock was set back.
+        memory = replace(memory, backoff=of_clock(memory.backoff, now, last_look=memory.last_look))
         row = self.workers.get(self.worker_id)
         rival = self._rival(row, memory, now)
         if rival is not None and rival.credit <= self.times.lease_duration:
@@ -152,7 +154,6 @@ class WorkerDuty:
             own_leases_memory=watched.memory,
             rival=None,
             beater=self._beater(row, memory, now),
-            backoff=of_clock(memory.backoff, now, last_look=memory.last_look),
         )
         memory, mine, previous = self._read_rows(row, memory, now, at_rest)
         memory, why_not_begun = self._count_failures(memory, runs, now)

@@ -106,6 +106,8 @@ class ClaimedRow:
             try:
                 outcome = self.rows.apply(proposed(self.lease))
             except Throttled:
+                # The last try was refused. An earlier one may have been made without an answer.
+                self.may_have_moved = True
                 return "ThrottlingException"
             except TablesMissing:
                 return "InvalidStateException"

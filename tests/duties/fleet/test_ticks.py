@@ -7,10 +7,12 @@ from datetime import timedelta
 
 import pytest
 
+from headrace.pipeline.core.leases.backoff import Backoff, held_off
 from headrace.pipeline.core.leases.change import Applied, claim
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import SHARD_END
 from headrace.pipeline.duties.fleet.cursor import read_worker, write_worker
+from headrace.pipeline.duties.fleet.worker_report import WorkerMemory, WorkerState
 from headrace.pipeline.duties.waves.report import WaveStep
 from headrace.pipeline.settings.choices import Heartbeat
 from tests.duties.world import TICK, World
@@ -76,6 +78,20 @@ def test_a_second_dagster_with_the_same_worker_id_is_refused_while_the_first_one
         world.work(instance="dagster-1")
         assert "another Dagster instance beats under this id" in str(world.work(instance="dagster-2"))
         world.clock.advance(TICK)
+
+
+def test_a_tick_that_does_nothing_remembers_that_the_clock_was_set_back() -> None:
+    """The next one compares with this one's look, so that the waits of failed shards would last as long as before."""
+    world = World()
+    world.settle()
+    world.work(instance="dagster-1")
+    now = world.clock.now()
+    waits = {"shardId-000000000000": Backoff(4, now + timedelta(minutes=1))}
+    world.worker_memory["dagster-2w1"] = WorkerMemory(last_look=now, backoff=waits)
+    world.clock.jump(-timedelta(minutes=3))
+    report = world.work(instance="dagster-2")
+    assert report.state is WorkerState.WAITING
+    assert held_off(report.memory.backoff, world.clock.now()) == frozenset()
 
 
 def test_a_second_dagster_takes_the_worker_over_once_the_first_one_stopped_beating() -> None:

@@ -11,12 +11,15 @@ import pytest
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.batch import WITHIN_THE_SECOND
 from headrace.pipeline.core.ledger.ledger import Kind, ParentIs
-from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.duties.streams.family import SinceOrigin
 from headrace.pipeline.errors import Unknown, Unreachable
+from headrace.pipeline.ports.reading import StreamFacts
 from headrace.pipeline.settings.choices import OnDataLoss
 from headrace.pipeline.settings.model import WaveSettings
 from tests.duties.life import DAY, Life
+from tests.memory.source import MemorySource
 
 HOUR = timedelta(hours=1)
 GOES_ON = OnDataLoss.CONTINUE
@@ -318,6 +321,26 @@ def test_no_shard_has_left_a_stream_that_is_younger_than_a_day() -> None:
         report = life.wave()
         assert bool([row for row in life.landed() if row[0] == life.key(1)]) is landed
         assert any("hasn't left the stream" in problem.why for problem in report.problems) is not landed
+
+
+def test_an_old_stream_isnt_described_for_each_shard_that_has_left_it() -> None:
+    """A first start may meet hundreds of such shards, and Kinesis throttles descriptions."""
+    life = Life()
+    gone = ShardKey(life.key(0).stream, "shardId-000000000009")
+    described: list[str] = []
+
+    def describe(name: str) -> StreamFacts:
+        described.append(name)
+        return MemorySource.describe(life.source, name)
+
+    life.source.describe = describe  # type: ignore[method-assign]
+    since = SinceOrigin(gone.stream, Positions(), life.source)
+    assert not since.is_gone(gone)
+    assert described == [gone.stream.arn]
+    described.clear()
+    life.later(DAY + HOUR)
+    assert since.is_gone(gone)
+    assert described == []
 
 
 def gaps_of(life: Life, shard: str) -> list[tuple[datetime | None, datetime | None]]:

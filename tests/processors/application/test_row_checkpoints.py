@@ -175,9 +175,12 @@ def test_a_trouble_of_dynamodb_has_kcls_name_and_a_later_try_is_taken(
     rows.error = error
     assert answer(checkpoints, sequenceNumber="150")["error"] == name
     assert (checkpoints.progress.last, checkpoints.row.is_lost) == (Checkpoint("100"), False)
+    # A try before the one that was refused may have been made; without a table nothing was.
+    assert checkpoints.row.may_have_moved is not isinstance(error, TablesMissing)
     rows.error = None
     assert answer(checkpoints, sequenceNumber="150")["error"] is None
     assert stored(rows).checkpoint == Checkpoint("150")
+    assert not checkpoints.row.may_have_moved
 
 
 def test_the_end_of_a_shard_is_taken_and_left_to_the_run() -> None:
