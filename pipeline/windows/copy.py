@@ -182,7 +182,8 @@ class Replaying(WindowWaves[WavePlan | _Stretches]):
         # The ledgers state rows for whole ranges only, so of a window that cuts one the number isn't known.
         if window.is_whole and copied != window.rows:
             why = (
-                "rows may have been removed from the lake table since they landed (upkeep.retention, another engine)"
+                "rows may have been removed from the lake table since they landed (upkeep.retention, another engine, or a "
+                "rollback after which a person's command passed over them)"
                 if copied < window.rows
                 else "aggregates of its records may have been taken apart since (`--unpack`), or another engine may "
                 "have inserted rows"
@@ -190,4 +191,10 @@ class Replaying(WindowWaves[WavePlan | _Stretches]):
             yield (
                 f"the window's table has {counted(copied, 'row')}, and the ledgers of the lake table stated "
                 f"{window.rows:,} when the window was made: {why}"
+            )
+        elif not window.is_whole and window.rows and not copied and not self.read_from_stream():
+            yield (
+                "the lake table has no row of the window any more, or never had one: the ledgers only tell that the "
+                f"ranges of which the window is a part had {counted(window.rows, 'row')} when it was made. If there were rows, "
+                "upkeep.retention, another engine or a rollback removed them; `headrace lineage` tells what landed when"
             )

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import LATEST
 from headrace.pipeline.settings.choices import InitialPosition, Mode
 from tests.simulation.__main__ import failure_text
 from tests.simulation.application.plan import ApplicationPlan, an_application
@@ -155,3 +157,27 @@ def test_at_the_end_a_record_is_missing_that_nobody_got_and_that_lies_before_one
     given.watch.account(given.shard).lost.clear()
     given.world.sim.now = 1000.0
     assert "1 records were given to no process" in given.watch.left_of(given.shard)
+
+
+def test_a_process_of_a_run_that_stood_still_begins_at_latest_as_its_run_claimed_the_row():
+    # Seed 14000084: a later run had moved the row, and with it the row's last look, before the process began.
+    drawn = SHORT.application
+    assert drawn is not None
+    given = Given(replace(SHORT, application=replace(drawn, position=InitialPosition.LATEST)))
+    watch, fleet, start = given.watch, given.world.application, given.shard.arrivals[0]
+    assert fleet is not None
+    claimed = Lease(
+        given.shard.key.shard_id, 1, LATEST, parents=frozenset(), run_claim="run/claim", looked_at=start
+    )
+    given.world.sim.now = 0.0
+    watch.note_row(claimed)
+    account = watch.account(given.shard)
+    account.claimed_rows["run/claim"] = claimed
+    account.had.add(LATEST)
+    later = given.shard.checkpoint(given.shard.sequences[1])
+    fleet.leases.rows[claimed.key] = replace(
+        claimed, checkpoint=later, run_claim="run2/claim", looked_at=given.shard.arrivals[2]
+    )
+    given.instance.has_begun = False
+    watch.begin(given.instance, LATEST, None)
+    assert given.instance.passed == 0

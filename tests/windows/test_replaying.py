@@ -298,6 +298,17 @@ def test_rows_that_are_gone_from_the_lake_table_are_told(bed: WindowBed):
     )
 
 
+def test_a_window_that_cuts_ranges_tells_that_none_of_its_rows_is_there_any_more(bed: WindowBed):
+    bed.land(A, {n: good(n) for n in (1, 2, 3)}, arrival=NOON - DAY)
+    bed.land(A, {4: good(4)})
+    window = bed.window(Numbers(A.shard_id, 2, 2))
+    IcebergLive(bed.lake.handle()).drop(NOON.date())
+    (wave,) = bed.replaying(window).waves()
+    assert wave.rows == 0
+    assert "no row of the window any more" in wave.notes[0]
+    assert "a rollback removed them" in wave.notes[0]
+
+
 def test_rows_that_another_engine_deleted_by_a_delete_file_stop_the_window(bed: WindowBed):
     (file,) = bed.land(A, {1: good(1), 2: good(2)})
     window = bed.window(ALL)

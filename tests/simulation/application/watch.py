@@ -52,8 +52,8 @@ class ShardAccount:
     """As `requested`, of those that were to be prepared."""
     had: set[Checkpoint] = field(default_factory=set)
     """The checkpoints that the row had at a claim or after a write of Headrace's."""
-    claimed_at: dict[str, Checkpoint] = field(default_factory=dict)
-    """By claim: the row's checkpoint when it was claimed."""
+    claimed_rows: dict[str, Lease] = field(default_factory=dict)
+    """By claim: the row as it was when it was claimed."""
     of_claim: dict[str, set[Checkpoint]] = field(default_factory=dict)
     """By claim: the row's checkpoint when it was claimed, and those that were written for the claim."""
     live: dict[str, ProcessorInstance] = field(default_factory=dict)
@@ -206,7 +206,7 @@ class ApplicationWatch:
             return
         account = self.account(shard)
         if change.kind is ChangeKind.CLAIM and after.run_claim is not None:
-            account.claimed_at[after.run_claim] = before.checkpoint
+            account.claimed_rows[after.run_claim] = before
             self._claimed[after.run_claim] = self._fleet.sim.now
             account.of_claim.setdefault(after.run_claim, set()).add(before.checkpoint)
             account.had.add(before.checkpoint)
@@ -283,8 +283,9 @@ class ApplicationWatch:
         other = account.live.get(instance.claim)
         if instance.has_begun or (other is not None and not other.is_over):
             self._fail(shard, f"a second process begins for {instance.claim}")
-        claimed_at = account.claimed_at.get(instance.claim)
-        if claimed_at is None or since < claimed_at or since not in account.had:
+        claimed = account.claimed_rows.get(instance.claim)
+        if claimed is None or since < claimed.checkpoint or since not in account.had:
+            claimed_at = None if claimed is None else claimed.checkpoint
             self._fail(shard, f"a process begins at {since}, and the row was claimed at {claimed_at}")
         for parent in shard.parents:
             key = ShardKey(shard.key.stream, parent)
@@ -294,6 +295,9 @@ class ApplicationWatch:
         self._judge_pending(instance, pending)
         # A run works on where the rows of a stream that was taken out are deleted.
         row = self._fleet.leases.rows.get(instance.lease_key) or self._deleted[instance.lease_key]
+        # A run that stood still begins where it claimed the row, whatever later runs have written into it. At LATEST the row's
+        # last look tells which moment that is.
+        row = row if row.run_claim == instance.claim else account.claimed_rows[instance.claim]
         instance.has_begun, instance.passed = True, self._passed(shard, replace(row, checkpoint=since))
         instance.own.add(since)
         account.live[instance.claim] = instance

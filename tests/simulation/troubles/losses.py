@@ -209,9 +209,11 @@ class Losses:
         placed = [self._proven_until(parent, at) for parent in parents if parent.token is not None]
         went_unread = any(each.token is None and self.world.is_unlisted(each.key) for each in parents)
         if went_unread or self._may_lack_a_parent(shard, parents):
-            # From which shard the unread parent descends can't be known any more, so any shard may be its ancestor.
+            # From which shard the unread parent descends can't be known any more, so any shard may be its ancestor but one that is still
+            # open, and listed as such.
             every = (each for each in self.world.truth.shards.values() if each.key.stream == stream)
-            proofs = (_proof(each, at) for each in every if each.token is not None)
+            above = (each for each in every if each.closed is not None or self.world.is_unlisted(each.key))
+            proofs = (_proof(each, at) for each in above if each.token is not None)
             earliest = min((proof for proof in proofs if proof is not None), default=None)
             return earliest if earliest is not None and earliest < self._beginning_of(stream) else None
         # An END without a record that hands on the very moment of the origin's decision can't be told from one that knows no

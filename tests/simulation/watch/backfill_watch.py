@@ -24,7 +24,9 @@ def judge_complete(world: World, done: Iterable[HoursOfPartition]) -> None:
             or stream not in world.losses.decided
         ):
             continue
-        unread = [at for at in shard.arrivals[shard.read :] if at >= (origin or kept) and at >= kept]
+        # What KCL had read of an adopted shard is read by nobody.
+        first = max(shard.read, shard.begins or 0)
+        unread = [at for at in shard.arrivals[first:] if at >= (origin or kept) and at >= kept]
         for part in parts:
             late = [at for at in unread if part.since <= at < part.until]
             if late:

@@ -141,7 +141,9 @@ def _judge_stated(world: World, made: Snapshot, stream: StreamId, until: datetim
     kept = world.clock.now() - world.losses.retention
     origin = world.table.origins.get(stream)
     for shard in (each for each in world.truth.shards.values() if each.key.stream == stream):
-        unread = [at for at in shard.arrivals[shard.read :] if at >= (origin or kept) and at >= kept]
+        # What KCL had read of an adopted shard is read by nobody.
+        first = max(shard.read, shard.begins or 0)
+        unread = [at for at in shard.arrivals[first:] if at >= (origin or kept) and at >= kept]
         if unread and min(unread) < until:
             raise Violation(
                 "valid-through",
