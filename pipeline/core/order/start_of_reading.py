@@ -146,7 +146,7 @@ def plan_begin(
     witness = _witness(key, position, positions, above, origin, retention)
     unread_at_origin = (
         _unread_at_origin(key, positions, origin, retention)
-        if _goes_by_origin(key, position, positions, above, origin, witness)
+        if _goes_by_origin(position, above, origin, witness)
         else None
     )
     if position is None and positions.by_rows:
@@ -260,30 +260,12 @@ def _witness(
     return latest if above.lost is None else min(start, latest, *above.lost)
 
 
-def _goes_by_origin(
-    key: ShardKey,
-    position: Position | None,
-    positions: Positions,
-    above: Above,
-    origin: Origin,
-    witness: datetime,
-) -> bool:
+def _goes_by_origin(position: Position | None, above: Above, origin: Origin, witness: datetime) -> bool:
     """Whether the date of the origin's commit may be all that tells up to when nothing of the shard was lost."""
     if position is None or position.witness is None:
-        of_parents = (positions.of(ShardKey(key.stream, parent.shard_id)) for parent in above.parents)
-        return (
-            above.lost is not None
-            or witness == origin.decided
-            or any(_left_unread(parent) for parent in of_parents)
-        )
+        return above.lost is not None or witness == origin.decided
     # A gap leaves the witness as it was. Without a gap the shard was read at that very moment.
     return position.skipped_until is not None and witness == origin.decided
-
-
-def _left_unread(parent: Position | None) -> bool:
-    """Whether the ended parent left the stream before any record of it was read. The witness in its END is that of the gap,
-    which may be later than the first records of the child."""
-    return parent is not None and parent.sequence is None and parent.skipped_until is not None
 
 
 def _unread_at_origin(key: ShardKey, positions: Positions, origin: Origin, retention: timedelta) -> datetime:

@@ -195,23 +195,6 @@ def test_a_gap_that_only_the_origins_date_bounds_begins_with_the_oldest_record_t
     assert oldest_lost(TRIM, above=Above(reasons, lost=(MOMENT - 2 * DAY,))) == MOMENT - 2 * DAY
 
 
-def test_a_gap_of_a_child_begins_as_early_as_that_of_a_parent_of_which_nothing_was_read() -> None:
-    """Such a parent's END has the witness of its gap, which may be later than the child's first records."""
-    reasons = (ParentReason(PARENT.shard_id, ParentIs.ENDED),)
-    hour = timedelta(hours=1)
-    unread = Position(ended=True, seen=MOMENT - hour, skipped_until=MOMENT + DAY)
-    for parent, oldest in (
-        (unread, MOMENT - DAY),
-        (replace(unread, skipped_until=None), MOMENT - hour),
-        (Position(7, ended=True, arrival=MOMENT - hour, skipped_until=MOMENT + DAY), MOMENT - hour),
-    ):
-        positions = Positions({STREAM: Origin(TRIM, MOMENT)}, {PARENT: parent})
-        plan = plan_begin(row(), KEY, positions, retention=DAY, above=Above(reasons))
-        assert isinstance(plan, Read)
-        assert plan.batch.witness == MOMENT - hour
-        assert plan.oldest_lost(plan.batch.witness) == oldest
-
-
 def test_a_gap_that_grows_begins_where_it_began_and_a_look_at_the_origins_moment_is_a_look() -> None:
     for at, oldest in (
         (Position(seen=MOMENT, skipped_until=MOMENT + DAY), MOMENT - DAY),
