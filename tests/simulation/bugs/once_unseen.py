@@ -64,6 +64,11 @@ ONCE_UNSEEN: Final = (
             "    return latest if above.lost is None else min(start, latest, *above.lost)",
             "    return latest",
         ),
+        (
+            "core.order.start_of_reading",
+            "        return above.lost is not None or witness == origin.decided\n",
+            "        return witness == origin.decided\n",
+        ),
         among={
             "retention": 80.0,
             "hosts_off": 190.0,
@@ -80,6 +85,11 @@ ONCE_UNSEEN: Final = (
             "core.shards.position",
             "return None if tells_nothing else position.witness",
             "return position.witness",
+        ),
+        (
+            "core.order.start_of_reading",
+            "        return above.lost is not None or witness == origin.decided\n",
+            "        return above.lost is not None\n",
         ),
         among={
             "position": "TRIM_HORIZON",
