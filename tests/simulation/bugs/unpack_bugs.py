@@ -142,7 +142,7 @@ UNPACKINGS: Final = (
             "        if True:\n",
         ),
         seeds=120,
-        among=_fleet(rows=5) | {"troubles": {"roll_back": 13.0}, "traffic_ends_early": None},
+        among=_fleet(rows=5) | {"hosts": 3, "troubles": {"roll_back": 13.0}, "traffic_ends_early": None},
     ),
     a_bug(
         "not-followed-unnamed",
