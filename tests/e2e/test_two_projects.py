@@ -34,7 +34,7 @@ def test_commands_of_two_projects_in_turns_land_and_prove_their_own_records_only
     [server], [server_of_other] = one.servers(), other.servers()
     assert f"local Spark server: process {server.process.pid}, since " in one.headrace("status")
     # No daemon runs here, which a person has to know.
-    seen = other.headrace("doctor", code=1)
+    seen = other.headrace("doctor", code=2)
     assert f"local Spark server: process {server_of_other.process.pid}, since " in seen
     assert f"other Spark servers: of another project ({one.config}, " in seen
     assert f"): process {server.process.pid}, since " in seen
