@@ -155,7 +155,7 @@ TYPED: Final = (
             "        return Landing(LedgerPage(), (), tuple(refused.values()), base, stated)\n",
             "",
         ),
-        among=typed_fleet(redrives=6.0, every=5.0) | {"troubles": {"recreate": 60.0}},
+        among=typed_fleet(redrives=6.0, every=5.0) | {"hosts": 4, "troubles": {"recreate": 60.0}},
     ),
     a_bug(
         "behind-a-table-at-rest",
