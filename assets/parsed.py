@@ -100,8 +100,9 @@ def set_aside_metadata(ports: Ports, target: ParseSettings, waves: Sequence[Wave
 def aside_metadata(target: ParseSettings, waves: Sequence[Wave]) -> dict[str, dg.MetadataValue]:
     """How many rows these waves have set aside, and why."""
     reasons: Counter[str] = Counter()
-    for reason, rows in (told for wave in waves for told in wave.reasons):
-        reasons[reason] += rows
+    for wave in waves:
+        for reason, rows in wave.reasons:
+            reasons[reason] += rows
     records = [dg.TableRecord({"reason": reason, "rows": rows}) for reason, rows in reasons.most_common()]
     return {
         "rows": dg.MetadataValue.int(sum(wave.aside for wave in waves)),

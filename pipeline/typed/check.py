@@ -122,8 +122,8 @@ def passed_over(
         differs = _passed_in(before.parsed, before.looked, story, rows_there)
         if differs is None and not _leaves_nothing_out(story, before.parsed):
             parts = _parts_to_compare(before, story)
-            differences_of_parts = (_passed_in(part, before.looked, story, rows_there) for part in parts)
-            differs = next((differs for differs in differences_of_parts if differs is not None), None)
+            of_parts = (_passed_in(part, before.looked, story, rows_there) for part in parts)
+            differs = next(filter(None, of_parts), None)
         if differs is not None:
             differing.append(differs)
     return tuple(differing)
