@@ -38,8 +38,8 @@ from headrace.pipeline.settings.blocks.parse import ParseSettings, UniqueSetting
 from headrace.pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
 from headrace.pipeline.settings.model import SparkSettings
 from headrace.pipeline.typed.context import BatchContext
-from headrace.pipeline.typed.frames import Frames
 from headrace.pipeline.typed.quarantine.spark import SparkRedriver
+from headrace.pipeline.typed.spark.frames import Frames
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.typed.wave import Parsing
 from tests.typed.parsings import A, Bed, with_ports

@@ -23,8 +23,9 @@ from headrace.assets.outside import hours_of
 from headrace.assets.planned import tell_check
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.checking.hours import HoursTold, floor, hours_to_tell
-from headrace.pipeline.checking.judge import told_lag, verdicts
+from headrace.pipeline.checking.judge import verdicts
 from headrace.pipeline.checking.lag import longest_lag
+from headrace.pipeline.checking.lateness import told_lag
 from headrace.pipeline.checking.look import CheckLook
 from headrace.pipeline.checking.looking import CheckLooking
 from headrace.pipeline.checking.verdict import Verdict

@@ -29,10 +29,10 @@ class TypedAdapters(LakeAdapters):
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         from headrace.pipeline.lineage.table import IcebergLineage
         from headrace.pipeline.typed.context import BatchContext
-        from headrace.pipeline.typed.frames import Frames
         from headrace.pipeline.typed.quarantine.spark import SparkRedriver
         from headrace.pipeline.typed.set_elsewhere import LedgersSeen
         from headrace.pipeline.typed.source import IcebergSource
+        from headrace.pipeline.typed.spark.frames import Frames
 
         writer = f"parse {target.name}"
         worker = self.settings.workers[0]

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 from headrace.pipeline.checking.hash_keys import unread
-from headrace.pipeline.checking.lag import Lag, lags, longest_lag, risks
-from headrace.pipeline.checking.look import CheckLook, TargetLook
-from headrace.pipeline.checking.verdict import About, Offender, Verdict
-from headrace.pipeline.core.leases.lag import LongestLag
+from headrace.pipeline.checking.lag import Lag
+from headrace.pipeline.checking.lateness import lag, retention_at_risk, watermark_age
+from headrace.pipeline.checking.look import CheckLook, TargetLook, living_shards
+from headrace.pipeline.checking.verdict import About, Offender, Verdict, sentence_of
 from headrace.pipeline.core.shards.partition import partition_of, read_name
-from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.shards.switched_off import SWITCHED_OFF
 from headrace.pipeline.core.words.words import counted, time_in_words
@@ -61,7 +60,7 @@ def no_gaps(look: CheckLook) -> Verdict:
     return Verdict(
         check="no_gaps",
         sentence=look.gone
-        or _told(
+        or sentence_of(
             offenders,
             "place where records are missing",
             "each range of the ledgers begins where the one before ended"
@@ -77,7 +76,7 @@ def no_duplicates(look: CheckLook) -> Verdict:
     offenders = [Offender(shard, sentence) for shard, sentence in look.chains.overlaps]
     return Verdict(
         check="no_duplicates",
-        sentence=_told(
+        sentence=sentence_of(
             offenders,
             "range that had landed before",
             "no range of the ledgers had landed before",
@@ -97,7 +96,7 @@ def parents_before_children(look: CheckLook) -> Verdict:
     ]
     return Verdict(
         check="parents_before_children",
-        sentence=_told(
+        sentence=sentence_of(
             offenders,
             "shard that was read before its parent's end",
             "each parent was read to its end before its children",
@@ -109,7 +108,7 @@ def parents_before_children(look: CheckLook) -> Verdict:
 
 
 def _early_children(look: CheckLook) -> Iterator[tuple[ShardKey, str]]:
-    by_name = {(key.stream.name, key.shard_id): key for key in _present(look.positions)}
+    by_name = {(key.stream.name, key.shard_id): key for key in living_shards(look.positions)}
     for row in look.leases:
         name = read_name(row.key)
         for stream in (
@@ -124,12 +123,6 @@ def _early_children(look: CheckLook) -> Iterator[tuple[ShardKey, str]]:
                     yield child, parent
 
 
-def _present(positions: Positions) -> Iterator[ShardKey]:
-    """The shards of the newest life of each stream, to which lease rows belong."""
-    newest = {stream.arn: stream for stream in sorted(positions.streams())}
-    return (key for key in positions.shards if newest.get(key.stream.arn) == key.stream)
-
-
 def hash_keys_covered(look: CheckLook) -> Verdict:
     offenders = [
         Offender(stream or "the stream", f"no open lease for hash keys {gap.start} to {gap.end}")
@@ -138,78 +131,13 @@ def hash_keys_covered(look: CheckLook) -> Verdict:
     offenders += [Offender(stream.name, SWITCHED_OFF) for stream in look.switched_off]
     return Verdict(
         check="hash_keys_covered",
-        sentence=_told(
+        sentence=sentence_of(
             offenders,
             "stream or range of hash keys without an open lease",
             "each hash key belongs to an open lease"
             if any(row.hash_range is not None for row in look.leases)
             else "no stream that is read by hash keys, and none that was switched off",
             more="streams or ranges of hash keys without an open lease",
-        ),
-        offenders=tuple(offenders),
-        is_grave=True,
-    )
-
-
-def lag(look: CheckLook, limits: CheckSettings) -> Verdict:
-    behind = {key: now.lag for key, now in lags(look).items() if now.lag is not None}
-    # A shard that nobody has read has no lag in its row. Left out, it would never make this check
-    # fail.
-    never_read = {key: look.at - since for key, since in look.unread_since.items() if key not in behind}
-    late = [
-        *((period, key, f"is up to {time_in_words(period)} behind") for key, period in behind.items()),
-        *(
-            (period, key, f"was never read, for {time_in_words(period)} or more")
-            for key, period in never_read.items()
-        ),
-    ]
-    longest_behind: timedelta | None = max((period for period, _, _ in late), default=timedelta(0))
-    if not longest_behind and not longest_lag(look).is_nothing:
-        # Of a shard whose lag isn't known nobody may read that it isn't behind.
-        longest_behind = None
-    offenders = [
-        Offender(partition_of(key), what)
-        for period, key, what in sorted(late, key=lambda shard: (-shard[0], shard[1]))
-        if period > limits.lag
-    ]
-    return Verdict(
-        check="lag",
-        sentence=_told(
-            offenders,
-            f"shard is more than {time_in_words(limits.lag)} behind",
-            told_lag(longest_lag(look)),
-            more=f"shards are more than {time_in_words(limits.lag)} behind",
-        ),
-        offenders=tuple(offenders),
-        behind=longest_behind,
-    )
-
-
-def told_lag(lag: LongestLag) -> str:
-    if lag.is_nothing:
-        return "no shard is behind"
-    known = f"the shard that is furthest behind is {time_in_words(lag.known)} behind" if lag.known else ""
-    unknown = f"the lag of {counted(lag.unknown, 'shard')} isn't known" if lag.unknown else ""
-    return ", and ".join(part for part in (known, unknown) if part)
-
-
-def retention_at_risk(look: CheckLook, limits: CheckSettings, before: Mapping[str, Lag]) -> Verdict:
-    offenders = [
-        Offender(
-            partition_of(risk.lease_key),
-            f"loses data in {time_in_words(risk.loses_in)} at this rate: it is {time_in_words(risk.lag)} behind",
-        )
-        for risk in risks(look, before)
-        if risk.loses_in < limits.retention
-    ]
-    return Verdict(
-        check="retention_at_risk",
-        sentence=_told(
-            offenders,
-            f"shard loses data within {time_in_words(limits.retention)}",
-            f"no shard loses data within {time_in_words(limits.retention)}",
-            more=f"shards lose data within {time_in_words(limits.retention)}",
-            first=True,
         ),
         offenders=tuple(offenders),
         is_grave=True,
@@ -224,36 +152,11 @@ def shards_read(look: CheckLook) -> Verdict:
     ]
     return Verdict(
         check="shards_read",
-        sentence=_told(
+        sentence=sentence_of(
             offenders,
             "shard can't be read or landed",
             "no shard fails",
             more="shards can't be read or landed",
-        ),
-        offenders=tuple(offenders),
-    )
-
-
-def watermark_age(look: CheckLook, limits: CheckSettings) -> Verdict:
-    offenders = [
-        Offender(stream.name, f"is complete up to {through:%Y-%m-%d %H:%M:%S} UTC only")
-        for stream, through in sorted(look.through.items())
-        if look.at - through > limits.watermark
-        if stream in {key.stream for key in _present(look.positions)}
-    ]
-    oldest = min(look.through.values(), default=None)
-    good = (
-        "the table doesn't state yet up to when it is complete"
-        if oldest is None
-        else f"the table has all records before {oldest:%Y-%m-%d %H:%M:%S} UTC"
-    )
-    return Verdict(
-        check="watermark_age",
-        sentence=_told(
-            offenders,
-            f"stream is complete only up to more than {time_in_words(limits.watermark)} ago",
-            good,
-            more=f"streams are complete only up to more than {time_in_words(limits.watermark)} ago",
         ),
         offenders=tuple(offenders),
     )
@@ -278,7 +181,7 @@ def upkeep_behind(look: CheckLook, upkeep: UpkeepSettings) -> Verdict:
     return Verdict(
         check="upkeep",
         about=About.UPKEEP,
-        sentence=_told(
+        sentence=sentence_of(
             offenders,
             "sign that upkeep is behind",
             f"{name} has {counted(look.snapshots, 'snapshot')}"
@@ -369,15 +272,4 @@ def _quarantine_rate(target: TargetLook, limits: CheckSettings) -> Verdict:
         )
         if is_bad
         else (),
-    )
-
-
-def _told(
-    offenders: list[Offender], one: str, good: str, *, more: str | None = None, first: bool = False
-) -> str:
-    if not offenders:
-        return good
-    sentence = counted(len(offenders), one, more)
-    return (
-        f"{sentence}: {offenders[0].name} {offenders[0].what}" if first or len(offenders) == 1 else sentence
     )

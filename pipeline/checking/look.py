@@ -4,14 +4,14 @@ they were read once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from headrace.pipeline.core.leases.lag import LivingWorkers
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.position import Positions
-from headrace.pipeline.core.shards.stream import StreamId
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.ports.described_table import TableDescription
 
 
@@ -69,3 +69,9 @@ class CheckLook:
     """When the last proof that held ended."""
     disproved: str = ""
     """What the last proof found, if it didn't hold."""
+
+
+def living_shards(positions: Positions) -> Iterator[ShardKey]:
+    """The shards of the newest life of each stream, to which lease rows belong."""
+    newest = {stream.arn: stream for stream in sorted(positions.streams())}
+    return (key for key in positions.shards if newest.get(key.stream.arn) == key.stream)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
+from headrace.pipeline.core.words.words import counted
+
 
 class About(StrEnum):
     """The table, or the work on the tables, that a check is about."""
@@ -42,3 +44,15 @@ class Verdict:
     @property
     def holds(self) -> bool:
         return not self.offenders
+
+
+def sentence_of(
+    offenders: list[Offender], one: str, good: str, *, more: str | None = None, first: bool = False
+) -> str:
+    """What a verdict says: `good` where nothing is wrong, else how many things (`one`, `more`) are, or the first of them."""
+    if not offenders:
+        return good
+    sentence = counted(len(offenders), one, more)
+    return (
+        f"{sentence}: {offenders[0].name} {offenders[0].what}" if first or len(offenders) == 1 else sentence
+    )

@@ -61,7 +61,7 @@ def _check_schemas(loaded: "Loaded") -> None:
 
     targets = [target for target in loaded.settings.parse if target.format not in DDL_FORMATS]
     if targets:
-        from headrace.pipeline.typed.frames import check_target
+        from headrace.pipeline.typed.spark.frames import check_target
 
         for target in targets:
             check_target(target)

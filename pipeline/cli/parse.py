@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(targets: "tuple[ParseSettings, ...]") -> None:
-    from headrace.pipeline.typed.frames import check_target
+    from headrace.pipeline.typed.spark.frames import check_target
 
     wrong: list[str] = []
     for target in targets:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from headrace.pipeline.console.values import LagKind, LossRisk, Severity, ShardLag
-from headrace.pipeline.inspect.findings import in_words
+from headrace.pipeline.inspect.telling import in_words
 
 SOON: Final = timedelta(hours=4)
 """A loss that comes sooner than this needs a person now."""

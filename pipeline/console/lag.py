@@ -9,7 +9,7 @@ from headrace.pipeline.console.sequence import arrived
 from headrace.pipeline.console.values import Behind, LagKind, ShardLag
 from headrace.pipeline.core.leases.lag import A_LIVING_WORKER, LivingWorker, is_read_by_others, lag_of
 from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.inspect.findings import in_words
+from headrace.pipeline.inspect.telling import in_words
 
 FRESH: Final = timedelta(seconds=30)
 """How long an answer that nothing newer is there counts as true."""

@@ -8,9 +8,10 @@ from headrace.pipeline.console.stillness import RowStillness
 from headrace.pipeline.console.values import LeaderView, Severity, WorkerView
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.inspect.balance import Share
-from headrace.pipeline.inspect.findings import DEAD_AFTER, in_words
+from headrace.pipeline.inspect.findings import DEAD_AFTER
 from headrace.pipeline.inspect.layout import LayoutKind
 from headrace.pipeline.inspect.observation import Observation, WorkerSeen
+from headrace.pipeline.inspect.telling import in_words
 
 LOCK = "\0lock"
 """The name under which `Stillness` keeps the leader's lock. No worker has it."""

@@ -9,8 +9,10 @@ from typing import Final
 
 from headrace.pipeline.console.values import Kin, Severity
 from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.inspect.findings import DEAD_AFTER, HANDOVER, IDLE_AFTER, in_words
+from headrace.pipeline.inspect.findings import DEAD_AFTER, HANDOVER
+from headrace.pipeline.inspect.leader_findings import IDLE_AFTER
 from headrace.pipeline.inspect.observation import Observation
+from headrace.pipeline.inspect.telling import in_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,15 @@ from itertools import pairwise
 from headrace.pipeline.core.ledger.ledger import Range
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.demo.evidence import DemoEvidence, File, NumberedRow, Row, holds, replayed_shard
+from headrace.pipeline.demo.evidence import DemoEvidence, File, Row, holds
+from headrace.pipeline.demo.product_verdict import (
+    processed_rows,
+    replayed_rows,
+    typed_rows,
+    wrongly_parsed,
+    wrongly_processed,
+    wrongly_replayed,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +91,20 @@ def judge(evidence: DemoEvidence) -> DemoVerdict:
         (
             "wrongly parsed",
             "each landed record is in the typed table or set aside with a reason, once",
-            _typed_rows(evidence),
-            _wrongly_parsed,
+            typed_rows(evidence),
+            wrongly_parsed,
         ),
         (
             "wrongly processed",
             "the record processor has got each landed record once, in the order of its shard",
-            _processed_rows(evidence),
-            _wrongly_processed,
+            processed_rows(evidence),
+            wrongly_processed,
         ),
         (
             "wrongly replayed",
             "exactly the window's records were parsed again, and each of them has one new row",
-            _replayed_rows(evidence),
-            _wrongly_replayed,
+            replayed_rows(evidence),
+            wrongly_replayed,
         ),
     )
     findings = tuple(
@@ -239,77 +247,6 @@ def _early_children(evidence: DemoEvidence) -> Iterator[str]:
                 yield f"{shard.shard_id}: its first range, in snapshot {snapshot}, doesn't name its parent {parent}"
             if ended.get(parent, len(evidence.pages)) > evidence.age[snapshot]:
                 yield f"{shard.shard_id} began in snapshot {snapshot}, before its parent {parent} had ended"
-
-
-def _wrongly_parsed(evidence: DemoEvidence) -> Iterator[str]:
-    if evidence.typed is None:
-        return
-    outcomes = Counter([*evidence.typed.parsed, *(name for name, _ in evidence.typed.set_aside)])
-    landed = Counter(row.id for _, row in evidence.rows)
-    for name in sorted((outcomes | landed).keys(), key=str):
-        if outcomes[name] != landed[name]:
-            times = counted(outcomes[name], "time")
-            yield (
-                f"{name or 'a record without id'} landed {counted(landed[name], 'time')}, "
-                f"and is {times} in the typed table and its quarantine"
-            )
-
-
-def _typed_rows(evidence: DemoEvidence) -> str:
-    if evidence.typed is None:
-        return "nothing has been parsed"
-    parsed, aside = evidence.typed.parsed, evidence.typed.set_aside
-    reasons = "; ".join(sorted({reason for _, reason in aside}))
-    return f"{counted(len(parsed), 'row')}, {len(aside):,} set aside" + (f": {reasons}" if reasons else "")
-
-
-def _wrongly_processed(evidence: DemoEvidence) -> Iterator[str]:
-    if evidence.processed is None:
-        return
-    landed: dict[str, list[Row]] = defaultdict(list)
-    for _, row in evidence.rows:
-        landed[row.shard_id].append(row)
-    processed: dict[str, list[NumberedRow]] = defaultdict(list)
-    for numbered in evidence.processed:
-        processed[numbered.shard_id].append(numbered)
-    for shard in sorted(landed.keys() | processed.keys()):
-        due = [row.id for row in sorted(landed[shard], key=lambda row: row.at)]
-        rows = sorted(processed[shard], key=lambda numbered: numbered.number)
-        if [row.number for row in rows] != list(range(1, len(due) + 1)):
-            yield (
-                f"{shard}: the processor numbered {counted(len(rows), 'record')} up to {rows[-1].number if rows else 0:,}, "
-                f"and {len(due):,} have landed"
-            )
-            continue
-        for given, record in zip(rows, due, strict=True):
-            if given.id != record:
-                yield f"{shard}: the processor's record {given.number:,} is {given.id}, and the shard's is {record}"
-
-
-def _processed_rows(evidence: DemoEvidence) -> str:
-    return "it hasn't worked" if evidence.processed is None else counted(len(evidence.processed), "row")
-
-
-def _wrongly_replayed(evidence: DemoEvidence) -> Iterator[str]:
-    if evidence.typed is None:
-        return
-    shard = replayed_shard(evidence.puts)
-    due = Counter[str | None](put.id for put in evidence.puts.values() if put.shard_id == shard)
-    new_rows = Counter(evidence.typed.again)
-    for name in sorted((new_rows | due).keys(), key=str):
-        if new_rows[name] != due[name]:
-            place = f"in the window {counted(due[name], 'time')}" if due[name] else "outside of the window"
-            yield (
-                f"{name or 'a record without id'} is {place}, and has {counted(new_rows[name], 'row')} of the "
-                "second version of the schema"
-            )
-
-
-def _replayed_rows(evidence: DemoEvidence) -> str:
-    shard = replayed_shard(evidence.puts)
-    if evidence.typed is None or shard is None:
-        return "nothing has been parsed"
-    return f"{counted(len(evidence.typed.again), 'row')}; the window has the records of {shard}"
 
 
 def _token(position: Position | None) -> tuple[int | None, int, bool]:

@@ -9,8 +9,9 @@ from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import cell, clean, counted
 from headrace.pipeline.inspect.balance import Share
 from headrace.pipeline.inspect.finding import Finding
-from headrace.pipeline.inspect.findings import conclusion, findings_of, in_words
+from headrace.pipeline.inspect.findings import conclusion, findings_of
 from headrace.pipeline.inspect.observation import FailingShard, Observation, WorkerSeen
+from headrace.pipeline.inspect.telling import in_words
 
 # At most this many of the busiest workers, of the idlest workers, and of failing shards are shown. --json
 # shows all.

@@ -141,8 +141,8 @@ def answer(
 
 
 def _is_behind(observation: "Observation", args: argparse.Namespace) -> bool:
-    from headrace.pipeline.inspect.findings import in_words
     from headrace.pipeline.inspect.progress import progress_of, too_far_behind
+    from headrace.pipeline.inspect.telling import in_words
 
     sentence = too_far_behind(observation, progress_of(observation), args.max_behind)
     # JSON and CSV on standard output stay whole.

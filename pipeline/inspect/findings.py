@@ -12,25 +12,23 @@ from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.inspect.balance import imbalance_of
 from headrace.pipeline.inspect.compare import QUIET
 from headrace.pipeline.inspect.finding import Finding
-from headrace.pipeline.inspect.layout import LayoutKind
-from headrace.pipeline.inspect.observation import LeaderSeen, Observation, WorkerSeen
+from headrace.pipeline.inspect.leader_findings import IDLE_AFTER, about_the_leader, of_the_still, watched
+from headrace.pipeline.inspect.observation import Observation, WorkerSeen
+from headrace.pipeline.inspect.telling import first_names, in_words
 
 DEAD_AFTER: Final = timedelta(seconds=20)
 """Longer than any worker at default settings may be silent: a lease of a KCL worker expires 10 s after the
 last renewal (one each 3.3 s), a Headrace worker counts as dead 20 s after its last beat (one each 5 s).
 """
-IDLE_AFTER: Final = timedelta(seconds=60)
-"""KCL's leader and Headrace's both assign leases every 20 s, so this gives a leader three chances."""
 HANDOVER: Final = timedelta(seconds=90)
 """Headrace forces a handover after 90 s; KCL does after 40 s at its defaults."""
 GONE_AFTER: Final = timedelta(days=1)
 """KCL's leader deletes worker rows that weren't updated for a day."""
-_NAMED: Final = 5
 
 
 def findings_of(observation: Observation) -> tuple[Finding, ...]:
     """All findings; those that need a person come first."""
-    tables = (_layout, _rows, _leader, _leases, _workers, _clusters)
+    tables = (_layout, _rows, about_the_leader, _leases, _workers, _clusters)
     every = [*observation.also, *(finding for look_into in tables for finding in look_into(observation))]
     return tuple(sorted(every, key=lambda finding: not finding.needs_person))
 
@@ -77,102 +75,6 @@ def _rows(observation: Observation) -> Iterator[Finding]:
             yield Finding(code, sentence, needs_person=broken, names=tuple(row.key for row in rows))
 
 
-# --- the leader ---------------------------------------------------------------------------------------------
-
-
-def _leader(observation: Observation) -> Iterator[Finding]:
-    yield from _notice(observation)
-    if observation.leader is None:
-        # KCL 2.x has no lock, and its workers have no rows.
-        if observation.layout.kind is not LayoutKind.LEASES_ONLY and observation.last.workers:
-            yield _nobody_leads(observation)
-        return
-    if observation.leader.beats is False:
-        yield Finding("leader-dead", _stands_still(observation.leader), needs_person=True)
-        return
-    yield from _assigning(observation, observation.leader)
-    rows = {worker.worker_id for worker in observation.workers if worker.has_row}
-    if rows and observation.leader.worker_id not in rows:
-        yield Finding(
-            "leader-without-row",
-            f"{observation.leader.worker_id} leads, but writes no worker row as the others do: a KCL 3.5 "
-            "worker whose start failed half-way looks like this, and never assigns",
-            needs_person=bool(observation.unowned),
-            names=(observation.leader.worker_id,),
-        )
-
-
-def _notice(observation: Observation) -> Iterator[Finding]:
-    """What the leader tells people. A notice of a worker that no longer leads is out of date, and isn't shown."""
-    for row in observation.last.workers:
-        if (
-            row.notice is not None
-            and observation.leader is not None
-            and row.worker_id == observation.leader.worker_id
-        ):
-            yield Finding("leader-tells", row.notice, needs_person=True, names=(row.worker_id,))
-
-
-def _nobody_leads(observation: Observation) -> Finding:
-    """KCL 2.x workers take leases by themselves and have no leader, so only leases that wait for a worker
-    need a person."""
-    waiting = _waiting(observation)
-    wait = f"; {counted(len(waiting), 'open lease')} waited ({_some(waiting)})" if waiting else ""
-    workers = observation.last.workers
-    if workers and all(worker.is_ours for worker in workers):
-        meaning = (
-            ", so that no lease is assigned meanwhile (with kcl.mode: 2.x workers take leases by themselves)"
-        )
-    else:
-        meaning = (
-            ": KCL 2.x workers need no leader, because they take leases by themselves; for all other workers no lease is "
-            "assigned meanwhile"
-        )
-    return Finding(
-        "nobody-leads",
-        f"no worker holds the leader's lock{meaning}{wait}",
-        needs_person=bool(waiting) and _watched(observation, IDLE_AFTER),
-        names=waiting,
-    )
-
-
-def _stands_still(leader: LeaderSeen) -> str:
-    return (
-        f"the leader's lock of {leader.worker_id} didn't move for longer than the "
-        f"{in_words(leader.promised)} for which it is valid, and no other worker has taken it"
-    )
-
-
-def _assigning(observation: Observation, leader: LeaderSeen) -> Iterator[Finding]:
-    waiting = _waiting(observation)
-    if not waiting or leader.assigned or not leader.beats or observation.watched is None:
-        return
-    # A shorter watch may lie between two assignments.
-    sure = _watched(observation, IDLE_AFTER)
-    hint = (
-        f"stop {leader.worker_id}, so that another one leads"
-        if sure
-        else f"watch for longer (--for {IDLE_AFTER.total_seconds():.0f}s) before you act"
-    )
-    yield Finding(
-        "leader-idle",
-        f"the leader {leader.worker_id} renews its lock, but assigned no lease in "
-        f"{in_words(observation.watched)} while {counted(len(waiting), 'open lease')} waited "
-        f"({_some(waiting)}): {hint}",
-        needs_person=sure,
-        names=waiting,
-    )
-
-
-def _waiting(observation: Observation) -> tuple[str, ...]:
-    """Open leases that no worker reads, or only a dead one."""
-    return (*observation.still_unowned, *_of_the_still(observation))
-
-
-def _of_the_still(observation: Observation) -> tuple[str, ...]:
-    return tuple(lease.key for lease in observation.open_ones if lease.holder in observation.still)
-
-
 # --- leases -------------------------------------------------------------------------------------------------
 
 
@@ -180,10 +82,10 @@ def _leases(observation: Observation) -> Iterator[Finding]:
     if observation.uncovered:
         gaps = [f"{uncovered.gap.start}..{uncovered.gap.end}" for uncovered in observation.uncovered]
         streams = sorted({uncovered.stream for uncovered in observation.uncovered if uncovered.stream})
-        of_streams = f" of {_some(streams)}" if streams else ""
+        of_streams = f" of {first_names(streams)}" if streams else ""
         yield Finding(
             "hash-keys-uncovered",
-            f"{counted(len(gaps), 'range')} of hash keys{of_streams} without an open lease ({_some(gaps)}): "
+            f"{counted(len(gaps), 'range')} of hash keys{of_streams} without an open lease ({first_names(gaps)}): "
             "no worker reads records with these hash keys until a shard sync makes the lease",
             needs_person=True,
             names=tuple(gaps),
@@ -210,7 +112,7 @@ def _leases(observation: Observation) -> Iterator[Finding]:
         ]
         yield Finding(
             "child-before-parent",
-            f"{counted(len(pairs), 'child', 'children')} past the start while a parent hasn't ended ({_some(pairs)}): "
+            f"{counted(len(pairs), 'child', 'children')} past the start while a parent hasn't ended ({first_names(pairs)}): "
             "records may have been read out of order",
             needs_person=True,
             names=tuple(early.child for early in observation.early),
@@ -245,8 +147,8 @@ def _unowned(observation: Observation) -> Iterator[Finding]:
     yield Finding(
         "unowned",
         f"{counted(len(observation.unowned), 'open lease')} without an owner "
-        f"({_some(observation.unowned)}){still_unowned}",
-        needs_person=bool(observation.still_unowned) and _watched(observation, IDLE_AFTER),
+        f"({first_names(observation.unowned)}){still_unowned}",
+        needs_person=bool(observation.still_unowned) and watched(observation, IDLE_AFTER),
         names=observation.unowned,
     )
 
@@ -268,8 +170,8 @@ def _handovers(observation: Observation) -> Iterator[Finding]:
         )
     yield Finding(
         "handovers-pending",
-        f"{counted(len(names), 'handover')} under way ({_some(names)}){age}",
-        needs_person=bool(long) and _watched(observation, HANDOVER),
+        f"{counted(len(names), 'handover')} under way ({first_names(names)}){age}",
+        needs_person=bool(long) and watched(observation, HANDOVER),
         names=tuple(handover.lease for handover in observation.pending),
     )
 
@@ -279,12 +181,12 @@ def _handovers(observation: Observation) -> Iterator[Finding]:
 
 def _workers(observation: Observation) -> Iterator[Finding]:
     if observation.still and observation.watched is not None:
-        sure = _watched(observation, DEAD_AFTER)
-        leases = counted(len(_of_the_still(observation)), "open lease")
+        sure = watched(observation, DEAD_AFTER)
+        leases = counted(len(of_the_still(observation)), "open lease")
         verdict = f"dead, and {leases} unread" if sure else f"too short a time to call it dead; {leases} held"
         yield Finding(
             "workers-still",
-            f"neither the row nor a lease of {_some(observation.still)} changed in "
+            f"neither the row nor a lease of {first_names(observation.still)} changed in "
             f"{in_words(observation.watched)}: {verdict}",
             needs_person=sure,
             names=observation.still,
@@ -293,15 +195,17 @@ def _workers(observation: Observation) -> Iterator[Finding]:
         yield Finding(
             "leases-dropped",
             f"{counted(len(observation.dropped), 'open lease')} not renewed for {in_words(observation.watched)} while "
-            f"their workers renewed other leases ({_some(observation.dropped)})",
-            needs_person=_watched(observation, DEAD_AFTER),
+            f"their workers renewed other leases ({first_names(observation.dropped)})",
+            needs_person=watched(observation, DEAD_AFTER),
             names=observation.dropped,
         )
     yield from _quiet(observation)
     stopping = [worker.worker_id for worker in observation.workers if worker.stopping]
     if stopping:
         yield Finding(
-            "workers-stopping", f"asked to stop by `headrace stop`: {_some(stopping)}", names=tuple(stopping)
+            "workers-stopping",
+            f"asked to stop by `headrace stop`: {first_names(stopping)}",
+            names=tuple(stopping),
         )
 
 
@@ -318,13 +222,13 @@ def _quiet(observation: Observation) -> Iterator[Finding]:
         yield Finding(
             "workers-quiet",
             f"by their hosts' clocks {counted(len(gone), 'worker')} wrote nothing for a minute or more{of_a_day} "
-            f"({_some([f'{w.worker_id} {in_words(_age(w))}' for w in gone])})",
+            f"({first_names([f'{w.worker_id} {in_words(_age(w))}' for w in gone])})",
             names=tuple(w.worker_id for w in gone),
         )
     if late:
         yield Finding(
             "workers-passed-over",
-            f"the rows of {_some([f'{w.worker_id} ({in_words(_age(w))} old)' for w in late])} look old "
+            f"the rows of {first_names([f'{w.worker_id} ({in_words(_age(w))} old)' for w in late])} look old "
             "though these workers are alive: their clocks are behind, or they write no metrics; "
             "a KCL leader assigns no lease to them",
             needs_person=True,
@@ -353,22 +257,3 @@ def _clusters(observation: Observation) -> Iterator[Finding]:
 
 
 # --- words --------------------------------------------------------------------------------------------------
-
-
-def _watched(observation: Observation, at_least: timedelta) -> bool:
-    return observation.watched is not None and observation.watched >= at_least
-
-
-def _some(names: Sequence[str]) -> str:
-    """A list of the first few names. Lease keys are shown as the names of their shards."""
-    rest = len(names) - _NAMED
-    return ", ".join(map(partition_of, names[:_NAMED])) + (f" and {rest:,} more" if rest > 0 else "")
-
-
-def in_words(period: timedelta) -> str:
-    seconds = period.total_seconds()
-    if seconds >= 2 * 86_400:
-        return f"{seconds / 86_400:.0f} days"
-    if seconds >= 2 * 3_600:
-        return f"{seconds / 3_600:.0f} h"
-    return f"{seconds / 60:.0f} min" if seconds >= 300 else f"{seconds:.0f} s"

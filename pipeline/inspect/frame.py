@@ -10,9 +10,10 @@ from headrace.pipeline.core.leases.lag import LongestLag, longest
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.words.words import clean, counted
 from headrace.pipeline.inspect.as_text import aligned
-from headrace.pipeline.inspect.findings import conclusion, findings_of, in_words
+from headrace.pipeline.inspect.findings import conclusion, findings_of
 from headrace.pipeline.inspect.observation import Observation
 from headrace.pipeline.inspect.progress import ShardProgress, is_sure_of_silence
+from headrace.pipeline.inspect.telling import in_words
 
 _FEWEST: Final = 3
 """Workers or shards that are shown however small the screen is."""

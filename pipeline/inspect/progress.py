@@ -13,8 +13,9 @@ from headrace.pipeline.core.leases.lag import LivingWorkers, open_lags, readers_
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import counted
-from headrace.pipeline.inspect.findings import DEAD_AFTER, in_words
+from headrace.pipeline.inspect.findings import DEAD_AFTER
 from headrace.pipeline.inspect.observation import Observation
+from headrace.pipeline.inspect.telling import in_words
 
 _ALIVE_FOR: Final = timedelta(seconds=60)
 """A worker whose row is older may be dead. A living one writes it every few seconds."""

@@ -22,7 +22,7 @@ from headrace.pipeline.processors.task import ProcessSpec, ShardInput
 from headrace.pipeline.processors.values import ShardWork, TurnReports, TurnRules, WaveBefore
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.rules.schema import ROW_NUMBER, columns_of_processor
-from headrace.pipeline.typed.frames import columns_of
+from headrace.pipeline.typed.spark.frames import columns_of
 from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
 from headrace.pipeline.typed.tasks.surveying import survey_by
 from headrace.pipeline.typed.tasks.write import WriteSpec

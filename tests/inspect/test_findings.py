@@ -11,10 +11,11 @@ from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
 from headrace.pipeline.inspect.as_json import document_of
 from headrace.pipeline.inspect.as_text import observation_text
-from headrace.pipeline.inspect.findings import conclusion, findings_of, in_words
+from headrace.pipeline.inspect.findings import conclusion, findings_of
 from headrace.pipeline.inspect.layout import LayoutFacts, OtherRows
 from headrace.pipeline.inspect.lease_rows import COLUMNS, lease_rows_of
 from headrace.pipeline.inspect.observation import OddRow, TablesRead
+from headrace.pipeline.inspect.telling import in_words
 from tests.inspect.looks import AT, LEFT, LOCK, RIGHT, W1, W2, a_look, found, later, seen
 
 FLEET = a_look(LEFT, RIGHT)

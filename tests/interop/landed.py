@@ -10,9 +10,9 @@ from headrace.pipeline.app.adapters import Adapters
 from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.lake.table.plain_read import ledger, rows
 from headrace.pipeline.settings.model import LandingSettings, Settings
+from tests.interop.aggregates.user_records import Row
 from tests.interop.overlaps import Commit
 from tests.interop.records import Record
-from tests.interop.user_records import Row
 
 if TYPE_CHECKING:
     from headrace.pipeline.lake.table.lake_table import IcebergTable

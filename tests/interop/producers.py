@@ -10,10 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from tests.interop.aggregates.user_records import Put
 from tests.interop.build import producers_class_path
 from tests.interop.scene import STREAM, Scene
 from tests.interop.tls import tls_before
-from tests.interop.user_records import Put
 from tests.lake.aws_kinesis_agg import aggregate_of
 
 _JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

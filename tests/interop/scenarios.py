@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.interop.aggregated import AGGREGATED
+from tests.interop.aggregates.aggregated import AGGREGATED
 from tests.interop.beside import BESIDE
 from tests.interop.default_failover import DEFAULT_FAILOVER
 from tests.interop.deployed import DEPLOYED

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.settings.blocks.parse import ParseSettings, UniqueSettings
 from headrace.pipeline.typed.context import BatchContext
-from headrace.pipeline.typed.frames import Frames
 from headrace.pipeline.typed.quarantine.redrive import Redriving
 from headrace.pipeline.typed.quarantine.spark import SparkRedriver
+from headrace.pipeline.typed.spark.frames import Frames
 from headrace.pipeline.typed.wave import Parsing
 from headrace.pipeline.windows.replace import Replacing
 from tests.killed import Cut, a_session

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.choices import ParseFormat
 from headrace.pipeline.typed.context import BatchContext
-from headrace.pipeline.typed.frames import Frames
 from headrace.pipeline.typed.quarantine.spark import SparkRedriver
+from headrace.pipeline.typed.spark.frames import Frames
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.typed.wave import Parsing
 from tests.typed.parsings import Bed, with_ports

@@ -11,7 +11,7 @@ from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.settings.blocks.parse import UniqueSettings
 from headrace.pipeline.settings.choices import ParseFormat
-from headrace.pipeline.typed import spark as parse
+from headrace.pipeline.typed.spark import parser as parse
 from tests.lake.samples import NOON
 from tests.typed.formats import test_decode_avro as avro
 from tests.typed.formats import test_decode_protobuf as protobuf

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.lake.table import plain_read as read
-from headrace.pipeline.typed.filter_frame import FAILED, NOT_JSON
+from headrace.pipeline.typed.spark.filter_frame import FAILED, NOT_JSON
 from tests.typed.parsings import A, B, Bed
 from tests.typed.spark_parsings import parsing
 

@@ -17,9 +17,9 @@ from headrace.pipeline.settings.blocks.parse import UniqueSettings
 from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.settings.choices import ColumnsFrom, Compression
 from headrace.pipeline.settings.ddl import read_ddl
-from headrace.pipeline.typed.frames import columns_of
 from headrace.pipeline.typed.json.column_types import ddl_of
 from headrace.pipeline.typed.source import IcebergSource
+from headrace.pipeline.typed.spark.frames import columns_of
 from headrace.pipeline.typed.tasks.exchange import copy_unselected
 from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.live_table import IcebergLive

@@ -20,11 +20,11 @@ from pyiceberg.types import (
 )
 
 from headrace.pipeline.errors import WrongShape
-from headrace.pipeline.typed.frames import Frames
 from headrace.pipeline.typed.json.column_types import ddl_of
 from headrace.pipeline.typed.json.columns import Limits, Struct
 from headrace.pipeline.typed.json.facts import counted_facts, facts_of
 from headrace.pipeline.typed.json.growth import grow
+from headrace.pipeline.typed.spark.frames import Frames
 from headrace.pipeline.typed.table import IcebergTyped
 from tests.lake.tables import before_next_swap
 from tests.typed.parsings import SETTINGS, Bed

@@ -17,7 +17,7 @@ from headrace.pipeline.ports.staging import StagingSpec
 from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work, packed
 from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.ports import Parser
-from headrace.pipeline.typed.spark import SparkParser
+from headrace.pipeline.typed.spark.parser import SparkParser
 from headrace.pipeline.typed.values import Bound, Parsed, SourceFile
 
 

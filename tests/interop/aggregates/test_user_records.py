@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.pipeline.kcl.deaggregate import MAGIC, OUTSIDE
-from tests.interop.user_records import Put, Raw, Row, Seen, faults, only_whole
+from tests.interop.aggregates.user_records import Put, Raw, Row, Seen, faults, only_whole
 
 SHARD = "shardId-000000000000"
 AB, CD = MAGIC + b"a,b", MAGIC + b"c,d"

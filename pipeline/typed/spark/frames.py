@@ -30,7 +30,6 @@ from headrace.pipeline.settings.rules.schema import (
 from headrace.pipeline.typed.code_digest import Function, TargetCode
 from headrace.pipeline.typed.columns.spark_types import iceberg_type
 from headrace.pipeline.typed.context import BatchContext
-from headrace.pipeline.typed.filter_frame import judged
 from headrace.pipeline.typed.formats.avro import AvroDecoder, RegistryAvroDecoder, schemas_in
 from headrace.pipeline.typed.formats.decoder import Decoder
 from headrace.pipeline.typed.formats.inflate import Inflation
@@ -40,6 +39,7 @@ from headrace.pipeline.typed.json.column_types import has_not_null, nullable
 from headrace.pipeline.typed.json.columns import Limits
 from headrace.pipeline.typed.json.decode import JsonDecoder
 from headrace.pipeline.typed.json.dynamodb import DynamoDbDecoder
+from headrace.pipeline.typed.spark.filter_frame import judged
 from headrace.pipeline.typed.tasks.read import PAYLOAD
 from headrace.pipeline.typed.tasks.write import IS_LEFT_OUT
 

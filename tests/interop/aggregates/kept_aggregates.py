@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from headrace.pipeline.core.shards.shard import HashRange
 from headrace.pipeline.kcl.deaggregate import MAGIC
-from tests.interop.user_records import Raw, Row
+from tests.interop.aggregates.user_records import Raw, Row
 
 FILE = Path(__file__).parent / "made-aggregates.json"
 

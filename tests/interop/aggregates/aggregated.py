@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.eventually import eventually
+from tests.interop.aggregates.kept_aggregates import FILE, keep
+from tests.interop.aggregates.user_records import Put, Raw, Row, Seen, faults, only_whole
 from tests.interop.build import KPL
 from tests.interop.commands import empty_lake, headrace, settings_file
-from tests.interop.kept_aggregates import FILE, keep
 from tests.interop.landed import Lake
 from tests.interop.producers import by_java, by_python, kpl, put
 from tests.interop.records import Record
 from tests.interop.scene import APP, REBALANCE, START, STREAM, Scene, Stage, scene
-from tests.interop.user_records import Put, Raw, Row, Seen, faults, only_whole
 from tests.lake.aws_kinesis_agg import install, user_records
 
 _A_SECOND = 300

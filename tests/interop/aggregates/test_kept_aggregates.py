@@ -10,7 +10,7 @@ import pytest
 from headrace.pipeline.kcl.deaggregate import OUTSIDE, unpack
 from headrace.pipeline.lake.staging.aggregate_walk import user_records
 from headrace.pipeline.lake.staging.aggregates import taken_apart
-from tests.interop.kept_aggregates import Kept, kept
+from tests.interop.aggregates.kept_aggregates import Kept, kept
 from tests.lake.kpl_pages import a_batch_of, rows_in
 
 KEPT = kept()

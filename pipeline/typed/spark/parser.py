@@ -25,11 +25,8 @@ from headrace.pipeline.ports.tasks import Job, packed
 from headrace.pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
 from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.duplicates_plan import Comparison
-from headrace.pipeline.typed.duplicates_spark import keys_type, rows_beside_earlier, rows_type
-from headrace.pipeline.typed.filter_frame import reads_json
 from headrace.pipeline.typed.formats.decoder import Decoder
 from headrace.pipeline.typed.formats.inflate import Inflation
-from headrace.pipeline.typed.frames import Frames, arrow_schema, columns_of
 from headrace.pipeline.typed.json.codec import decode_facts
 from headrace.pipeline.typed.json.column_types import has_not_null, spark_of, struct_of_fields
 from headrace.pipeline.typed.json.columns import Struct
@@ -39,6 +36,9 @@ from headrace.pipeline.typed.json.fit import Judge
 from headrace.pipeline.typed.json.growth import grow
 from headrace.pipeline.typed.json.task_facts import Looking
 from headrace.pipeline.typed.ports import Surveyor
+from headrace.pipeline.typed.spark.duplicates import keys_type, rows_beside_earlier, rows_type
+from headrace.pipeline.typed.spark.filter_frame import reads_json
+from headrace.pipeline.typed.spark.frames import Frames, arrow_schema, columns_of
 from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
 from headrace.pipeline.typed.tasks.duplicates import key_columns, small_columns
 from headrace.pipeline.typed.tasks.read import rows_ddl
