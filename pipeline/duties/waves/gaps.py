@@ -119,7 +119,14 @@ def _skipped(read: Read, gap: Gap, run: str, claim: str) -> Range:
 
 
 def _ended(skipped: Range, listed: Iterable[Shard]) -> Range:
-    end = replace(skipped.upto, ended=True, children=children_in(skipped.key, listed), gap_accepted=False)
+    # What the shard lost begins before its witness where only the origin's date tells of it, and children may be as old as that.
+    end = replace(
+        skipped.upto,
+        ended=True,
+        children=children_in(skipped.key, listed),
+        seen=skipped.first_arrival,
+        gap_accepted=False,
+    )
     return replace(skipped, upto=end, why="the shard was gone from Kinesis before its end was read")
 
 
