@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import NoReturn
+from typing import Any
 
 from headrace.pipeline.duties.waves.run import Run
 from headrace.pipeline.errors import Unreachable
@@ -46,7 +46,7 @@ def roll_back_to_the_origin(world: World) -> None:
     world.table.rollback([snapshot.id for snapshot in world.table.history(world.table.head)][-1])
 
 
-def refuse(*_: object) -> NoReturn:
+def refuse(*_: object) -> Any:
     raise Unreachable("nobody may be asked")
 
 
