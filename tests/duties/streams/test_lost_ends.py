@@ -68,7 +68,7 @@ def test_a_run_for_a_shard_whose_end_was_rolled_back_ends_red_with_what_happened
 def test_a_run_for_a_shard_whose_end_the_table_has_asks_nobody_and_ends_well() -> None:
     world = with_an_ended_shard()
     attempt = world.a_run("w1", "asked")
-    world.source.describe = world.source.list_shards = world.leases.scan = refuse  # type: ignore[method-assign]
+    world.source.describe = world.source.list_shards = world.leases.scan = refuse  # type: ignore[method-assign,assignment]
     assert attempt.wave(("shardId-000000000000",)).problems == ()
 
 
