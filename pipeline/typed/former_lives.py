@@ -28,7 +28,8 @@ def waits_for_former_lives(wishes: Wishes, found: Iterable[ShardKey]) -> frozens
     if not wishes.life_by_life:
         return frozenset()
     found = frozenset(found)
-    due = {lack.key for lack in wishes.wanted if lack.upto is not None}
+    # A shard without a record brings nothing itself. Nothing more lands of a former life, so that waiting for it would be for ever.
+    due = {lack.key for lack in wishes.wanted if lack.upto is not None and lack.is_due}
     earliest: dict[str, int] = {}
     for key in (*due, *wishes.waiting, *found):
         arn, epoch = key.stream.arn, key.stream.epoch

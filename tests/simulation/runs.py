@@ -187,6 +187,7 @@ class RunAtWork:
         """Dagster notices the death after a while, or never."""
         world, instance = self.world, self.instance
         world.note(self.process.name, "died")
+        world.waiting.note_death(self.process.worker)
         self.host.processes.pop(self.process, None)
         if instance is not None and world.rng.random() < 0.5:
             world.sim.after(world.rng.uniform(1.0, 60.0), lambda: instance.end(self.run_id))

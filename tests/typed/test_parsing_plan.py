@@ -169,6 +169,18 @@ def test_a_later_life_that_waits_for_what_a_wave_takes_is_due():
     assert (done.are_due, done.notes) == (True, ())
 
 
+def test_a_later_life_waits_for_rows_of_an_earlier_one_and_not_for_its_shard_without_a_record():
+    source = Positions(ORIGINS | {LATER: Origin(TRIM, NOON)}, {C: Position(start=TRIM), L: at(50)})
+    found = by_lives(wishes(source, Positions()))
+    assert ([lack.key for lack in found.wanted], found.held_back) == ([L, C], frozenset())
+    assert found.are_due
+    alone = plan_wave(found, [piece(L, 30, 50)], ceiling=None, limits=PLENTY)
+    assert [planned.key for planned in alone.ranges] == [L]
+    # An ancestor of the shard without a record, whose position the lake table has dropped.
+    beside = plan_wave(found, [piece(A, 1, 20), piece(L, 30, 50)], ceiling=None, limits=PLENTY)
+    assert [planned.key for planned in beside.ranges] == [A]
+
+
 def test_rows_of_a_shard_that_nobody_knows_are_taken():
     source, target = positions(a=at(10)), positions()
     pieces = [piece(A, 1, 10, rows=5), piece(C, 4, 6, rows=2)]

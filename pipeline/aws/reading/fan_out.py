@@ -39,6 +39,8 @@ from headrace.pipeline.ports.pages import Pages, RecordPage
 
 _HOLDS: Final = 5.0
 """Seconds for which Kinesis refuses a second subscription of the same consumer and shard."""
+_PROMPT: Final = 2.0
+"""Seconds within which Kinesis answers a subscription as a rule."""
 _FIRST_WAIT: Final = 1.0
 """Seconds. Kinesis allows one SubscribeToShard a second for each consumer and shard."""
 _LONGEST_WAIT: Final = 5.0
@@ -191,9 +193,12 @@ class _Reading:
     def _subscribe(self) -> _Subscription:
         self._asking.prove(self._host.monotonic)
         arn = CONSUMERS.arn(self._key.stream, self._name, self._source.access, self._look_consumer_up)
-        self._keep_apart(arn)
-        asked = self._host.monotonic()
-        messages: Messages = self._ask(arn)
+        asked, messages = self._begun(arn)
+        if self._host.monotonic() - asked > _PROMPT:
+            # The process stood still, or the way was slow, before the Date or after it. By the later time a gap would reach further
+            # than it does, and by the earlier one records could be lost unseen. Where it is as slow again, the gap may be too long.
+            messages.close()
+            asked, messages = self._begun(arn)
         if messages.date is None:
             messages.close()
             raise Unreachable(
@@ -201,8 +206,15 @@ class _Reading:
                 "were lost. Nothing of it was used. Look for a proxy that drops the header"
             )
         self._is_kept = False
-        _remember(arn, self._key.shard_id, asked)
         return _Subscription(messages, messages.date, asked)
+
+    def _begun(self, arn: str) -> tuple[float, Messages]:
+        """When a subscription was asked for, and its messages."""
+        self._keep_apart(arn)
+        asked = self._host.monotonic()
+        messages: Messages = self._ask(arn)
+        _remember(arn, self._key.shard_id, self._host.monotonic())
+        return asked, messages
 
     def _look_consumer_up(self) -> Any:
         return self._asking.call(

@@ -29,6 +29,8 @@ from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions, Start
 from headrace.pipeline.core.shards.stream import ShardKey
 
+_WHAT_NEXT = "nothing was read or changed; `headrace reposition` decides which of the two is right"
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
@@ -181,26 +183,30 @@ def _disagreement(row: Lease, key: ShardKey, position: Position | None) -> str |
     # As the row would have it, because rows and table are compared by checkpoints.
     stands = position.checkpoint if position else None
     said = row.checkpoint
-    what_next = "nothing was read or changed; `headrace reposition` decides which of the two is right"
     if is_rolled_back(row, position):
-        return (
-            f"the lake table's position of {key} is {position or 'none'}, "
-            f"but Headrace landed the shard up to {row.landed} "
-            f"before: the table was rolled back or restored; {what_next}"
-        )
+        return why_rolled_back(row, key, position)
     if stands is None and (said.is_digits or said.is_end):
         return (
             f"the lease row of {key} has the checkpoint {said}, "
             "but the lake table has no position of the shard: another "
-            f"program wrote the row, or the table was replaced; {what_next}"
+            f"program wrote the row, or the table was replaced; {_WHAT_NEXT}"
         )
     if stands is not None and said > stands:
         return (
             f"the lease row of {key} has the checkpoint {said}, "
             f"ahead of the lake table's position {position}: a program "
-            f"other than Headrace wrote the checkpoint; {what_next}"
+            f"other than Headrace wrote the checkpoint; {_WHAT_NEXT}"
         )
     return None
+
+
+def why_rolled_back(row: Lease, key: ShardKey, position: Position | None) -> str:
+    """The sentence about a shard of which the row says that Headrace landed more than the table has."""
+    return (
+        f"the lake table's position of {key} is {position or 'none'}, "
+        f"but Headrace landed the shard up to {row.landed} "
+        f"before: the table was rolled back or restored; {_WHAT_NEXT}"
+    )
 
 
 def _moved_meanwhile(row: Lease, key: ShardKey, position: Position | None) -> str:

@@ -10,23 +10,23 @@ five minutes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.pipeline.core.leases.change import Change
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.order.parents import Family, a_family
 from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON
-from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.core.shards.switched_off import SWITCHED_OFF, switched_off
-from headrace.pipeline.core.sharing.sync_plan import ends_lost, is_of_this_life, rows_of_stream, sync_token
+from headrace.pipeline.core.sharing.sync_plan import is_of_this_life, rows_of_stream, sync_token
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.duties.fleet.cleanup import Cleaning, CleanupDue
 from headrace.pipeline.duties.policy.policy import RowPlan
 from headrace.pipeline.duties.streams.consumers import ensure_consumer
 from headrace.pipeline.duties.streams.lake_table import ensure_table
+from headrace.pipeline.duties.streams.lost_ends import lost_ends
 from headrace.pipeline.duties.streams.origin import ensure_origin
 from headrace.pipeline.duties.streams.streams import Tracked, Unfinished, is_wanted_life
 from headrace.pipeline.duties.streams.writing import Tally
@@ -176,19 +176,8 @@ class ShardSync:
     ) -> tuple[Change, ...]:
         """The changes that a sync would write now. For `headrace plan`."""
         mine = rows_of_stream(facts.stream, listing.leases)
-        _, every = self._ends_lost(facts.stream, mine, state.positions)
+        _, every = lost_ends(facts.stream, mine, state.positions, self.source)
         return self._list(stream, facts.stream, listing, state=state, every=every).changes
-
-    def _ends_lost(
-        self, stream: StreamId, rows: Iterable[Lease], positions: Positions
-    ) -> tuple[tuple[str, ...], tuple[Shard, ...]]:
-        """The shards whose end the table has lost, and all shards of the stream where the rows alone couldn't tell that."""
-        if not ends_lost(stream, rows, positions):
-            return (), ()
-        # A run ends the row of a shard of which a descendant has a position. The way to this descendant may lead over a shard that was
-        # closed before the origin, which has no row and isn't in scope: only the listing of all shards shows it.
-        every = self.source.list_shards(stream)
-        return ends_lost(stream, rows, positions, listed=every), every
 
     def _list(
         self,
@@ -246,7 +235,7 @@ class ShardSync:
         # First of all: the origin decides which shards are in scope, and so which rows are made.
         done.state = ensure_origin(self.table, done.state, facts, stream=tracked.settings, leases=mine)
         # Only told here. What a rollback means for the children is a person's to decide.
-        lost, every = self._ends_lost(facts.stream, mine, done.state.positions)
+        lost, every = lost_ends(facts.stream, mine, done.state.positions, self.source)
         # Without a table, the rows themselves are the authority: a later look at them shows the end.
         if lost and not done.state.positions.by_rows:
             tally.notes.append(

@@ -20,6 +20,7 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.duties.policy.policy import Policy
 from headrace.pipeline.duties.streams.lake_table import ensure_table
+from headrace.pipeline.duties.streams.lost_ends import LostEnds
 from headrace.pipeline.duties.waves.claims import Claims
 from headrace.pipeline.duties.waves.kept_claims import KeptClaims
 from headrace.pipeline.duties.waves.land import LandingStep
@@ -145,6 +146,10 @@ class Attempt:
         streams = WaveStreams(log, self.ports.source, self.claims)
         lost = {p.lease_key for p in log.problems}
         candidates = [row for row in self._candidates(keys, kept_rows) if row.key not in lost]
+        if keys is not None:
+            lost_ends = self._lost_ends.among(row for row in candidates if row.has_ended)
+            log.problems.extend(Problem(key, why, fatal=True) for key, why in lost_ends.items())
+        candidates = [row for row in candidates if not row.has_ended]
         try:
             rows = streams.describe(candidates, self.settings)
         finally:
@@ -252,7 +257,8 @@ class Attempt:
         self.on_step(WaveStep.CHECKPOINTED, keys)
 
     def _candidates(self, keys: Iterable[str] | None, kept_rows: Mapping[str, Lease]) -> list[Lease]:
-        """The rows of shards that this run may try to read. `kept_rows`: rows that were just read, by lease key."""
+        """The rows of shards that this run may try to read, and of those that have ended. `kept_rows`: rows that were
+        just read, by lease key."""
         leases = self.ports.leases
         candidates: Iterable[Lease | None]
         if keys is None:
@@ -261,11 +267,14 @@ class Attempt:
         else:
             candidates = [leases.get(key) for key in keys]
         left_alone = self.left_alone | self.failed.keys()
-        return [
-            row for row in candidates if row is not None and not row.has_ended and row.key not in left_alone
-        ]
+        return [row for row in candidates if row is not None and row.key not in left_alone]
 
     # -- the steps -------------------------------------------------------------------------------------------------
+
+    @property
+    def _lost_ends(self) -> LostEnds:
+        ports = self.ports
+        return LostEnds(settings=self.settings, leases=ports.leases, source=ports.source, table=ports.table)
 
     @property
     def _ends(self) -> ShardEnds:

@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,37 @@ def test_a_task_with_many_shards_holds_no_more_connections_than_threads_and_leav
     assert max(descriptors for descriptors, _ in counts) <= before[0] + 2 * 8 + 8
     assert max(running for _, running in counts) <= before[1] + 8
     assert after[1] <= after[0]
+
+
+class Slow:
+    """A client of the stand-in. The process stands still for so many seconds before each of its first requests to subscribe is sent."""
+
+    def __init__(self, world: FanOutWorld, client: Any, seconds: list[float]) -> None:
+        self._world, self._client, self._seconds = world, client, seconds
+
+    def __getattr__(self, operation: str) -> Any:
+        return getattr(self._client, operation)
+
+    def subscribe_to_shard(self, **asked: Any) -> Any:
+        if self._seconds:
+            self._world.aws.advance(self._seconds.pop(0))
+        return self._client.subscribe_to_shard(**asked)
+
+
+@pytest.mark.parametrize(("slow", "late"), [([], 0), ([15.0], 0), ([15.0, 15.0], 15)])
+def test_a_slow_subscription_is_begun_anew_once_so_that_kinesiss_clock_isnt_taken_for_later(
+    world: FanOutWorld, slow: list[float], late: int
+):
+    world.put(b"a")
+    reader = world.fan_out()
+    connect = reader.host.connect
+    seconds = list(slow)
+    host = replace(reader.host, connect=lambda place: Slow(world, connect(place), seconds))
+
+    (page,) = up_to_tip(replace(reader, host=host).pages(world.batch()))
+
+    assert (payloads_of([page]), seconds) == ([b"a"], [])
+    assert round((page.answered - world.now()) / timedelta(seconds=15)) * 15 == late
 
 
 # -- answers that can't be right ---------------------------------------------------------------------------------------

@@ -181,9 +181,9 @@ _ROWS: Final = (
         "ends-without-a-listing",
         "the leader looks for ways to descendants in lease rows and in the shards in scope only",
         (
-            "duties.fleet.shard_sync",
-            "        every = self.source.list_shards(stream)\n",
-            "        every: tuple[Shard, ...] = ()\n",
+            "duties.streams.lost_ends",
+            "    every = source.list_shards(stream)\n",
+            "    every: tuple[Shard, ...] = ()\n",
         ),
         seeds=120,
         among={

@@ -63,6 +63,11 @@ class WaitingWatch:
         """A run that has failed for these shards is over."""
         self._failed.update(dict.fromkeys(keys, self._world.sim.now))
 
+    def note_death(self, *workers: str) -> None:
+        """A process of these workers has died."""
+        self.disturb(*workers)
+        self._bereaved.update(dict.fromkeys(workers, self._world.sim.now))
+
     def disturb(self, *workers: str) -> None:
         self._disturbed.update(dict.fromkeys(workers, self._world.sim.now))
 
@@ -204,8 +209,7 @@ class WaitingWatch:
             if process not in at_work and not process.alive
         ]
         for workers in (*new, *dead):
-            self.disturb(*workers)
-            self._bereaved.update(dict.fromkeys(workers, world.sim.now))
+            self.note_death(*workers)
         self._processes = at_work
 
     def _note_faults(self, process: Process, workers: Iterable[str]) -> None:
