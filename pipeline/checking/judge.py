@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 from headrace.pipeline.checking.hash_keys import unread
@@ -18,6 +19,18 @@ from headrace.pipeline.core.words.words import counted, time_in_words
 from headrace.pipeline.settings.blocks.dagster import CheckSettings
 from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 
+_OF_THE_LAKE_TABLE = frozenset(
+    {
+        "no_duplicates",
+        "parents_before_children",
+        "watermark_age",
+        "upkeep",
+        "recorded",
+        "keeps_up",
+        "quarantine_rate",
+    }
+)
+"""The checks that judge what the lake table has; `no_gaps` says itself that it is gone."""
 _REMEMBERED = timedelta(days=7)
 """How long a recorded loss makes the check fail. After that it is only counted: a check that fails for ever is
 switched off."""
@@ -35,7 +48,7 @@ def verdicts(
 
     `before`: the lags that an earlier look found.
     """
-    return (
+    found = (
         no_gaps(look),
         no_duplicates(look),
         parents_before_children(look),
@@ -48,6 +61,17 @@ def verdicts(
         last_proof(look, limits),
         recorded(look),
         *(verdict for target in look.targets for verdict in _of_target(look, target, limits)),
+    )
+    return tuple(_not_known(look, verdict) for verdict in found) if look.gone else found
+
+
+def _not_known(look: CheckLook, verdict: Verdict) -> Verdict:
+    """What a table that is gone can't show isn't known. Without rows every one of these checks would hold."""
+    if verdict.check not in _OF_THE_LAKE_TABLE or not verdict.holds:
+        return verdict
+    sentence = f"not known: {look.gone}"
+    return replace(
+        verdict, sentence=sentence, offenders=(Offender("the lake table", sentence),), is_grave=False
     )
 
 
@@ -202,6 +226,16 @@ def retention_at_risk(look: CheckLook, limits: CheckSettings, before: Mapping[st
         for risk in risks(look, before)
         if risk.loses_in < limits.retention
     ]
+    if not offenders and look.unasked:
+        # Without the retention no shard could be at risk, and the check would hold.
+        stream, why = min(look.unasked.items())
+        sentence = f"not known, because Kinesis didn't tell how long it keeps records: {why}"
+        return Verdict(
+            check="retention_at_risk",
+            sentence=sentence,
+            offenders=(Offender(stream, sentence),),
+            is_grave=False,
+        )
     return Verdict(
         check="retention_at_risk",
         sentence=_told(
