@@ -146,8 +146,8 @@ def _noting(home: Path, work: "Callable[[Path], None]") -> None:
     except Exception as error:  # noqa: BLE001 -- of a storage of any kind
         reason = next(iter(str(error).splitlines()), "")
         _say(
-            f"Dagster's storage in {home} can't be used ({type(error).__name__}: {reason}), so Dagster may show runs of this time as failed, "
-            "and the next start may wait half a minute. No landed record is touched"
+            f"Dagster's storage in {home} can't be used ({type(error).__name__}: {reason}), so Dagster may show runs of this time as failed. "
+            "No landed record is touched"
         )
 
 

@@ -23,6 +23,8 @@ from typing import Final
 
 from headrace.pipeline.cli import discard_output
 from headrace.pipeline.cli.beside.failing_sensors import FailingSensors
+from headrace.pipeline.cli.beside.storage_troubles import ENTRY as STORAGE_ENTRY
+from headrace.pipeline.cli.beside.storage_troubles import StorageTroubles
 
 _ENTRY: Final = re.compile(
     r"(?:\x1b\[\d+m)?(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4})(?:\x1b\[0m)? - "
@@ -66,6 +68,7 @@ class FailedTicks:
     _logged_once: deque[list[str]] = field(default_factory=lambda: deque(maxlen=_AWAITED))
     """The stacks of the ticks whose second entry is still to come."""
     _failing: FailingSensors = field(default_factory=FailingSensors)
+    _storage: StorageTroubles = field(default_factory=StorageTroubles)
     _has_ended: bool = False
     """Whether the daemon was told to end."""
 
@@ -73,7 +76,7 @@ class FailedTicks:
         if self._entry and (_ENTRY.match(line) or len(self._entry) >= _LONGEST):
             yield from self.end()
         self._has_ended = self._has_ended or bool(_ENDS.search(line))
-        if self._entry or _FAILED_TICK.search(line):
+        if self._entry or _FAILED_TICK.search(line) or STORAGE_ENTRY.search(line):
             self._entry.append(line)
             return
         begins = _BEGINS.search(line)
@@ -88,6 +91,9 @@ class FailedTicks:
             return
         failed, stack = _FAILED_TICK.search(entry[0]), entry[1:]
         now = _time_of(entry[0])
+        if (told := self._storage.told(entry, now)) is not None:
+            yield from told
+            return
         if failed and failed["sensor"]:
             self._failing.stays_failed(failed["sensor"], now)
         if failed and failed["which"] == _FIRST:
