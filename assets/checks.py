@@ -66,7 +66,7 @@ _OF_APPLICATION = {
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownChecks:
     """That the checks aren't known, because nobody can look."""
 
     since: datetime
@@ -99,7 +99,7 @@ def build_checks(wiring: Wiring) -> dg.AssetChecksDefinition:
             look = check_now(wiring, looking, context.instance)
         except HeadraceError as error:
             # The run may have materialized the asset before, and that has gone well.
-            unknown = Unknown(wiring.ports.clock.now(), str(error))
+            unknown = UnknownChecks(wiring.ports.clock.now(), str(error))
             for key in sorted(asked):
                 yield _result_of(evaluation_of_unknown(settings, key, unknown, context.instance))
             return
@@ -165,7 +165,7 @@ def evaluation_of(settings: Settings, verdict: Verdict) -> dg.AssetCheckEvaluati
 
 
 def evaluation_of_unknown(
-    settings: Settings, key: dg.AssetCheckKey, unknown: Unknown, instance: dg.DagsterInstance
+    settings: Settings, key: dg.AssetCheckKey, unknown: UnknownChecks, instance: dg.DagsterInstance
 ) -> dg.AssetCheckEvaluation:
     """The evaluation of a check that nobody can look at: it fails, and has what was known before.
 

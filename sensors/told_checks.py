@@ -11,7 +11,13 @@ from datetime import datetime, timedelta
 
 import dagster as dg
 
-from headrace.assets.checks import Unknown, check_key_of, check_specs, evaluation_of, evaluation_of_unknown
+from headrace.assets.checks import (
+    UnknownChecks,
+    check_key_of,
+    check_specs,
+    evaluation_of,
+    evaluation_of_unknown,
+)
 from headrace.assets.planned import tell_check
 from headrace.pipeline.checking.verdict import Verdict
 from headrace.pipeline.ports.base import Clock
@@ -66,7 +72,7 @@ class ToldChecks:
         self._failed_since = self._failed_since or self.clock.now()
         if self._failed < FAILED_LOOKS:
             return False
-        unknown = Unknown(self._failed_since, str(error) or type(error).__name__)
+        unknown = UnknownChecks(self._failed_since, str(error) or type(error).__name__)
         keys = [spec.key for spec in check_specs(self.settings)]
         for key, now in self._news(dict.fromkeys(keys), instance):
             tell_check(instance, evaluation_of_unknown(self.settings, key, unknown, instance), now.run)
