@@ -7,6 +7,7 @@ Both use `headrace.pipeline.checking`.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -31,6 +32,9 @@ from headrace.pipeline.settings.targets import targets_of
 
 _MOST_OFFENDERS = 50
 """Rows of the table in an evaluation's metadata: Dagster keeps each evaluation."""
+
+_UNKNOWN_SINCE, _KNOWN = "not known since", "known before"
+"""Metadata of the evaluation of a check that nobody can look at."""
 
 _RECORDS = {
     "no_gaps": "No record is missing between two ranges of a shard, and no loss was recorded in the last week.",
@@ -61,6 +65,14 @@ _OF_APPLICATION = {
 """The key of the only asset of its kind."""
 
 
+@dataclass(frozen=True, slots=True)
+class UnknownChecks:
+    """That the checks aren't known, because nobody can look."""
+
+    since: datetime
+    why: str
+
+
 def check_specs(settings: Settings) -> list[dg.AssetCheckSpec]:
     of_assets = [(records_key(settings), _RECORDS), (lineage_key(settings), _LINEAGE)]
     of_assets += [(upkeep_key(settings), _UPKEEP), (proof_key(settings), _PROOF)]
@@ -87,29 +99,25 @@ def build_checks(wiring: Wiring) -> dg.AssetChecksDefinition:
             look = check_now(wiring, looking, context.instance)
         except HeadraceError as error:
             # The run may have materialized the asset before, and that has gone well.
-            yield from (_unknown(key, str(error)) for key in sorted(asked))
+            unknown = UnknownChecks(wiring.ports.clock.now(), str(error))
+            for key in sorted(asked):
+                yield _result_of(evaluation_of_unknown(settings, key, unknown, context.instance))
             return
         for verdict in verdicts(look, settings.dagster.checks, settings.upkeep, looking.lags_before):
             if (key := check_key_of(settings, verdict)) in asked:
-                yield dg.AssetCheckResult(
-                    asset_key=key.asset_key,
-                    check_name=key.name,
-                    passed=verdict.holds,
-                    severity=_severity(verdict),
-                    description=verdict.sentence,
-                    metadata=_metadata(verdict),
-                )
+                yield _result_of(evaluation_of(settings, verdict))
 
     return checks
 
 
-def _unknown(key: dg.AssetCheckKey, why: str) -> dg.AssetCheckResult:
+def _result_of(evaluation: dg.AssetCheckEvaluation) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
-        asset_key=key.asset_key,
-        check_name=key.name,
-        passed=False,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=f"the tables couldn't be looked at, so nothing was checked: {why}",
+        asset_key=evaluation.asset_key,
+        check_name=evaluation.check_name,
+        passed=evaluation.passed,
+        severity=evaluation.severity,
+        description=evaluation.description,
+        metadata=evaluation.metadata,
     )
 
 
@@ -152,6 +160,39 @@ def evaluation_of(settings: Settings, verdict: Verdict) -> dg.AssetCheckEvaluati
         severity=_severity(verdict),
         description=verdict.sentence,
         metadata=_metadata(verdict),
+        blocking=key.name in settings.dagster.checks.blocking,
+    )
+
+
+def evaluation_of_unknown(
+    settings: Settings, key: dg.AssetCheckKey, unknown: UnknownChecks, instance: dg.DagsterInstance
+) -> dg.AssetCheckEvaluation:
+    """The evaluation of a check that nobody can look at: it fails, and has what was known before.
+
+    An error stays an error: who is alerted of errors alone would take a warning for the end of it.
+    """
+    # The newest record is that of the run which evaluates the check just now, where a person has asked for one.
+    records = instance.event_log_storage.get_asset_check_execution_history(key, limit=5)
+    evaluations = (record.evaluation for record in records)
+    before = next((one for one in evaluations if isinstance(one, dg.AssetCheckEvaluation)), None)
+    since, known = unknown.since.astimezone(UTC).isoformat(timespec="seconds"), ""
+    if before is not None:
+        # An evaluation of this kind, such as that of a process before, has both already.
+        told_since, told_known = before.metadata.get(_UNKNOWN_SINCE), before.metadata.get(_KNOWN)
+        since = since if told_since is None else str(told_since.value)
+        known = (
+            f"{'held' if before.passed else 'failed'}: {before.description}"
+            if told_known is None
+            else str(told_known.value)
+        )
+    return dg.AssetCheckEvaluation(
+        asset_key=key.asset_key,
+        check_name=key.name,
+        passed=False,
+        severity=dg.AssetCheckSeverity.WARN if before is None or before.passed else before.severity,
+        description=f"not known since {datetime.fromisoformat(since):%Y-%m-%d %H:%M} UTC, because nothing could be looked "
+        f"at: {unknown.why}" + (f". Before, the check {known}" if known else ""),
+        metadata={_UNKNOWN_SINCE: dg.MetadataValue.text(since), _KNOWN: dg.MetadataValue.text(known)},
         blocking=key.name in settings.dagster.checks.blocking,
     )
 

@@ -1,13 +1,15 @@
 """The Runs port on Dagster: which runs exist, in which state, and with which tags."""
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
+from dagster import DagsterEventType, DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 from dagster._core.storage.runs import SqlRunStorage
+from dagster_shared.error import SerializableErrorInfo
 
 from headrace.pipeline.core.leases.due import RunState, RunVerdict
 from headrace.pipeline.core.shards.partition import lease_key_of
@@ -30,6 +32,10 @@ PASSING_TAG = "headrace/passing-trouble"
 """Tag of a run that ended early by a Transient error, which the next run may not meet."""
 LATER_TAG = "headrace/left-alone-shards"
 """Tag of a run that doesn't read some shards because they failed lately: the partitions of these shards."""
+
+_KNOWN = re.compile(r"^headrace\.pipeline\.errors\.\w+: ")
+"""How Dagster names an error whose message is a sentence for people."""
+_MOST_TOLD = 500
 
 _WAITING = (
     DagsterRunStatus.QUEUED,
@@ -99,12 +105,21 @@ class DagsterRuns:
         if record is None:  # deleted by a person since
             return RunOutcome()
         run = record.dagster_run
+        began = record.start_time is not None or run.status is not DagsterRunStatus.FAILURE
         return RunOutcome(
             _keys(run.tags, FAILED_TAG),
             _keys(run.tags, LATER_TAG),
             transient=PASSING_TAG in run.tags,
-            began=record.start_time is not None or run.status is not DagsterRunStatus.FAILURE,
+            began=began,
+            why_not_begun="" if began else self._error_of(run_id),
         )
+
+    def _error_of(self, run_id: str) -> str:
+        """The last error that Dagster met around the run, such as where it couldn't load the run's code."""
+        entries = self._instance.all_logs(run_id, of_type=DagsterEventType.ENGINE_EVENT)
+        events = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
+        errors = [error for event in events if (error := event.engine_event_data.error) is not None]
+        return _in_one_line(errors[-1]) if errors else ""
 
 
 class AllRuns:
@@ -130,6 +145,15 @@ class AllRuns:
 
     def _with_a_process(self) -> Sequence[DagsterRun]:
         return self.instance.get_runs(RunsFilter(statuses=[DagsterRunStatus.STARTING, *_AT_WORK]))
+
+
+def _in_one_line(error: SerializableErrorInfo) -> str:
+    """The error without its stack, and without those of Dagster's own errors that only say where it was met."""
+    while error.cause is not None and error.message.startswith("dagster."):
+        error = error.cause
+    known = _KNOWN.sub("", error.message.strip())
+    text = "; ".join(" ".join(line.split()) for line in known.splitlines() if line.strip())
+    return f"{text[: _MOST_TOLD - 1]}…" if len(text) > _MOST_TOLD else text
 
 
 def _keys(tags: Mapping[str, str], tag: str) -> tuple[str, ...]:

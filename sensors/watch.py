@@ -2,7 +2,7 @@
 writes to Dagster what has changed.
 
     checks          an evaluation where a check has changed, where a new run has changed its table, each hour while it
-                    fails, and each six hours
+                    fails, and each six hours; where nobody can look, one that says so
     observations    lag, rate and shards of each stream, each five minutes while something moves, else each hour
     hours           a materialization of each hour of which the lake table has all records
 
@@ -10,17 +10,16 @@ It asks for no run and starts no Spark. How many events it writes depends on the
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from headrace.assets.checks import check_key_of, check_now, evaluation_of
+from headrace.assets.checks import check_now
 from headrace.assets.names import hours_key, slug
 from headrace.assets.observations import observations
 from headrace.assets.outside import hours_of
-from headrace.assets.planned import tell_check
 from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.checking.hours import HoursTold, floor, hours_to_tell
 from headrace.pipeline.checking.judge import verdicts
@@ -36,10 +35,9 @@ from headrace.pipeline.errors import HeadraceError, TablesMissing
 from headrace.resources.instance import KeptInstance
 from headrace.sensors.interval import interval
 from headrace.sensors.results import state_of_cursor, with_sentence
+from headrace.sensors.told_checks import ToldChecks
 
 EVERY = timedelta(minutes=1)
-_FAILING_AGAIN = timedelta(hours=1)
-_AGAIN = timedelta(hours=6)
 _MOVING, _AT_REST = timedelta(minutes=5), timedelta(hours=1)
 _LONGEST_RETENTION = timedelta(days=365)
 
@@ -60,10 +58,14 @@ def build_watch(wiring: Wiring, kept_instance: KeptInstance) -> dg.SensorDefinit
         instance = kept_instance.of(context).instance
         try:
             events, sentence, cursor = watching.tick(instance, state_of_cursor(context.cursor))
-        except HeadraceError as error:
+        except Exception as error:
+            # Whatever the reason is: a check that held mustn't stay so in Dagster while nobody looks.
+            is_unknown = watching.told.could_not_look(error, instance)
+            if not isinstance(error, HeadraceError):
+                raise
             sentence = (
                 f"watch: {without_tables(wiring.settings, error)}"
-                if isinstance(error, TablesMissing)
+                if isinstance(error, TablesMissing) and not is_unknown
                 else f"watch: nothing was checked: {error}"
             )
             cursor = with_sentence(state_of_cursor(context.cursor), sentence)
@@ -75,63 +77,32 @@ def build_watch(wiring: Wiring, kept_instance: KeptInstance) -> dg.SensorDefinit
     return watch
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """What was told of a check."""
-
-    holds: bool
-    run: str | None
-    """The run of the table's latest materialization."""
-    at: float
-    """By the monotonic clock."""
-
-    def is_news(self, before: "_Told | None") -> bool:
-        if before is None or (self.holds, self.run) != (before.holds, before.run):
-            return True
-        again = _AGAIN if self.holds else _FAILING_AGAIN
-        return self.at - before.at >= again.total_seconds()
-
-
 @dataclass(slots=True)
 class _Watching:
     """What the sensor remembers in this process. Losing it costs a round of events."""
 
     wiring: Wiring
     looking: CheckLooking = field(init=False)
-    _told: dict[dg.AssetCheckKey, "_Told"] = field(default_factory=dict)
+    told: ToldChecks = field(init=False)
     _observed_at: float = float("-inf")
     _snapshot: int | None = None
     """The snapshot of the lake table at the last observation."""
 
     def __post_init__(self) -> None:
         self.looking = CheckLooking(self.wiring.settings, self.wiring.ports.clock)
+        self.told = ToldChecks(self.wiring.settings, self.wiring.ports.clock)
 
     def tick(self, instance: dg.DagsterInstance, cursor: str | None) -> tuple[list[Event], str, str | None]:
         settings = self.wiring.settings
         look = check_now(self.wiring, self.looking, instance)
         found = verdicts(look, settings.dagster.checks, settings.upkeep, self.looking.lags_before)
-        self._tell_checks(found, instance)
+        self.told.looked(found, instance)
         events: list[Event] = []
         if self._is_time_to_observe(look):
             events += observations(settings, look)
         hours, cursor = self._hours(look, instance, cursor)
         events += hours
         return events, _sentence(look, found, hours), cursor
-
-    def _tell_checks(self, found: Sequence[Verdict], instance: dg.DagsterInstance) -> None:
-        keys = [check_key_of(self.wiring.settings, verdict) for verdict in found]
-        newest = instance.get_latest_materialization_events([key.asset_key for key in keys])
-        for key, verdict in zip(keys, found, strict=True):
-            event = newest.get(key.asset_key)
-            # Dagster calls a check evaluated only by the run of the asset's newest materialization.
-            # While records flow there is a new one each minute, so the evaluation is written with
-            # that run's id.
-            now = _Told(
-                verdict.holds, None if event is None else event.run_id, self.wiring.ports.clock.monotonic()
-            )
-            if now.is_news(self._told.get(key)):
-                tell_check(instance, evaluation_of(self.wiring.settings, verdict), now.run)
-                self._told[key] = now
 
     def _is_time_to_observe(self, look: CheckLook) -> bool:
         snapshot = None if look.facts is None else look.facts.snapshot

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 from headrace.pipeline.checking.hash_keys import unread
@@ -17,6 +18,18 @@ from headrace.pipeline.core.words.words import counted, time_in_words
 from headrace.pipeline.settings.blocks.dagster import CheckSettings
 from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 
+_OF_THE_LAKE_TABLE = frozenset(
+    {
+        "no_duplicates",
+        "parents_before_children",
+        "watermark_age",
+        "upkeep",
+        "recorded",
+        "keeps_up",
+        "quarantine_rate",
+    }
+)
+"""The checks that judge what the lake table has; `no_gaps` says itself that it is gone."""
 _REMEMBERED = timedelta(days=7)
 """How long a recorded loss makes the check fail. After that it is only counted: a check that fails for ever is
 switched off."""
@@ -34,7 +47,7 @@ def verdicts(
 
     `before`: the lags that an earlier look found.
     """
-    return (
+    found = (
         no_gaps(look),
         no_duplicates(look),
         parents_before_children(look),
@@ -47,6 +60,17 @@ def verdicts(
         last_proof(look, limits),
         recorded(look),
         *(verdict for target in look.targets for verdict in _of_target(look, target, limits)),
+    )
+    return tuple(_not_known(look, verdict) for verdict in found) if look.gone else found
+
+
+def _not_known(look: CheckLook, verdict: Verdict) -> Verdict:
+    """What a table that is gone can't show isn't known. Without rows every one of these checks would hold."""
+    if verdict.check not in _OF_THE_LAKE_TABLE or not verdict.holds:
+        return verdict
+    sentence = f"not known: {look.gone}"
+    return replace(
+        verdict, sentence=sentence, offenders=(Offender("the lake table", sentence),), is_grave=False
     )
 
 

@@ -65,6 +65,16 @@ def retention_at_risk(look: CheckLook, limits: CheckSettings, before: Mapping[st
         for risk in risks(look, before)
         if risk.loses_in < limits.retention
     ]
+    if not offenders and look.unasked:
+        # Without the retention no shard could be at risk, and the check would hold.
+        stream, why = min(look.unasked.items())
+        sentence = f"not known, because Kinesis didn't tell how long it keeps records: {why}"
+        return Verdict(
+            check="retention_at_risk",
+            sentence=sentence,
+            offenders=(Offender(stream, sentence),),
+            is_grave=False,
+        )
     return Verdict(
         check="retention_at_risk",
         sentence=sentence_of(

@@ -52,6 +52,8 @@ class CheckLook:
     """Up to when the lake table has all records, by stream."""
     retention: Mapping[str, timedelta] = field(default_factory=dict)
     """By the name of the stream; by an empty one where the application has a single stream."""
+    unasked: Mapping[str, str] = field(default_factory=dict)
+    """By the name of the stream: why its retention isn't known, where Kinesis can't be asked."""
     waiting: Mapping[str, datetime] = field(default_factory=dict)
     """By lease key: since when a shard that counts as read to its tip has been seen to have unread records all the same."""
     unread_since: Mapping[str, datetime] = field(default_factory=dict)

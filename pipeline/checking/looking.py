@@ -5,7 +5,6 @@ scan of the lease table and a few requests to the catalog.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -20,7 +19,7 @@ from headrace.pipeline.core.shards.partition import read_name
 from headrace.pipeline.core.shards.position import TRIM, Position, Positions, Start
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.shards.switched_off import switched_off
-from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.errors import HeadraceError, Unknown
 from headrace.pipeline.inspect.layout import LayoutFacts
 from headrace.pipeline.inspect.observation import Observation
 from headrace.pipeline.inspect.progress import readers_of
@@ -70,6 +69,8 @@ class CheckLooking:
     _behind_since: dict[str, datetime] = field(default_factory=dict)
     _retention: dict[str, timedelta] = field(default_factory=dict)
     _retention_at: float = float("-inf")
+    _unasked: dict[str, str] = field(default_factory=dict)
+    """By the name of the stream: why Kinesis couldn't be asked for its retention, where that isn't known from before."""
     _asked_at: float = float("-inf")
     _asked: str = ""
     """The lease key of the last shard that Kinesis was asked about."""
@@ -103,6 +104,7 @@ class CheckLooking:
             switched_off=switched_off(positions, self.settings.stream_names),
             through=dict(state.through) if state is not None else {},
             retention=self._retentions(ports.source, positions),
+            unasked=dict(self._unasked),
             waiting=self._waiting(rows, positions, ports.source),
             unread_since=self._unread(rows, {worker.worker_id for worker in workers if worker.is_ours}),
             facts=ports.facts(self.settings.landing.table) if exists else None,
@@ -110,7 +112,7 @@ class CheckLooking:
             snapshots=state.shape.snapshots if state is not None else 0,
             chains=self._ledgers(ports.lineage).chains if exists else LedgersRead().chains,
             lost_ledgers=_lost(ports.lineage) if exists else None,
-            targets=tuple(self._targets(ports)) if exists else (),
+            targets=tuple(self._targets(ports) if exists else self._targets_unseen()),
             proved_at=proved_at,
             disproved=disproved,
         )
@@ -163,18 +165,29 @@ class CheckLooking:
                 aside=ports.facts(target.quarantine),
             )
 
+    def _targets_unseen(self) -> Iterable[TargetLook]:
+        """Without the lake table nothing is known of the tables that are made of it."""
+        return (TargetLook(name=t.name, table=t.table, quarantine=t.quarantine) for t in self.settings.parse)
+
     def _retentions(self, source: ShardSource, positions: Positions) -> dict[str, timedelta]:
         now = self.clock.monotonic()
-        if now - self._retention_at < _FACTS_HOLD.total_seconds():
+        if not self._unasked and now - self._retention_at < _FACTS_HOLD.total_seconds():
             return self._retention
         self._retention_at = now
+        self._unasked.clear()
         named = {name_in(stream.name): stream.name for stream in self.settings.streams}
         found = {stream.name: stream.arn for stream in positions.streams()}
-        for name in (named | found).values():
-            # A stream that is gone has no retention; the leader's tick and the shards tell of it.
-            with suppress(HeadraceError):
+        known = self._retention
+        for display, name in (named | found).items():
+            try:
                 facts = source.describe(name)
-                self._retention[facts.stream.name if self.settings.multi else ""] = facts.retention
+                known[facts.stream.name if self.settings.multi else ""] = facts.retention
+            except Unknown:
+                # A stream that is gone has no retention; the leader's tick and the shards tell of it.
+                continue
+            except HeadraceError as error:
+                if (display if self.settings.multi else "") not in known:
+                    self._unasked[display] = str(error)
         return self._retention
 
     def _waiting(

@@ -13,7 +13,7 @@ from headrace.pipeline.cli.telling import tell
 from headrace.pipeline.core.words.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import timedelta
     from typing import NoReturn
 
@@ -102,9 +102,11 @@ def _warm(env: "Mapping[str, str]") -> None:
 def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int) -> "NoReturn":
     """Wait for a signal or for the death of a process, then stop Dagster."""
     from headrace.pipeline.cli.beside import services
+    from headrace.pipeline.cli.beside.home_room import HomeRoom
     from headrace.pipeline.cli.live.watching import until_a_process_dies
     from headrace.resources.daemons import forget_beats
 
+    room = HomeRoom(home, _say)
     is_up = False
     try:
         last_line = 0.0
@@ -115,7 +117,7 @@ def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int)
         # Before the line is printed: whoever reads the line may press Ctrl-C at once.
         is_up = True
         _say(f"Dagster's UI at http://{services.HOST}:{port} - press Ctrl-C to stop")
-        until_a_process_dies(dagster)
+        until_a_process_dies(dagster, room.look)
     except KeyboardInterrupt:
         if is_up:
             _stop_workers(settings, home)
@@ -129,10 +131,24 @@ def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int)
             _say(f"stopping Dagster, its runs and the local Spark{starting}")
             try:
                 # Before Dagster is stopped, which would mark them as failed.
-                _cancel_runs(home)
+                _noting(home, _cancel_runs)
             finally:
                 dagster.stop(is_starting=not is_up)
-                forget_beats(home)
+                room.look()
+                _noting(home, forget_beats)
+
+
+def _noting(home: Path, work: "Callable[[Path], None]") -> None:
+    """Do something in Dagster's storage. A storage that can't be opened, as where the disk is full, is told in a sentence:
+    Dagster has to be stopped all the same."""
+    try:
+        work(home)
+    except Exception as error:  # noqa: BLE001 -- of a storage of any kind
+        reason = next(iter(str(error).splitlines()), "")
+        _say(
+            f"Dagster's storage in {home} can't be used ({type(error).__name__}: {reason}), so Dagster may show runs of this time as failed. "
+            "No landed record is touched"
+        )
 
 
 def _stop_former(hold: "Hold", home: Path) -> None:
@@ -195,7 +211,7 @@ def _stop_workers(settings: "Settings", home: Path) -> None:
     with suppress(KeyboardInterrupt):
         try:
             _say(str(stop_workers(settings, wait=_patience(settings), progress=_say)))
-            _let_runs_end(home, until)
+            _noting(home, lambda home: _let_runs_end(home, until))
         except HeadraceError as error:
             _say(
                 f"the workers didn't give up their leases; other workers take the leases once they expire: {error}"

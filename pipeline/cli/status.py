@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.health.lake_table_look import LakeTableSeen
     from headrace.pipeline.inspect.finding import Finding
     from headrace.pipeline.inspect.observation import Observation
     from headrace.pipeline.inspect.read import TableNames
@@ -23,13 +24,15 @@ if TYPE_CHECKING:
     from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.settings.model import Settings, StreamSettings
 
+_STATES = {True: "is in its catalog", False: "isn't in its catalog", None: "couldn't be looked at"}
+
 
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "status",
         description="Show which worker reads which shard, from the coordination tables: "
         "those of the application in the settings or, with --table, those of any KCL application (1.x "
-        "to 3.5), for which no settings are needed. With settings, also where their processors stand. The command writes nothing.",
+        "to 3.5), for which no settings are needed. With settings, also whether the lake table is there, and where their processors stand. The command writes nothing.",
     )
     add_config(parser)
     add_inspect_arguments(parser, table_is_required=False)
@@ -48,21 +51,31 @@ def run(args: argparse.Namespace) -> int:
         return _watch(args)
     if args.table is not None:
         return answer(args, table_names_in(args), AwsSettings(**place_arguments(args)))
+    from headrace.pipeline.health.lake_table_look import LakeTableLook
+
     loaded = load(args)
-    settings, servers = loaded.settings, _spark_servers(loaded)
-    reading, processors = list(_reading(settings)), list(_processors(settings))
+    settings, look = loaded.settings, LakeTableLook(loaded.settings)
+    servers = _spark_servers(loaded)
+    seen = look.seen()
+    reading, processors = list(_reading(settings)), list(_processors(settings, seen))
     return answer(
         args,
         _names(settings, args),
         settings.aws.at(**place_arguments(args)),
-        judge=partial(_judge, settings),
+        judge=partial(_judge, settings, seen),
         lines=[
             *_told(reading),
+            f"lake table {settings.landing.table}: {_STATES[seen.is_there]}",
             *(line for lines, _ in processors for line in lines),
             *(f"local Spark server: {server}" for server in servers),
         ],
         facts={
             "reading": reading,
+            "lake_table": {
+                "table": settings.landing.table,
+                "is_there": seen.is_there,
+                "why": seen.why or None,
+            },
             "processors": [fact for _, fact in processors],
             "spark_servers": [server.as_json() for server in servers],
         },
@@ -86,14 +99,14 @@ def _reading(settings: "Settings") -> "Iterator[dict[str, str | None]]":
         }
 
 
-def _processors(settings: "Settings") -> "Iterator[tuple[list[str], dict[str, Any]]]":
+def _processors(settings: "Settings", seen: "LakeTableSeen") -> "Iterator[tuple[list[str], dict[str, Any]]]":
     """Where each processor stands: lines for people, and the same as JSON. Neither Spark nor Kinesis is asked."""
     if not settings.processors:
         return
     from headrace.pipeline.app.wiring import wire
     from headrace.pipeline.cli.processor_application import application_status
     from headrace.pipeline.cli.views.processor_views import standing_json, standing_lines
-    from headrace.pipeline.errors import HeadraceError
+    from headrace.pipeline.errors import HeadraceError, Unreachable
     from headrace.pipeline.processors.standing import standing_of
     from headrace.pipeline.settings.targets import landed_processors, processor_applications
 
@@ -105,6 +118,9 @@ def _processors(settings: "Settings") -> "Iterator[tuple[list[str], dict[str, An
         for processor in landed_processors(settings):
             try:
                 require_home(settings)
+                if seen.is_there is None:
+                    # The same catalog: asking it again could take minutes.
+                    raise Unreachable("the lake table couldn't be looked at")
                 standing = standing_of(processor, ports.processing(processor, "status"))
             except HeadraceError as error:
                 # The leases are told of all the same.
@@ -147,10 +163,31 @@ def _watch(args: argparse.Namespace) -> int:
     return watch_status(args, _names(settings, args), settings.aws.at(**place_arguments(args)), settings)
 
 
-def _judge(settings: "Settings", observation: "Observation") -> "Iterator[Finding]":
+def _judge(settings: "Settings", seen: "LakeTableSeen", observation: "Observation") -> "Iterator[Finding]":
+    yield from _lake_table(settings, seen, observation)
     yield from _forms(settings, observation)
     yield from _former_streams(settings, observation)
     yield from _beater(settings, observation)
+
+
+def _lake_table(
+    settings: "Settings", seen: "LakeTableSeen", observation: "Observation"
+) -> "Iterator[Finding]":
+    """What is wrong with the lake table. That it isn't made yet is nothing wrong."""
+    from headrace.pipeline.core.order.first_start import why_not_make_table
+    from headrace.pipeline.inspect.finding import Finding
+
+    name = settings.landing.table
+    if seen.is_there is False:
+        gone = why_not_make_table(name, observation.last.leases)
+        if gone is not None:
+            yield Finding("lake-table-gone", gone, needs_person=True)
+    elif seen.is_there:
+        if seen.why:
+            yield Finding("lake-table-unreadable", f"the lake table {name}: {seen.why}", needs_person=True)
+    else:
+        # This shell's role may have no right to look, while the workers' has one.
+        yield Finding("lake-table-unseen", f"the lake table {name} couldn't be looked at: {seen.why}")
 
 
 def _beater(settings: "Settings", observation: "Observation") -> "Iterator[Finding]":

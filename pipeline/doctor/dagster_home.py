@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from headrace.pipeline.doctor.case import Case
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
+from headrace.resources.home_room import is_writable, why_no_room
 
 _NAME = "Dagster"
 _FILE = "dagster.yaml"
@@ -27,6 +28,9 @@ def dagster_is_set_up(case: Case) -> Iterator[Diagnosis]:
             "Set it for every process of Dagster, and here to have it checked (`headrace dev` has the folder .dagster)",
         )
         return
+    if (trouble := _place_trouble(Path(home))) is not None:
+        yield trouble
+        return
     file = Path(home) / _FILE
     if not file.is_file():
         yield Diagnosis(
@@ -44,6 +48,27 @@ def dagster_is_set_up(case: Case) -> Iterator[Diagnosis]:
     if not troubles:
         yield Diagnosis(_NAME, Health.WELL, f"{file} is as Headrace needs it")
     yield from _daemon(Path(home))
+
+
+def _place_trouble(home: Path) -> Diagnosis | None:
+    """What is wrong with the folder itself. Dagster's storage would answer it with an error of its database."""
+    if not home.is_dir():
+        return None
+    if not is_writable(home):
+        return Diagnosis(
+            _NAME,
+            Health.ILL,
+            f"DAGSTER_HOME {home} can't be written by this user, or its file system is read-only, so that no tick and no run can begin",
+            "Give this user the right to write there, mount it for writing, or set DAGSTER_HOME to another folder",
+        )
+    if (why := why_no_room(home)) is not None:
+        return Diagnosis(
+            _NAME,
+            Health.ILL,
+            f"DAGSTER_HOME {home} is full: {why}, so that ticks and runs can't begin",
+            "Make room, or set DAGSTER_HOME to a folder on another disk. No landed record is touched",
+        )
+    return None
 
 
 def _read(file: Path) -> Mapping[str, Any]:

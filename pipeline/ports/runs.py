@@ -18,6 +18,8 @@ class RunOutcome:
     """A transient error ended the run as a whole: its shards may be healthy."""
     began: bool = True
     """Whether the run's code could be loaded. False after a mistake in the settings or in code of the project."""
+    why_not_begun: str = ""
+    """The mistake, as far as Dagster knows it."""
 
 
 class Runs(Protocol):

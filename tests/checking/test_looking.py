@@ -1,7 +1,7 @@
 """A look finds records that nobody reads, also in a shard that counts as read to its tip."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import pytest
@@ -13,7 +13,9 @@ from headrace.pipeline.checking.looking import CheckLooking, CheckPorts
 from headrace.pipeline.checking.verdict import Verdict
 from headrace.pipeline.core.ledger.filter import ALL_RANGES, RangeFilter
 from headrace.pipeline.core.ledger.ledger import LedgerEntry, LedgerPage, Lost
+from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.ports.described_table import TableDescription
+from headrace.pipeline.settings.blocks.parse import ParseSettings
 from tests.duties.world import World
 from tests.lake.samples import NOON, a_key, a_range
 from tests.memory.lineage import MemoryLineage
@@ -83,6 +85,47 @@ def test_a_lake_table_that_is_gone_fails_a_check_and_one_that_isnt_made_yet_does
     assert "show that Headrace has worked for this application" in no_gaps(watched).sentence
     before = World()
     assert no_gaps(Watched(before, CheckLooking(before.settings, before.clock))).holds
+
+
+def test_what_a_lake_table_that_is_gone_cant_show_is_not_known(watched: Watched):
+    """Judged by no rows at all, each of these checks would hold."""
+    settings = watched.world.settings
+    watched.world.table.drop()
+    found = verdicts(watched.look(), settings.dagster.checks, settings.upkeep, {})
+    unknown = {verdict.check for verdict in found if verdict.sentence.startswith("not known: ")}
+    assert unknown == {"no_duplicates", "parents_before_children", "watermark_age", "upkeep", "recorded"}
+    assert not [verdict for verdict in found if verdict.check in unknown and verdict.holds]
+
+
+def test_a_typed_table_isnt_said_to_keep_up_with_a_lake_table_that_is_gone(watched: Watched):
+    settings = replace(
+        watched.world.settings, parse=(ParseSettings(name="sold", table="lake.sold", schema="id BIGINT"),)
+    )
+    watched.world.table.drop()
+    of_target = Watched(watched.world, CheckLooking(settings, watched.world.clock))
+    found = verdicts(of_target.look(), settings.dagster.checks, settings.upkeep, {})
+    told = {verdict.check: verdict.holds for verdict in found}
+    assert (told["keeps_up"], told["quarantine_rate"]) == (False, False)
+
+
+def test_no_shard_is_said_to_be_safe_while_kinesis_doesnt_tell_how_long_it_keeps_records(watched: Watched):
+    def at_risk() -> Verdict:
+        settings = watched.world.settings
+        found = verdicts(watched.look(), settings.dagster.checks, settings.upkeep, {})
+        return next(verdict for verdict in found if verdict.check == "retention_at_risk")
+
+    watched.world.source.fails = Unreachable("Kinesis: no answer")
+    unknown = at_risk()
+    assert (unknown.holds, unknown.is_grave) == (False, False)
+    assert (
+        unknown.sentence
+        == "not known, because Kinesis didn't tell how long it keeps records: Kinesis: no answer"
+    )
+    watched.world.source.fails = None
+    assert at_risk().holds, "Kinesis is asked again at the next look"
+    watched.world.source.fails = Unreachable("Kinesis: no answer")
+    watched.world.clock.advance(5 * MINUTE)
+    assert at_risk().holds, "the retention is known from before"
 
 
 def test_a_shard_at_rest_has_no_lag_however_long_it_rests(watched: Watched):

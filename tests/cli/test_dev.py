@@ -255,6 +255,23 @@ def killed(folder: Path, aws: LocalAws) -> tuple[int, int]:
         return headrace.pid, the_dagster(folder)
 
 
+def test_a_dagster_storage_that_cant_be_used_is_told_in_a_sentence_and_dagster_is_stopped_all_the_same(
+    folder: Path, aws: LocalAws
+):
+    """As on a full disk. Each step of the end that looks into the storage fails."""
+    (folder / ".dagster").mkdir()
+    (folder / ".dagster" / "dagster.yaml").write_text("nonsense: 1\n")
+    ours, theirs = os.pipe()
+    with started(folder, aws, theirs) as headrace, os.fdopen(ours, encoding="utf-8") as lines:
+        told = [*until(lines, "UI at")]
+        headrace.send_signal(signal.SIGTERM)
+        told += lines
+        assert headrace.wait() == 0, told
+    assert (folder / "asked").exists()
+    assert not [line for line in told if "Traceback" in line]
+    assert [line for line in told if f"Dagster's storage in {folder}/.dagster can't be used" in line]
+
+
 def test_headrace_dev_fails_if_dagster_dies(folder: Path, aws: LocalAws):
     ours, theirs = os.pipe()
     with started(folder, aws, theirs) as headrace, os.fdopen(ours, encoding="utf-8") as lines:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -90,6 +91,61 @@ def test_kcl_can_read_the_row_of_a_failing_shard(kcl: KclTables):
     assert [item["failure"] for item in items if "failure" in item] == [{"S": "AccessDeniedException"}]
     for item in items:
         read_as_kcl(item)
+
+
+Status = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def status_with(kcl: KclTables, aws: LocalAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Status:
+    """Run `headrace status` on this test's table with settings that have this `landing`."""
+
+    def run(landing: str, *words: str) -> tuple[int, str]:
+        file = tmp_path / "headrace.yaml"
+        file.write_text(
+            f"{{application: orders, coordination: {{lease_table: {kcl.lease_table}}}, streams: [{{name: s}}], "
+            f"landing: {landing}, aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}}}",
+            encoding="utf-8",
+        )
+        return main(["status", "--config", str(file), *words]), capsys.readouterr().out
+
+    return run
+
+
+def test_a_lake_table_that_isnt_made_yet_is_nothing_wrong(
+    kcl: KclTables, status_with: Status, tmp_path: Path
+):
+    kcl.put(leases_of("a-1"))
+    _, out = status_with(f"{{home: '{tmp_path}/lake'}}")
+    assert "lake table lake.records: isn't in its catalog" in out.splitlines()
+    assert "lake-table" not in out.splitlines()[-1]
+    assert not (tmp_path / "lake").exists(), "the command only looks"
+
+
+def test_a_lake_table_that_is_gone_needs_a_person(kcl: KclTables, status_with: Status, tmp_path: Path):
+    a_deployment(kcl).wave(run="first")
+    code, out = status_with(f"{{home: '{tmp_path}/lake'}}", "--strict")
+    assert code == 1
+    assert "the lake table lake.records isn't in the catalog, but 2 lease rows" in out
+    assert "lake-table-gone" in out.splitlines()[-1]
+
+
+def test_a_lake_table_that_cant_be_looked_at_is_told_and_the_leases_are_told_all_the_same(
+    kcl: KclTables, status_with: Status, tmp_path: Path
+):
+    a_deployment(kcl).wave(run="first")
+    away = (
+        f"{{catalog: {{type: sql, uri: 'sqlite:///{tmp_path}/no/such/folder.db', warehouse: '{tmp_path}'}}, "
+        f"state: '{tmp_path}/state'}}"
+    )
+    code, out = status_with(away)
+    assert code == 0
+    assert "the lake table lake.records couldn't be looked at: " in out
+    told = json.loads(status_with(away, "--json")[1])
+    assert (told["lake_table"]["table"], told["lake_table"]["is_there"]) == ("lake.records", None)
+    assert "No such file or directory" in told["lake_table"]["why"]
+    assert "lake-table-unseen" in [finding["code"] for finding in told["findings"]]
+    assert told["leases"]["open"] == 2
 
 
 # --- Headrace's own tables ----------------------------------------------------------------------------------

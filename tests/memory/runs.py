@@ -19,7 +19,7 @@ class MemoryRuns:
         self._workers: dict[str, str] = {}
         self._failed: dict[str, tuple[str, ...]] = {}
         self._left_alone: dict[str, tuple[str, ...]] = {}
-        self._not_begun: set[str] = set()
+        self._not_begun: dict[str, str] = {}
 
     def verdict(self, run_id: str) -> RunVerdict:
         state = self._states.get(run_id, RunState.UNKNOWN)
@@ -43,6 +43,7 @@ class MemoryRuns:
             self._failed.get(run_id, ()),
             self._left_alone.get(run_id, ()),
             began=run_id not in self._not_begun,
+            why_not_begun=self._not_begun.get(run_id, ""),
         )
 
     def launch(self, run_id: str, worker_id: str) -> None:
@@ -66,10 +67,10 @@ class MemoryRuns:
         self.end(run_id)
         self._failed[run_id] = shards
 
-    def end_before_it_begins(self, run_id: str) -> None:
+    def end_before_it_begins(self, run_id: str, why: str = "") -> None:
         """The run's code couldn't be loaded."""
         self.end(run_id)
-        self._not_begun.add(run_id)
+        self._not_begun[run_id] = why
 
     def forget(self, run_id: str) -> None:
         """Dagster doesn't know the run any more, as if another Dagster instance had launched it."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -88,7 +89,7 @@ def watched(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> Watched:
         watched.told.append(evaluation)
         write(instance, evaluation, run)
 
-    monkeypatch.setattr("headrace.sensors.watch.tell_check", noting)
+    monkeypatch.setattr("headrace.sensors.told_checks.tell_check", noting)
     return watched
 
 
@@ -281,6 +282,79 @@ def test_where_nothing_can_be_looked_at_each_check_says_so_and_the_tick_keeps_it
     run = job.get_subset(asset_check_selection=set(keys)).execute_in_process(instance=watched.world.instance)
     assert run.success
     assert {event.passed for event in run.get_asset_check_evaluations()} == {False}
+
+
+def test_checks_that_nobody_can_look_at_stop_holding_after_three_looks_and_say_so_once(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    """A check that stayed green while no look works would hide whatever happens meanwhile."""
+    watched.tick()
+    with monkeypatch.context() as away:
+        away.setattr(watched.world.world.leases, "scan", _raising(Throttled("DynamoDB throttles")))
+        failed_first = watched.clock.now() + timedelta(minutes=1)
+        assert [watched.checks(watched.tick()) for _ in range(2)] == [{}, {}]
+        told = watched.checks(watched.tick())
+        assert len(told) == 11
+        assert set(told.values()) == {False}
+        gaps = next(event for event in watched.told if event.check_name == "no_gaps")
+        assert gaps.severity is dg.AssetCheckSeverity.WARN
+        assert gaps.blocking, "what depends on the table must not start as if no record were missing"
+        assert gaps.description == (
+            f"not known since {failed_first:%Y-%m-%d %H:%M} UTC, because nothing could be looked at: DynamoDB throttles. "
+            "Before, the check held: each range of the ledgers begins where the one before ended"
+        )
+        assert [watched.checks(watched.tick()) for _ in range(3)] == [{}, {}, {}]
+        assert len(watched.checks(watched.tick(timedelta(hours=1)))) == 11
+        (gaps_again,) = (event for event in watched.told if event.check_name == "no_gaps")
+        assert gaps_again.description == gaps.description, (
+            "since when doesn't change, and no text is quoted twice"
+        )
+    again = watched.checks(watched.tick())
+    assert len(again) == 11
+    assert again["no_gaps"]
+
+
+def test_a_single_look_that_works_begins_the_count_of_failed_looks_anew(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    watched.tick()
+    for _ in range(2):
+        with monkeypatch.context() as away:
+            away.setattr(watched.world.world.leases, "scan", _raising(Throttled("DynamoDB throttles")))
+            assert [watched.checks(watched.tick()) for _ in range(2)] == [{}, {}]
+        assert watched.checks(watched.tick()) == {}
+
+
+def test_an_error_stays_an_error_while_nobody_can_look(watched: Watched, monkeypatch: pytest.MonkeyPatch):
+    """Else an alert on errors alone would take the warning for the end of the error."""
+    watched.tick()
+    del watched.world.world.leases._rows[key(1)]
+    assert watched.checks(watched.tick()) == {"hash_keys_covered": False}
+    monkeypatch.setattr(watched.world.world.leases, "scan", _raising(Throttled("DynamoDB throttles")))
+    for _ in range(3):
+        watched.tick()
+    (covered,) = (event for event in watched.told if event.check_name == "hash_keys_covered")
+    assert covered.severity is dg.AssetCheckSeverity.ERROR
+    assert "Before, the check failed: 1 stream or range of hash keys" in str(covered.description)
+
+
+def test_looks_that_fail_for_a_reason_that_nobody_foresaw_leave_no_check_holding_either(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    watched.tick()
+    monkeypatch.setattr(watched.world.world.leases, "scan", _raising(RuntimeError("a bug")))
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="a bug"):
+            watched.tick()
+    assert {event.passed for event in watched.told} == {False}
+    assert len(watched.told) == 11
+
+
+def _raising(error: Exception) -> Callable[[], Any]:
+    def refuses() -> None:
+        raise error
+
+    return refuses
 
 
 def test_before_the_leader_has_made_the_tables_the_sensor_waits_and_nothing_is_wrong(

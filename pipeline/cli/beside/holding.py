@@ -18,8 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.errors import BadSetting, Unreachable
 from headrace.pipeline.lake.files.private_files import make_named_folder
+from headrace.resources.home_room import is_writable, why_no_room, why_refused
 
 LOCK = "headrace.lock"
 
@@ -61,6 +62,7 @@ def home_held(home: Path, holder: Holder, *, private: bool = True) -> Iterator[H
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise BadSetting(_refusal_of(_read(file), home)) from None
+        _require_room(home)
         # Read before it is overwritten: text that is left shows that the process before was killed.
         hold = Hold(file, holder, _read(file))
         _write(file, json.dumps(asdict(holder)))
@@ -69,6 +71,21 @@ def home_held(home: Path, holder: Holder, *, private: bool = True) -> Iterator[H
         finally:
             # Everything that this process started was stopped; after a SIGKILL the text stays.
             _write(file, "")
+
+
+def _require_room(home: Path) -> None:
+    """Raise an error where Dagster couldn't write into this folder."""
+    if not is_writable(home):
+        raise BadSetting(
+            f"DAGSTER_HOME: {home} can't be written by this user, or its file system is read-only; allowed: a folder in which this "
+            "user may write. Nothing was started"
+        )
+    why = why_no_room(home) or why_refused(home)
+    if why is not None:
+        raise Unreachable(
+            f"DAGSTER_HOME {home} is full: {why}. Nothing was started, and no record is lost while Kinesis keeps it; make room, or set "
+            "DAGSTER_HOME to a folder on another disk"
+        )
 
 
 def require_free(home: Path) -> None:

@@ -59,11 +59,14 @@ class Watch:
         return None
 
 
-def until_a_process_dies(dagster: Group) -> NoReturn:
-    """Raise ProcessDied when a process dies. A signal ends the wait too, by the exception that its handler raises."""
+def until_a_process_dies(dagster: Group, look: Callable[[], None] = lambda: None) -> NoReturn:
+    """Raise ProcessDied when a process dies. A signal ends the wait too, by the exception that its handler raises.
+    `look`: called after each look at the processes.
+    """
     watch = Watch()
     while True:
         require_alive(dagster, watch)
+        look()
         time.sleep(_LOOK_EVERY)
 
 

@@ -346,13 +346,20 @@ class WorkerDuty:
         # It has read none of the worker's shards, and the next one would fail again at once.
         others = memory.backoff.keys() - {ALL_SHARDS}
         backoff = after_run(memory.backoff, [ALL_SHARDS], now, left_alone=others, transient=True)
-        return replace(memory, latest_run=latest, backoff=backoff), self._why_not_begun(latest)
+        return replace(memory, latest_run=latest, backoff=backoff), self._why_not_begun(
+            latest, run.why_not_begun
+        )
 
-    def _why_not_begun(self, run: str) -> str:
+    def _why_not_begun(self, run: str, why: str) -> str:
+        reason = (
+            f"{why.rstrip('.')}. A run"
+            if why
+            else "the run's page in Dagster says why, often a mistake in the settings or in code of the project. A run"
+        )
         return (
-            f"worker {self.worker_id}: run {run} ended before it could begin, so that this worker lands nothing. The run's page in "
-            "Dagster says why: often a mistake in the settings or in code of the project, which each run reads anew. No record is "
-            "lost while Kinesis keeps it. Correct the mistake; until then a run is tried each minute"
+            f"worker {self.worker_id}: run {run} ended before it could begin, so that this worker lands nothing: {reason} reads the "
+            "settings and the project's code anew, while the sensors go on with those of their start. No record is lost while Kinesis keeps "
+            "it. Correct the mistake; until then a run is tried each minute"
         )
 
     def _own_runs(self, over: str | None = None) -> OwnRuns:

@@ -23,6 +23,8 @@ from headrace.pipeline.lake.table.sql_catalog import KeepingSqlCatalog, sqlite_e
 CATALOG_NAME = "headrace"
 """SqlCatalog stores this name in each row and finds only rows with it: another engine on the same database has to use
 it."""
+CATALOG_FILE = "catalog.db"
+"""The database of the embedded catalog, in `landing.home`."""
 _OPENINGS = 5
 
 
@@ -30,7 +32,7 @@ def embedded_catalog(home: Path, *, private: bool = True) -> dict[str, str]:
     """A catalog on SQLite and a warehouse in plain folders, for one machine."""
     home = home.resolve()
     make_named_folder(home / "warehouse", private=private, name="landing.home")
-    return {"type": "sql", "uri": f"sqlite:///{home / 'catalog.db'}", "warehouse": str(home / "warehouse")}
+    return {"type": "sql", "uri": f"sqlite:///{home / CATALOG_FILE}", "warehouse": str(home / "warehouse")}
 
 
 def open_catalog(properties: Mapping[str, str], *, private: bool = True) -> Catalog:

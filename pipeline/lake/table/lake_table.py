@@ -133,12 +133,17 @@ class IcebergTable(LakeTable):
 
     def open(self) -> Table:
         """Load pyiceberg's table. A pyiceberg Table never refreshes by itself, so each decision loads it anew."""
-        with asking(f"the lake table {self.identifier}"), finding_metadata(self.identifier):
-            return self.catalog.load_table(self.identifier)
+        with asking(f"the lake table {self.identifier}"):
+            # Opened first: a file that the catalog itself lacks is no metadata file of the table.
+            catalog = self.catalog
+            with finding_metadata(self.identifier):
+                return catalog.load_table(self.identifier)
 
     def exists(self) -> bool:
-        with asking(f"the catalog of {self.identifier}"), finding_metadata(self.identifier):
-            return self.catalog.table_exists(self.identifier)
+        with asking(f"the catalog of {self.identifier}"):
+            catalog = self.catalog
+            with finding_metadata(self.identifier):
+                return catalog.table_exists(self.identifier)
 
     def ensure(self, *, create: bool) -> None:
         if create:

@@ -195,6 +195,17 @@ def test_runs_that_end_before_they_begin_are_told_and_asked_for_once_a_minute_at
     )
 
 
+def test_the_mistake_for_which_a_run_ended_before_it_began_is_told_with_its_place() -> None:
+    world = World(shards=1)
+    world.settle()
+    world.runs.launch("r0", "w1")
+    world.runs.end_before_it_begins("r0", "headrace.yaml:11: wave.every is 'soon'")
+    alarm = world.work().alarm
+    assert alarm is not None
+    assert "lands nothing: headrace.yaml:11: wave.every is 'soon'. A run reads the settings" in alarm
+    assert "the sensors go on with those of their start" in alarm
+
+
 def test_a_run_that_ends_before_it_begins_makes_no_long_cursor() -> None:
     """Dagster writes the cursor into the row of each tick. A worker may have thousands of shards, and none of them has failed."""
     world = World(shards=30)
