@@ -113,13 +113,23 @@ def _at(node: ast.AST, scope: Scope, kind: str | None) -> Iterator[tuple[ast.AST
             yield from _together(node, values, _texts(values, scope), scope, kind)
         case ast.Dict(keys=keys, values=values):
             for key, value in zip(keys, values, strict=True):
-                entry = [value] if key is None else [key, value]
+                entry = [value] if key is None else [key, *_parts(value)]
                 yield from _together(value, entry, _texts(entry, scope), scope, kind)
         case ast.Constant() | ast.JoinedStr() | ast.BinOp() | ast.IfExp() | ast.BoolOp():
             sentence = whole(node, scope)
             yield from _below(node, scope, kind) if sentence is None else _sentence(node, [sentence], kind)
         case _:
             yield from _below(node, scope, kind)
+
+
+def _parts(value: ast.expr) -> list[ast.expr]:
+    """The parts of an object that an entry of a table holds, such as its text and what to do."""
+    match value:
+        case ast.Call(func=function) if _name(function)[:1].isupper():
+            return [*value.args, *(word.value for word in value.keywords)]
+        case ast.Tuple(elts=parts):
+            return parts
+    return [value]
 
 
 def _of_call(call: ast.Call, scope: Scope, kind: str | None) -> Iterator[tuple[ast.AST, Whole]]:

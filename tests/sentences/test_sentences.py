@@ -79,3 +79,8 @@ def test_the_texts_of_one_call_are_on_one_line():
 def test_what_machines_read_is_no_sentence():
     code = "table.update('SET owner = :owner AND attribute_exists(#key) OR beats = :seen')"
     assert sentences_in(code) == []
+
+
+def test_an_entry_of_a_table_stands_beside_its_key():
+    code = 'A, B = "number", "text"\nNAMES = {"maxRecords": Name(A, "10000", why="KCL takes it as a request to poll")}'
+    assert sentences_in(code) == ["maxRecords / number / 10000 / KCL takes it as a request to poll"]

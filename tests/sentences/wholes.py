@@ -313,6 +313,9 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     match node:
         case ast.Assign(targets=[ast.Name(id=name)], value=value):
             yield name, value
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+            pairs = zip(targets, values, strict=True)
+            yield from ((target.id, value) for target, value in pairs if isinstance(target, ast.Name))
         case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
             yield name, value
         case ast.NamedExpr(target=ast.Name(id=name), value=value):
@@ -324,7 +327,7 @@ def _rebound(node: ast.AST) -> set[str]:
     match node:
         case ast.AugAssign(target=target) | ast.For(target=target) | ast.comprehension(target=target):
             bound: list[ast.AST] = [target]
-        case ast.Assign(targets=targets):
+        case ast.Assign(targets=targets, value=value) if not isinstance(value, ast.Tuple):
             bound = [target for target in targets if not isinstance(target, ast.Name)]
         case ast.withitem(optional_vars=ast.expr() as target):
             bound = [target]
