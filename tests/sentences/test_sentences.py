@@ -59,14 +59,38 @@ def f(shard):
     assert sentences_in(code) == ["<shard>: the shard was read to its end, nothing is left"]
 
 
-def test_a_variable_that_a_loop_or_an_addition_changes_is_shown_by_its_name():
+def test_what_is_added_to_a_text_stands_behind_it_in_brackets():
+    code = """
+def f(names, rows):
+    tail = f" for the names {names}"
+    if rows:
+        tail += f", and {rows} rows of others"
+    tell(f"the table is made{tail}")
+"""
+    assert sentences_in(code) == ["the table is made for the names <names>[, and <rows> rows of others]"]
+
+
+def test_a_variable_whose_text_the_code_does_not_tell_is_shown_by_its_name():
     code = """
 def f(names):
     text = "the names are "
     text += names
-    tell(f"we found out that {text}")
+    for other in names:
+        tell(f"we found out that {text} and {other}")
 """
-    assert sentences_in(code) == ["we found out that <text>"]
+    assert sentences_in(code) == ["we found out that <text> and <other>"]
+
+
+def test_an_error_that_a_function_makes_has_its_sentence_as_a_whole():
+    code = """
+def refused(entry, allowed):
+    return BadSetting(f"the tracker lists {entry}; allowed: {allowed}. No stream was added")
+def f(entry):
+    raise refused(entry, "a name, or a mapping with name")
+"""
+    assert sentences_in(code) == [
+        "BadSetting: the tracker lists <entry>; allowed: a name, or a mapping with name. No stream was added"
+    ]
 
 
 def test_the_texts_of_one_call_are_on_one_line():

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from headrace.pipeline import errors
 from tests.syntax import tree_of
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +22,9 @@ _LONGEST = 700
 """Characters of a piece. A longer one is shown by its name, and stands on a line of its own."""
 _MOST = 6
 """Values that a piece may have. One with more is shown by its name."""
+ERRORS = {
+    name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)
+}
 _AMOUNTS = {
     "time_in_words": "time",
     "in_words": "time",
@@ -168,6 +172,11 @@ def _of_call(node: ast.Call, scope: Scope) -> Whole | None:
             return _counted(noun, [*more, *(word.value for word in keywords)], node, scope)
         case ast.Call(func=ast.Name(id=name)) if name in _AMOUNTS:
             return Whole(f"<{_AMOUNTS[name]}>", is_code=False)
+        case ast.Call(func=ast.Name(id=name), args=[sentence]) if name in ERRORS:
+            text = whole(sentence, scope)
+            if text is None or not scope.depth:
+                return None
+            return replace(text, text=f"{name}: {text.text}", values=(), pieces=text.pieces | {node})
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
             return _called(node, _returned(name, args, keywords, scope))
         case ast.Call(func=ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name), args=args):
@@ -223,18 +232,26 @@ def _named(name: str, scope: Scope) -> Whole | None:
         return None
     deeper = Scope(scope.module, scope.function, scope.arguments, scope.depth + 1)
     values: list[ast.expr] = []
+    added: list[ast.expr] = []
     if scope.function is not None:
         variables = _variables(scope.function)
         if name in variables and not variables[name]:
             return None
         values = variables.get(name, [])
+        added = _added_to(scope.function).get(name, [])
     if not values:
         values = scope.module.constants.get(name, [])
         deeper = Scope(scope.module, None, {}, scope.depth + 1)
     if not values:
         imported = scope.module.of_import(name)
         return _named(imported[1], Scope(imported[0], None, {}, scope.depth + 1)) if imported else None
-    return _all(values, deeper)
+    text = _all(values, deeper)
+    for part in added if text is not None else ():
+        more = whole(part, deeper)
+        if text is None or more is None:
+            return None
+        text = _joined([text, more if more.values else _either([more, Whole("")], None) or more], part)
+    return text
 
 
 def _returned(name: str, args: list[ast.expr], keywords: list[ast.keyword], scope: Scope) -> Whole | None:
@@ -273,6 +290,17 @@ def _all(values: Sequence[ast.expr], scope: Scope) -> Whole | None:
     if any(text is None for text in texts):
         return None
     return _either([text for text in texts if text is not None], None)
+
+
+@cache
+def _added_to(function: Functions) -> dict[str, list[ast.expr]]:
+    """What a function adds to the texts of its variables, which may be added or not."""
+    added: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(function):
+        match node:
+            case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=value):
+                added.setdefault(name, []).append(value)
+    return added
 
 
 @cache
@@ -323,9 +351,9 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _rebound(node: ast.AST) -> set[str]:
-    """The names that a loop, an unpacking or an addition binds: their values aren't one text."""
+    """The names that a loop or an unpacking binds: their values aren't one text."""
     match node:
-        case ast.AugAssign(target=target) | ast.For(target=target) | ast.comprehension(target=target):
+        case ast.For(target=target) | ast.comprehension(target=target):
             bound: list[ast.AST] = [target]
         case ast.Assign(targets=targets, value=value) if not isinstance(value, ast.Tuple):
             bound = [target for target in targets if not isinstance(target, ast.Name)]
