@@ -91,7 +91,8 @@ def no_duplicates(look: CheckLook) -> Verdict:
 def parents_before_children(look: CheckLook) -> Verdict:
     offenders = [
         Offender(
-            f"{child.stream.name}/{child.shard_id}", f"has records while its parent {parent} hasn't ended"
+            f"{child.stream.name}/{child.shard_id}",
+            f"the shard has records while its parent {parent} hasn't ended",
         )
         for child, parent in _early_children(look)
     ]
@@ -135,7 +136,7 @@ def hash_keys_covered(look: CheckLook) -> Verdict:
         Offender(stream or "the stream", f"no open lease for hash keys {gap.start} to {gap.end}")
         for stream, gap in unread(look.leases)
     ]
-    offenders += [Offender(stream.name, SWITCHED_OFF) for stream in look.switched_off]
+    offenders += [Offender(stream.name, f"the stream {SWITCHED_OFF}") for stream in look.switched_off]
     return Verdict(
         check="hash_keys_covered",
         sentence=_told(
@@ -157,9 +158,12 @@ def lag(look: CheckLook, limits: CheckSettings) -> Verdict:
     # fail.
     never_read = {key: look.at - since for key, since in look.unread_since.items() if key not in behind}
     late = [
-        *((period, key, f"is up to {time_in_words(period)} behind") for key, period in behind.items()),
         *(
-            (period, key, f"was never read, for {time_in_words(period)} or more")
+            (period, key, f"the shard is up to {time_in_words(period)} behind")
+            for key, period in behind.items()
+        ),
+        *(
+            (period, key, f"the shard was never read, for {time_in_words(period)} or more")
             for key, period in never_read.items()
         ),
     ]
@@ -197,7 +201,7 @@ def retention_at_risk(look: CheckLook, limits: CheckSettings, before: Mapping[st
     offenders = [
         Offender(
             partition_of(risk.lease_key),
-            f"loses data in {time_in_words(risk.loses_in)} at this rate: it is {time_in_words(risk.lag)} behind",
+            f"the shard loses data in {time_in_words(risk.loses_in)} at this rate: it is {time_in_words(risk.lag)} behind",
         )
         for risk in risks(look, before)
         if risk.loses_in < limits.retention
@@ -236,7 +240,7 @@ def shards_read(look: CheckLook) -> Verdict:
 
 def watermark_age(look: CheckLook, limits: CheckSettings) -> Verdict:
     offenders = [
-        Offender(stream.name, f"is complete up to {through:%Y-%m-%d %H:%M:%S} UTC only")
+        Offender(stream.name, f"the table is complete up to {through:%Y-%m-%d %H:%M:%S} UTC only")
         for stream, through in sorted(look.through.items())
         if look.at - through > limits.watermark
         if stream in {key.stream for key in _present(look.positions)}
@@ -294,8 +298,12 @@ def last_proof(look: CheckLook, limits: CheckSettings) -> Verdict:
     if look.disproved:
         offenders.append(Offender("the last proof", look.disproved))
     elif limits.proof is not None and (look.proved_at is None or look.at - look.proved_at > limits.proof):
-        age = "never" if look.proved_at is None else f"{time_in_words(look.at - look.proved_at)} ago"
-        offenders.append(Offender("the last proof", f"held {age}; run the prove job"))
+        what = (
+            "no proof has held yet"
+            if look.proved_at is None
+            else f"a proof last held {time_in_words(look.at - look.proved_at)} ago"
+        )
+        offenders.append(Offender("the last proof", f"{what}; run the prove job"))
     good = (
         "there was no proof yet"
         if look.proved_at is None
@@ -332,7 +340,7 @@ def _of_target(look: CheckLook, target: TargetLook, limits: CheckSettings) -> It
     since = target.behind_since
     late = since is not None and look.at - since > limits.lag
     offenders = (
-        (Offender(target.table, f"has lacked records since {since:%Y-%m-%d %H:%M:%S} UTC"),)
+        (Offender(target.table, f"the table has lacked records since {since:%Y-%m-%d %H:%M:%S} UTC"),)
         if late and since is not None
         else ()
     )
@@ -379,5 +387,5 @@ def _told(
         return good
     sentence = counted(len(offenders), one, more)
     return (
-        f"{sentence}: {offenders[0].name} {offenders[0].what}" if first or len(offenders) == 1 else sentence
+        f"{sentence}: {offenders[0].name}: {offenders[0].what}" if first or len(offenders) == 1 else sentence
     )

@@ -70,7 +70,7 @@ _MEANING = {
     TableStatus.INIT: "every worker could work with one table; the rows stay where they are for an hour",
     TableStatus.DEPLOYED: "rows may move",
     TableStatus.PENDING: "workers write their rows into the lease table; `headrace migrate rollback` goes back",
-    TableStatus.COMPLETE: "done, there is no way back",
+    TableStatus.COMPLETE: "the migration is done, and there is no way back",
 }
 
 

@@ -142,7 +142,7 @@ def _planned(recovery: "Recovery", key: str, plan: "Callable[[Lease], Decision |
     row = recovery.leases.get(key)
     if row is None:
         recovery.find(key)
-        raise AssertionError("find raises for a lease row that is gone")
+        raise AssertionError("`Recovery.find` raises an error for a shard whose lease row is gone")
     return _plan(row, plan)
 
 

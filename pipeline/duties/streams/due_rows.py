@@ -108,8 +108,10 @@ class DescribedStreams:
     @property
     def suffix(self) -> str:
         """The end of the tick's sentence, about streams that couldn't be described; empty if there are none."""
-        failed = sorted((name or "the stream", why) for name, why in self.failed.items())
-        return "".join(f", {name} couldn't be described ({why})" for name, why in failed)
+        failed = sorted(
+            (f"stream {name}" if name else "the stream", why) for name, why in self.failed.items()
+        )
+        return "".join(f", {stream} couldn't be described ({why})" for stream, why in failed)
 
 
 def describe_streams(

@@ -79,8 +79,8 @@ def columns_of_processor(schema: str) -> tuple[DdlColumn, ...]:
 def why_no_keys(
     by: Sequence[str], columns: Mapping[str, Any], tell: str = "whether two rows are the same event"
 ) -> str | None:
-    """Why these columns can't be the key by which to `tell` something; None where they can. `columns`: with types
-    in Spark's JSON form.
+    """Why these columns can't be a key of rows; None where they can. `tell`: what the key is for, in words. `columns`:
+    all columns, with types in Spark's JSON form.
     """
     for name in by:
         if name not in columns:
