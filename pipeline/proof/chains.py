@@ -46,7 +46,7 @@ def _breaks(key: ShardKey, steps: Sequence[Step], story: Story) -> Iterator[Told
             yield Wrong(f"{key} had ended, and goes on: {step}")
         # Only a person may move a position back (I9).
         if not recorded.may_go_back and not is_forward(recorded.after, recorded.upto):
-            yield Wrong(f"the range goes back: {step}")
+            yield Wrong(f"the range moves the position of its shard back: {step}")
         position, before = recorded.upto, step
 
 

@@ -170,7 +170,10 @@ def test_a_busy_worker_loses_a_dampened_part_of_its_excess():
     assert found == {"hot": 900.0, "cool": 1100.0}, (
         "0.6 of (90 - 60) / 90 of 1000 KB/s, in whole leases of 100"
     )
-    assert changes[0].why == "hot at C 90.0 %, cool at C 30.0 %: the lease goes to worker cool, now with 11 leases"
+    assert (
+        changes[0].why
+        == "hot at C 90.0 %, cool at C 30.0 %: the lease goes to worker cool, now with 11 leases"
+    )
 
 
 @pytest.mark.parametrize(("tolerance", "moves"), [(0.1, True), (0.3, False)])

@@ -189,7 +189,7 @@ class ParsedRecord:
                 if account.window
                 else "parsed"
             )
-            dropped = "".join(f", {rows:,} dropped by {why}" for why, rows in account.dropped.items())
+            dropped = "".join(f", {rows:,} dropped by {reason}" for reason, rows in account.dropped.items())
             yield f"{target.name}: {by}: {step}, version {account.version or 'none'}"
             yield (
                 f"  of the range's rows {account.parsed:,} are in {target.table}, {account.quarantined:,} "

@@ -235,7 +235,7 @@ class WorkerDuty:
         return replace(
             report,
             memory=memory,
-            sentence=f"{sentence}{suffix}{described.suffix}",
+            sentence=", ".join((f"{sentence}{suffix}", *described.sentences())),
             due=due,
             left_alone=tuple(sorted(later)),
             latest_run=latest_run,

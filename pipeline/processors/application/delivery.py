@@ -328,4 +328,4 @@ class Delivery:
 
     def _sentence(self, failed: CallFailed) -> str:
         trace = f"\n{failed.trace.strip()}" if failed.trace.strip() else ""
-        return f"the processor has stopped at its checkpoint{self._backlog.place()}: {failed}{trace}"
+        return f"{self._backlog.stopped_at()}: {failed}{trace}"

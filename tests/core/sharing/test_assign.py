@@ -184,7 +184,9 @@ def test_a_dead_workers_leases_go_to_living_workers_and_those_of_a_worker_never_
     )
     plan = plan_assign(scene, GapRules(dwell=DWELL))
     assert counts(carried_out(scene, plan)) == {"w1": 4, "w2": 4, "unseen": 1}
-    assert {change.why for change in plan} == {"worker dead is dead: worker w2 gets the lease, now with 4 leases"}
+    assert {change.why for change in plan} == {
+        "worker dead is dead: worker w2 gets the lease, now with 4 leases"
+    }
 
 
 def test_without_a_living_worker_the_plan_is_empty_and_all_open_leases_count_as_left_over():
