@@ -10,7 +10,17 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from tests.sentences.wholes import ERRORS, ROOT, Module, Scope, Whole, module_of, placeholder, whole
+from tests.sentences.wholes import (
+    ERRORS,
+    ROOT,
+    Module,
+    Scope,
+    Whole,
+    inserting,
+    module_of,
+    placeholder,
+    whole,
+)
 from tests.syntax import tree_of
 
 ROOMS = ("assets", "kclpy", "pipeline", "resources", "sensors")
@@ -138,6 +148,9 @@ def _of_call(call: ast.Call, scope: Scope, kind: str | None) -> Iterator[tuple[a
         kind = _name(call.func)
     values = [*call.args, *(word.value for word in call.keywords if word.arg not in _OTHER_PAGES)]
     built = whole(call, scope) if any(map(_is_text, values)) else None
+    if built is None:
+        inserted = inserting(call, scope)
+        values = [value for value in values if value not in inserted]
     owners = () if kind or not _name(call.func)[:1].isupper() else _owners(values)
     texts = [built] if built is not None else _texts(values, scope, owners)
     yield from _together(call, [call.func, *values], texts, scope, kind)

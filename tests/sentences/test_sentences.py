@@ -108,3 +108,13 @@ def test_what_machines_read_is_no_sentence():
 def test_an_entry_of_a_table_stands_beside_its_key():
     code = 'A, B = "number", "text"\nNAMES = {"maxRecords": Name(A, "10000", why="KCL takes it as a request to poll")}'
     assert sentences_in(code) == ["maxRecords / number / 10000 / KCL takes it as a request to poll"]
+
+
+def test_what_a_function_inserts_into_its_own_sentence_is_no_sentence():
+    code = """
+def asking(what):
+    tell(f"there is no answer about {what}, and nothing was changed")
+def f(name):
+    asking(f"an earlier metadata file of the table {name}")
+"""
+    assert sentences_in(code) == ["there is no answer about <what>, and nothing was changed"]

@@ -32,6 +32,8 @@ _AMOUNTS = {
     "records_in": "number of records",
 }
 """Functions that put an amount into words."""
+_WORDS = 5
+"""The fewest words of a sentence."""
 _SAME = {
     "str",
     "repr",
@@ -258,14 +260,8 @@ def _returned(name: str, args: list[ast.expr], keywords: list[ast.keyword], scop
     """The text that a function of the product returns: two words of its own at least, else the function's name tells as much."""
     if scope.depth >= _DEEPEST:
         return None
-    if name not in scope.module.functions:
-        imported = scope.module.of_import(name)
-        if imported is None or imported[1] not in imported[0].functions:
-            return None
-        function, home = imported[0].functions[imported[1]], imported[0]
-    else:
-        function, home = scope.module.functions[name], scope.module
-    if len(function) != 1:
+    home, function = _functions_of(name, scope)
+    if home is None or len(function) != 1:
         return None
     [single] = function
     values = _values(single)
@@ -282,6 +278,47 @@ def _returned(name: str, args: list[ast.expr], keywords: list[ast.keyword], scop
     ):
         return None
     return text
+
+
+def inserting(call: ast.Call, scope: Scope) -> frozenset[ast.AST]:
+    """The arguments of a call that its function inserts into sentences of its own. The sentences show them by the parameter's
+    name, so that an argument, such as `the storage of the table`, is no sentence.
+    """
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name):
+            home, functions = _functions_of(name, scope)
+        case _:
+            return frozenset()
+    if home is None or len(functions) != 1:
+        return frozenset()
+    names = [known for known in _parameters(functions[0]) if known not in ("self", "cls")]
+    given = [
+        *zip(names, call.args, strict=False),
+        *((word.arg, word.value) for word in call.keywords if word.arg),
+    ]
+    shown = _inserted_names(functions[0])
+    return frozenset(value for name, value in given if name in shown)
+
+
+@cache
+def _inserted_names(function: Functions) -> frozenset[str]:
+    """The names that a function inserts into texts of five words or more."""
+    texts = [node.values for node in ast.walk(function) if isinstance(node, ast.JoinedStr)]
+    return frozenset(
+        part.value.id
+        for values in texts
+        if sum(len(str(part.value).split()) for part in values if isinstance(part, ast.Constant)) >= _WORDS
+        for part in values
+        if isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Name)
+    )
+
+
+def _functions_of(name: str, scope: Scope) -> tuple[Module | None, list[Functions]]:
+    """The functions of this name, and the module that they are in."""
+    if name in scope.module.functions:
+        return scope.module, scope.module.functions[name]
+    imported = scope.module.of_import(name)
+    return (imported[0], imported[0].functions.get(imported[1], [])) if imported else (None, [])
 
 
 def _all(values: Sequence[ast.expr], scope: Scope) -> Whole | None:

@@ -89,11 +89,11 @@ def spark_session(
         raise BadSetting("spark.remote and spark.master are both set; choose one")
     remote = settings.remote or "local[2]"
     if settings.master:
-        with telling(on_waiting, f"still waiting for Spark at {settings.master}"):
+        with telling(on_waiting, f"Spark at {settings.master}"):
             return _classic(settings.master, {"spark.app.name": app, **settings.conf}, java_home)
     if remote.startswith("sc://"):
         # A server that doesn't answer would make PySpark try for ten minutes without a word.
-        with telling(on_waiting, f"still waiting for Spark at {remote}"):
+        with telling(on_waiting, f"Spark at {remote}"):
             _await_server(remote)
             return _connect(remote, {"spark.app.name": app, **settings.conf})
     if is_local(settings):

@@ -30,7 +30,7 @@ def telling(
     more: Callable[[], str] = lambda: "",
     on_limit: Callable[[], object] = lambda: None,
 ) -> Iterator[None]:
-    """While the `with` block runs, call `on_waiting` every ten seconds with the sentence `what` and how long it has
+    """While the `with` block runs, call `on_waiting` every ten seconds with a sentence that tells how long it has
     waited; after `at_most`, call `on_limit` once.
 
     Each sentence counts as the run's progress. None comes after `at_most`, so that a run that waits for ever
@@ -47,7 +47,9 @@ def telling(
                 on_limit()
                 return
             try:
-                on_waiting(f"{what}, for {passed:.0f} s so far and at most {limit:.0f} s{more()}")
+                on_waiting(
+                    f"still waiting for {what}, for {passed:.0f} s so far and at most {limit:.0f} s{more()}"
+                )
             except Exception as error:  # noqa: BLE001 - what can't be told ends no start
                 _log.warning("a sentence about the start of Spark couldn't be told: %s", error)
 

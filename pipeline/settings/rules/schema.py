@@ -85,7 +85,7 @@ def why_no_keys(
     for name in by:
         if name not in columns:
             return (
-                f"names {name}, and the schema has no such column "
+                f"the key names {name}, and the schema has no such column "
                 f"({', '.join(columns) or 'it names none'}); name columns of the schema. "
                 "A part of a struct can't be named; use format: callable, and make it a column"
             )
@@ -94,7 +94,7 @@ def why_no_keys(
         if not isinstance(kind, str) or kind in ("float", "double"):
             word = kind if isinstance(kind, str) else kind["type"]
             return (
-                f"names {name}, whose type is {word}: such values can't tell {tell}; "
+                f"the key names {name}, whose type is {word}: such values can't tell {tell}; "
                 "name columns with texts, whole numbers, decimals, times, booleans or bytes"
             )
     return None

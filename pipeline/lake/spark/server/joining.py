@@ -76,7 +76,7 @@ def bring_up(folder: Path, start: ServerStart, *, user: str, on_waiting: OnWaiti
     # which this process is about to join isn't ended.
     server_users.use(folder, user)
     where = partial(_where_its_log_is, folder)
-    with telling(on_waiting, "still waiting for the local Spark server", at_most=start.patience, more=where):
+    with telling(on_waiting, "the local Spark server", at_most=start.patience, more=where):
         address, is_new = _joined_or_started(folder, start)
         if not is_new and not _answers(address, folder, start.patience):
             address, is_new = _joined_or_started(folder, start)  # it died just now
