@@ -79,13 +79,18 @@ def sentences_in(code: str) -> list[str]:
 def _without_pieces(by_module: Mapping[str, list[tuple[ast.AST, Whole]]]) -> dict[str, list[str]]:
     """Leaves out what another sentence holds as its piece."""
     every = [found for known in by_module.values() for found in known]
-    pieces = {piece for node, sentence in every for piece in sentence.pieces - {node}}
+    held = {piece for node, sentence in every if not isinstance(node, ast.Tuple) for piece in sentence.pieces}
+    # The texts of a tuple become variables, whose values another sentence may hold.
+    kept = [found for found in every if not isinstance(found[0], ast.Tuple) or not found[1].pieces <= held]
+    pieces = {piece for node, sentence in kept for piece in sentence.pieces - {node}}
+    nodes = {id(found) for found in kept}
     return {
         name: list(
             dict.fromkeys(
                 text
-                for node, sentence in known
-                if node not in pieces and _is_sentence(text := " ".join(sentence.text.split()))
+                for found in known
+                if id(found) in nodes and found[0] not in pieces
+                if _is_sentence(text := " ".join(found[1].text.split()))
             )
         )
         for name, known in by_module.items()
@@ -198,8 +203,10 @@ def _sentence(node: ast.AST, texts: list[Whole], kind: str | None) -> Iterator[t
 
 
 def _alone(sentence: Whole) -> str:
-    """A sentence that stands for itself needs no brackets that say it may be missing."""
-    return sentence.text[1:-1] if sentence.values else sentence.text
+    """A sentence that stands for itself needs no brackets that say it may be missing, and none of its other values that the
+    code doesn't tell."""
+    known = [value for value in sentence.values if re.sub(r"<[^<>]*>", "", value).strip(". ")]
+    return " | ".join(known) if sentence.values else sentence.text
 
 
 def _name(node: ast.AST) -> str:
