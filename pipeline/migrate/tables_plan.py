@@ -172,7 +172,7 @@ def _move(facts: MigrationFacts) -> Answer:
             f"write {TABLE_MIGRATION} = PENDING: workers write their rows into table {facts.lease_table} within a minute",
         ),
         (*moves, SetStatus(TableStatus.PENDING, TableStatus.DEPLOYED)),
-        after="`headrace migrate finish` after the bake time, or `headrace migrate rollback`",
+        after="then `headrace migrate finish` makes the migration final, once the bake time (--bake) is over; or `headrace migrate rollback` goes back",
     )
 
 

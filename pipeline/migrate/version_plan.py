@@ -163,7 +163,7 @@ def _go_over(request: Request, facts: MigrationFacts) -> Answer:
             ),
         ),
         (SetVersion(ClientVersion.WITH_ROLLBACK, facts.client_version),),
-        after="`headrace migrate finish` after the bake time, or `headrace migrate rollback`",
+        after="then `headrace migrate finish` makes the migration final, once the bake time (--bake) is over; or `headrace migrate rollback` goes back",
     )
 
 

@@ -38,7 +38,7 @@ _FOR_MACHINES = re.compile(
     | <(svg|text|path|rect)\                                  # pictures
     | ^import\ \w+[;,] | \bimport\ \w+,                      # programs
     | ^[\w.]+(\ \|\ [\w.]+)+$ | ^\|\                            # one of some words, and a table's head
-    | ^AWS4-                                                   # signatures
+    | ([A-Z][a-z]+[A-Z]\w+\ ){3} | ^AWS4-                                                   # signatures
     """,
     re.VERBOSE,
 )
