@@ -221,6 +221,8 @@ def _inserted(node: ast.AST, scope: Scope) -> Whole:
     if not isinstance(node, ast.FormattedValue):
         return whole(node, scope) or Whole("<...>")
     text = whole(node.value, scope)
+    if text is not None and node.format_spec is not None and isinstance(node.value, ast.Constant):
+        return replace(text, text=f" {text.text} ")  # the heading of a column, which is filled up with blanks
     if text is None or len(text.text) > _LONGEST:
         return Whole(placeholder(node.value))
     return text

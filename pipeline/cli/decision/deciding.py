@@ -123,7 +123,7 @@ def claim_held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
                     "Stop the worker of that run, or try again"
                 )
             if answer.why != last_why:
-                tell_aside(f"{answer.why}: waiting for the end of that run's wave")
+                tell_aside(f"{answer.why}: waiting for the end of the wave")
                 last_why = answer.why
             time.sleep(_TRY_AGAIN_EVERY)
         yield answer.row

@@ -123,7 +123,7 @@ class Why(StrEnum):
     REF = "a branch or a tag names the snapshot"
     NEWEST = "the snapshot is among the newest of a branch"
     YOUNG = "the snapshot is young"
-    WAY = "the snapshot lies between one that stays and the positions of that one"
+    WAY = "the snapshot lies between a snapshot that stays and the one that has its positions"
 
 
 @dataclass(frozen=True, slots=True)
