@@ -16,7 +16,7 @@ from headrace.pipeline.typed.done_wave import Wave
 def made_table(
     settings: Settings, key: dg.AssetKey, *, description: str, kinds: set[str], table: str, version: str
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """A decorator that makes the asset of such a table of a function."""
+    """A decorator: the function that it decorates becomes the asset of a table that is made of the lake table."""
     return dg.asset(
         key=key,
         deps=[records_key(settings)],

@@ -109,5 +109,5 @@ def aside_metadata(target: ParseSettings, waves: Sequence[Wave]) -> dict[str, dg
         "reasons": dg.MetadataValue.table(records, schema=_REASONS)
         if records
         # Reasons that may quote a record stay in the quarantine table, which has readers of its own.
-        else dg.MetadataValue.text(f"they are in the column `reason` of {target.quarantine}"),
+        else dg.MetadataValue.text(f"the reasons are in the column `reason` of {target.quarantine}"),
     }

@@ -173,6 +173,6 @@ def _parts(look: CheckLook, found: tuple[Verdict, ...], hours: list[Event]) -> I
     yield told_lag(longest_lag(look))
     through = overall(look.through, look.positions)
     if through is not None:
-        yield f"complete up to {through:%Y-%m-%d %H:%M} UTC"
+        yield f"the table is complete up to {through:%Y-%m-%d %H:%M} UTC"
     if hours:
         yield f"{counted(len(hours), 'hour')} reported as complete"

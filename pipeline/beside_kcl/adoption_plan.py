@@ -60,10 +60,10 @@ def plan_adopt(
     for shard_id in sorted((family.listed | covered) - by_shard.keys()):
         if shard_id in covered:
             end = Position(ended=True, children=tuple(sorted(family.children.get(shard_id, ()))))
-            why = "no row, but a descendant has one: ended"
+            why = "the shard has no lease row, and a descendant of it has one: it counts as ended"
             shards.append(AdoptedShard(ShardKey(family.stream, shard_id), None, end, why))
         else:
-            why = "no row: read from its start"
+            why = "the shard has no lease row: it is read from its start"
             shards.append(AdoptedShard(ShardKey(family.stream, shard_id), None, None, why))
     return tuple(sorted(_with_own_start(family, shards), key=lambda shard: shard.key))
 
@@ -80,10 +80,10 @@ def _of_row(family: Family, row: Lease, adopted: datetime, timestamp: datetime |
         return AdoptedShard(key, row, where, f"goes on after {checkpoint}")
     if checkpoint == LATEST:
         start = Start(adopted.replace(microsecond=0))
-        why = f"LATEST: starts at {start.at}, the moment of adoption"
+        why = f"the row is at LATEST: reading starts at {start.at}, the moment of adoption"
         return AdoptedShard(key, row, Position(start=start), why)
     if checkpoint == AT_TIMESTAMP and timestamp is not None:
-        why = f"AT_TIMESTAMP: starts at {timestamp}, the given timestamp"
+        why = f"the row is at AT_TIMESTAMP: reading starts at {timestamp}, the given timestamp"
         return AdoptedShard(key, row, Position(start=Start(timestamp)), why)
     return AdoptedShard(key, row, None, "starts at TRIM_HORIZON")
 

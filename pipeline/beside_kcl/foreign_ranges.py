@@ -25,7 +25,7 @@ from headrace.pipeline.core.order.start_of_reading import is_rolled_back
 from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
-_WHY = "read by a KCL worker"
+_WHY = "a KCL worker has read this range"
 
 
 def unfinished_parents(

@@ -114,7 +114,8 @@ def no_duplicates(look: CheckLook) -> Verdict:
 def parents_before_children(look: CheckLook) -> Verdict:
     offenders = [
         Offender(
-            f"{child.stream.name}/{child.shard_id}", f"has records while its parent {parent} hasn't ended"
+            f"{child.stream.name}/{child.shard_id}",
+            f"the shard has records while its parent {parent} hasn't ended",
         )
         for child, parent in _early_children(look)
     ]
@@ -152,7 +153,7 @@ def hash_keys_covered(look: CheckLook) -> Verdict:
         Offender(stream or "the stream", f"no open lease for hash keys {gap.start} to {gap.end}")
         for stream, gap in unread(look.leases)
     ]
-    offenders += [Offender(stream.name, SWITCHED_OFF) for stream in look.switched_off]
+    offenders += [Offender(stream.name, f"the stream {SWITCHED_OFF}") for stream in look.switched_off]
     return Verdict(
         check="hash_keys_covered",
         sentence=sentence_of(
@@ -221,8 +222,12 @@ def last_proof(look: CheckLook, limits: CheckSettings) -> Verdict:
     if look.disproved:
         offenders.append(Offender("the last proof", look.disproved))
     elif limits.proof is not None and (look.proved_at is None or look.at - look.proved_at > limits.proof):
-        age = "never" if look.proved_at is None else f"{time_in_words(look.at - look.proved_at)} ago"
-        offenders.append(Offender("the last proof", f"held {age}; run the prove job"))
+        what = (
+            "no proof has held yet"
+            if look.proved_at is None
+            else f"a proof last held {time_in_words(look.at - look.proved_at)} ago"
+        )
+        offenders.append(Offender("the last proof", f"{what}; run the prove job"))
     good = (
         "there was no proof yet"
         if look.proved_at is None
@@ -259,7 +264,7 @@ def _of_target(look: CheckLook, target: TargetLook, limits: CheckSettings) -> It
     since = target.behind_since
     late = since is not None and look.at - since > limits.lag
     offenders = (
-        (Offender(target.table, f"has lacked records since {since:%Y-%m-%d %H:%M:%S} UTC"),)
+        (Offender(target.table, f"the table has lacked records since {since:%Y-%m-%d %H:%M:%S} UTC"),)
         if late and since is not None
         else ()
     )

@@ -20,9 +20,12 @@ def lag(look: CheckLook, limits: CheckSettings) -> Verdict:
     # fail.
     never_read = {key: look.at - since for key, since in look.unread_since.items() if key not in behind}
     late = [
-        *((period, key, f"is up to {time_in_words(period)} behind") for key, period in behind.items()),
         *(
-            (period, key, f"was never read, for {time_in_words(period)} or more")
+            (period, key, f"the shard is up to {time_in_words(period)} behind")
+            for key, period in behind.items()
+        ),
+        *(
+            (period, key, f"the shard was never read, for {time_in_words(period)} or more")
             for key, period in never_read.items()
         ),
     ]
@@ -60,7 +63,7 @@ def retention_at_risk(look: CheckLook, limits: CheckSettings, before: Mapping[st
     offenders = [
         Offender(
             partition_of(risk.lease_key),
-            f"loses data in {time_in_words(risk.loses_in)} at this rate: it is {time_in_words(risk.lag)} behind",
+            f"the shard loses data in {time_in_words(risk.loses_in)} at this rate: it is {time_in_words(risk.lag)} behind",
         )
         for risk in risks(look, before)
         if risk.loses_in < limits.retention
@@ -91,7 +94,7 @@ def retention_at_risk(look: CheckLook, limits: CheckSettings, before: Mapping[st
 
 def watermark_age(look: CheckLook, limits: CheckSettings) -> Verdict:
     offenders = [
-        Offender(stream.name, f"is complete up to {through:%Y-%m-%d %H:%M:%S} UTC only")
+        Offender(stream.name, f"the table is complete up to {through:%Y-%m-%d %H:%M:%S} UTC only")
         for stream, through in sorted(look.through.items())
         if look.at - through > limits.watermark
         if stream in {key.stream for key in living_shards(look.positions)}

@@ -54,5 +54,5 @@ def sentence_of(
         return good
     sentence = counted(len(offenders), one, more)
     return (
-        f"{sentence}: {offenders[0].name} {offenders[0].what}" if first or len(offenders) == 1 else sentence
+        f"{sentence}: {offenders[0].name}: {offenders[0].what}" if first or len(offenders) == 1 else sentence
     )

@@ -148,7 +148,7 @@ def _why_in_use(settings: "Settings", stream: "StreamId", name: str) -> str | No
 
     if name in _names_in(settings, stream):
         return (
-            "these settings read the stream by it. Set retrieval: polling, reload Dagster's code, and let the runs end "
+            "these settings read the stream by the consumer. Set retrieval: polling, reload Dagster's code, and let the runs end "
             "that have begun before"
         )
     # Leases in a table of these settings' own are Headrace's, which reads by no consumer that they

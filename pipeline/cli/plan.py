@@ -104,7 +104,7 @@ def lines_before(shown_plan: "Preview", application: str) -> list[str]:
     head = "" if shown_plan.has_started else f"application {application} hasn't started yet: "
     return [
         *why_not,
-        f"{head}the leader would first",
+        f"{head}the leader would first take these steps:",
         *(f"  {step}" for step in shown_plan.first_steps),
         "and then",
     ]

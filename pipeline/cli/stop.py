@@ -9,6 +9,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.cli import DONE, TRY_LATER
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.core.words.words import clean, counted
@@ -25,7 +26,6 @@ WAIT = timedelta(seconds=120)
 """Enough for a wave of a minute (wave.seconds), the commit after it, and a few ticks."""
 _LOOK = 1.0
 _TELL_EVERY = 5.0
-_TRY_LATER = 75
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     stopped = stop_and_wait(leases, workers, names, wait=args.wait, progress=tell_aside)
     tell(stopped)
     # The same command, run again later, goes on where this one stopped waiting.
-    return _TRY_LATER if stopped.still_held else 0
+    return TRY_LATER if stopped.still_held else DONE
 
 
 def stop_workers(settings: "Settings", *, wait: timedelta, progress: Callable[[str], None]) -> Stopped:

@@ -68,7 +68,7 @@ def _of_lease(lease: Lease) -> list[Fact]:
         ("Owner switches since the checkpoint", f"{lease.owner_switches:,}"),
     ]
     if lease.run_claim:
-        facts.append(("Run that reads it now", lease.run_claim.partition("/")[0]))
+        facts.append(("Run that reads the shard now", lease.run_claim.partition("/")[0]))
     if lease.failure is not None:
         facts.append(("Failing since", f"{_moment(lease.failure.since)}: {lease.failure.why}"))
     return facts

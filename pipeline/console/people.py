@@ -72,12 +72,12 @@ def _condition(worker: WorkerSeen, share: Share, observation: Observation) -> tu
     if watched < DEAD_AFTER:
         return (
             Severity.GOOD,
-            f"not seen to move in {in_words(watched)}, which is too short a time to call it dead",
+            f"the worker was not seen to move in {in_words(watched)}, which is too short a time to call it dead",
         )
     held = f"; nobody reads {counted(share.leases, 'open lease')}" if share.leases else ""
     return (
         Severity.BAD if share.leases else Severity.NOTE
-    ), f"has not moved for {in_words(watched)}: dead or frozen{held}"
+    ), f"the worker has not moved for {in_words(watched)}: dead or frozen{held}"
 
 
 def leader_of(observation: Observation, stillness: RowStillness, now: float) -> LeaderView:

@@ -49,7 +49,7 @@ def _shards(evidence: DemoEvidence) -> Iterator[str]:
         if last is None:
             upto = "nothing yet"
         elif last.ended:
-            upto = f"its end -> {', '.join(map(_short, last.children)) or 'no child'}"
+            upto = f"the shard's end; children: {', '.join(map(_short, last.children)) or 'none'}"
         else:
             upto = str(last)
         parents = ", ".join(map(_short, shard.parents)) or "-"

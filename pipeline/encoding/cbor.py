@@ -221,7 +221,7 @@ class CborReader:
         if info in _CONSTANTS:
             return _CONSTANTS[info]
         if info not in _FLOATS:
-            raise NotCborError(f"no simple value is spelled {info}")
+            raise NotCborError(f"the bits {info} spell no simple value of CBOR")
         form = _FLOATS[info]
         return struct.unpack(form, self._take(struct.calcsize(form)))[0]
 
@@ -230,7 +230,7 @@ class CborReader:
             return info
         form = _WIDTHS.get(info)
         if form is None:
-            raise NotCborError(f"no length is spelled {info}")
+            raise NotCborError(f"the bits {info} spell no length of CBOR")
         return int(struct.unpack(form, self._take(struct.calcsize(form)))[0])
 
     def _text(self, length: int) -> str:

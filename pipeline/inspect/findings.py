@@ -157,7 +157,7 @@ def _handovers(observation: Observation) -> Iterator[Finding]:
     if not observation.pending:
         return
     names = [
-        f"{partition_of(handover.lease)} from {handover.holder} to {handover.to or 'no worker'}"
+        f"{partition_of(handover.lease)} goes from {handover.holder} to {handover.to or 'no worker'}"
         for handover in observation.pending
     ]
     age = "; when they began isn't known"

@@ -93,7 +93,7 @@ def _entry(message: bytes) -> Entry:
 
 def _check_tag(message: bytes) -> None:
     if not any(number == 1 and isinstance(value, bytes) for number, value in _fields(message, 2)):
-        raise Malformed("a tag has no key")
+        raise Malformed("a tag of the message has no key")
 
 
 def _fields(message: bytes, depth: int) -> Iterator[tuple[int, int | bytes | None]]:
@@ -103,7 +103,7 @@ def _fields(message: bytes, depth: int) -> Iterator[tuple[int, int | bytes | Non
     while offset < len(message):
         number, wire, offset = _tag(message, offset)
         if wire == _END_GROUP:
-            raise Malformed("a group ends that never began")
+            raise Malformed("the message ends a group of fields that it never began")
         value, offset = _value(message, offset, number=number, wire=wire, depth=depth)
         yield number, value
 

@@ -50,12 +50,11 @@ def coverage_warnings(
     covered = [row.hash_range for row in rows if not row.has_ended and row.hash_range is not None]
     # A stream without any lease row has verdict.sync without a hole: the shard sync makes its rows, so there
     # is no warning.
-    left_out = {
-        "the open lease rows leave out": verdict.hole is not None and verdict.sync and _uncovered(covered),
-        "the shards that the lake table hasn't ended leave out": table.times >= confidence
-        and _uncovered(to_read),
-    }
-    warnings = (f"{family.stream.name}: {what} {keys}" for what, keys in left_out.items() if keys)
+    name, warnings = family.stream.name, []
+    if verdict.hole is not None and verdict.sync and (keys := _uncovered(covered)):
+        warnings.append(f"{name}: the open lease rows leave out the hash keys {keys}")
+    if table.times >= confidence and (keys := _uncovered(to_read)):
+        warnings.append(f"{name}: the shards that the lake table hasn't ended leave out the hash keys {keys}")
     return SeenHoles(verdict.remembered, table), tuple(warnings)
 
 
@@ -86,4 +85,4 @@ def _uncovered(ranges: Iterable[HashRange]) -> str:
         covered = max(covered, hashes.end)
     if covered < MAX_HASH_KEY:
         gaps.append(f"{covered + 1} to {MAX_HASH_KEY}")
-    return f"the hash keys {', '.join(gaps)}" if gaps else ""
+    return ", ".join(gaps)

@@ -127,7 +127,9 @@ class _Table:
         # Java casts the index to an int of 32 bits, so that an index of 2^32 means 0.
         index &= 0xFFFF_FFFF
         if index >= len(self._keys):
-            raise IndexError(f"its {self._what} has the index {index} in a table of {len(self._keys)}")
+            raise IndexError(
+                f"the user record's {self._what} has the index {index} in a table of {len(self._keys)}"
+            )
         if index not in self._known:
             text = java_text(self._keys[index])
             self._known[index] = text, shard.start <= hash_of(text) <= shard.end
@@ -151,6 +153,6 @@ def hash_of_key(key: str) -> int:
 
 def hash_of_explicit(explicit: str) -> int:
     if _JAVA_INTEGER.fullmatch(explicit) is None:
-        raise ValueError(f"its explicit hash key {explicit[:50]!r} isn't a number")
+        raise ValueError(f"the user record's explicit hash key {explicit[:50]!r} isn't a number")
     # A longer number lies outside of every range, and Python's int() refuses more than 4,300 digits.
     return int(explicit) if len(explicit.lstrip("+-0")) <= _LONGEST_HASH_KEY else _OUTSIDE

@@ -114,13 +114,12 @@ def _changes(fleet: FleetLoads, scene: AssignmentInput, rules: GapRules, why: _W
     }
     changes: list[Change] = []
     for key, to in sorted({**next_owners, **fleet.moves}.items()):
-        row, stands = rows[key], f"-> {to}, now with {counted(fleet.count(to), 'lease')}"
+        row, count = rows[key], fleet.count(to)
         if needs_worker(row, scene):
-            changes.append(give_free(row, to, stands, lost=key in scene.lost))
+            changes.append(give_free(row, to, count, lost=key in scene.lost))
         else:
-            changes.append(
-                move_or_hand_over(row, to, f"{why(row.owner, to)}: {stands}", when=scene.now, rules=rules)
-            )
+            moves = f"{why(row.owner, to)}: the lease goes to worker {to}, now with {counted(count, 'lease')}"
+            changes.append(move_or_hand_over(row, to, moves, when=scene.now, rules=rules))
     return changes
 
 

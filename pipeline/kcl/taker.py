@@ -118,8 +118,10 @@ def _steal(
     steals = min(steals, rules.max_steals)
     if steals <= 0:
         return Pick(
-            0, (), f"nothing is available, and {victim}, which holds the most leases, has no more than {fair}"
+            0,
+            (),
+            f"no lease is available, and {victim}, which holds the most leases, has no more than {fair}",
         )
     among = tuple(key for key, lease in sorted(leases.items()) if lease.lease.owner == victim)
-    why = f"nothing is available; {victim} holds {counts[victim]}, the most"
+    why = f"no lease is available; {victim} holds {counts[victim]}, the most"
     return Pick(min(steals, len(among)), among, why, steals=True)

@@ -32,7 +32,10 @@ def take(read: Lease, me: str, why: str = "") -> Change:
 def note_hash_range(read: Lease, hash_range: HashRange) -> Change:
     """KCL's auditor adds the hash range to rows that older versions of KCL made without it."""
     return Change(
-        read.key, "the hash range of its shard", put={"hash_range": hash_range}, kind=ChangeKind.NOTE_RANGE
+        read.key,
+        "the row gets the hash range of its shard",
+        put={"hash_range": hash_range},
+        kind=ChangeKind.NOTE_RANGE,
     )
 
 

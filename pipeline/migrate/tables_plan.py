@@ -70,7 +70,7 @@ _MEANING = {
     TableStatus.INIT: "every worker could work with one table; the rows stay where they are for an hour",
     TableStatus.DEPLOYED: "rows may move",
     TableStatus.PENDING: "workers write their rows into the lease table; `headrace migrate rollback` goes back",
-    TableStatus.COMPLETE: "done, there is no way back",
+    TableStatus.COMPLETE: "the migration is done, and there is no way back",
 }
 
 
@@ -172,7 +172,7 @@ def _move(facts: MigrationFacts) -> Answer:
             f"write {TABLE_MIGRATION} = PENDING: workers write their rows into table {facts.lease_table} within a minute",
         ),
         (*moves, SetStatus(TableStatus.PENDING, TableStatus.DEPLOYED)),
-        after="`headrace migrate finish` after the bake time, or `headrace migrate rollback`",
+        after="then `headrace migrate finish` makes the migration final, once the bake time (--bake) is over; or `headrace migrate rollback` goes back",
     )
 
 

@@ -64,8 +64,8 @@ _MEANING = {
     ClientVersion.INIT: "nothing has begun",
     ClientVersion.UPGRADE_FROM_2X: "workers take leases for themselves, and get ready to be assigned leases",
     ClientVersion.WITH_ROLLBACK: "a leader assigns the leases; `headrace migrate rollback` goes back",
-    ClientVersion.ROLLED_BACK: "rolled back, workers take leases for themselves",
-    ClientVersion.V3: "done, there is no way back",
+    ClientVersion.ROLLED_BACK: "the migration was rolled back: workers take leases for themselves",
+    ClientVersion.V3: "the migration is done, and there is no way back",
 }
 
 
@@ -163,7 +163,7 @@ def _go_over(request: Request, facts: MigrationFacts) -> Answer:
             ),
         ),
         (SetVersion(ClientVersion.WITH_ROLLBACK, facts.client_version),),
-        after="`headrace migrate finish` after the bake time, or `headrace migrate rollback`",
+        after="then `headrace migrate finish` makes the migration final, once the bake time (--bake) is over; or `headrace migrate rollback` goes back",
     )
 
 

@@ -250,9 +250,7 @@ def _take_retrieval(counts: Mapping[str, Property], result: Translation) -> None
     if polling:
         result.settings.pop("streams.0.consumer", None)
         if mode == "DEFAULT":
-            sentence = (
-                "with it KCL polls, although retrievalMode isn't set; so does `streams.0.retrieval: polling`"
-            )
+            sentence = "with this property KCL polls, although retrievalMode isn't set; so does `streams.0.retrieval: polling`"
             result.notes.append(ImportNote(polls[0], counts[polls[0]].line, sentence))
         return
     line = counts["retrievalMode"].line if "retrievalMode" in counts else 0

@@ -22,9 +22,10 @@ run on the worker, from the shipped zip. The second argument tells the time of t
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The words in which a failed job is reported to people: "the Spark job that <does> failed: <why>. <safe>"."""
+    """The words in which a failed job is reported to people: "<name> failed: <why>. <safe>"."""
 
-    does: str
+    name: str
+    """The job in words, such as `the Spark job that compares rows`."""
     safe: str
     """What is safe, and what to do next, as whole sentences without the last full stop."""
 

@@ -167,7 +167,7 @@ class ProcessorChild:
                 raise ChildFailed(self._how_it_ended())
             left = until - monotonic()
             if left <= 0:
-                raise ChildFailed(f"it hasn't answered within {within:g} s")
+                raise ChildFailed(f"the processor hasn't answered within {within:g} s")
             self._exchange(min(left, LOOK_EVERY))
 
     def drain(self) -> None:
@@ -192,7 +192,7 @@ class ProcessorChild:
                     self._lines += (bytes(line) for line in lines if line.lstrip().startswith(b"{"))
                 if len(self._unread) > _MOST_LINE:
                     raise ChildFailed(
-                        f"it has written more than {_MOST_LINE >> 20} MiB without an end of line"
+                        f"the processor has written more than {_MOST_LINE >> 20} MiB without an end of line"
                     )
             else:
                 is_closed = self._read(key.fd, self._error_text)
@@ -236,13 +236,13 @@ class ProcessorChild:
         try:
             code = self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            return "it has closed its standard output, and goes on"
+            return "the processor has closed its standard output, and its process goes on"
         self._exchange(0)
         if code == -signal.SIGXCPU:
-            return "it has used more CPU than limits.cpu allows, and was ended"
+            return "the processor has used more CPU than limits.cpu allows, and was ended"
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
         quoted = f"; its last words: {self.errors[-1]}" if self.errors else ""
-        return f"its process has ended {how}{quoted}"
+        return f"the processor's process has ended {how}{quoted}"
 
     def close(self, *, grace: float) -> None:
         """Close the child's input, at whose end it should end by itself, and kill it if it doesn't within `grace`

@@ -64,7 +64,7 @@ class Dialogue:
         # KCL's protocol has one action at a time, so another name here means that both sides have
         # lost step.
         if message.get("responseFor") != action:
-            raise CallFailed(f"it has answered {message.get('responseFor')!r} to {action}")
+            raise CallFailed(f"the processor has answered {message.get('responseFor')!r} to {action}")
         self._check(message, action)
         return message
 

@@ -73,7 +73,7 @@ class TaskHost(ProcessorHost):
     @property
     def job(self) -> Job:
         return Job(
-            f"runs the processor {self.settings.name}",
+            f"the Spark job that runs the processor {self.settings.name}",
             "Nothing was committed, and no position moved; the next run begins again at the table's positions",
         )
 

@@ -136,5 +136,5 @@ def _number(aside: Positions, key: ShardKey) -> int:
     """The number of the next redrive of a shard. `aside`: the positions of the quarantine table."""
     link = next_link(aside.of(chain_of(key))).sequence
     if link is None:
-        raise ValueError("a generation is a number")
+        raise ValueError("the generation of a redrive is a number")
     return link

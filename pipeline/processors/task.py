@@ -183,7 +183,7 @@ class _Writing:
 
     def add(self, record: Delivered, rows: Sequence[Row]) -> None:
         if self._key is None:
-            raise ValueError("rows belong to a shard")
+            raise ValueError("the rows of a processor belong to a shard")
         if record.place != self._last:
             self._last, self._number = record.place, self._first
         count = len(rows)

@@ -183,12 +183,12 @@ class ShardTurn:
         except ValueError as error:
             # Before the call counts: a row that can't be written would fail the whole task, with
             # all of its shards.
-            raise CallFailed(f"its rows don't fit the table: {error}") from error
+            raise CallFailed(f"the processor's rows don't fit the table: {error}") from error
         # A status without a state: the processor has none.
         state = None if status.get("state") is None else json.dumps(status["state"], separators=(",", ":"))
         if state is not None and len(state) > MOST_STATE:
             raise CallFailed(
-                f"its state has {len(state):,} bytes, and each commit keeps at most {MOST_STATE:,} for a shard; "
+                f"the processor's state has {len(state):,} bytes, and each commit keeps at most {MOST_STATE:,} for a shard; "
                 "keep less, or write it as rows"
             )
         return ProcessorCall(end, rows, state)

@@ -46,7 +46,7 @@ def _breaks(key: ShardKey, steps: Sequence[Step], story: Story) -> Iterator[Told
             yield Wrong(f"{key} had ended, and goes on: {step}")
         # Only a person may move a position back (I9).
         if not recorded.may_go_back and not is_forward(recorded.after, recorded.upto):
-            yield Wrong(f"the range goes back: {step}")
+            yield Wrong(f"the range moves the position of its shard back: {step}")
         position, before = recorded.upto, step
 
 
@@ -119,7 +119,8 @@ def ranges_without_rows(story: Story) -> Iterator[Unproved]:
         if kind is Kind.SKIPPED:
             yield from map(_gap, steps)
         elif steps:
-            yield Unproved(f"{counted(len(steps), 'range')} {meaning}; the first: {steps[0]}")
+            told = meaning.format(ranges=counted(len(steps), "range"))
+            yield Unproved(f"{told}; the first: {steps[0]}")
     for loss in story.lost:
         derived = sum(recorded.rows for recorded in loss.ranges)
         beside = f" ({counted(derived, 'record')} in ranges that were derived from rows)" if derived else ""
@@ -130,10 +131,10 @@ _MADE = frozenset({Kind.PARSED, Kind.PROCESSED})
 _MEANINGS: Mapping[Kind, str] = {
     # Each gap has a sentence of its own, with its times (`_gap`).
     Kind.SKIPPED: "",
-    Kind.FOREIGN: "read by a worker that isn't Headrace's, whose records aren't in the table",
-    Kind.ADOPT: "adopted from a KCL application, which has processed the records up to there",
-    Kind.REPOSITION: "by which a person moved a position",
-    Kind.REPAIR: "by which a repair set a position from the table's rows",
+    Kind.FOREIGN: "a worker that isn't Headrace's has read {ranges}, whose records aren't in the table",
+    Kind.ADOPT: "{ranges} came from a KCL application that was adopted, and has processed the records up to there",
+    Kind.REPOSITION: "a person moved a position by {ranges}",
+    Kind.REPAIR: "a repair set a position from the table's rows by {ranges}",
 }
 
 KINDS_WITHOUT_ROWS = frozenset(_MEANINGS)

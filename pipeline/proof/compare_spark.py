@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _DDL = "bucket int, place int, span int, side int, key string, digest bigint"
 _ANSWER = "answer binary"
-_JOB = Job("compares rows", "Nothing is proved, and nothing was changed; run it again")
+_JOB = Job("the Spark job that compares rows", "Nothing is proved, and nothing was changed; run it again")
 _MOST_TASKS = 1_000
 """Tasks that read. Each of them gets the names of all files and the borders of all ranges."""
 

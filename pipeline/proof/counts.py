@@ -64,7 +64,7 @@ def doubled_as_wrong(doubled: Iterable[Doubled]) -> Iterator[Wrong]:
     for double in doubled:
         yield from map(Wrong, double.rows)
         if more := double.count - len(double.rows):
-            yield Wrong(f"{more:,} more records of that shard are there more than once")
+            yield Wrong(f"{more:,} more records of the same shard are in the table more than once")
 
 
 def _wrong_clusters(plan: CountPlan, counts: Sequence[FileCount]) -> Iterator[tuple[Cluster, Wrong]]:

@@ -30,7 +30,9 @@ _PACK_ROWS = 2_000_000
 """Rows of one Spark task: a few seconds of work."""
 _PACK_FILES = 64
 
-_JOB = Job("counts the table's rows", "Nothing is proved, and nothing was changed; run it again")
+_JOB = Job(
+    "the Spark job that counts the table's rows", "Nothing is proved, and nothing was changed; run it again"
+)
 
 
 class IcebergProof(ProofTable):

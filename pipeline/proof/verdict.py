@@ -57,7 +57,7 @@ class Check:
 
 
 def checked(promise: str, looked_at: str, statements: Iterable[Told]) -> Check:
-    """A check with the first of these sentences, and the number of all."""
+    """The check of one promise: the first few of the sentences about what contradicts it, and how many these are in all."""
     wrong: list[str] = []
     unproved: list[str] = []
     count = left_out = 0

@@ -16,7 +16,7 @@ from headrace.pipeline.typed.values import Wishes
 
 
 def by_lives(wishes: Wishes) -> Wishes:
-    """The same wishes for a table that takes nothing of a stream's later life before it has all of the earlier ones."""
+    """The rows that a table wants, without those of a later life of a stream as long as rows of an earlier life are left."""
     wishes = replace(wishes, life_by_life=True)
     return replace(wishes, held_back=waits_for_former_lives(wishes, ()))
 

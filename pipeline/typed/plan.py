@@ -302,7 +302,7 @@ def _range(lack: Wanted, upto: Position, pieces: list[Piece]) -> PlannedRange:
 
 
 def units_of(pieces: Iterable[Piece]) -> Iterator[ReadUnit]:
-    """The row groups that the pieces are in, with a number for each of their rows."""
+    """The row groups that have the rows of these pieces, each with the number of these rows in it, and of those before it."""
     rows: dict[tuple[str, int], int] = {}
     for piece in pieces:
         place = (piece.path, piece.group)

@@ -14,7 +14,7 @@ from headrace.pipeline.upkeep.rewrite_plan import FileGroup, Rewritten
 from headrace.pipeline.upkeep.rewrite_task import RewriteSpec
 
 _JOB = Job(
-    "compacts data files",
+    "the Spark job that compacts data files",
     "Nothing was replaced; upkeep deletes the files that the job left behind, and the next upkeep tries again",
 )
 

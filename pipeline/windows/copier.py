@@ -42,7 +42,7 @@ class TaskCopier(Copier):
 
     @property
     def _job(self) -> Job:
-        return Job(f"copies records to {self.table.identifier}", RUN_AGAIN)
+        return Job(f"the Spark job that copies records to {self.table.identifier}", RUN_AGAIN)
 
 
 def _copying(units: Sequence[Sequence[ReadUnit]], spec: CopySpec) -> Work:

@@ -257,8 +257,8 @@ def with_removed(
 def for_quarantine(
     accounts: Mapping[ShardKey, Accounting], parsed: Parsed, copied: Parsed, aside: Leaving
 ) -> dict[ShardKey, Accounting]:
-    """What the quarantine table has to exchange, by shard: for the ranges whose generation the commit raises, and
-    for other shards that have rows in the exchanged files. `copied`: these other rows.
+    """The accountings of a replacement for its quarantine table, by shard: how many rows the shard has in the new files,
+    and which files these replace. Other shards have rows in the replaced files, too. `copied`: those rows.
     """
     stays = {count.key: count.aside for count in copied.counts}
     taken = tuple(aside_name(file.path) for file in aside.files)

@@ -99,7 +99,7 @@ def arrivals_of(
 def stretch_in(
     window_range: WindowRange, step: Step, steps: Sequence[Step], reach: Reach | None
 ) -> Stretch | str | None:
-    """The part of such a range that the window reads from the stream; a text where it can't be read, with the
+    """The part of a range of the ledgers that the window reads from the stream; a text where it can't be read, with the
     reason as a part of a sentence. None: the lake table may still have the rows, and Kinesis doesn't have all of
     the records.
     """

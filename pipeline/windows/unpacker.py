@@ -32,7 +32,7 @@ class TaskUnpacker(Unpacker):
     table: IcebergTable
 
     def survey(self, order: SurveyOrder) -> Survey:
-        job = Job(f"looks for aggregates in {self.table.identifier}", RUN_AGAIN)
+        job = Job(f"the Spark job that looks for aggregates in {self.table.identifier}", RUN_AGAIN)
         return survey_by(self.tasks, order, self.table.staging_spec(), job)
 
     def unpack(
@@ -44,7 +44,7 @@ class TaskUnpacker(Unpacker):
     ) -> Parsed:
         paths = packed([file.path for file in files], cores=self.tasks.cores)
         work = _unpacking(paths, spec_of(self.table, selected, streams, shards))
-        job = Job(f"takes aggregates of {self.table.identifier} apart", RUN_AGAIN)
+        job = Job(f"the Spark job that takes aggregates of {self.table.identifier} apart", RUN_AGAIN)
         return one_report(decode_all(self.tasks.run(len(paths), work, job), Parsed))
 
 

@@ -53,7 +53,7 @@ def test_what_was_set_aside_is_told_with_its_reasons_the_most_frequent_one_first
 
 def test_reasons_that_may_quote_a_record_are_asked_of_the_quarantine_table():
     _, aside = by_parsing(APPLICATION, ORDERS, [Wave(Does.PARSE, 5, 2, snapshot=7)])
-    assert aside.metadata["reasons"].value == f"they are in the column `reason` of {ORDERS.quarantine}"
+    assert aside.metadata["reasons"].value == f"the reasons are in the column `reason` of {ORDERS.quarantine}"
 
 
 def test_a_redrive_that_mends_nothing_is_an_observation_because_the_typed_table_is_as_before():

@@ -118,7 +118,7 @@ def test_a_shard_that_falls_behind_tells_in_which_time_it_loses_data_at_this_rat
     faster = {shard(1): Lag(NOW - 5 * MINUTE, 17 * HOUR - 5 * MINUTE)}
     assert (
         judged(look, faster)["retention_at_risk"].sentence
-        == f"1 shard loses data within 6 h: {shard(1)} loses data in 3 h 28 min at this rate: it is 17 h 5 min behind"
+        == f"1 shard loses data within 6 h: {shard(1)}: the shard loses data in 3 h 28 min at this rate: it is 17 h 5 min behind"
     )
 
 

@@ -199,7 +199,7 @@ def test_shards_that_nobody_reads_have_an_unknown_lag_which_becomes_a_late_one()
     late = new.verdict()
     assert (late.holds, [offender.what for offender in late.offenders]) == (
         False,
-        ["was never read, for 11 min or more"] * 2,
+        ["the shard was never read, for 11 min or more"] * 2,
     )
     world.wave(run="first")
     world.wave(run="second")

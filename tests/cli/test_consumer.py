@@ -64,14 +64,14 @@ def test_a_consumer_of_the_settings_is_deregistered_only_by_force(
     main(["consumer", "register"])
     capsys.readouterr()
     assert main(["consumer", "deregister"]) == 2
-    assert "these settings read the stream by it" in capsys.readouterr().err
+    assert "these settings read the stream by the consumer" in capsys.readouterr().err
     assert main(["consumer", "list", "--json"]) == 0
     (consumer,) = json.loads(capsys.readouterr().out)["consumers"]
     assert (consumer["name"], consumer["status"], consumer["used_by_these_settings"]) == (app, "ACTIVE", True)
     assert main(["consumer", "deregister", "--even-if-in-use"]) == 0
     out, err = capsys.readouterr()
     assert "was deregistered" in out
-    assert "these settings read the stream by it" in err
+    assert "these settings read the stream by the consumer" in err
 
 
 def test_the_consumer_of_a_processors_application_is_one_of_the_settings(
@@ -93,7 +93,7 @@ def test_the_consumer_of_a_processors_application_is_one_of_the_settings(
         "totals-app": True,
     }
     assert main(["consumer", "deregister", "--name", "totals-app"]) == 2
-    assert "these settings read the stream by it" in capsys.readouterr().err
+    assert "these settings read the stream by the consumer" in capsys.readouterr().err
 
 
 def test_the_consumer_of_a_kcl_fleet_is_deregistered_only_by_force(

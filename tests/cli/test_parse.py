@@ -123,8 +123,10 @@ def _tells_what_became_of_each(capsys: pytest.CaptureFixture[str]) -> None:
     for number in "123":
         assert main(["lineage", "--sequence", number, "--shard", A.shard_id]) == (1 if number == "3" else 0)
         told[number] = capsys.readouterr().out.splitlines()[-1]
-    assert re.fullmatch(r"  now in lake\.orders: 1 row, in \S+\.parquet, which snapshot \d+ added", told["1"])
-    assert told["2"].startswith("  now in lake.orders_quarantine: 1 row, in ")
+    assert re.fullmatch(
+        r"  the record is now in lake\.orders: 1 row, in \S+\.parquet, which snapshot \d+ added", told["1"]
+    )
+    assert told["2"].startswith("  the record is now in lake.orders_quarantine: 1 row, in ")
     assert told["2"].endswith(
         " added; set aside because the payload isn't one JSON object that fits the schema"
     )

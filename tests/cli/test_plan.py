@@ -196,7 +196,7 @@ def test_the_plan_says_so_before_a_first_start_too_if_kcls_workers_have_read_not
     )
     why_not, then, *_ = lines_before(seen, "app")
     assert "(kcl-1)" in why_not
-    assert then == "application app hasn't started yet: the leader would first"
+    assert then == "application app hasn't started yet: the leader would first take these steps:"
 
 
 def test_the_command_watches_for_as_long_as_its_option_says(capsys: pytest.CaptureFixture[str]):
@@ -242,7 +242,7 @@ def test_before_a_first_start_the_plan_says_what_the_leader_would_do_and_makes_n
     shown = capsys.readouterr()
     assert shown.err == "", "no worker beats yet, so there is nothing to watch"
     assert shown.out.splitlines() == [
-        f"application {name} hasn't started yet: the leader would first",
+        f"application {name} hasn't started yet: the leader would first take these steps:",
         "  make the coordination tables, which aren't there",
         "  make the lake table lake.records, which isn't there",
         f"  commit the origin of stream {name} to the lake table: TRIM_HORIZON",
@@ -312,7 +312,7 @@ def test_a_stream_without_an_origin_shows_its_start_and_its_rows_beside_one_that
     assert seen.first_steps == (
         "commit the origin of stream late to the lake table: LATEST, which means the time on Kinesis's clock at that moment",
     )
-    assert lines_before(seen, "app")[0] == "the leader would first"
+    assert lines_before(seen, "app")[0] == "the leader would first take these steps:"
     assert [(change_word(each), ":late:" in each.key) for each in seen.changes] == [("create", True)]
     assert {stream.name for stream in world.table.load().positions.origins} == {STREAM}
 

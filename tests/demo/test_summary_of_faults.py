@@ -60,7 +60,7 @@ def test_a_table_with_exactly_the_records_that_were_put_matches(
     assert said.splitlines()[-2] == (
         "everything matches: 20 put, 20 landed, 0 missing, 0 duplicates, 0 out of order"
     )
-    assert f"{PARENT.shard_id}          7       2  -         its end -> 2" in said
+    assert f"{PARENT.shard_id}          7       2  -         the shard's end; children: 2" in said
     assert "NO " not in said
 
 

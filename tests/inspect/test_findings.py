@@ -200,7 +200,7 @@ def test_a_handover_needs_a_person_once_it_is_overdue():
     assert not found(seen(first, later(first)))["handovers-pending"].needs_person
     overdue = found(seen(first, later(first), watched=timedelta(seconds=90)))["handovers-pending"]
     assert overdue.needs_person
-    assert "right from w2 to w1" in overdue.sentence
+    assert "right goes from w2 to w1" in overdue.sentence
     assert "1 of them for at least 90 s" in overdue.sentence
     new = found(seen(FLEET, first, watched=timedelta(seconds=90)))["handovers-pending"]
     assert not new.needs_person

@@ -170,7 +170,10 @@ def test_a_busy_worker_loses_a_dampened_part_of_its_excess():
     assert found == {"hot": 900.0, "cool": 1100.0}, (
         "0.6 of (90 - 60) / 90 of 1000 KB/s, in whole leases of 100"
     )
-    assert changes[0].why == "hot at C 90.0 %, cool at C 30.0 %: -> cool, now with 11 leases"
+    assert (
+        changes[0].why
+        == "hot at C 90.0 %, cool at C 30.0 %: the lease goes to worker cool, now with 11 leases"
+    )
 
 
 @pytest.mark.parametrize(("tolerance", "moves"), [(0.1, True), (0.3, False)])
@@ -236,7 +239,7 @@ def test_by_count_each_worker_comes_to_the_target_and_the_next_plan_is_empty(bef
 
 def test_by_count_the_reason_of_a_move_names_both_counts():
     (change,) = plan(plan_lease_count, fleet_with("w2", w1=[1.0] * 2))
-    assert change.why == "w1 has 2 leases, w2 0: -> w2, now with 1 lease"
+    assert change.why == "w1 has 2 leases, w2 0: the lease goes to worker w2, now with 1 lease"
 
 
 def test_by_count_the_cap_holds_over_several_passes():

@@ -118,8 +118,8 @@ def test_a_forgotten_end_is_asked_for_again_and_then_told_and_the_children_wait(
     ("word", "told"),
     [
         ("bad", "processRecords raised ValueError: no such word"),
-        ("die", "its process has ended with exit code 3"),
-        ("hang", "it hasn't answered within 1 s"),
+        ("die", "the processor's process has ended with exit code 3"),
+        ("hang", "the processor hasn't answered within 1 s"),
     ],
 )
 def test_an_error_stops_its_shard_before_the_failed_call_and_no_other_one(

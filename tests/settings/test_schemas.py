@@ -45,10 +45,10 @@ def test_each_wrong_schema_is_told_at_once_and_names_its_target():
     lines = str(told.value).splitlines()
     assert [line.partition(": ")[0] for line in lines] == [f"h.yaml:{n}" for n in range(4, 9)]
     for line, (name, _) in zip(lines, entries, strict=True):
-        assert f"of the target {name} " in line
+        assert f"of the target {name}" in line
     assert "at 'shard_id': Headrace itself gives the table a column shard_id" in lines[1]
     assert "the keys of a MAP can only be STRING" in lines[3]
-    assert "unique.by of the target five names x, whose type is double" in lines[4]
+    assert "unique.by of the target five: the key names x, whose type is double" in lines[4]
 
 
 def test_a_variable_with_a_wrong_schema_is_named():

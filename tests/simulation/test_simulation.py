@@ -57,7 +57,7 @@ def test_a_seed_that_fails_prints_the_invariant_a_trace_and_the_command_that_rep
     done = _run(["--seeds", "40", "--plant", "silent-take-over"])
     assert done.returncode == 1
     assert "FAILED I" in done.stdout
-    assert "unowned -> " in done.stdout
+    assert "no worker has the lease: worker " in done.stdout
     assert "again: make sim SEEDS=1 FROM=" in done.stdout
 
 

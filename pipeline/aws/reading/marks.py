@@ -35,8 +35,8 @@ class _Table:
 
 
 def places_of(text: bytes, body: Body) -> np.ndarray[Any, np.dtype[np.int64]] | None:
-    """The places in `body` that have eight bytes of `text` as they are within it: at least all places of the
-    text. None where the text is too short, or has a word twice.
+    """The places in `body` where `text` may be: all of those where it is, and maybe others that share eight bytes
+    with it. None where the text is too short, or has the same eight bytes twice.
     """
     table = _table(text)
     if table is None:

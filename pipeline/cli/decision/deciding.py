@@ -123,7 +123,7 @@ def claim_held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
                     "Stop the worker of that run, or try again"
                 )
             if answer.why != last_why:
-                tell_aside(f"{answer.why}: waiting for the end of that run's wave")
+                tell_aside(f"{answer.why}: waiting for the end of the wave")
                 last_why = answer.why
             time.sleep(_TRY_AGAIN_EVERY)
         yield answer.row
@@ -142,7 +142,7 @@ def _planned(recovery: "Recovery", key: str, plan: "Callable[[Lease], Decision |
     row = recovery.leases.get(key)
     if row is None:
         recovery.find(key)
-        raise AssertionError("find raises for a lease row that is gone")
+        raise AssertionError("`Recovery.find` raises an error for a shard whose lease row is gone")
     return _plan(row, plan)
 
 

@@ -34,9 +34,9 @@ _CODE_SERVER_IS_BACK_WITHIN = 30.0
 # Name of a process -> a piece of its command line, and the seconds in which Dagster may start it again by
 # itself.
 _PARTS = {
-    "webserver (`dagster-webserver`)": ("dagster_webserver", 0.0),
-    "daemon (`dagster-daemon`)": ("dagster._daemon run", 0.0),
-    "code server (`dagster api grpc`)": ("dagster api grpc", _CODE_SERVER_IS_BACK_WITHIN),
+    "Dagster's webserver (`dagster-webserver`)": ("dagster_webserver", 0.0),
+    "Dagster's daemon (`dagster-daemon`)": ("dagster._daemon run", 0.0),
+    "Dagster's code server (`dagster api grpc`)": ("dagster api grpc", _CODE_SERVER_IS_BACK_WITHIN),
 }
 
 
@@ -76,12 +76,12 @@ def require_alive(dagster: Group, watch: Watch) -> None:
     role = watch.dead(processes_of(dagster.pid).values())
     if dagster.code is not None and role is None:
         # `dagster dev` ends with code 0 also after a death, so that any end counts.
-        role = f"own process (`dagster dev`, exit code {dagster.code})"
+        role = f"Dagster's own process (`dagster dev`, exit code {dagster.code})"
     if has_lost_relay and role is None:
         # Whatever prints a line would fail, such as a hook of the user's in a run.
-        role = "process that prints its output (`dagster_output`)"
+        role = "the process that prints Dagster's output (`dagster_output`)"
     if role is not None:
         raise ProcessDied(
-            f"Dagster's {role} died. The other processes are stopped; no landed record is touched, "
+            f"{role} died. The other processes are stopped; no landed record is touched, "
             "and records that hadn't landed are read again after the next start"
         )

@@ -139,7 +139,7 @@ def _where(place: RecordPlace, number: int) -> Iterator[str]:
     for file in place.files:
         how = "as it landed" if _is_as_landed(place, file) else "rewritten since it landed"
         arrived = "" if file.arrival is None else f", arrived {file.arrival:%Y-%m-%d %H:%M:%S}Z"
-        yield f"  in {file.path}, which snapshot {file.snapshot} added ({how}); {counted(file.rows, 'row')}{arrived}"
+        yield f"  the record is in {file.path}, which snapshot {file.snapshot} added ({how}); {counted(file.rows, 'row')}{arrived}"
     if not place.files and _may_have_rest(step, number):
         yield f"  no row of the table has the number {number}: nothing of that record was left when this range began"
     elif not place.files:
@@ -189,7 +189,7 @@ class ParsedRecord:
                 if account.window
                 else "parsed"
             )
-            dropped = "".join(f", {rows:,} dropped by {why}" for why, rows in account.dropped.items())
+            dropped = "".join(f", {rows:,} dropped by {reason}" for reason, rows in account.dropped.items())
             yield f"{target.name}: {by}: {step}, version {account.version or 'none'}"
             yield (
                 f"  of the range's rows {account.parsed:,} are in {target.table}, {account.quarantined:,} "
@@ -202,7 +202,7 @@ class ParsedRecord:
                 else ""
             )
             yield (
-                f"  now in {table}: {counted(file.rows, 'row')}, in {file.path}, which snapshot "
+                f"  the record is now in {table}: {counted(file.rows, 'row')}, in {file.path}, which snapshot "
                 f"{file.snapshot} added{why}"
             )
         if self.steps and not self.files:

@@ -118,12 +118,12 @@ class Why(StrEnum):
     FROZEN = "the table has gc.enabled=false"
     NO_STATE = "main's positions aren't found in the newest metadata, so no snapshot expires"
     UNRECORDED = "the snapshot's ledger isn't in the lineage table yet"
-    RECORDED = "the lineage table goes up to it"
+    RECORDED = "the lineage table has the ledgers up to this snapshot"
     STATE = "the snapshot lies between main's head and main's positions"
-    REF = "a branch or a tag names it"
+    REF = "a branch or a tag names the snapshot"
     NEWEST = "the snapshot is among the newest of a branch"
-    YOUNG = "it is young"
-    WAY = "the snapshot lies between one that stays and the positions of that one"
+    YOUNG = "the snapshot is young"
+    WAY = "the snapshot lies between a snapshot that stays and the one that has its positions"
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,15 +299,15 @@ def _why_in_the_way(base: Positions, child: ShardKey, parent: ParentReason) -> s
         return (
             None
             if position.ended
-            else f"its parent {parent.shard_id} hasn't ended in the table (the parent's position is {position})"
+            else f"the shard's parent {parent.shard_id} hasn't ended in the table (the parent's position is {position})"
         )
     if parent.why is ParentIs.ENDED:
-        return f"its parent {parent.shard_id} had ended when the run looked, but has no position in the table now"
+        return f"the shard's parent {parent.shard_id} had ended when the run looked, but has no position in the table now"
     if parent.why is ParentIs.PASSED and (
         parent.by is None or base.of(ShardKey(child.stream, parent.by)) is None
     ):
         return (
-            f"its parent {parent.shard_id} counted as ended because of its descendant {parent.by}, "
+            f"the shard's parent {parent.shard_id} counted as ended because of its descendant {parent.by}, "
             "which has no position in the table now"
         )
     return None

@@ -33,5 +33,5 @@ def _time(text: str) -> datetime:
     when = datetime.fromisoformat(text)
     # Any engine may write a summary; a time without a zone can't be compared with those of Kinesis.
     if when.tzinfo is None:
-        raise ValueError("a time without a zone")
+        raise ValueError("the time has no time zone")
     return when

@@ -175,7 +175,7 @@ def prepare_checkpoint(
     """The first step of KCL's two-step checkpoint. The next checkpoint removes what this one writes."""
     return Change(
         read.key,
-        f"about to checkpoint at {upto}",
+        f"the processor is about to checkpoint at {upto}",
         holder=me,
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
         put={"pending": upto, "pending_state": state},

@@ -135,7 +135,7 @@ def _is_blocked(lease: Lease, parents: Mapping[str, Lease]) -> bool:
 
 def _why_due(lease: Lease, now: datetime, look_again_after: timedelta) -> str | None:
     if lease.run_claim is not None:
-        return f"run {run_of_claim(lease.run_claim)} left its claim"
+        return f"run {run_of_claim(lease.run_claim)} has ended and left its claim in the row"
     if lease.looked_at is None:
         return "never read"
     if lease.failure is not None:
@@ -148,5 +148,5 @@ def _why_due(lease: Lease, now: datetime, look_again_after: timedelta) -> str | 
     # `looked_at` is by Kinesis's clock, `now` by this host's. The absolute value also catches a host clock that is far
     # behind.
     if abs(now - lease.looked_at) > look_again_after:
-        return "not looked at for a quarter of the retention"
+        return "nobody has looked into the shard for a quarter of the retention"
     return None

@@ -41,8 +41,8 @@ def as_looked_at(row: Lease, staged: Staged, now: datetime) -> Lease:
 
 
 def caught_up(row: Lease, ought: Lease) -> Lease:
-    """The row `row`, with those values of `ought` that it lacks. Another program, or a write whose answer was
-    lost, may have moved the row further.
+    """The lease row as it is (`row`), brought up to what it ought to have after the last wave (`ought`). What another
+    program, or a write whose answer was lost, has moved further stays.
     """
     landed = [checkpoint for checkpoint in (row.landed, ought.landed) if checkpoint is not None]
     return replace(

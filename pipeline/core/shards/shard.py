@@ -34,7 +34,11 @@ class NumberRange:
         return self.first <= number and (self.last is None or number <= self.last)
 
     def __str__(self) -> str:
-        return f"{self.first} and later" if self.last is None else f"{self.first} to {self.last}"
+        return (
+            f"all numbers from {self.first} on"
+            if self.last is None
+            else f"the numbers from {self.first} to {self.last}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

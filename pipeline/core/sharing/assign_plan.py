@@ -109,12 +109,10 @@ def _cpu_tolerance(loads: PlannedLoads, inputs: AssignmentInput, rules: GapRules
 def _write(
     row: Lease, to: str, count: int, *, inputs: AssignmentInput, weights: Weights, rules: GapRules
 ) -> Change:
-    arrow = f"-> {to}, now with {counted(count, 'lease')}"
     if needs_worker(row, inputs):
-        return give_free(row, to, arrow, lost=row.key in inputs.lost)
-    return move_or_hand_over(
-        row, to, f"{_reason(row.owner or '', to, weights)}: {arrow}", when=inputs.now, rules=rules
-    )
+        return give_free(row, to, count, lost=row.key in inputs.lost)
+    why = f"{_reason(row.owner or '', to, weights)}: the lease goes to worker {to}, now with {counted(count, 'lease')}"
+    return move_or_hand_over(row, to, why, when=inputs.now, rules=rules)
 
 
 def _reason(giver: str, to: str, weights: Weights) -> str:
@@ -136,16 +134,17 @@ def _next_owner(row: Lease) -> str | None:
     return row.owner if row.checkpoint_owner is not None else None
 
 
-def give_free(row: Lease, to: str, arrow: str, *, lost: bool) -> Change:
-    """The write for a lease that `needs_worker`. `lost`: its holder is dead. `arrow`: the end of the reason, which
-    begins with `->` and the worker."""
+def give_free(row: Lease, to: str, count: int, *, lost: bool) -> Change:
+    """The write for a lease that `needs_worker`. `lost`: its holder is dead. `count`: the leases that the worker `to`
+    then has."""
+    gets = f"worker {to} gets the lease, now with {counted(count, 'lease')}"
     if row.holder is None:
-        return change.assign(row, to, f"unowned {arrow}")
+        return change.assign(row, to, f"no worker has the lease: {gets}")
     if lost:
-        return change.assign(row, to, f"worker {row.holder} is dead {arrow}")
+        return change.assign(row, to, f"worker {row.holder} is dead: {gets}")
     if to == row.holder:
-        return change.call_off_handover(row, f"worker {row.owner} died before it took over {arrow}")
-    return change.redirect_handover(row, to, f"worker {row.owner} died before it took over {arrow}")
+        return change.call_off_handover(row, f"worker {row.owner} died before it took over: {gets}")
+    return change.redirect_handover(row, to, f"worker {row.owner} died before it took over: {gets}")
 
 
 def move_or_hand_over(row: Lease, to: str, why: str, *, when: datetime, rules: GapRules) -> Change:

@@ -41,7 +41,7 @@ def plan_overdue(
     why = {
         row.key: f"{row.checkpoint_owner} took longer than {deadline} to hand over to {row.owner}"
         if row.key in late
-        else f"no run reads the shard: {row.checkpoint_owner} hands over to {row.owner}"
+        else f"no run reads the shard: worker {row.checkpoint_owner} hands it over to worker {row.owner}"
         for row in leases
         if row.checkpoint_owner is not None and row.owner is not None
         if row.key in late or (row.run_claim is None and row.checkpoint_owner in ours)
@@ -52,7 +52,7 @@ def plan_overdue(
 def plan_hand_over(mine: Iterable[Lease], me: str, living_claims: frozenset[str]) -> list[Change]:
     """The handovers that the holder `me` completes: those of its shards that no living run reads."""
     return [
-        complete_handover(row, f"{me} hands over to {row.owner}")
+        complete_handover(row, f"worker {me} hands the shard over to worker {row.owner}")
         for row in mine
         if row.checkpoint_owner == me and row.run_claim not in living_claims
     ]
@@ -67,7 +67,7 @@ def plan_take_over(
     # Only with a claim, and only from Headrace's workers: their runs beat for each claim, so a claim without a beat is
     # dead. A worker that isn't Headrace's writes no claim, so nothing is known of whether they still read.
     return [
-        complete_handover(row, f"run {run_of_claim(row.run_claim)} is dead: {me} takes over")
+        complete_handover(row, f"run {run_of_claim(row.run_claim)} is dead: worker {me} takes the shard over")
         for row in mine
         if row.owner == me and row.checkpoint_owner != me and row.checkpoint_owner in ours
         if row.run_claim is not None and row.run_claim not in living_claims

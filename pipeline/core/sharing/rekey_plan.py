@@ -206,7 +206,11 @@ def _to_single(scene: RekeyScene, other_rows: tuple[Lease, ...]) -> Rekey | Stop
     }
     dropped = {row: _why_dropped(row, name) for row in other_rows if row.stream not in chosen}
     return _plan(
-        scene, targets, dropped, [f"the rows of the stream {name} lose the stream's name"], multi=False
+        scene,
+        targets,
+        dropped,
+        [f"the rows of the stream {name} get keys without the stream's name"],
+        multi=False,
     )
 
 

@@ -232,4 +232,4 @@ def _why_created(shard_id: str, family: Family, positions: Positions, passed: di
         return "no parent of this shard is left to read"
     # One ended parent is enough for a row. The run waits for the other parent of a merge before it reads.
     ended = sorted(p for p in to_read if counts_as_end(ShardKey(stream, p), positions, passed))
-    return f"its parent {ended[0]} has ended" if ended else None
+    return f"the shard's parent {ended[0]} has ended" if ended else None

@@ -225,7 +225,7 @@ class ShardSync:
     ) -> None:
         facts = self.source.describe(tracked.settings.name)
         if (why := _why_left_alone(tracked, facts, done.state)) is not None:
-            tally.notes.append(f"former stream {tracked.name} {why}")
+            tally.notes.append(why)
             done.synced.append(tracked.name)
             return
         if (name := self.settings.consumer_of(tracked.settings)) is not None:
@@ -323,9 +323,10 @@ class ShardSync:
 
 
 def _why_left_alone(tracked: Tracked, facts: StreamFacts, state: TableState) -> str | None:
-    """Why a former stream isn't synced: the end of a sentence that begins with its name."""
+    """Why a former stream isn't synced, in a sentence."""
+    name = tracked.name
     if not is_wanted_life(tracked, facts):
-        return "was deleted and created again; the new stream is left alone until the settings ask for it"
+        return f"former stream {name} was deleted and created again; the new stream is left alone until the settings ask for it"
     if tracked.life is not None and facts.stream not in state.positions.origins:
-        return "has no origin in the lake table; it is left alone until the settings ask for it"
+        return f"former stream {name} has no origin in the lake table; it is left alone until the settings ask for it"
     return None

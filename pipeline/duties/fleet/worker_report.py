@@ -98,7 +98,7 @@ def worker_sentence(worker_id: str, plan: DuePlan, *, due: tuple[Due, ...], late
         "idle": len(plan.idle),
         "being read": plan.being_read,
         "waiting": plan.waiting,
-        "failed and tried again later": later,
+        "failed shards that are tried again later": later,
         "ended": plan.ended,
     }
     reasons = ", ".join(f"{n} {what}" for what, n in counts.items() if n)

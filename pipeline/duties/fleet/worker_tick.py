@@ -32,7 +32,7 @@ from headrace.pipeline.duties.fleet.worker_report import (
 )
 from headrace.pipeline.duties.policy.policy import Policy
 from headrace.pipeline.duties.streams.due_rows import PROBES_A_TICK, DueRows, describe_streams
-from headrace.pipeline.duties.streams.failing import failures_suffix, note_undescribed
+from headrace.pipeline.duties.streams.failing import failing_in_words, note_undescribed
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.leases import LeaseStore, WorkerStore
 from headrace.pipeline.ports.reading import ShardSource
@@ -173,18 +173,18 @@ class WorkerDuty:
             partitions=tuple(sorted(memory.held)),
             alarm=watched.alarm or why_not_begun or self._why_no_beater(memory),
         )
-        suffix = (f", {counted(handed, 'shard')} handed over" if handed else "") + taking
-        suffix += failures_suffix(mine) + (f", {watched.note}" if watched.note else "")
+        handed_over = f"{counted(handed, 'shard')} handed over to other workers" if handed else ""
+        notes = [note for note in (handed_over, taking, failing_in_words(mine), watched.note) if note]
         if alive:
-            return replace(report, sentence=f"worker {self.worker_id}: run {alive[0]} is at work{suffix}")
+            return replace(
+                report, sentence=", ".join((f"worker {self.worker_id}: run {alive[0]} is at work", *notes))
+            )
         # Only while no run is at work, and only claims that no row has any more: a run that waits
         # for a claim judges it by this very beat, and a beat that vanished would start its count
         # anew.
         self._forget_dead_runs(row, mine, living, runs)
         stirs = bool(beats or memory.claims)
-        return self._look_for_work(
-            report, mine, living, runs.latest, now, at_rest, stirs=stirs, suffix=suffix
-        )
+        return self._look_for_work(report, mine, living, runs.latest, now, at_rest, stirs=stirs, notes=notes)
 
     def _look_for_work(
         self,
@@ -196,7 +196,7 @@ class WorkerDuty:
         at_rest: KnownRows,
         *,
         stirs: bool,
-        suffix: str,
+        notes: list[str],
     ) -> WorkerReport:
         """What no run of this worker is reading and has something to read.
 
@@ -235,7 +235,7 @@ class WorkerDuty:
         return replace(
             report,
             memory=memory,
-            sentence=f"{sentence}{suffix}{described.suffix}",
+            sentence=", ".join((sentence, *notes, *described.sentences())),
             due=due,
             left_alone=tuple(sorted(later)),
             latest_run=latest_run,
@@ -278,7 +278,7 @@ class WorkerDuty:
         # A scan may show an older state, so leases that were just read by their keys count as held, too.
         held = memory.held if taking.held is None else taking.held | {lease.key for lease in mine}
         memory = replace(memory, own_leases_memory=taking.memory, held=held)
-        return memory, (*mine, *taking.taken), f", {taking.sentence}" if taking.sentence else ""
+        return memory, (*mine, *taking.taken), taking.sentence
 
     def _hand_over(self, mine: tuple[Lease, ...], living: frozenset[str]) -> tuple[tuple[Lease, ...], int]:
         """Complete the handovers of shards that no run reads. A run completes the handovers of its own shards after its

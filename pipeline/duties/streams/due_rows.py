@@ -105,11 +105,12 @@ class DescribedStreams:
         if self.failed and not self.known:
             raise min(self.failed.values(), key=lambda error: not isinstance(error, Transient))
 
-    @property
-    def suffix(self) -> str:
-        """The end of the tick's sentence, about streams that couldn't be described; empty if there are none."""
-        failed = sorted((name or "the stream", why) for name, why in self.failed.items())
-        return "".join(f", {name} couldn't be described ({why})" for name, why in failed)
+    def sentences(self) -> list[str]:
+        """A sentence about each stream that couldn't be described."""
+        failed = sorted(
+            (f"stream {name}" if name else "the stream", why) for name, why in self.failed.items()
+        )
+        return [f"{stream} couldn't be described ({why})" for stream, why in failed]
 
 
 def describe_streams(

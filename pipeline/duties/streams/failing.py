@@ -44,8 +44,8 @@ def _unnoted(rows: Iterable[Lease], me: str) -> list[Lease]:
     return [row for row in rows if row.failure is None and row.holder == me and not row.has_ended]
 
 
-def failures_suffix(mine: Iterable[Lease]) -> str:
-    """The end of the tick's sentence, about failing shards; empty if there are none."""
+def failing_in_words(mine: Iterable[Lease]) -> str:
+    """The failing shards, for the sentence of a worker's tick; empty if there are none."""
     failing = sorted(
         (row.failure.since, row.key, row.failure.why) for row in mine if row.failure and not row.has_ended
     )
@@ -53,4 +53,4 @@ def failures_suffix(mine: Iterable[Lease]) -> str:
         return ""
     since, key, why = failing[0]
     more = ", ..." if len(failing) > 1 else ""
-    return f", {counted(len(failing), 'shard')} failing ({partition_of(key)} since {since:%Y-%m-%d %H:%M:%S} UTC: {why}{more})"
+    return f"{counted(len(failing), 'shard')} failing ({partition_of(key)} since {since:%Y-%m-%d %H:%M:%S} UTC: {why}{more})"

@@ -87,7 +87,8 @@ class Attempt:
         """Show that this run lives, if it makes progress. A timer thread calls this beside the waves and the pauses
         between them.
 
-        A run that hangs stops beating, so that other runs may take its shards (D8, D11).
+        A run that hangs stops beating, so that other runs may take its shards (D8 and D11 of
+        docs/reference/protocol.md).
         """
         # The beat is bound to progress and not to the process's life: a timer thread goes on
         # beating although the wave's thread hangs, and then the shards would be nobody's for ever.

@@ -80,7 +80,8 @@ class Claims:
         self.workers.beat_run(self.me, self.claim)
 
     def note_progress(self) -> None:
-        """Called after each step of a wave and of a pause: a run without progress stops beating (D8)."""
+        """Called after each step of a wave and of a pause: a run without progress stops beating (D8 of
+        docs/reference/protocol.md)."""
         self._progress_at = self.clock.monotonic()
 
     def time_without_progress(self) -> timedelta:

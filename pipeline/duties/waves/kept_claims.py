@@ -263,8 +263,11 @@ class KeptClaims:
         # answer was lost has moved the checkpoint. The second write goes by the row that was found.
         free += self._free_each(log, refused, endings)[1]
         given = [row for row in free if row.checkpoint_owner == self.claims.me]
-        why = f"{self.claims.me} hands over to"
-        handovers = [change.complete_handover(row, f"{why} {row.owner}") for row in given]
+        me = self.claims.me
+        handovers = [
+            change.complete_handover(row, f"worker {me} hands the shard over to worker {row.owner}")
+            for row in given
+        ]
         for row, outcome in zip(given, self.claims.leases.apply_all(handovers), strict=True):
             if isinstance(outcome, HeadraceError):
                 log.problems.append(_unreleased(row, outcome))

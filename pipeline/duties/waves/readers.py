@@ -53,7 +53,11 @@ class Readers:
         if owner is None:
             first = self.local_workers[0]
             match self.leases.apply(
-                assign(row, first, f"the lease has no owner, and its shard was asked for by name: -> {first}")
+                assign(
+                    row,
+                    first,
+                    f"the lease has no owner, and its shard was asked for by name: worker {first} gets it",
+                )
             ):
                 case Applied():
                     owner = first

@@ -7,7 +7,9 @@ import warnings
 
 
 def ignore_warning() -> None:
-    """Once more: whoever keeps filters of their own around a piece of code, as pytest does, undoes those of imports."""
+    """Leave out PySpark's warning about pandas. A program that restores its warning filters, as pytest does after each
+    test, calls this once more.
+    """
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 
 

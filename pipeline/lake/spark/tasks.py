@@ -34,9 +34,7 @@ class SparkTasks(Tasks):
 @contextmanager
 def failing_as(job: Job) -> Iterator[None]:
     """Errors of Spark in the `with` block are raised as `Unreachable`, in the words of `job`."""
-    with spark_errors(
-        lambda text: Unreachable(f"the Spark job that {job.does} failed: {cause_of(text)}. {job.safe}")
-    ):
+    with spark_errors(lambda text: Unreachable(f"{job.name} failed: {cause_of(text)}. {job.safe}")):
         yield
 
 

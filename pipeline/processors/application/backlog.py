@@ -64,14 +64,14 @@ class Backlog:
         arrival = arrival_of(self.reached)
         return Position(int(checkpoint.sequence), checkpoint.sub, arrival=arrival, seen=seen, inside=True)
 
-    def place(self) -> str:
-        """A part of a sentence that says between which records the processor failed; empty where nothing tells."""
+    def stopped_at(self) -> str:
+        """A sentence that says at which record, or between which records, the processor failed, as far as that is known."""
         if not self.records:
-            return ""
+            return "the processor has stopped at its checkpoint"
         first, last = self.records[0], self.records[-1]
         if first == last:
-            return f", at the record {first.sequence}/{first.sub}"
-        return f", at one of the records {first.sequence}/{first.sub} to {last.sequence}/{last.sub}"
+            return f"the processor has stopped at its checkpoint, at the record {first.sequence}/{first.sub}"
+        return f"the processor has stopped at its checkpoint, at one of the records {first.sequence}/{first.sub} to {last.sequence}/{last.sub}"
 
 
 def calls_of(records: Sequence[Delivered], *, most: int) -> Iterator[list[Delivered]]:

@@ -217,7 +217,7 @@ class Delivery:
             try:
                 lines = self._process.enter_context(self.start())
             except (ChildFailed, OSError) as failed:
-                raise CallFailed(f"its process couldn't be started: {failed}") from failed
+                raise CallFailed(f"the processor's process couldn't be started: {failed}") from failed
             dialogue = Dialogue(lines, checkpoints)
             dialogue.call("initialize", within=self.rules.timeout, **self._beginning())
             self._dialogue = dialogue
@@ -245,7 +245,7 @@ class Delivery:
         self._note_checkpoint()
         if status.get("rows"):
             raise CallFailed(
-                "it gave rows, and a processor of mode application has no table; let it write them elsewhere, or use "
+                "the processor gave rows, and one of mode application has no table; let it write them elsewhere, or use "
                 "mode: landed"
             )
 
@@ -328,4 +328,4 @@ class Delivery:
 
     def _sentence(self, failed: CallFailed) -> str:
         trace = f"\n{failed.trace.strip()}" if failed.trace.strip() else ""
-        return f"the processor has stopped at its checkpoint{self._backlog.place()}: {failed}{trace}"
+        return f"{self._backlog.stopped_at()}: {failed}{trace}"

@@ -86,18 +86,18 @@ class KeptLines:
             self._lines.write(msgspec.json.encode(request) + b"\n")
             self._lines.flush()
         except OSError as error:
-            raise ChildFailed("its keeper has ended") from error
+            raise ChildFailed("the processor's keeper has ended") from error
 
     def _answer(self) -> Mapping[str, Any]:
         try:
             line = self._lines.readline()
         except TimeoutError as error:
-            raise ChildFailed("its keeper hasn't answered in time") from error
+            raise ChildFailed("the processor's keeper hasn't answered in time") from error
         except OSError as error:
             # A keeper that is killed while something waits to be read by it resets the connection.
-            raise ChildFailed("its keeper has ended") from error
+            raise ChildFailed("the processor's keeper has ended") from error
         if not line:
-            raise ChildFailed("its keeper has ended")
+            raise ChildFailed("the processor's keeper has ended")
         answer: Mapping[str, Any] = json.loads(line)
         return answer
 
@@ -137,10 +137,12 @@ def _begun(request: StartRequest) -> KeptLines:
                 return _greeted(client)
         except TimeoutError:
             # Asked a second time, it would begin a second process.
-            raise ChildFailed(f"its keeper hasn't begun it within {_BEGUN_WITHIN:.0f} s") from None
+            raise ChildFailed(
+                f"the processor's keeper hasn't begun it within {_BEGUN_WITHIN:.0f} s"
+            ) from None
         except (OSError, ValueError) as error:
             why = error
-    raise ChildFailed(f"its keeper couldn't be started on this host: {why}")
+    raise ChildFailed(f"the processor's keeper couldn't be started on this host: {why}")
 
 
 def keeper_place() -> Path:
@@ -179,9 +181,9 @@ def _start_keeper(place: Path) -> None:
                 check=False,
             )
         except OSError as error:
-            raise ChildFailed(f"its keeper couldn't be started on this host: {error}") from error
+            raise ChildFailed(f"the processor's keeper couldn't be started on this host: {error}") from error
     if started.returncode:
-        raise ChildFailed(f"its keeper couldn't be started on this host{_last_words(log)}")
+        raise ChildFailed(f"the processor's keeper couldn't be started on this host{_last_words(log)}")
 
 
 def _last_words(log: Path) -> str:
@@ -232,10 +234,10 @@ def _greeted(client: socket.socket) -> KeptLines:
     try:
         line = lines.readline()
         if not line.endswith(b"\n"):
-            raise ValueError("its keeper has ended")
+            raise ValueError("the processor's keeper has ended")
         hello = msgspec.json.decode(line)
         if "failed" in hello:
-            raise ChildFailed(f"its keeper couldn't start it: {hello['failed']}")
+            raise ChildFailed(f"the processor's keeper couldn't start it: {hello['failed']}")
     except BaseException:
         # A socket stays open as long as there are lines of it. The error has these, and may live on: the keeper would keep a
         # process for a task that has given up.

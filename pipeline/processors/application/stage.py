@@ -182,7 +182,7 @@ class DeliveryStage:
     @property
     def _job(self) -> Job:
         return Job(
-            f"runs the processor {self.settings.name}",
+            f"the Spark job that runs the processor {self.settings.name}",
             "What it has checkpointed stays, and the next wave begins at the checkpoints in the lease rows",
         )
 

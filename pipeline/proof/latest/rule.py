@@ -27,7 +27,8 @@ ROWS = pa.schema(_FIELDS)
 
 
 class RowKind(IntEnum):
-    """In which table a row is, in the order in which rows of one record are sorted."""
+    """The table that a row is from: the lake table, the quarantine table, or the table of the latest rows. Rows of one record
+    are sorted in this order."""
 
     LANDED = 0
     ASIDE = 1

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 _Task = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 _ROWS = "key binary, epoch bigint, sort_key string, kind tinyint, deletes boolean"
-_JOB = Job("compares rows by their keys", "Nothing is proved, and nothing was changed; run it again")
+_JOB = Job(
+    "the Spark job that compares rows by their keys",
+    "Nothing is proved, and nothing was changed; run it again",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

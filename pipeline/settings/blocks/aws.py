@@ -125,5 +125,5 @@ class AwsPlace:
         return f"aws.{self.service}.endpoint" if self.has_own_endpoint else "aws.endpoint"
 
     def by(self, role: str | None, external_id: str | None) -> AwsPlace:
-        """This place with a stream's own role in the place of the service's role."""
+        """The same address and identity, but with this AWS role where one is given, as for a stream with a role of its own."""
         return self if role is None else replace(self, role=role, external_id=external_id)

@@ -33,7 +33,7 @@ class Deletion:
         Spark's JSON form.
         """
         if self.column not in columns:
-            return f"names {self.column}, and the schema has no such column ({', '.join(columns) or 'it names none'})"
+            return f"the condition names {self.column}, and the schema has no such column ({', '.join(columns) or 'it names none'})"
         kind = columns[self.column]
         fits = (
             kind == "boolean"
@@ -45,7 +45,7 @@ class Deletion:
         if fits:
             return None
         word = kind if isinstance(kind, str) else kind["type"]
-        return f"compares the column {self.column}, whose type is {word}, with {self.value!r}; allowed: {_ALLOWED}"
+        return f"the condition compares the column {self.column}, whose type is {word}, with {self.value!r}; allowed: {_ALLOWED}"
 
 
 def deletion_in(text: str | None) -> Deletion | None:
@@ -130,7 +130,7 @@ def _by_schema(target: ParseSettings, key: str) -> Iterator[Broken]:
     required = frozenset(name for name, column in columns.items() if column.required)
     for setting, why in why_not_latest(target, kinds, required):
         yield Broken(
-            f"{key}.{setting}", f"of the target {target.name} {why}", also=(f"{key}.into", f"{key}.schema")
+            f"{key}.{setting}", f"of the target {target.name}: {why}", also=(f"{key}.into", f"{key}.schema")
         )
 
 
@@ -147,7 +147,7 @@ def why_not_latest(
     # A null is a key like any other, so that all records without a key would replace each other in
     # one row.
     elif lacking := [name for name in target.latest_key if required is not None and name not in required]:
-        why = f"names {lacking[0]}, which may be null; write NOT NULL after its type in the schema"
+        why = f"the key names {lacking[0]}, which may be null; write NOT NULL after its type in the schema"
         yield "latest.key", f"{why}: a record without a key then goes to quarantine"
     try:
         deletion = deletion_in(target.deletes_when)

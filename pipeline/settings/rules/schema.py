@@ -79,13 +79,13 @@ def columns_of_processor(schema: str) -> tuple[DdlColumn, ...]:
 def why_no_keys(
     by: Sequence[str], columns: Mapping[str, Any], tell: str = "whether two rows are the same event"
 ) -> str | None:
-    """Why these columns can't be the key by which to `tell` something; None where they can. `columns`: with types
-    in Spark's JSON form.
+    """Why these columns can't be a key of rows; None where they can. `tell`: what the key is for, in words. `columns`:
+    all columns, with types in Spark's JSON form.
     """
     for name in by:
         if name not in columns:
             return (
-                f"names {name}, and the schema has no such column "
+                f"the key names {name}, and the schema has no such column "
                 f"({', '.join(columns) or 'it names none'}); name columns of the schema. "
                 "A part of a struct can't be named; use format: callable, and make it a column"
             )
@@ -94,7 +94,7 @@ def why_no_keys(
         if not isinstance(kind, str) or kind in ("float", "double"):
             word = kind if isinstance(kind, str) else kind["type"]
             return (
-                f"names {name}, whose type is {word}: such values can't tell {tell}; "
+                f"the key names {name}, whose type is {word}: such values can't tell {tell}; "
                 "name columns with texts, whole numbers, decimals, times, booleans or bytes"
             )
     return None

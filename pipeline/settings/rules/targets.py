@@ -133,7 +133,7 @@ def _ddl(target: ParseSettings, key: str) -> Iterator[Broken]:
     if target.columns is ColumnsFrom.GIVEN and (
         why := why_no_keys(target.key_columns, {column.name: column.type for column in columns})
     ):
-        yield Broken(f"{key}.unique.by", f"of the target {target.name} {why}", also=(f"{key}.schema",))
+        yield Broken(f"{key}.unique.by", f"of the target {target.name}: {why}", also=(f"{key}.schema",))
 
 
 def _unique(target: ParseSettings, key: str) -> Iterator[Broken]:

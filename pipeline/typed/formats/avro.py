@@ -62,7 +62,7 @@ class AvroDecoder:
             parsed, named = _parsed(self.schema)
             if not isinstance(parsed, dict) or parsed.get("type") != "record":
                 raise ValueError("the outermost type isn't a record")
-            return [(each["name"], _spark_type(each["type"], named, ())) for each in parsed["fields"]]
+            return [(field["name"], _spark_type(field["type"], named, ())) for field in parsed["fields"]]
 
     def reading(self, columns: Sequence[pa.Field[Any]]) -> Read:
         library = row_by_row(self._decode(), self.most_values, columns)
@@ -103,13 +103,13 @@ class AvroDecoder:
             if not payload.startswith(header):
                 raise CantDecode(_why_other(payload, header))
             content = payload[len(header) :]
-            its, stream = share(content), BytesIO(content)
-            found: dict[str, Any] = schemaless_reader(stream, schema, None)  # type: ignore[assignment] # the schema is a record
+            payload_share, stream = share(content), BytesIO(content)
+            record: dict[str, Any] = schemaless_reader(stream, schema, None)  # type: ignore[assignment] # the schema is a record
             # What follows the record was written by another schema, or is a second record. A part
             # that nobody reads would be lost without a trace.
             if stream.tell() != len(content):
                 raise CantDecode(f"{len(content) - stream.tell()} bytes follow the Avro record")
-            return found, its
+            return record, payload_share
 
         return decode
 
@@ -161,11 +161,11 @@ class RegistryAvroDecoder:
                 # of the task uses.
                 writers[schema_id] = writer_of(schema_id)
             read, share = writers[schema_id]
-            its, stream = share(content), BytesIO(content)
-            found = read(stream)
+            payload_share, stream = share(content), BytesIO(content)
+            record = read(stream)
             if stream.tell() != len(content):
                 raise CantDecode(f"{len(content) - stream.tell()} bytes follow the Avro record")
-            return found, its
+            return record, payload_share
 
         return decode
 
@@ -176,17 +176,17 @@ def schemas_in(folder: str, target: str, setting: str = "`schemas`") -> dict[str
     """
     try:
         files = sorted(Path(folder).glob("*.avsc"))
-        found = {file.stem.lower(): file.read_text(encoding="utf-8") for file in files}
+        schemas = {file.stem.lower(): file.read_text(encoding="utf-8") for file in files}
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(
             f"the folder `schemas` of the target {target} can't be read ({error}). Nothing was parsed; correct the files, or {setting}"
         ) from error
-    if not found:
+    if not schemas:
         raise BadSetting(
             f"the folder {folder} of the target {target} has no schema. Nothing was parsed; put each schema of the registry there, in a file "
             "that is named for its id (42.avsc)"
         )
-    return found
+    return schemas
 
 
 def _parsed(schema: str) -> tuple[Any, dict[str, Any]]:
@@ -229,8 +229,8 @@ def _check_writer(schema: Any, named: Mapping[str, Any]) -> None:
     are still refused."""
     match schema:
         case list():
-            for each in schema:
-                _check_writer(each, named)
+            for member in schema:
+                _check_writer(member, named)
         case {"type": "array", "items": items}:
             if not _takes_bytes(items, named):
                 raise ValueError("items of an array take no bytes")
@@ -238,8 +238,8 @@ def _check_writer(schema: Any, named: Mapping[str, Any]) -> None:
         case {"type": "map", "values": values}:
             _check_writer(values, named)
         case {"type": "record", "fields": fields}:
-            for each in fields:
-                _check_writer(each["type"], named)
+            for field in fields:
+                _check_writer(field["type"], named)
         case {"type": dict() | list() as inner}:
             _check_writer(inner, named)
 
@@ -255,7 +255,7 @@ def _takes_bytes(schema: Any, named: Mapping[str, Any], above: tuple[str, ...] =
         case {"type": "fixed", "size": size}:
             return bool(size)
         case {"type": "record", "fields": fields}:
-            return any(_takes_bytes(each["type"], named, above) for each in fields)
+            return any(_takes_bytes(field["type"], named, above) for field in fields)
         case {"type": dict() as inner}:
             return _takes_bytes(inner, named, above)
         case _:
@@ -288,7 +288,7 @@ def _why_other(payload: bytes, header: bytes) -> str:
 
 def _known_logical_only(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_known_logical_only(each) for each in schema]
+        return [_known_logical_only(member) for member in schema]
     if not isinstance(schema, dict):
         return schema
     own = {
@@ -305,7 +305,7 @@ def _known_logical_only(schema: Any) -> Any:
 def _spark_type(schema: Any, named: Mapping[str, Any], above: tuple[str, ...]) -> Any:
     """The type of Spark for a type of Avro. `above`: the names of the records around this type."""
     if isinstance(schema, list):
-        others = [each for each in schema if each != "null"]
+        others = [member for member in schema if member != "null"]
         if len(others) != 1:
             raise ValueError(f"a union of {len(others)} types beside null has no counterpart in a table")
         return _spark_type(others[0], named, above)
@@ -340,8 +340,8 @@ def _struct(schema: Mapping[str, Any], named: Mapping[str, Any], above: tuple[st
     if not schema["fields"]:
         raise ValueError(f"the record {name} has no fields")
     fields = (
-        {"name": each["name"], "type": _spark_type(each["type"], named, (*above, name))}
-        for each in schema["fields"]
+        {"name": field["name"], "type": _spark_type(field["type"], named, (*above, name))}
+        for field in schema["fields"]
     )
     return {"type": "struct", "fields": list(fields)}
 
@@ -359,8 +359,8 @@ def _scalar(plain: str, schema: Mapping[str, Any]) -> str:
 
 def _not_empty(items: Any, named: Mapping[str, Any]) -> None:
     """Items that take no bytes are refused: a payload of ten bytes could claim to have a billion."""
-    found = named.get(items, items) if isinstance(items, str) else items
-    if isinstance(found, dict) and found.get("type") == "fixed" and not found["size"]:
+    kind = named.get(items, items) if isinstance(items, str) else items
+    if isinstance(kind, dict) and kind.get("type") == "fixed" and not kind["size"]:
         raise ValueError("items of an array take no bytes")
-    if isinstance(found, dict) and found.get("type") == "record" and found["fields"]:
-        _not_empty(found["fields"][0]["type"], named)
+    if isinstance(kind, dict) and kind.get("type") == "record" and kind["fields"]:
+        _not_empty(kind["fields"][0]["type"], named)

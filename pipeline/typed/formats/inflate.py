@@ -91,14 +91,14 @@ def inflate(payload: bytes, how: Inflation) -> bytes:
     limit = _limit(payload, how)
     is_gzip, is_zstd = payload.startswith(_GZIP), payload.startswith(_ZSTD)
     if how.compression is not Compression.ZSTD and is_gzip:
-        found = _unzipped(payload, limit, _AS_GZIP)
+        inflated_payload = _unzipped(payload, limit, _AS_GZIP)
     elif how.compression is not Compression.GZIP and is_zstd:
-        found = _unzstd(payload, limit)
+        inflated_payload = _unzstd(payload, limit)
     elif how.compression is Compression.AUTO:
         return payload
     else:
         raise CantInflate(f"the payload isn't compressed by {how.compression}")
-    return _within(found, limit, how)
+    return _within(inflated_payload, limit, how)
 
 
 def unzipped(payload: bytes, how: Inflation) -> bytes:
@@ -111,14 +111,14 @@ def _limit(payload: bytes, how: Inflation) -> int:
     return min(how.most_bytes, max(_ALWAYS_ALLOWED, how.most_ratio * len(payload)))
 
 
-def _within(found: bytes | None, limit: int, how: Inflation) -> bytes:
-    if found is None and limit == how.most_bytes:
+def _within(inflated_payload: bytes | None, limit: int, how: Inflation) -> bytes:
+    if inflated_payload is None and limit == how.most_bytes:
         raise CantInflate(f"the payload inflates to more than {limit} bytes (inflated.bytes)")
-    if found is None:
+    if inflated_payload is None:
         raise CantInflate(
             f"the payload inflates to more than {how.most_ratio} times its size, and to more than a megabyte (inflated.ratio)"
         )
-    return found
+    return inflated_payload
 
 
 def _unzipped(payload: bytes, limit: int, form: int) -> bytes | None:
@@ -130,30 +130,30 @@ def _unzipped(payload: bytes, limit: int, form: int) -> bytes | None:
         while not stream.eof:
             if place == len(payload):
                 raise CantInflate(f"the payload is damaged {name}: its end is missing")
-            given = payload[place : place + piece]
+            piece_of_payload = payload[place : place + piece]
             try:
                 # One byte more than allowed is enough to know that there is too much, whatever the
                 # bomb would become.
-                parts.append(stream.decompress(given, limit - size + 1))
+                parts.append(stream.decompress(piece_of_payload, limit - size + 1))
             except zlib.error as error:
                 raise CantInflate(f"the payload is damaged {name}: {error}") from None
             size += len(parts[-1])
             if size > limit:
                 return None
-            place, piece = place + len(given) - len(stream.unused_data), 2 * piece
+            place, piece = place + len(piece_of_payload) - len(stream.unused_data), 2 * piece
     return b"".join(parts)
 
 
 def _unzstd(payload: bytes, limit: int) -> bytes | None:
-    told = _told_size(payload)
+    stated_size = _told_size(payload)
     # The header alone refuses a bomb that is honest about its size. One that isn't meets the limit
     # below.
-    if told is not None and told > limit:
+    if stated_size is not None and stated_size > limit:
         return None
     try:
-        if told:
+        if stated_size:
             try:
-                return bytes(pa.Codec("zstd").decompress(payload, told, asbytes=True))
+                return bytes(pa.Codec("zstd").decompress(payload, stated_size, asbytes=True))
             except OSError:
                 # The size is that of the first frame, and there are several frames, or one is damaged: the stream below
                 # reads all of them, and names the damage.

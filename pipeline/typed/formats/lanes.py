@@ -31,7 +31,7 @@ Values = Any
 
 
 class NotInLanes(Exception):
-    """The schema has a part that only the library reads."""
+    """The schema has a part that only Avro's or Protobuf's own library reads, one payload at a time."""
 
 
 class Payloads:
@@ -50,7 +50,7 @@ class Payloads:
         self.is_left[lanes[are_wrong]] = True
 
     def step(self, lanes: Lanes, sizes: Any) -> Any:
-        """Move each lane forward by its size in bytes, and return where the lanes stood before. A lane whose size
+        """Move each payload's place (its lane) forward by a size in bytes, and return the places before. A lane whose size
         is impossible is marked as left and doesn't move.
         """
         place = self.place[lanes]
@@ -63,12 +63,12 @@ class Payloads:
         return place
 
     def signed(self, lanes: Lanes) -> Any:
-        """Read a signed number in each lane: the zigzag form of Avro and Protobuf, whose lowest bit is the sign."""
+        """Read a signed number in each payload (lane): the zigzag form of Avro and Protobuf, whose lowest bit is the sign."""
         numbers = self.numbers(lanes)
         return (numbers >> np.uint64(1)).astype(np.int64) ^ -(numbers & np.uint64(1)).astype(np.int64)
 
     def numbers(self, lanes: Lanes, longest: int = _LONGEST) -> Any:
-        """Read a number in each lane that is written in one to `longest` bytes with seven bits each (varint), and
+        """Read a number in each payload (lane) that is written in one to `longest` bytes with seven bits each (varint), and
         move the lanes past it.
         """
         place = self.place[lanes]
@@ -93,7 +93,7 @@ class Payloads:
         return numbers
 
     def pieces(self, lanes: Lanes, sizes: Any) -> tuple[Any, Any]:
-        """Read `sizes` bytes in each lane: returns the bytes of all lanes joined, and where the bytes of each
+        """Read `sizes` bytes in each payload (lane): returns the bytes of all lanes joined, and where the bytes of each
         lane end.
         """
         starts = self.step(lanes, sizes)
@@ -102,7 +102,7 @@ class Payloads:
         return self.data[bytes_of], ends
 
     def blocks(self, lanes: Lanes, size: int) -> Any:
-        """Read `size` bytes in each lane: returns an array with a row of bytes for each lane."""
+        """Read `size` bytes in each payload: returns an array with a row of bytes for each of them."""
         starts = self.step(lanes, np.full(len(lanes), size, np.int64))
         # A lane at the end of the last payload has no bytes left; its row is never used.
         starts = np.minimum(starts, len(self.data) - size)
@@ -127,7 +127,7 @@ class FixedNumbers:
 
 
 def names_at(payloads: Payloads, lanes: Lanes, numbers: Any, are_wrong: Any, names: Values) -> Values:
-    """The enum names with these numbers, one for each lane. `are_wrong`: the lanes whose number has no name; they
+    """The enum names with these numbers, one for each payload (lane). `are_wrong`: the lanes whose number has no name; they
     are marked as left.
     """
     payloads.leave(lanes, are_wrong)
@@ -136,7 +136,7 @@ def names_at(payloads: Payloads, lanes: Lanes, numbers: Any, are_wrong: Any, nam
 
 
 def texts_or_bytes(payloads: Payloads, lanes: Lanes, sizes: Any, arrow: pa.DataType) -> Values:
-    """Read `sizes` bytes in each lane as values of the type `arrow`. A lane whose bytes aren't UTF-8, where the
+    """Read `sizes` bytes in each payload (lane) as values of the type `arrow`. A lane whose bytes aren't UTF-8, where the
     column is of texts, is marked as left.
     """
     values: Any = _binary(*payloads.pieces(lanes, sizes))
@@ -167,7 +167,7 @@ def entries_type(arrow: Any) -> Any:
 
 
 def as_map(payloads: Payloads, lanes: Lanes, entries: Any, arrow: Any) -> Values:
-    """Convert lists of entries to maps. A lane that has a key twice is marked as left."""
+    """Convert lists of entries to maps. A payload (lane) that has a key twice is marked as left to the library."""
     keys, values = entries.flatten().flatten()
     codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)
     owners = np.repeat(np.arange(len(lanes)), np.diff(entries.offsets.to_numpy()))

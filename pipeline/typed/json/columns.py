@@ -68,20 +68,20 @@ def why_no_name(name: str, beside: Iterable[str], limits: Limits | None) -> str 
     field within another column.
     """
     if not name:
-        return "has an empty name"
+        return "the field's name is empty"
     # Spark and Iceberg write the path to a nested field with dots, so that such a column couldn't
     # be named.
     if "." in name:
-        return "has a dot in its name"
+        return "the field's name has a dot"
     if "\x00" in name:
-        return "has a zero character in its name"
+        return "the field's name has a zero character"
     if len(name) > _LONGEST_NAME:
-        return f"has a name of more than {_LONGEST_NAME} characters"
+        return f"the field's name has more than {_LONGEST_NAME} characters"
     if limits and name.lower() in limits.taken:
-        return "has the name of a column that Headrace itself gives to the table"
+        return "the field has the name of a column that Headrace itself gives to the table"
     # Engines that don't distinguish capital letters would take the two columns for one.
     if same := next((other for other in beside if other.lower() == name.lower() and other != name), None):
-        return f"differs from the column {same} only in capital letters"
+        return f"the field's name differs from the column {same} only in capital letters"
     return None
 
 

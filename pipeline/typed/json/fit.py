@@ -73,8 +73,8 @@ class Judge:
             return f"the field {path_in_words(path)} has parts deeper than {DEPTH} levels"
         named, why = next(_bad_names(value, path, beside, self.limits), (path, None))
         if why is None:
-            why = f"has no column: there would be more than most_columns ({self.limits.columns}), or most payloads have another kind of value there"
-        return f"the field {path_in_words(named)} {why}"
+            why = f"there would be more than most_columns ({self.limits.columns}), or most payloads have another kind of value there"
+        return f"the field {path_in_words(named)} has no column: {why}"
 
 
 def _bad_names(

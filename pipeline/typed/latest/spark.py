@@ -78,7 +78,7 @@ class SparkLatest(LatestRows):
     def _job(self) -> Job:
         """What people are told where a job fails."""
         return Job(
-            f"brings new rows into {self.table.identifier}",
+            f"the Spark job that brings new rows into {self.table.identifier}",
             "Nothing was committed, and no position moved; the next run tries again",
         )
 

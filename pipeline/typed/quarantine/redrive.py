@@ -108,7 +108,7 @@ class Redrives(ABC):
         """Raises an error where nothing can be tried again with these settings."""
 
     def worth_trying(self, pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-        """Those of the pieces whose rows may succeed now."""
+        """The selected parts of the quarantine table's files (pieces) whose rows may succeed now; the others aren't tried."""
         return tuple(pieces)
 
     @abstractmethod

@@ -127,11 +127,11 @@ class Frames:
         if self.settings.is_latest:
             for setting, wrong in why_not_latest(self.settings, columns, required):
                 raise BadSetting(
-                    f"{setting} of the target {self.settings.name} {wrong}. Nothing was parsed; correct {self.settings.called(setting)}"
+                    f"{setting} of the target {self.settings.name}: {wrong}. Nothing was parsed; correct {self.settings.called(setting)}"
                 )
         if why := why_no_keys(self.settings.key_columns, columns):
             raise BadSetting(
-                f"unique.by of the target {self.settings.name} {why}. Nothing was parsed; correct {self.settings.called('unique.by')}"
+                f"unique.by of the target {self.settings.name}: {why}. Nothing was parsed; correct {self.settings.called('unique.by')}"
             )
 
     @property

@@ -281,7 +281,7 @@ class SparkParser(Surveyor):
         failure means.
         """
         return Job(
-            f"parses records for {self.table.identifier}",
+            f"the Spark job that parses records for {self.table.identifier}",
             "Nothing was committed, and no position moved; the next run tries again",
         )
 

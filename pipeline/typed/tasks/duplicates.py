@@ -37,7 +37,7 @@ def key_columns(columns: pa.Schema, by: Sequence[str]) -> pa.Schema:
 
 
 def small_columns(columns: pa.Schema) -> pa.Schema:
-    return pa.schema(pa.field(each.name, small(each.type)) for each in columns)
+    return pa.schema(pa.field(column.name, small(column.type)) for column in columns)
 
 
 def small(kind: Any) -> Any:
@@ -54,7 +54,7 @@ def small(kind: Any) -> Any:
     if types.is_map(kind):
         return pa.map_(small(kind.key_type), small(kind.item_type))
     if types.is_struct(kind):
-        return pa.struct([pa.field(each.name, small(each.type)) for each in kind])
+        return pa.struct([pa.field(part.name, small(part.type)) for part in kind])
     return kind
 
 
@@ -80,16 +80,16 @@ def earlier_rows(
                     pc.greater_equal(arrival, pa.scalar(since)), pc.less_equal(arrival, pa.scalar(until))
                 )
                 near: Any = rows.filter(is_near).drop_null()
-                kept = [each.cast(small(each.type)) for each in near.columns]
-                yield from pa.table(kept, names=names).to_batches(max_chunksize=_BATCH_ROWS)
+                columns_near = [column.cast(small(column.type)) for column in near.columns]
+                yield from pa.table(columns_near, names=names).to_batches(max_chunksize=_BATCH_ROWS)
 
 
 def _may_have(file: Any, group: int, column: pa.Field[Any], since: datetime, until: datetime) -> bool:
     """By the statistics of the row group, where it has some."""
-    name, about = names_in(file).get(id_of(column)), file.metadata.row_group(group)
-    found = [about.column(n) for n in range(about.num_columns) if about.column(n).path_in_schema == name]
-    told = found[0].statistics if found else None
-    return told is None or not told.has_min_max or (told.min <= until and told.max >= since)
+    name, metadata = names_in(file).get(id_of(column)), file.metadata.row_group(group)
+    chunks = [metadata.column(n) for n in range(metadata.num_columns)]
+    bounds = next((chunk.statistics for chunk in chunks if chunk.path_in_schema == name), None)
+    return bounds is None or not bounds.has_min_max or (bounds.min <= until and bounds.max >= since)
 
 
 def marked(batches: Iterable[pa.RecordBatch], *, keys: int, within: timedelta) -> Iterator[pa.RecordBatch]:
@@ -118,10 +118,10 @@ def marked(batches: Iterable[pa.RecordBatch], *, keys: int, within: timedelta) -
         # One row is enough: the next batch goes on with its key or begins another one.
         before = batch.slice(batch.num_rows - 1)
         handed = [*_MARKED, *([IS_LEFT_OUT] if IS_LEFT_OUT in batch.schema.names else [])]
-        told = pa.RecordBatch.from_arrays(
+        marked_rows = pa.RecordBatch.from_arrays(
             [*(batch[name] for name in handed), pa.array(duplicate)], names=[*handed, IS_DUPLICATE]
         )
-        yield told.filter(batch[FRESH])
+        yield marked_rows.filter(batch[FRESH])
 
 
 def _mark(kept: KeptOfKey, start: int, fresh: Any, arrivals: Any, duplicate: Any) -> None:

@@ -252,7 +252,8 @@ def _chosen(
 
 
 def conditions_of(aside: AsideRows, rows: Any) -> Iterator[Any]:
-    """For each condition that `aside` has, whether each row meets it, as a column of booleans."""
+    """For each condition by which rows of a quarantine table are selected (`aside`): a column of booleans that says
+    whether each row meets it."""
     if aside.reason is not None:
         yield pc.equal(rows["reason"], pa.scalar(aside.reason))
     for moment, compare in ((aside.since, pc.greater_equal), (aside.until, pc.less)):

@@ -175,7 +175,7 @@ def test_a_window_is_parsed_again_into_a_typed_table(
         f"orders: parsed again, in the place of older rows, for the window {window}: "
     )
     assert lines[-2] == "  of the range's rows 1 are in lake.orders, 1 were set aside"
-    assert lines[-1].startswith("  now in lake.orders: 1 row, in ")
+    assert lines[-1].startswith("  the record is now in lake.orders: 1 row, in ")
 
 
 def test_aggregates_of_a_window_are_taken_apart_in_the_lake_table(

@@ -205,14 +205,14 @@ def test_the_refusal_of_a_child_names_its_first_parent_in_the_way():
     ended = ParentReason(A.shard_id, ParentIs.ENDED)
     other = ParentReason(B.shard_id, ParentIs.ENDED)
     assert refusal(base_of({A: Position(5)}), child(ended)) == (
-        f"its parent {A.shard_id} hasn't ended in the table (the parent's position is 5)"
+        f"the shard's parent {A.shard_id} hasn't ended in the table (the parent's position is 5)"
     )
     assert refusal(base_of({A: Position(5, ended=True)}), child(ended, other)) == (
-        f"its parent {B.shard_id} had ended when the run looked, but has no position in the table now"
+        f"the shard's parent {B.shard_id} had ended when the run looked, but has no position in the table now"
     )
     for by in (None, D.shard_id):
         assert refusal(base_of({}), child(ParentReason(A.shard_id, ParentIs.PASSED, by))) == (
-            f"its parent {A.shard_id} counted as ended because of its descendant {by}, which has no position in the table now"
+            f"the shard's parent {A.shard_id} counted as ended because of its descendant {by}, which has no position in the table now"
         )
 
 

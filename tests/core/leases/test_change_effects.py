@@ -87,7 +87,7 @@ ENDED = replace(IN_HANDOVER, checkpoint=SHARD_END)
             IN_HANDOVER,
             lambda: change.prepare_checkpoint(IN_HANDOVER, "me", "run/1", upto=CHECKPOINT, state=b"s"),
             replace(IN_HANDOVER, counter=6, pending=CHECKPOINT, pending_state=b"s"),
-            "about to checkpoint at 200",
+            "the processor is about to checkpoint at 200",
         ),
         (
             IN_HANDOVER,
@@ -192,9 +192,9 @@ ENDED = replace(IN_HANDOVER, checkpoint=SHARD_END)
         ),
         (
             IN_HANDOVER,
-            lambda: change.complete_handover(IN_HANDOVER, "me hands over to next"),
+            lambda: change.complete_handover(IN_HANDOVER, "worker me hands the shard over to worker next"),
             replace(IN_HANDOVER, counter=6, checkpoint_owner=None, run_claim=None),
-            "me hands over to next",
+            "worker me hands the shard over to worker next",
         ),
         (
             NO_HANDOVER,

@@ -64,8 +64,8 @@ def test_a_quiet_row_is_due_if_its_last_look_is_a_quarter_of_the_retention_ago_o
 
     assert reasons(NOW + LONG) == reasons(NOW - LONG) == []
     second = timedelta(seconds=1)
-    assert reasons(NOW + LONG + second) == ["not looked at for a quarter of the retention"]
-    assert reasons(NOW - LONG - second) == ["not looked at for a quarter of the retention"]
+    assert reasons(NOW + LONG + second) == ["nobody has looked into the shard for a quarter of the retention"]
+    assert reasons(NOW - LONG - second) == ["nobody has looked into the shard for a quarter of the retention"]
 
 
 def test_the_wait_after_failures_doubles_up_to_ten_minutes() -> None:
@@ -183,7 +183,7 @@ def test_a_due_row_has_the_first_reason_that_applies() -> None:
         )
     }
     assert told == {
-        "left": "run run-7 left its claim",
+        "left": "run run-7 has ended and left its claim in the row",
         "new": "never read",
         "failed": "the shard failed when it was last read",
         "behind": "5 ms behind",

@@ -184,7 +184,9 @@ def test_a_dead_workers_leases_go_to_living_workers_and_those_of_a_worker_never_
     )
     plan = plan_assign(scene, GapRules(dwell=DWELL))
     assert counts(carried_out(scene, plan)) == {"w1": 4, "w2": 4, "unseen": 1}
-    assert {change.why for change in plan} == {"worker dead is dead -> w2, now with 4 leases"}
+    assert {change.why for change in plan} == {
+        "worker dead is dead: worker w2 gets the lease, now with 4 leases"
+    }
 
 
 def test_without_a_living_worker_the_plan_is_empty_and_all_open_leases_count_as_left_over():
@@ -353,7 +355,7 @@ def test_the_holder_is_asked_to_hand_over_if_its_run_reads_or_its_counter_moves(
     row = next(row for row in carried_out(scene, [change]).leases if row.key == change.key)
     assert (row.holder, row.owner) == ("w1" if asked else "w2", "w2")
     assert row.assigned_at == NOW
-    assert change.why == "w1 has more to read than w2: -> w2, now with 1 lease"
+    assert change.why == "w1 has more to read than w2: the lease goes to worker w2, now with 1 lease"
 
 
 # -- clusters ----------------------------------------------------------------------------------------------------

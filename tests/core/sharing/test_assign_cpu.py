@@ -135,10 +135,13 @@ def test_a_worker_without_a_measurement_counts_as_an_average_one():
 def test_the_reason_of_a_move_names_the_cpu_or_the_throughput():
     hot = replace(fleet_with(w1=[100.0] * 2, w2=[100.0] * 2), cpu={"w1": 95.0, "w2": 5.2})
     (change,) = plan_assign(hot, GapRules(dwell=DWELL))
-    assert change.why == "w1's hosts are busier (95 % CPU) than w2's (5 %): -> w2, now with 3 leases"
+    assert (
+        change.why
+        == "w1's hosts are busier (95 % CPU) than w2's (5 %): the lease goes to worker w2, now with 3 leases"
+    )
     full = replace(fleet_with("w2", w1=[100.0] * 2), cpu={"w1": 8.0, "w2": 1.0})
     (change,) = plan_assign(full, GapRules(dwell=DWELL))
-    assert change.why == "w1 has more to read than w2: -> w2, now with 1 lease"
+    assert change.why == "w1 has more to read than w2: the lease goes to worker w2, now with 1 lease"
 
 
 def test_the_cpu_of_workers_that_arent_alive_is_ignored():

@@ -37,7 +37,7 @@ def test_an_overdue_handover_is_completed_though_its_holders_run_reads() -> None
 
 def test_a_handover_of_an_unread_lease_is_completed_at_once_if_its_holder_is_of_this_application() -> None:
     row = a_handover()
-    done = [complete_handover(row, "no run reads the shard: w1 hands over to w2")]
+    done = [complete_handover(row, "no run reads the shard: worker w1 hands it over to worker w2")]
     assert plan_overdue([row], {"s": IN_TIME}, DEADLINE, ours=OUR_WORKERS) == done
     assert plan_overdue([row], {"s": IN_TIME}, DEADLINE, ours=frozenset({"w2"})) == []
 
@@ -63,8 +63,8 @@ def test_each_of_many_handovers_is_judged_separately() -> None:
 def test_the_holder_hands_over_leases_that_no_living_run_reads() -> None:
     idle, dead, read = a_handover("a"), a_handover("b", claim="run/1"), a_handover("c", claim="run/2")
     assert plan_hand_over([idle, dead, read], "w1", frozenset({"run/2"})) == [
-        complete_handover(idle, "w1 hands over to w2"),
-        complete_handover(dead, "w1 hands over to w2"),
+        complete_handover(idle, "worker w1 hands the shard over to worker w2"),
+        complete_handover(dead, "worker w1 hands the shard over to worker w2"),
     ]
 
 
@@ -76,7 +76,7 @@ def test_a_holder_hands_over_no_rows_of_other_workers() -> None:
 def test_the_next_owner_takes_over_from_a_dead_run_of_this_application() -> None:
     row = a_handover(claim="run-7/1")
     assert plan_take_over([row], "w2", NOBODY, ours=OUR_WORKERS) == [
-        complete_handover(row, "run run-7 is dead: w2 takes over")
+        complete_handover(row, "run run-7 is dead: worker w2 takes the shard over")
     ]
     assert plan_take_over([row], "w2", frozenset({"run-7/1"}), ours=OUR_WORKERS) == []
 

@@ -166,7 +166,7 @@ def test_a_quiet_shard_that_failed_is_tried_again_until_it_succeeds() -> None:
         world.clock.advance(timedelta(seconds=1))
     world.runs.launch("r3", "w1")
     world.runs.fail("r3", ("shardId-000000000000",))
-    assert "1 failed and tried again later" in str(world.work())
+    assert "1 failed shards that are tried again later" in str(world.work())
     world.clock.advance(timedelta(seconds=16))
     assert world.work().due
     world.wave(run="r4")

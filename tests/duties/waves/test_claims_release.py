@@ -129,7 +129,9 @@ def test_a_handover_that_was_started_meanwhile_is_completed_with_the_release() -
     row = place.row("s1")
     assert (row.owner, row.checkpoint_owner, row.run_claim) == ("w2", None, None)
     assert place.row("s2").owner == "w1"
-    assert [change.why for change in place.rows.writes] == ["the wave is over"] * 2 + ["w1 hands over to w2"]
+    assert [change.why for change in place.rows.writes] == ["the wave is over"] * 2 + [
+        "worker w1 hands the shard over to worker w2"
+    ]
 
 
 def test_a_failed_release_is_reported_and_tried_again_and_the_other_rows_are_released() -> None:

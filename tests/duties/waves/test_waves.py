@@ -107,7 +107,7 @@ def test_a_shard_of_a_run_that_dagster_calls_failed_is_due_at_the_next_tick(*, w
     row = world.leases.get("shardId-000000000000")
     assert row is not None
     assert (row.looked_at is not None, row.behind_ms or 0) == (was_read, 0)
-    assert world.work().due == (Due(row.key, "run killed left its claim"),)
+    assert world.work().due == (Due(row.key, "run killed has ended and left its claim in the row"),)
 
 
 def test_a_dead_run_that_dagster_calls_started_keeps_its_shards_for_the_lease_duration_and_is_then_reported() -> (

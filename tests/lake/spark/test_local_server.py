@@ -73,7 +73,7 @@ def test_the_client_waits_for_a_slow_start_and_reports_progress(
 ):
     assert count_in_a_session(a_java(folder, f'sleep 2; exec {JAVA} "$@"')) == 3
     assert "still waiting for the local Spark server" in progress_log.text
-    assert f"its log is {folder / 'logs'}" in progress_log.text
+    assert f"The log of the local Spark server is {folder / 'logs'}" in progress_log.text
 
 
 def test_a_server_that_dies_while_it_starts_is_an_error_with_its_log(folder: Path):

@@ -65,7 +65,7 @@ def test_a_checkpoint_is_durable_before_the_processor_goes_on(world, tmp_path: P
     """The process is killed in the middle of a call: the row has what was checkpointed in that call."""
     world.say("a", "b", f"kill:{tmp_path / 'killed'}", "c")
     report = world.wave()
-    assert "its process has ended by SIGKILL" in report.problems[0].why
+    assert "the processor's process has ended by SIGKILL" in report.problems[0].why
     assert world.row().checkpoint.sequence == world.recorded("record")[1]["number"][0]
     world.begin_process()
     world.wave(run="second")

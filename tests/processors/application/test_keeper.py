@@ -134,7 +134,7 @@ def test_the_processes_end_with_their_keeper_and_others_begin(own_keeper: OwnKee
     with begun(tmp_path / "asked", answering(tmp_path / "asked.pid"), grace=0) as asked:
         ask(asked)
         own_keeper.kill()
-        with pytest.raises(ChildFailed, match="its keeper has ended"):
+        with pytest.raises(ChildFailed, match="the processor's keeper has ended"):
             ask(asked)
     for name in ("kept.pid", "asked.pid"):
         eventually(lambda: not is_there(number_in(tmp_path / name)), "the process has ended")  # noqa: B023
@@ -191,7 +191,7 @@ def test_a_task_that_gives_up_leaves_no_connection_open(own_keeper: OwnKeeper, t
         keeper = Thread(target=answer_half)
         keeper.start()
         with (
-            pytest.raises(ChildFailed, match="its keeper has ended") as failed,
+            pytest.raises(ChildFailed, match="the processor's keeper has ended") as failed,
             begun(tmp_path / "place", ChildSpec(command=("true",)), grace=0),
         ):
             pass

@@ -53,7 +53,7 @@ def test_a_keeper_that_cant_start_stops_its_shard_alone_and_says_why(
     (problem,) = world.wave().problems
     assert problem.lease_key == world.shard(0).shard_id
     assert (
-        "its process couldn't be started: its keeper couldn't be started on this host; its last words: out of handles"
+        "the processor's process couldn't be started: the processor's keeper couldn't be started on this host; its last words: out of handles"
         in problem.why
     )
     assert world.row().checkpoint.sequence == "TRIM_HORIZON"

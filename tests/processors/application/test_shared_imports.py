@@ -89,8 +89,8 @@ def test_each_process_has_its_own_environment_limits_and_log(
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("loading:Spinning", "it has used more CPU than limits.cpu allows"),
-        ("loading:Leaving", "its process has ended with exit code 7"),
+        ("loading:Spinning", "the processor has used more CPU than limits.cpu allows"),
+        ("loading:Leaving", "the processor's process has ended with exit code 7"),
     ],
 )
 def test_a_process_that_ends_says_how_and_harms_no_other_one(
@@ -188,7 +188,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (10, 1024))
     ("code", "told"),
     [
         (_SHORT_OF_PROCESSES, "last words: no process could be forked: .*temporarily unavailable"),
-        (_SHORT_OF_FILES, "its process has ended by SIGKILL"),
+        (_SHORT_OF_FILES, "the processor's process has ended by SIGKILL"),
     ],
 )
 def test_an_importer_that_cant_fork_harms_no_process_that_it_has_forked(
@@ -255,7 +255,7 @@ Path(os.environ["RECORDED"] + ".helper").write_text(str(helper.pid))
 def test_modules_that_cant_be_written_stop_their_shard_alone_and_say_why(spec: ChildSpec, tmp_path: Path):
     spec = replace(spec, files={"loading.py": MODULE, "loading.py/below.py": b""})
     with (
-        pytest.raises(ChildFailed, match=r"its keeper couldn't start it: .*Error"),
+        pytest.raises(ChildFailed, match=r"the processor's keeper couldn't start it: .*Error"),
         begun(tmp_path / "a", spec, grace=0),
     ):
         pass

@@ -183,12 +183,15 @@ def test_a_payload_that_does_not_fit_is_told_why():
         ({"items": ["a"]}, "the field items[] has text, and its column is a struct"),
         (
             {"items": [{"SKU": "a"}]},
-            "the field items[].SKU differs from the column sku only in capital letters",
+            "the field items[].SKU has no column: the field's name differs from the column sku only in capital letters",
         ),
-        ({"new": {"a": 1, "": 2}}, "the field new. has an empty name"),
-        ({"Stream": 1}, "the field Stream has the name of a column that Headrace itself gives to the table"),
-        ({"a\x00b": 1}, "the field a\\u0000b has a zero character in its name"),
-        ({"new": {"\x00": 1}}, "the field new.\\u0000 has a zero character in its name"),
+        ({"new": {"a": 1, "": 2}}, "the field new. has no column: the field's name is empty"),
+        (
+            {"Stream": 1},
+            "the field Stream has no column: the field has the name of a column that Headrace itself gives to the table",
+        ),
+        ({"a\x00b": 1}, "the field a\\u0000b has no column: the field's name has a zero character"),
+        ({"new": {"\x00": 1}}, "the field new.\\u0000 has no column: the field's name has a zero character"),
     ]
     for payload, reason in told:
         assert why_not(payload, columns) == reason

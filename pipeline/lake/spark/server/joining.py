@@ -293,4 +293,4 @@ def _failed(why: str, folder: Path) -> Unreachable:
 
 
 def _where_its_log_is(folder: Path) -> str:
-    return f"; its log is {server_watch.newest_log(folder)}"
+    return f". The log of the local Spark server is {server_watch.newest_log(folder)}"
