@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dagster import DagsterEventType, DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 from dagster._core.storage.runs import SqlRunStorage
-from dagster_shared.error import SerializableErrorInfo
+from dagster._utils.error import SerializableErrorInfo
 
 from headrace.pipeline.core.leases.due import RunState, RunVerdict
 from headrace.pipeline.core.shards.partition import lease_key_of

@@ -32,6 +32,7 @@ from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.typed.done_wave import Does, Wave
 from headrace.pipeline.typed.known_files import KnownFiles
 from headrace.pipeline.typed.next_wave import plan_next
+from headrace.pipeline.typed.ports import SourceLook
 from headrace.pipeline.typed.values import Parsed, SourceFile, WavePlan
 from headrace.pipeline.typed.wave_engine import ReadyWave
 from headrace.pipeline.windows.days import days_of, within
@@ -51,19 +52,23 @@ from headrace.pipeline.windows.waves import WindowWaves
 from headrace.pipeline.windows.window import ReplayWindow, filter_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Looked:
     """Up to where the waves of a run have searched for aggregates, so that the next wave goes on from there."""
 
     upto: dict[ShardKey, Position] = field(default_factory=dict)
     rests_on: set[int] = field(default_factory=set)
     """Snapshots of the lake table by whose ledgers of the window's shards the waves went."""
+    files_of: tuple[int, int] | None = None
+    """The snapshot, with its sequence number, whose files the newest wave has searched."""
 
-    def forget_if_set_back(self, entries: Iterable[LedgerEntry | Lost]) -> bool:
+    def forget_if_set_back(self, entries: Iterable[LedgerEntry | Lost], look: SourceLook) -> bool:
         """Forget everything where a person has rolled the lake table back since: aggregates that this or another
-        run had taken apart may be whole again. Returns whether that is so.
+        run had taken apart may be whole again. `look`: a newer one than that of the newest wave. Returns whether that is so.
         """
-        if self.rests_on <= {entry.snapshot for entry in entries}:
+        # The table may also have been rolled back after a wave's look, and before it read the ledgers.
+        is_on_main = self.files_of is None or look.leads_to(*self.files_of)
+        if is_on_main and self.rests_on <= {entry.snapshot for entry in entries}:
             return False
         self.forget()
         return True
@@ -71,6 +76,7 @@ class Looked:
     def forget(self) -> None:
         self.upto.clear()
         self.rests_on.clear()
+        self.files_of = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +114,8 @@ class Unpacking(WindowWaves[_Apart]):
 
     def is_done(self, window: ReplayWindow) -> bool:
         # A person may have rolled the lake table back since the last wave.
-        return not self.looked.forget_if_set_back(self._entries(window))
+        look = self.ports.source.look()
+        return not self.looked.forget_if_set_back(self._entries(window), look)
 
     def notes_at_end(self, window: ReplayWindow) -> Iterator[str]:
         return chain(self._unlisted(window), self._left(window), self._to_be_made_anew(window))
@@ -119,7 +126,8 @@ class Unpacking(WindowWaves[_Apart]):
         # begin as an aggregate itself, and only the ledgers tell that it is none.
         look = self.ports.source.look()
         entries = tuple(self._entries(window))
-        self.looked.forget_if_set_back(entries)
+        self.looked.forget_if_set_back(entries, look)
+        self.looked.files_of = None if look.snapshot is None else (look.snapshot, look.sequence)
         # The newest ledger stands for those before it: as long as main leads to it, it leads to them.
         self.looked.rests_on.update(last_entry.snapshot for last_entry in entries[-1:])
         story = story_of(entries)

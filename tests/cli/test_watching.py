@@ -34,8 +34,8 @@ def reported_without(*gone: str) -> str | None:
 
 
 def test_a_missing_daemon_or_webserver_is_reported_at_once():
-    assert reported_without(DAEMON) == "daemon (`dagster-daemon`)"
-    assert reported_without(WEBSERVER) == "webserver (`dagster-webserver`)"
+    assert reported_without(DAEMON) == "Dagster's daemon (`dagster-daemon`)"
+    assert reported_without(WEBSERVER) == "Dagster's webserver (`dagster-webserver`)"
 
 
 def test_a_missing_code_server_proxy_isnt_reported_because_dagster_restarts_it():
@@ -56,7 +56,7 @@ def test_a_missing_code_server_is_reported_after_half_a_minute():
     seconds.now += 29
     assert watch.dead(without) is None
     seconds.now += 1
-    assert watch.dead(without) == "code server (`dagster api grpc`)"
+    assert watch.dead(without) == "Dagster's code server (`dagster api grpc`)"
 
 
 def test_a_dagster_whose_output_nobody_prints_any_more_is_reported():
@@ -66,7 +66,7 @@ def test_a_dagster_whose_output_nobody_prints_any_more_is_reported():
     try:
         assert group.relay_pid is not None
         os.kill(group.relay_pid, signal.SIGKILL)
-        with pytest.raises(ProcessDied, match="Dagster's process that prints its output"):
+        with pytest.raises(ProcessDied, match="the process that prints Dagster's output"):
             until_a_process_dies(group)
     finally:
         group.stop(is_starting=True)

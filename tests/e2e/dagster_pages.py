@@ -126,6 +126,8 @@ def fill(app: App) -> None:
     app.split(0)
     _put(app, range(60, 100), bad=(_BAD, b"not JSON"))
     app.read_all()
+    # The lag of each shard is known now: its worker has just looked into it.
+    app.tick("watch")
     for job in ("parse", "upkeep", "prove"):
         done = app.defs.resolve_job_def(f"{NAME}_{job}").execute_in_process(instance=app.instance)
         assert done.success

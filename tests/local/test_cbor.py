@@ -109,11 +109,11 @@ def test_a_value_that_cannot_be_written_is_an_error_at_once():
     (b"\xa1\x61k", "0 bytes follow"),
     (b"\x62\xff\xfe", "UTF-8"),
     (b"\x63\xed\xa0\x80", "UTF-8"),  # half of a surrogate pair
-    (b"\x1c", "spelled 28"),
+    (b"\x1c", "28 spell no length"),
     (b"\xdf\x01", "indefinite"),
     (b"\x1f", "indefinite"),
-    (b"\xff", "spelled 31"),  # a break without a beginning
-    (b"\xf8\xff", "spelled 24"),
+    (b"\xff", "31 spell no simple value"),  # a break without a beginning
+    (b"\xf8\xff", "24 spell no simple value"),
     (b"\x9f\x01", "0 bytes follow"),
     (b"\x7f\x41x\xff", "another kind"),
     (b"\x5f\x5f\x41x\xff\xff", "another kind"),

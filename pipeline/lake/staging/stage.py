@@ -83,9 +83,7 @@ class SparkStage:
             gave_up.set()
             self.cancel()
 
-        with telling(
-            on_waiting, "still waiting for Spark to run a first job", at_most=self._patience, on_limit=give_up
-        ):
+        with telling(on_waiting, "Spark to run a first job", at_most=self._patience, on_limit=give_up):
 
             def meaning(text: str) -> HeadraceError:
                 late = f"the job took longer than {self._patience.total_seconds():.0f} s"

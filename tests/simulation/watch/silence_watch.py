@@ -37,7 +37,7 @@ def judge_taken(world: World, before: Lease, change: Change, by: Process, *, mov
     `moved`: when it was last counted up."""
     # A row that is made anew may come to the very counter that an earlier scan saw in the old one.
     is_new = world.sim.now - world.leases.made.get(before.key, -1e9) < _SCANS
-    is_stolen = "nothing is available" in change.why
+    is_stolen = "no lease is available" in change.why
     if change.kind is not ChangeKind.TAKE or is_new or is_stolen or before.holder is None:
         return
     still = world.sim.now - moved
