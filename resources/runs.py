@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from dagster import DagsterEventType, DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 from dagster._core.storage.runs import SqlRunStorage
-from dagster._utils.error import SerializableErrorInfo
 
 from headrace.pipeline.core.leases.due import RunState, RunVerdict
 from headrace.pipeline.core.shards.partition import lease_key_of
@@ -147,11 +147,11 @@ class AllRuns:
         return self.instance.get_runs(RunsFilter(statuses=[DagsterRunStatus.STARTING, *_AT_WORK]))
 
 
-def _in_one_line(error: SerializableErrorInfo) -> str:
-    """The error without its stack, and without those of Dagster's own errors that only say where it was met."""
+def _in_one_line(error: Any) -> str:
+    """The error, as Dagster stores it, without its stack, and without those of Dagster's own errors that only say where it was met."""
     while error.cause is not None and error.message.startswith("dagster."):
         error = error.cause
-    known = _KNOWN.sub("", error.message.strip())
+    known: str = _KNOWN.sub("", error.message.strip())
     text = "; ".join(" ".join(line.split()) for line in known.splitlines() if line.strip())
     return f"{text[: _MOST_TOLD - 1]}…" if len(text) > _MOST_TOLD else text
 
