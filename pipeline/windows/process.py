@@ -101,7 +101,12 @@ class WindowProcessing(OfWindow, Processing):
 
     def is_done(self, window: ReplayWindow) -> bool:
         positions = self.ports.table.load().positions
-        return all(is_done(planned, positions) for planned in window.ranges)
+        if not all(is_done(planned, positions) for planned in window.ranges):
+            return False
+        # Another run may have committed the window's last rows since this wave looked, and died before it settled. No
+        # wave comes after the last one of a window, so that nothing else would bring its rows that were set aside.
+        self.settling.settle()
+        return True
 
     def rows_done(self) -> int:
         return self.so_far().records

@@ -107,6 +107,8 @@ class Leases(Port):
 
     def scan(self) -> Any:
         self._calls.process.scans = found = self._calls.call(READ, "leases.scan", self._server.scan)
+        process = self._calls.process
+        process.scan_times = (process.scan_times[1], self._calls.world.sim.now)
         self._note_read(found.leases)
         return found
 

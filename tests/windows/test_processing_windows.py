@@ -173,6 +173,22 @@ def test_what_a_window_sets_aside_is_in_a_quarantine_table_of_its_own_and_can_be
     assert bed.aside() == live
 
 
+def test_a_window_isnt_done_before_its_quarantine_table_has_what_a_killed_run_set_aside(tmp_path: Path):
+    bed = landed(tmp_path, on_error=OnProcessorError.QUARANTINE)
+    bed.land(A, {6: b"bad"})
+    window = bed.window()
+
+    def faster_run_dies(arrow: str) -> None:
+        # This run has settled already, and hasn't looked yet.
+        if arrow == "begun":
+            with pytest.raises(Killed):
+                bed.run(window, on_step=dying("committed"))
+
+    assert bed.run(window, on_step=faster_run_dies) == ["no new record was processed"]
+    assert bed.is_done(window)
+    assert bed.processing_of(window).settling.is_settled()
+
+
 @pytest.mark.slow
 def test_a_table_that_was_dropped_with_its_quarantine_table_gets_the_same_rows_again(tmp_path: Path):
     bed = landed(tmp_path)

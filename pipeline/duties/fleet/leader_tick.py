@@ -280,7 +280,8 @@ class LeaderDuty:
         # An owner that is new to this leader may have a row, which a look at the known workers doesn't find.
         if owners_of(listing.leases) - fleet.seen.keys():
             fleet = self.watch(self.workers.listing(), fleet.seen, timedelta(0))
-            memory = replace(memory, listed=now)
+            # As after the first look: time before a beat that was just read is no silence.
+            memory = replace(memory, listed=now, last_look=self.clock.now())
         pass_began = self.clock.monotonic()
         done = duty.make_pass(
             listing, fleet, memory.assignment, now=now, tally=tally, has_time=self._has_time(began)

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from headrace.pipeline.duties.fleet.assignment_pass import AssignmentMemory
 from headrace.pipeline.ports.leases import WorkerListing
 from tests.duties.moves import let_host_die, owners, ticks_until
 from tests.duties.world import TICK, World
@@ -24,9 +25,13 @@ class RecordingWorkerStore(MemoryWorkerStore):
     def __init__(self, *, clock: MemoryClock, among_leases: bool = False) -> None:
         super().__init__(clock=clock, among_leases=among_leases)
         self.looks: list[str] = []
+        self.moving_clock = clock
+        self.delay = timedelta(0)
+        """The time before all rows are read."""
 
     def listing(self) -> WorkerListing:
         self.looks.append("all")
+        self.moving_clock.advance(self.delay)
         return super().listing()
 
     def glance(self, known: Iterable[str]) -> WorkerListing:
@@ -211,3 +216,25 @@ def test_a_dead_worker_is_noticed_in_layout_s_as_soon_as_in_layout_m() -> None:
         took.append(ticks_until(world, lambda: owners(world) == {"w1": 4}))  # noqa: B023
     assert took[0] == took[1]
     assert timedelta(seconds=20) <= took[0] * TICK <= timedelta(seconds=35)
+
+
+def test_time_before_a_leader_first_saw_a_worker_in_the_midst_of_a_tick_is_no_silence() -> None:
+    world = TwoDeployments()
+    world.use_settings_of("w1")
+    # As after a restart: the leader knows its own worker only, and finds the other one as the owner of leases.
+    memory = world.leader_memory["w1"]
+    world.leader_memory["w1"] = replace(
+        memory,
+        workers={"w1": memory.workers["w1"]},
+        listed=world.clock.now(),
+        last_look=world.clock.now(),
+        assignment=AssignmentMemory(),
+    )
+    # Its process is frozen before that look at all rows.
+    world.looked.delay = timedelta(minutes=1)
+    world.looked.looks.clear()
+    world.lead("w1")
+    assert world.looked.looks == ["glance at w1", "all"]
+    world.clock.advance(timedelta(seconds=1))
+    world.lead("w1")
+    assert world.leader_memory["w1"].workers["w2"].credit == timedelta(seconds=1)

@@ -138,7 +138,7 @@ UNPACKINGS: Final = (
         "a run goes on after aggregates that were taken apart, though a person has rolled that back since, and counts the window as done",
         (
             "windows.unpack",
-            "        if self.rests_on <= {entry.snapshot for entry in entries}:\n",
+            "        if is_on_main and self.rests_on <= {entry.snapshot for entry in entries}:\n",
             "        if True:\n",
         ),
         seeds=120,

@@ -157,8 +157,22 @@ class WaitingWatch:
             return True
         # While listings may leave the shard out, its parents aren't known.
         is_listed = not (world.plan.mix.late_listing or world.plan.of_a_table)
-        parents = (world.truth.shards[ShardKey(stream, name)] for name in shard.parents)
-        return is_listed and all(parent.ended for parent in parents)
+        parents = [world.truth.shards[ShardKey(stream, name)] for name in shard.parents]
+        return (
+            is_listed
+            and all(parent.ended for parent in parents)
+            and not any(map(self._is_left_alone, parents))
+        )
+
+    def _is_left_alone(self, parent: ShardTruth) -> bool:
+        """Whether the row of a parent that has landed to its end doesn't tell so yet, because the run that read it has failed since. The next wave
+        of the parent writes it, and a shard that fails isn't asked for at once."""
+        row = self._world.leases.rows.get(self._world.key_of(parent.key))
+        return (
+            row is not None
+            and not row.has_ended
+            and (row.failure is not None or self._has_just_failed(parent, row))
+        )
 
     def _has_just_failed(self, shard: ShardTruth, row: Lease) -> bool:
         """Whether a run that failed as a whole has named the shard, and no wave has read it since. No row tells that."""
