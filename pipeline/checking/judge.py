@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from headrace.pipeline.checking.hash_keys import unread
 from headrace.pipeline.checking.lag import Lag
-from headrace.pipeline.checking.lateness import lag, retention_at_risk, watermark_age
+from headrace.pipeline.checking.lateness import lag, retention_at_risk, upkeep_behind, watermark_age
 from headrace.pipeline.checking.look import CheckLook, TargetLook, living_shards
 from headrace.pipeline.checking.verdict import About, Offender, Verdict, sentence_of
 from headrace.pipeline.core.shards.partition import partition_of, read_name
@@ -33,9 +33,6 @@ _OF_THE_LAKE_TABLE = frozenset(
 _REMEMBERED = timedelta(days=7)
 """How long a recorded loss makes the check fail. After that it is only counted: a check that fails for ever is
 switched off."""
-_LATE_UPKEEP = 4
-"""How many times as many snapshots, or files, as upkeep leaves mean that upkeep doesn't do its work."""
-_MOST_FILES = 5_000
 _AT_REST = 100
 """Records of the last hour from which on a part of them says something."""
 
@@ -182,36 +179,6 @@ def shards_read(look: CheckLook) -> Verdict:
             "shard can't be read or landed",
             "no shard fails",
             more="shards can't be read or landed",
-        ),
-        offenders=tuple(offenders),
-    )
-
-
-def upkeep_behind(look: CheckLook, upkeep: UpkeepSettings) -> Verdict:
-    offenders = []
-    # A wave each ten seconds makes 360 snapshots an hour.
-    kept = max(upkeep.keep_snapshots, upkeep.keep_for // timedelta(seconds=10))
-    if upkeep.enabled and look.snapshots > _LATE_UPKEEP * kept:
-        offenders.append(
-            Offender("snapshots", f"{look.snapshots:,} snapshots, where upkeep leaves about {kept:,}")
-        )
-    facts = look.facts
-    if facts is not None and upkeep.enabled and upkeep.compact and facts.files > _MOST_FILES:
-        average = facts.bytes // facts.files
-        # Many large files are a large table, and many small ones are what compaction would have put
-        # together.
-        if average < upkeep.compact_to // 64:
-            offenders.append(Offender("files", f"{facts.files:,} data files of {average:,} bytes on average"))
-    name = look.facts.name if look.facts else "the lake table"
-    return Verdict(
-        check="upkeep",
-        about=About.UPKEEP,
-        sentence=sentence_of(
-            offenders,
-            "sign that upkeep is behind",
-            f"{name} has {counted(look.snapshots, 'snapshot')}"
-            + (f" and {counted(facts.files, 'data file')}" if facts else ""),
-            more="signs that upkeep is behind",
         ),
         offenders=tuple(offenders),
     )

@@ -1,4 +1,4 @@
-"""The checks of what is late: the lag, records that may leave the stream unread, and the watermark. Pure functions on values."""
+"""The checks of what is late: the lag, records that may leave the stream unread, the watermark, and upkeep. Pure functions on values."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from datetime import timedelta
 
 from headrace.pipeline.checking.lag import Lag, lags, longest_lag, risks
 from headrace.pipeline.checking.look import CheckLook, living_shards
-from headrace.pipeline.checking.verdict import Offender, Verdict, sentence_of
+from headrace.pipeline.checking.verdict import About, Offender, Verdict, sentence_of
 from headrace.pipeline.core.leases.lag import LongestLag
 from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.core.words.words import counted, time_in_words
 from headrace.pipeline.settings.blocks.dagster import CheckSettings
+from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
+
+_LATE_UPKEEP = 4
+"""How many times as many snapshots, or files, as upkeep leaves mean that upkeep doesn't do its work."""
+_MOST_FILES = 5_000
 
 
 def lag(look: CheckLook, limits: CheckSettings) -> Verdict:
@@ -112,6 +117,36 @@ def watermark_age(look: CheckLook, limits: CheckSettings) -> Verdict:
             f"stream is complete only up to more than {time_in_words(limits.watermark)} ago",
             good,
             more=f"streams are complete only up to more than {time_in_words(limits.watermark)} ago",
+        ),
+        offenders=tuple(offenders),
+    )
+
+
+def upkeep_behind(look: CheckLook, upkeep: UpkeepSettings) -> Verdict:
+    offenders = []
+    # A wave each ten seconds makes 360 snapshots an hour.
+    kept = max(upkeep.keep_snapshots, upkeep.keep_for // timedelta(seconds=10))
+    if upkeep.enabled and look.snapshots > _LATE_UPKEEP * kept:
+        offenders.append(
+            Offender("snapshots", f"{look.snapshots:,} snapshots, where upkeep leaves about {kept:,}")
+        )
+    facts = look.facts
+    if facts is not None and upkeep.enabled and upkeep.compact and facts.files > _MOST_FILES:
+        average = facts.bytes // facts.files
+        # Many large files are a large table, and many small ones are what compaction would have put
+        # together.
+        if average < upkeep.compact_to // 64:
+            offenders.append(Offender("files", f"{facts.files:,} data files of {average:,} bytes on average"))
+    name = look.facts.name if look.facts else "the lake table"
+    return Verdict(
+        check="upkeep",
+        about=About.UPKEEP,
+        sentence=sentence_of(
+            offenders,
+            "sign that upkeep is behind",
+            f"{name} has {counted(look.snapshots, 'snapshot')}"
+            + (f" and {counted(facts.files, 'data file')}" if facts else ""),
+            more="signs that upkeep is behind",
         ),
         offenders=tuple(offenders),
     )
