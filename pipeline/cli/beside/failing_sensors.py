@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
+from headrace.pipeline.cli.beside.reminders import Reminders
 from headrace.pipeline.core.words.words import counted
 
-_FIRST_REMINDER: Final = timedelta(minutes=1)
-_LONGEST_DISTANCE: Final = timedelta(hours=1)
 _MOST_NAMED: Final = 5
 _MOST_REASONS: Final = 100
 """Reasons that are remembered: they could be new each time."""
@@ -26,10 +25,8 @@ _VARYING: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
 
 @dataclass(slots=True)
 class _Reason:
-    since: datetime
+    reminders: Reminders
     sensors: set[str]
-    remind_at: datetime
-    distance: timedelta = _FIRST_REMINDER
     ticks: int = 1
 
 
@@ -55,7 +52,7 @@ class FailingSensors:
         if known is None:
             if len(self._reasons) >= _MOST_REASONS:
                 del self._reasons[next(iter(self._reasons))]
-            self._reasons[text] = _Reason(now, {sensor}, now + _FIRST_REMINDER)
+            self._reasons[text] = _Reason(Reminders(now), {sensor})
             yield f"headrace: the sensor {sensor} failed: {reason}\n"
             yield from more
             return
@@ -63,14 +60,12 @@ class FailingSensors:
         if sensor not in known.sensors:
             yield f"headrace: the sensor {sensor} failed for the same reason as {min(known.sensors)}\n"
             known.sensors.add(sensor)
-        elif now >= known.remind_at:
-            known.distance = min(2 * known.distance, _LONGEST_DISTANCE)
-            known.remind_at = now + known.distance
+        elif known.reminders.is_due(now):
             names = ", ".join(sorted(known.sensors)[:_MOST_NAMED])
             if len(known.sensors) > _MOST_NAMED:
                 names = f"{names}, ..."
             yield (
-                f"headrace: still failing since {known.since:%Y-%m-%d %H:%M:%S %z}, by {counted(known.ticks, 'tick')} of {names}: "
+                f"headrace: still failing since {known.reminders.since:%Y-%m-%d %H:%M:%S %z}, by {counted(known.ticks, 'tick')} of {names}: "
                 f"{reason.partition('. ')[0]}\n"
             )
 

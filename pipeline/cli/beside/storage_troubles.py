@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from headrace.pipeline.cli.beside.reminders import Reminders
+
 ENTRY: Final = re.compile(
     r"dagster\.daemon(\.\w+)? - .*(ERROR|WARNING).* - .*(Failed to add heartbeat|[Cc]aught (an )?error|Error attempting to check daemon)"
 )
@@ -23,8 +25,6 @@ _STACK: Final = re.compile(
     r"dagster\._|OSError: "
 )
 _STATEMENT: Final = re.compile(r"\[(SQL|parameters): ")
-_FIRST_REMINDER: Final = timedelta(minutes=1)
-_LONGEST_DISTANCE: Final = timedelta(hours=1)
 _OVER: Final = timedelta(minutes=10)
 """Daemons beat each half a minute: after so long without an error it is over."""
 
@@ -33,10 +33,8 @@ _OVER: Final = timedelta(minutes=10)
 class StorageTroubles:
     """Times are those of Dagster's log."""
 
-    _since: datetime | None = None
+    _reminders: Reminders | None = None
     _last: datetime | None = None
-    _remind_at: datetime | None = None
-    _distance: timedelta = _FIRST_REMINDER
 
     def told(self, entry: Sequence[str], now: datetime) -> list[str] | None:
         """What to print in the place of this entry; None where it tells of something else."""
@@ -47,17 +45,14 @@ class StorageTroubles:
         return [*self._sentence(why, now), *_foreign(entry[1:])]
 
     def _sentence(self, why: str, now: datetime) -> Iterator[str]:
-        if self._since is None or self._last is None or now - self._last > _OVER:
-            self._since, self._distance = now, _FIRST_REMINDER
-            self._remind_at = now + _FIRST_REMINDER
+        if self._reminders is None or self._last is None or now - self._last > _OVER:
+            self._reminders = Reminders(now)
             yield (
                 f"headrace: Dagster's storage can't be used ({why}), so that no tick and no run begins, and nothing more lands. No landed "
                 "record is touched, and Kinesis keeps the others; make room in DAGSTER_HOME, or give the right to write there\n"
             )
-        elif self._remind_at is not None and now >= self._remind_at:
-            self._distance = min(2 * self._distance, _LONGEST_DISTANCE)
-            self._remind_at = now + self._distance
-            yield f"headrace: Dagster's storage still can't be used, since {self._since:%Y-%m-%d %H:%M:%S %z} ({why})\n"
+        elif self._reminders.is_due(now):
+            yield f"headrace: Dagster's storage still can't be used, since {self._reminders.since:%Y-%m-%d %H:%M:%S %z} ({why})\n"
         self._last = now
 
 
