@@ -11,14 +11,21 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.kinds.kind import Kind
-from tests.simulation.kinds.of_fleets import LEASE_KINDS, STREAM_KINDS
+from tests.simulation.kinds.of_fleets import CALM_KINDS, LEASE_KINDS, STREAM_KINDS
 from tests.simulation.kinds.of_people import LATE_KINDS, PEOPLE_KINDS
 from tests.simulation.kinds.of_tables import TABLE_KINDS
 
 if TYPE_CHECKING:
     from tests.simulation.plan import Plan
 
-KINDS: Final[tuple[Kind, ...]] = (*LEASE_KINDS, *PEOPLE_KINDS, *TABLE_KINDS, *STREAM_KINDS, *LATE_KINDS)
+KINDS: Final[tuple[Kind, ...]] = (
+    *LEASE_KINDS,
+    *PEOPLE_KINDS,
+    *TABLE_KINDS,
+    *STREAM_KINDS,
+    *LATE_KINDS,
+    *CALM_KINDS,
+)
 """In the order in which they are drawn: a kind is drawn only where those before it leave room."""
 
 

@@ -14,6 +14,18 @@ if TYPE_CHECKING:
 
 
 _UNDOING = frozenset({"roll_back", "roll_forward", "expire", "wipe_rows", "drop_tables", "drop_row"})
+_ENDING_RUNS = frozenset(
+    {"kill_run", "kill_server", "kill_host", "reload", "false_verdict", "stop", "recreate", "steal", "deny"}
+    | {
+        "freeze_run",
+        "freeze_server",
+        "freeze_host",
+        "wipe_rows",
+        "drop_tables",
+        "dynamo_outage",
+        "lake_outage",
+    }
+)
 
 
 def _denied(plan: Plan, rng: Random) -> Plan:
@@ -225,6 +237,32 @@ def _may_have_several(plan: Plan) -> bool:
     return _may_have_application(of_kind) and not (is_single or alone)
 
 
+def _long_runs(plan: Plan, rng: Random) -> Plan:
+    """Records come steadily and nothing dies, so that runs go on for minutes, as they do in a fleet without trouble."""
+    troubles = {name: mean for name, mean in plan.troubles.items() if name not in _ENDING_RUNS}
+    deadly = dict.fromkeys(
+        ("killed", "frozen", "frozen_at_commit", "hung", "hung_between", "cut", "half_done"), 0.0
+    )
+    return replace(
+        plan,
+        troubles=troubles,
+        mix=replace(plan.mix, **deadly),
+        puts_every=min(plan.puts_every, rng.uniform(0.4, 1.2)),
+        wave_records=1_000_000,
+        traffic_ends_early=None,
+    )
+
+
+def _may_run_long(plan: Plan) -> bool:
+    is_plain = plan.keeps_claims and plan.streams == 1 and not plan.quiet and plan.shards <= 10
+    # Waves that are longer or come seldom are of other kinds.
+    return (
+        is_plain
+        and plan.wave_every <= 60.0
+        and not (plan.wave_takes or plan.mix.cold or often(plan, "deny", 25.0))
+    )
+
+
 LEASE_KINDS: Final = (
     Kind(
         "shards that Kinesis denies for longer than its retention",
@@ -314,3 +352,14 @@ STREAM_KINDS: Final = (
     ),
 )
 """Drawn after the kinds of tables, which some of them leave no room for."""
+
+CALM_KINDS: Final = (
+    Kind(
+        "runs that last for minutes",
+        lambda p: _may_run_long(p) and p.puts_every <= 1.2 and not p.troubles.keys() & _ENDING_RUNS,
+        _long_runs,
+        _may_run_long,
+        0.5,
+    ),
+)
+"""Drawn after all others, whose troubles end runs early."""

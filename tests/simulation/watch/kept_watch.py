@@ -124,13 +124,15 @@ class KeptWatch:
         """A range of a run is committed: the row shows what had landed a minute before."""
         world, now = self._world, self._world.sim.now
         reached = self._reached.setdefault(each.key, [])
-        bound = _BEHIND + (_FAULTS if world.call_faults.are_on else _SLACK)
+        row, run = world.leases.rows.get(world.key_of(each.key)), world.runs.get(each.claim)
+        calm = _BEHIND + _SLACK
+        is_calm = run is not None and not self._is_disturbed(run.process, now - calm)
+        bound = calm if is_calm else _BEHIND + _FAULTS
         due = next((token for at, token in reversed(reached) if at <= now - bound), None)
         reached.append((now, each.upto.token))
-        row, run = world.leases.rows.get(world.key_of(each.key)), world.runs.get(each.claim)
         if due is None or row is None or row.run_claim != each.claim or run is None:
             return
-        if self._is_disturbed(run.process, now - bound, faults=not world.call_faults.are_on):
+        if self._is_disturbed(run.process, now - bound, faults=False):
             return
         if row.checkpoint.is_end or due[0] is None:
             return

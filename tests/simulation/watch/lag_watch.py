@@ -13,7 +13,7 @@ from tests.simulation.watch.truth import Violation
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-_EVERY = 30.0
+_EVERY = 10.0
 _ROUNDED = timedelta(seconds=3)
 """Kinesis tells its time in whole seconds, and a wave writes a moment after it has read."""
 
