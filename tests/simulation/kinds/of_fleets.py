@@ -247,7 +247,7 @@ def _long_runs(plan: Plan, rng: Random) -> Plan:
         plan,
         troubles=troubles,
         mix=replace(plan.mix, **deadly),
-        puts_every=min(plan.puts_every, rng.uniform(0.4, 1.2)),
+        puts_every=min(plan.puts_every, rng.uniform(0.8, 1.6)),
         wave_records=1_000_000,
         traffic_ends_early=None,
     )
@@ -356,7 +356,7 @@ STREAM_KINDS: Final = (
 CALM_KINDS: Final = (
     Kind(
         "runs that last for minutes",
-        lambda p: _may_run_long(p) and p.puts_every <= 1.2 and not p.troubles.keys() & _ENDING_RUNS,
+        lambda p: _may_run_long(p) and p.puts_every <= 1.6 and not p.troubles.keys() & _ENDING_RUNS,
         _long_runs,
         _may_run_long,
         0.5,
