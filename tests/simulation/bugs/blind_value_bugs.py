@@ -121,8 +121,12 @@ _SHARING: Final = (
         "handover-counts-for-nobody",
         "a lease that is being handed over counts for no worker: each further pass moves leases to the one that gets it",
         "core.sharing.assign_plan",
-        "        if row.owner in inputs.living and not needs_worker(row, inputs):\n",
-        "        if row.checkpoint_owner is None and row.owner in inputs.living and not needs_worker(row, inputs):\n",
+        """        if row.owner in inputs.living and not needs_worker(row, inputs):
+            movable = row.checkpoint_owner is None and not dwells(row, inputs, rules)
+""",
+        """        if row.checkpoint_owner is None and row.owner in inputs.living and not needs_worker(row, inputs):
+            movable = not dwells(row, inputs, rules)
+""",
     ),
 )
 
