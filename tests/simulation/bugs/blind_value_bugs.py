@@ -155,13 +155,6 @@ _DUTIES: Final = (
         "        if positions.of(key) is not None or key.shard_id in family.listed:\n",
     ),
     _slip(
-        "gone-after-it-was-read",
-        "records that a wave has read are dropped, because the shard left Kinesis right after them",
-        "duties.waves.gaps",
-        "    lost = staged.data_loss and read.batch.goes_on and not staged.moved\n",
-        "    lost = staged.data_loss and read.batch.goes_on\n",
-    ),
-    _slip(
         "page-names-no-descendant",
         "the children that a shard's last page names aren't looked for at the commit: the shard lands twice",
         "duties.waves.land",
@@ -268,7 +261,7 @@ _WINDOWS: Final = (
 _PROCESSORS: Final = (
     _slip(
         "one-aside-is-passed",
-        "of two records in quarantine that follow each other only one is behind the mark: the second one is given again for ever",
+        "of several records in quarantine at a wave's end only the first is behind the mark: each further one costs a wave of its own",
         "processors.turn",
         """        while reached in self.aside:
             reached += 1
@@ -300,6 +293,13 @@ _UPKEEP: Final = (
         "typed.lake_wave",
         "position is None or position.arrival is None or (position.arrival - APPROXIMATE).date() < day\n",
         "position is None or position.arrival is None or position.arrival.date() < day\n",
+    ),
+    _slip(
+        "kept-days-are-told-and-dropped",
+        "the retention drops days that a window still needs, while its report says that they stay",
+        "upkeep.compact",
+        "        return Dropped(self.table.drop(first), first, keeping)\n",
+        "        return Dropped(self.table.drop(before), first, keeping)\n",
     ),
     _slip(
         "recorded-snapshot-has-to-be-there",
