@@ -58,12 +58,6 @@ def test_a_window_may_begin_or_end_with_such_a_range():
     assert made(story(LANDED, FOREIGN), Arrivals(NOON + HOUR, None)).ranges == ()
 
 
-def test_a_window_that_ends_within_such_a_range_reads_up_to_its_own_end():
-    (its,) = made(story(LANDED, FOREIGN, LATER), Numbers(A.shard_id, None, 15), reaches=HAS_ALL).ranges
-    assert [(stretch.after, stretch.upto) for stretch in its.stretches] == [(FOREIGN.after, its.upto)]
-    assert its.upto == at(15, 2**63 - 1)
-
-
 def test_without_arrivals_of_its_own_a_range_is_placed_before_the_next_landed_one():
     skipped = a_range(A, at(10), at(20), rows=0, kind=Kind.SKIPPED)
     told = story(LANDED, skipped, LATER)
