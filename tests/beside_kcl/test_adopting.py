@@ -9,11 +9,12 @@ from datetime import datetime, timedelta
 import pytest
 
 from headrace.pipeline.beside_kcl.adoption import Adopting, Adoption, owners_that_renewed
+from headrace.pipeline.beside_kcl.adoption_plan import start_for_kcl
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.leases.change import Applied
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
-from headrace.pipeline.core.shards.position import Origin, Start
+from headrace.pipeline.core.shards.position import Origin, Position, Positions, Start
 from headrace.pipeline.errors import BadSetting, OriginUnsafe, PositionsDisagree
 from tests.duties.world import STREAM, World
 
@@ -292,6 +293,19 @@ def test_rows_that_are_given_back_stand_where_the_table_stands_and_have_no_owner
     assert rows[world.shard(1).shard_id].checkpoint == AT_TIMESTAMP
     assert start is None, "the stream began at TRIM_HORIZON"
     assert {row.owner for row in rows.values()} == {None}
+
+
+def test_kcl_begins_at_the_earliest_start_of_the_rows_that_are_given_back_at_a_timestamp() -> None:
+    """KCL's configuration has room for one: with a later one KCL would pass over records of the other shards."""
+    world = World(shards=3)
+    noon = world.clock.now()
+    rows = [Lease(world.shard(n).shard_id, checkpoint=says) for n, says in enumerate((LATEST, AT_TIMESTAMP))]
+    starts = {world.shard(n): Position(start=Start(noon + timedelta(hours=n))) for n in range(2)}
+    origins = {world.stream: Origin(Start(noon - timedelta(hours=1)), noon)}
+    assert start_for_kcl(world.stream, rows, Positions(origins, starts)) == noon
+    assert start_for_kcl(world.stream, rows[1:], Positions(origins, starts)) == noon + timedelta(hours=1)
+    of_the_origin = [*rows, Lease(world.shard(2).shard_id, checkpoint=AT_TIMESTAMP)]
+    assert start_for_kcl(world.stream, of_the_origin, Positions(origins, starts)) == noon - timedelta(hours=1)
 
 
 def test_give_back_is_refused_if_a_shard_with_a_position_has_no_row() -> None:

@@ -214,6 +214,13 @@ def test_records_at_fault_go_to_quarantine_and_the_others_count(tmp_path: Path):
     assert bed.processing().settling.is_settled()
 
 
+def test_records_at_fault_that_follow_each_other_are_done_with_in_one_wave(tmp_path: Path):
+    words, rule = ("a", "bad", "bad", "bad"), OnProcessorError.QUARANTINE
+    bed = landed(tmp_path, *words, callable="counting:AtShutdown", on_error=rule)
+    assert bed.catch_up()[0] == "5 records processed into 2 rows, 3 set aside"
+    assert bed.aside().keys() == {2, 3, 4}
+
+
 def test_prints_harm_nothing(tmp_path: Path):
     bed = landed(tmp_path, "print", "a")
     bed.catch_up()

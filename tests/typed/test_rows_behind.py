@@ -11,6 +11,7 @@ from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.filter import ALL_RANGES, RangeFilter
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.sort_texts import order_text
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.typed.check_wave import SET_ELSEWHERE
@@ -278,3 +279,22 @@ def test_rows_that_landed_behind_the_position_are_seen_when_the_snapshots_of_tha
     bed.land(A, {4: good(4)}, arrival=bed.clock.at)
     with pytest.raises(WrongShape, match=f"{SET_ELSEWHERE} {A}.*it has 3 rows now, and 2 were parsed"):
         bed.parsing().wave()
+
+
+def test_of_each_shard_the_ledgers_since_its_own_look_are_searched(bed: Bed):
+    """A wave may have looked for the other shard only, while the lake table was behind the position of this one."""
+    looks: list[int] = []
+    for key, number in ((A, 1), (A, 2), (B, 1)):
+        bed.land(key, {number: good(number)}, arrival=bed.clock.at)
+        looks.append(sequence_of(bed))
+    checking = bed.parsing().checking
+    assert checking is not None
+    places = checking.landed_behind(bed.lake.handle().load().positions, {A: looks[0], B: looks[1]})
+    assert places == {A: order_text(Position(1)), B: ""}
+
+
+def sequence_of(bed: Bed) -> int:
+    snapshot = bed.lake.handle().open().current_snapshot()
+    assert snapshot is not None
+    assert snapshot.sequence_number is not None
+    return snapshot.sequence_number

@@ -106,6 +106,19 @@ def test_a_cancelled_window_lets_its_days_go_and_one_that_is_gone_on_with_keeps_
     assert days(bed) == [3]
 
 
+def test_a_window_that_was_done_and_is_gone_on_with_after_it_was_cancelled_keeps_its_days(bed: ReplaceBed):
+    window, before = replace(bed.window(ALL), oldest_day=date(2026, 2, 1)), date(2026, 2, 5)
+    kept = KeptWindow(window)
+    for word, keeps in (
+        (Word.DONE, False),
+        (Word.CANCELLED, False),
+        (Word.RESUMED, True),
+        (Word.DONE, False),
+    ):
+        kept = kept.after(word)
+        assert kept.keeps_days(before) is keeps, word
+
+
 def test_where_the_windows_cant_be_read_no_day_goes(bed: ReplaceBed):
     def fail(_: date) -> tuple[date, tuple[str, ...]]:
         raise Unreachable("the catalog didn't answer")

@@ -133,6 +133,14 @@ def test_snapshots_that_were_rolled_back_stay_while_they_are_young():
     assert gone(history, keep=Keep(2, timedelta(days=100 - 8) + HOUR)) == [1, 2, 3, 6, 7]
 
 
+def test_a_young_snapshot_that_was_rolled_back_keeps_the_way_to_its_positions():
+    """A person can set main to it again, and then needs the positions of snapshot 6."""
+    history = with_refs(line(9, foreign=(7, 8, 9)), **{MAIN: Ref(5, is_branch=True)})
+    only_the_newest = Keep(2, timedelta(days=100 - 9) + HOUR)
+    reasons = plan(history, keep=only_the_newest)
+    assert [reasons[n] for n in (9, 8, 7, 6)] == [Why.YOUNG, Why.WAY, Why.WAY, Why.WAY]
+
+
 def test_a_table_that_forbids_expiry_keeps_everything():
     assert set(plan(replace(line(9), is_frozen=True)).values()) == {Why.FROZEN}
 

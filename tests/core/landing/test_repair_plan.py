@@ -102,6 +102,14 @@ def test_a_snapshot_whose_files_arent_in_the_table_was_rolled_back_and_is_not_us
     ]
 
 
+def test_of_several_landings_that_were_rolled_back_the_first_one_decides_which_snapshots_arent_used() -> None:
+    """Rows of the first one's other shards may be missing as well."""
+    first = replace(known_state(4, a=Position(6), b=Position(9)), page=landing(A, 6))
+    second = replace(known_state(5, a=Position(8), b=Position(9)), page=landing(A, 8))
+    for states in ((second, first), (first, second)):
+        assert positions_after(planned(broken_chain(*states, a=5), {})) == {"a": Position(5, arrival=NOON)}
+
+
 def test_a_snapshot_whose_files_are_in_the_table_or_that_brought_no_rows_is_used() -> None:
     said = known_state(4, a=Position(6), b=Position(9))
     for state, rows in (

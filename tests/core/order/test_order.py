@@ -379,3 +379,9 @@ def test_a_family_knows_the_shards_that_a_listing_a_row_an_end_or_a_position_nam
     family = a_family(STREAM, [Shard("listed", ("parent",))], leases=rows, positions=at)
     assert family.known == {"listed", "parent", "row", "above", "p", "child", "alone"}
     assert family.placed == {"p", "alone"}
+
+
+def test_a_family_doesnt_know_a_shard_of_another_stream_with_the_same_id() -> None:
+    """Else a shard of this stream that came meanwhile would count as one that the run knew."""
+    other = ShardKey(StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/others", STREAM.epoch), "b")
+    assert a_family(STREAM, [Shard("a")], positions=Positions(ORIGIN, {other: OPEN})).known == {"a"}

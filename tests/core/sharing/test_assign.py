@@ -297,6 +297,16 @@ def test_a_lease_moves_only_if_that_makes_the_gap_clearly_smaller(held, moved):
     assert len(plan_assign(scene, replace(AT_ONCE, dwell=DWELL))) == moved
 
 
+@pytest.mark.parametrize(
+    ("ahead", "stays"), [(DWELL - timedelta(seconds=1), True), (DWELL, False), (timedelta(days=1), False)]
+)
+def test_a_lease_that_a_leader_with_a_fast_clock_has_moved_stays_for_its_dwell_time_at_most(ahead, stays):
+    scene = fleet_with("w2", w1=[5.0, 5.0])
+    moved = tuple(replace(row, assigned_at=NOW + ahead) for row in scene.leases)
+    plan = plan_assign(replace(scene, leases=moved), replace(AT_ONCE, dwell=DWELL))
+    assert len(plan) == (0 if stays else 1)
+
+
 @pytest.mark.parametrize(("w1", "moves"), [(11, False), (12, True)])
 def test_no_lease_moves_within_the_tolerance_and_beyond_it_loads_become_even(w1, moves):
     scene = fleet_with(w1=[1.0] * w1, w2=[1.0] * (20 - w1))

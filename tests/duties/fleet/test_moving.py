@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -10,9 +11,11 @@ import pytest
 from headrace.pipeline.core.leases.worker import Metrics
 from headrace.pipeline.duties.fleet.cursor import read_leader, write_leader
 from headrace.pipeline.duties.waves.report import WaveStep
+from headrace.pipeline.ports.leases import WorkerListing
 from headrace.pipeline.settings.choices import Heartbeat
 from tests.duties.moves import in_lease_mode, let_host_die, owners, row_of, ticks_until
 from tests.duties.world import TICK, World
+from tests.memory.workers import MemoryWorkerStore
 
 
 def test_leases_for_which_no_worker_has_room_stay_unassigned_and_each_leader_pass_says_how_many() -> None:
@@ -211,3 +214,38 @@ def test_a_leader_remembers_for_an_hour_that_it_moved_leases_by_cpu() -> None:
     world.clock.advance(timedelta(hours=1))
     world.tick(8)
     assert world.leader_memory["w1"].assignment.cpu_passes == 0
+
+
+class LateBeats(MemoryWorkerStore):
+    """A worker store in which a worker beats just before its row is read by its name."""
+
+    late = "w2"
+    revived = 0
+
+    def get_many(self, worker_ids: Sequence[str]) -> WorkerListing:
+        if self.late in worker_ids:
+            self.beat_run(self.late, "run/attempt")
+            self.revived += 1
+        return super().get_many(worker_ids)
+
+
+def test_a_lease_in_a_handover_stays_with_a_holder_that_beats_between_the_leaders_look_and_its_writes() -> (
+    None
+):
+    world = World(workers=("w1", "w2", "w3"), shards=3)
+    world.rows = store = LateBeats(clock=world.clock)
+    world.settle()
+    rows = world.leases.scan().leases
+    (lease,) = (row for row in rows if row.owner == "w2")
+    handed = replace(lease, owner="w3", checkpoint_owner="w2", run_claim="run/attempt")
+    world.leases = type(world.leases)([*(row for row in rows if row != lease), handed])
+    store.revived = 0
+    for _ in range(12):
+        world.clock.advance(TICK)
+        store.beat_run("w3", "run/its-own")
+        world.work("w1")
+        world.lead()
+    assert store.revived, "the holder never counted as dead"
+    row = world.leases.get(lease.key)
+    assert row is not None
+    assert (row.holder, row.owner) == ("w2", "w3")

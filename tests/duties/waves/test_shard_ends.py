@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Manifest
 from headrace.pipeline.core.shards.shard import Child
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.duties.waves.attempt import Attempt
 from headrace.pipeline.errors import Throttled
+from headrace.pipeline.ports.landing import Committed
 from headrace.pipeline.ports.staging import StagingSpec
 from tests.duties.life import Life
 
@@ -75,6 +77,31 @@ def retold(life: Life, tell: list[Child]) -> None:
         return replace(manifest, staged=staged)
 
     life.stage.stage = stage_and_retell  # type: ignore[method-assign]
+
+
+def test_the_commit_of_a_shards_first_range_looks_for_the_children_that_its_last_page_names() -> None:
+    """The split came after the listing of the run. By the commit another run may have read a child, after the same shard."""
+    life = Life(shards=1)
+    life.sync()
+    life.produce(0)
+    run, stage, commit = life.run(), life.stage.stage, life.table.commit
+    proposals: list[Proposal] = []
+
+    def split_and_stage(batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
+        life.source.split(life.key(0))
+        return stage(batches, spec, limits)
+
+    def noted(proposal: Proposal) -> Committed:
+        proposals.append(proposal)
+        return commit(proposal)
+
+    life.stage.stage = split_and_stage  # type: ignore[method-assign]
+    life.table.commit = noted  # type: ignore[method-assign]
+    run.wave()
+    (landed,) = (proposal for proposal in proposals if proposal.ranges)
+    children = life.source.children(life.key(0))
+    assert children is not None
+    assert landed.below == {life.key(0): frozenset(child.shard_id for child in children)}
 
 
 @pytest.mark.parametrize("lacks", ["the other parent", "this parent", "the hash keys"])

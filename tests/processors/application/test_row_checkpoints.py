@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ KEY = "shardId-000000000000"
 LEASE = Lease(KEY, 5, Checkpoint("100"), owner="me", run_claim="run/1")
 DELIVERED = Checkpoint("200", 3)
 SINCE = datetime(2026, 1, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
 
 
 class FailingRows(MemoryLeaseStore):
@@ -137,6 +138,18 @@ def test_a_row_says_with_its_checkpoint_up_to_when_nothing_is_unread() -> None:
     checkpoints.row.unread_since = SINCE
     answer(checkpoints, sequenceNumber="150")
     assert (stored(rows).looked_at, stored(rows).behind_ms) == (SINCE, 1)
+
+
+@pytest.mark.parametrize(
+    ("looked_at", "told"), [(SINCE - HOUR, SINCE), (SINCE, SINCE), (SINCE + HOUR, SINCE + HOUR)]
+)
+def test_a_row_tells_the_later_one_of_its_last_look_and_of_the_oldest_unread_record(
+    looked_at: datetime, told: datetime
+) -> None:
+    rows, checkpoints = claimed(replace(LEASE, looked_at=looked_at))
+    checkpoints.row.unread_since = SINCE
+    answer(checkpoints, sequenceNumber="150")
+    assert stored(rows).looked_at == told
 
 
 def test_a_checkpoint_at_the_rows_own_takes_what_was_prepared_out_of_the_row() -> None:

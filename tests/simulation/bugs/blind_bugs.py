@@ -11,6 +11,7 @@ from typing import Final
 
 from tests.simulation.bugs.blind_decision_bugs import BLIND_DECISION_BUGS
 from tests.simulation.bugs.blind_room_bugs import BLIND_ROOM_BUGS
+from tests.simulation.bugs.blind_value_bugs import BLIND_VALUE_BUGS
 from tests.simulation.bugs.planted import Patch, Plant
 
 
@@ -271,4 +272,5 @@ BLIND_BUGS: Final = (
     }
     | BLIND_ROOM_BUGS
     | BLIND_DECISION_BUGS
+    | BLIND_VALUE_BUGS
 )
