@@ -118,7 +118,8 @@ class LatestWatch(TypedWatch):
     def _judge_table(self, by: str) -> None:
         # A row that landed as a whole aggregate has as many users as it has records, and stays one row of the table.
         found = Counter(
-            row._replace(users=1, is_aggregate=False) for row in rows_in(self.table, self.typed_rows)
+            row._replace(users=1, is_aggregate=False) if row.users > 1 or row.is_aggregate else row
+            for row in rows_in(self.table, self.typed_rows)
         )
         wanted = Counter(row for row in self.fold.values() if not deletes(row))
         for differs, how in ((wanted - found, "lacks"), (found - wanted, "has")):

@@ -232,8 +232,10 @@ class TypedWatch:
         """Whether a row may be left out for another one of its event: only a row that was parsed is compared with others."""
         return self.events.leaves_out and self.rules(version, row) == ""
 
-    def is_in(self, each: Range | WindowRange, row: TypedRow) -> bool:
-        return past(each.after) < self.landed_rows.sort_key(row) < end_of(each.upto)
+    def is_in(self, each: Range | WindowRange) -> Callable[[TypedRow], bool]:
+        """A function that tells whether a row of the range's shard lies in the range."""
+        low, high, sort_key = past(each.after), end_of(each.upto), self.landed_rows.sort_key
+        return lambda row: low < sort_key(row) < high
 
     def numbers_in(self, each: Range | WindowRange, there: dict[int, TypedRow]) -> set[int]:
         """The numbers of the rows of a shard that lie in the range. `there`: the rows by number."""
@@ -390,10 +392,10 @@ class TypedWatch:
     def is_out_of_reach(self, planned: WindowRange) -> bool:
         """Whether a repair of the lake table has left out the life of a range's stream before a row of the range was parsed: then none ever is."""
         table = self._world.table
-        rows = self.rows_at(table.head, planned.key)
-        return planned.key.stream not in table.load().positions.origins and not any(
-            self.is_told(planned.key, number) for number, row in rows.items() if self.is_in(planned, row)
-        )
+        if planned.key.stream in table.load().positions.origins:
+            return False
+        rows, is_in = self.rows_at(table.head, planned.key), self.is_in(planned)
+        return not any(self.is_told(planned.key, number) for number, row in rows.items() if is_in(row))
 
     def landed(self, key: ShardKey) -> set[int]:
         return set(self.rows_at(self._world.table.head, key))
