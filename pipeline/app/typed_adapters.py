@@ -38,7 +38,8 @@ class TypedAdapters(LakeAdapters):
         worker = self.settings.workers[0]
         lake = self.table(writer)
         table, quarantine = self.typed(target, writer), self.quarantine(target, writer)
-        frames = Frames(target, BatchContext(target.name, target.version, run))
+        context = BatchContext(target.name, target.version, run)
+        frames = Frames(target, context, connect=worker.spark.master is None)
         parser = SparkRedriver(
             # A session with workers of its own: a worker of Spark keeps the modules that it has
             # imported, and would go on with an earlier form of the user's code.

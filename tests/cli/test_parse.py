@@ -280,3 +280,16 @@ def test_a_shard_that_isnt_there_is_told_also_of_a_target(
     assert capsys.readouterr().out == f"no range of records was parsed of {B.shard_id}\n"
     assert main(["lineage", "--target", "orders", "--shard", "shardId-7"]) == STOPPED
     assert "there is no shard 'shardId-7'" in capsys.readouterr().err
+
+
+def test_a_check_says_so_where_only_a_wave_can_judge_a_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "headrace.yaml").write_text(
+        "application: shop\nstreams: [{name: orders}]\nlanding: {home: lake}\nparse:\n"
+        "  - {name: rows, table: lake.rows, format: callable, callable: 'needs_session:rows', schema: n INT}\n"
+    )
+    (tmp_path / "needs_session.py").write_text(
+        "from pyspark.sql import functions as F\n\n\n@F.udf('string')\ndef same(text):\n    return text\n\n\n"
+        "def rows(records, context):\n    return records\n"
+    )
+    assert main(["parse", "--config", str(tmp_path / "headrace.yaml"), "--check"]) == 0
+    assert "only a wave tells whether the function can be used" in "".join(capsys.readouterr())
