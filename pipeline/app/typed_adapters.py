@@ -65,7 +65,7 @@ class TypedAdapters(LakeAdapters):
             redriver=replace(parser, source=quarantine),
             infer=parser.infer if target.format is ParseFormat.JSON else None,
             code=frames.code.text,
-            check_settings=frames.check,
+            check_settings=parser.check,
             typed=Thinned(
                 table=self.made.get(lambda: IcebergSource(table), "parsed rows", writer),
                 leaver=replace(parser, source=table),

@@ -37,7 +37,9 @@ def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bed:
     return bed
 
 
-def test_the_command_parses_every_target_until_it_has_caught_up(bed: Bed, capsys: pytest.CaptureFixture[str]):
+def test_the_command_parses_every_target_until_it_has_caught_up(
+    bed: Bed, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
     bed.land(A, {1: good(1), 2: BAD}, ended=["shardId-000000000002"])
     child = A.__class__(A.stream, "shardId-000000000002")
     bed.land(child, {5: good(5)}, parents=[A.shard_id])
@@ -59,6 +61,13 @@ def test_the_command_parses_every_target_until_it_has_caught_up(bed: Bed, capsys
     assert {row["name"] for row in read.rows(bed.typed()).to_pylist()} == {"n1", "n5"}
     assert main(["parse", "orders"]) == 0
     assert capsys.readouterr().out == "orders: nothing new to parse\n"
+    # A change that the table's rows don't allow is told before the next record comes, too.
+    config = tmp_path / "headrace.yaml"
+    before = config.read_text()
+    config.write_text(before.replace("id BIGINT, name", "id STRING, name", 1))
+    assert main(["parse", "orders"]) == STOPPED
+    assert "the column id of lake.orders is long, and the parser now gives string" in capsys.readouterr().err
+    config.write_text(before)
     assert main(["lineage", "--target", "orders", "--csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith(",parsed,quarantined,dropped,version,schema,code")

@@ -17,7 +17,7 @@ from pyiceberg.types import NestedField
 
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.blocks.parse import ParseSettings
-from headrace.pipeline.settings.choices import Compression, ParseFormat
+from headrace.pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
 from headrace.pipeline.settings.ddl import WrongDdl, why_no_column_name
 from headrace.pipeline.settings.rules.latest import why_not_latest
 from headrace.pipeline.settings.rules.schema import (
@@ -118,6 +118,12 @@ class Frames:
         except NeedsSession:
             return False
         return True
+
+    def stated_columns(self) -> list[NestedField]:
+        """The columns that the settings state."""
+        if self.settings.columns is ColumnsFrom.GIVEN and (decoder := self.decoder):
+            return self.decoded_columns(decoder)
+        return columns_of(self.fields())
 
     def _check(self, names: Sequence[str]) -> None:
         for name in names:
