@@ -291,7 +291,9 @@ def test_a_shard_that_isnt_there_is_told_also_of_a_target(
     assert "there is no shard 'shardId-7'" in capsys.readouterr().err
 
 
-def test_a_check_says_so_where_only_a_wave_can_judge_a_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_check_says_so_where_only_a_wave_can_judge_a_module(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     (tmp_path / "headrace.yaml").write_text(
         "application: shop\nstreams: [{name: orders}]\nlanding: {home: lake}\nparse:\n"
         "  - {name: rows, table: lake.rows, format: callable, callable: 'needs_session:rows', schema: n INT}\n"

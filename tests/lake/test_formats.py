@@ -158,7 +158,11 @@ FORMS: Mapping[str, tuple[Any, Callable[[Any], str], Callable[[str], Any]]] = {
     "valid-through.txt": ({STREAM: NOON}, write_through, read_through),
     "account-1.txt": (ACCOUNT, Accounting.text, read_accounting),
     "window-1.json": (WINDOW, write_manifest, read_manifest),
-    "recorded-1.txt": (Recorded(77, 9, 8, 7, 6), write_recorded, lambda text: read_recorded(text, "lake.orders_lineage")),
+    "recorded-1.txt": (
+        Recorded(77, 9, 8, 7, 6),
+        write_recorded,
+        lambda text: read_recorded(text, "lake.orders_lineage"),
+    ),
     "lineage-rows-1.json": (ENTRIES, lineage_out, lineage_in),
 }
 """File -> the value that it holds, what writes it and what reads it."""

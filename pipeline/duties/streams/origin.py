@@ -87,7 +87,9 @@ def plan_origin(
 
 
 def _earlier_life(stream: StreamId, state: TableState) -> Transient:
-    last = max((life for life in state.positions.origins if life.arn == stream.arn), key=lambda life: life.epoch)
+    last = max(
+        (life for life in state.positions.origins if life.arn == stream.arn), key=lambda life: life.epoch
+    )
     return Transient(
         f"Kinesis describes {stream}, but the lake table already has a later stream of this name: {last}. Nothing was read. If "
         "the stream was deleted and created again just now, the next tick or wave describes it as it is. If this stays, the "

@@ -164,7 +164,9 @@ def test_a_start_that_comes_after_the_start_of_a_later_life_isnt_decided() -> No
     assert decided.positions.origins.keys() == {later.stream}
 
 
-def test_an_older_stream_of_the_same_name_is_refused_before_a_commit_is_tried_and_the_way_out_is_named() -> None:
+def test_an_older_stream_of_the_same_name_is_refused_before_a_commit_is_tried_and_the_way_out_is_named() -> (
+    None
+):
     """The settings reach another place, whose stream of this name and account is older: no restart makes it the right one."""
     world = World()
     [settings] = world.settings.streams
