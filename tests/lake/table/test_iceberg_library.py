@@ -235,8 +235,11 @@ def test_pyiceberg_writes_no_table_of_format_version_3(plain: tuple[Catalog, Tab
 def test_pyiceberg_reads_a_null_list_of_structs_as_an_empty_one(plain: tuple[Catalog, Table], tmp_path: Path):
     """docs/use/reading.md says so: once this fails, the sentence there is no longer true."""
     catalog, _ = plain
-    structs = pa.list_(pa.struct([pa.field("n", pa.int64())]))
-    columns = pa.schema([pa.field("plain", pa.list_(pa.int64())), pa.field("structs", structs)])
+    kinds: dict[str, pa.DataType] = {
+        "plain": pa.list_(pa.int64()),
+        "structs": pa.list_(pa.struct([pa.field("n", pa.int64())])),
+    }
+    columns = pa.schema(kinds)
     table = catalog.create_table("lake.lists", columns)
     file = tmp_path / "rows.parquet"
     # By Arrow: pyiceberg writes an empty list, too.
