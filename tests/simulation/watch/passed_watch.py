@@ -54,7 +54,7 @@ def give_up_passed(
             and ((key, number) in watch.given_up or not watch.is_told(key, number))
         }
         # An aggregate that is taken apart later is given up with all of its records.
-        watch.whole.update((key, number) for number in numbers if there[number].users > 1)
+        watch.given_up_whole.update((key, number) for number in numbers if there[number].users > 1)
         passed.update((key, number) for number in numbers)
     watch.given_up |= passed
     times = watch.times_set_elsewhere
