@@ -112,7 +112,7 @@ class LeaseTaking:
         rows = {row.key: row for row in self._scan()}
         sightings = after_look(
             memory.leases,
-            {key: str(row.counter) for key, row in rows.items()},
+            {key: _counter_of(row) for key, row in rows.items()},
             since=_since_last_scan(memory, now, mono),
             tick=self._period,
         )
@@ -124,7 +124,7 @@ class LeaseTaking:
         pick = plan_take(observed, self.me, at_ns=_SCAN_AT_NS, rules=self._rules)
         taken = self._take([rows[key] for key in pick.keys(self.ids.dice)], pick)
         # A lease that was just taken counts as alive, though no beat of it was seen yet.
-        sightings |= {row.key: Sighting(str(row.counter), moved=True) for row in taken}
+        sightings |= {row.key: Sighting(_counter_of(row), moved=True) for row in taken}
         held = self._held([*rows.values(), *taken])
         return TakingReport(
             TakingMemory(now, mono, sightings, headrace_workers), _sentence(taken, pick), taken, held
@@ -178,7 +178,7 @@ class LeaseTaking:
             listed_now = self.leases.get_many(list(owners)).leases
             rows = [row for row in listed_now if row.owner == owners[row.key] and not row.has_ended]
         why = f"-> {self.me}: {pick.why}"
-        takes = [take(row, self.me, f"{row.owner or 'unowned'} {why}") for row in rows]
+        takes = [take(row, self.me, f"{row.owner or 'unowned'} {why}", steals=pick.steals) for row in rows]
         return rows_written(require_some(self.leases.apply_all(takes)))
 
 
@@ -188,6 +188,11 @@ def _since_last_scan(memory: TakingMemory, now: datetime, mono: float) -> timede
     if memory.last is None:
         return None
     return min(now - memory.last, timedelta(seconds=mono - memory.last_mono))
+
+
+def _counter_of(row: Lease) -> str:
+    """The row's counter. A row of another life of the stream has the same key, and soon the same counter again."""
+    return str(row.counter) if row.stream_epoch is None else f"{row.counter} of {row.stream_epoch}"
 
 
 def _moved_ns(row: Lease, sighting: Sighting) -> int:

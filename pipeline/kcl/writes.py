@@ -3,7 +3,7 @@
 
     write                  | must still be true
     -----------------------+--------------------------------------------------------------
-    take (2.x)             | the counter
+    take, steal (2.x)      | the counter
     hash range             | the row exists
 """
 
@@ -15,7 +15,7 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.shard import HashRange
 
 
-def take(read: Lease, me: str, why: str = "") -> Change:
+def take(read: Lease, me: str, why: str = "", *, steals: bool = False) -> Change:
     """A 2.x worker takes an expired lease, or steals one from a worker with too many. The claim of a Headrace
     run is removed, so that this run's next write on the row is refused (I2)."""
     return Change(
@@ -25,7 +25,7 @@ def take(read: Lease, me: str, why: str = "") -> Change:
         put={"owner": me},
         add=switch_counts(read, me),
         remove=frozenset({"checkpoint_owner"} | ({"run_claim"} if read.run_claim else set())),
-        kind=ChangeKind.TAKE,
+        kind=ChangeKind.STEAL if steals else ChangeKind.TAKE,
     )
 
 

@@ -14,7 +14,7 @@ from headrace.pipeline.metrics.gathering import Gathering
 from headrace.pipeline.ports.leases import Listing
 
 _BEATS = frozenset({ChangeKind.BEAT, ChangeKind.RENEW})
-_TAKES = frozenset({ChangeKind.TAKE, ChangeKind.EVICT})
+_TAKES = frozenset({ChangeKind.TAKE, ChangeKind.STEAL, ChangeKind.EVICT})
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.pipeline.core.landing.expiry_plan import Shape
@@ -45,6 +45,8 @@ class TableState:
     """The id of the window whose own table this is; empty for a table of no window."""
     through: Through = field(default_factory=dict)
     """Up to when the table has all records, by stream."""
+    kept_from: date | None = None
+    """The first day (UTC) that the retention has left in the table, where the table states it."""
 
     @property
     def owner(self) -> str | None:

@@ -64,7 +64,9 @@ class Proving:
     def _lake(self, window: Window) -> LakeSubject:
         # The look first: what lands since belongs to the next proof.
         look, before = self.table.look(), self.table.remembered()
-        kept_before = None if before is None else before.kept_from
+        # What an earlier proof knew, and what the table states: the upkeep may have had another clock, or a shorter retention.
+        said = [look.state.kept_from, None if before is None else before.kept_from]
+        kept_before = max((day for day in said if day is not None), default=None)
         kept_from = first_kept_day(self.clock.now(), self.settings.retention, kept_before)
         ports = ProvedTable("the lake table", lambda: True, self.table, self.lineage)
         table_look = TableLook(name=ports.name, positions=look.state.positions, live=look.live)

@@ -372,7 +372,7 @@ def excused(
 ) -> bool:
     """Whether the missing rows may be ones that the retention removed before the first commit of the typed table.
     After its first commit, the retention keeps rows until the typed table has them. `begun`: the time of the
-    first commit; None where there is none yet.
+    first commit; None where there is none yet, and for a window, all ranges of which had landed when it was made.
     """
     landed: Mapping[int, datetime] = {entry.snapshot: entry.at for entry in entries}
     may_lack = sum(

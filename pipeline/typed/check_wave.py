@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from headrace.pipeline.core.ledger.arrivals import first_kept_day
 from headrace.pipeline.core.ledger.filter import RangeFilter
@@ -92,8 +92,8 @@ class ParseChecking:
     clock: Clock
     words: CheckWords = field(default_factory=CheckWords)
     kept_since: datetime | None = None
-    """When the window was made, where the waves are those of a window: records that the retention had removed by then aren't
-    missed. None: they are the waves of a table that follows the lake table."""
+    """When the window was made, where the waves are those of a window: records that the retention may have removed by then, and those of days
+    that the lake table says are gone, aren't missed. None: they are the waves of a table that follows the lake table."""
     edges: WindowEdges = field(default_factory=WindowEdges)
     """Those of the window, where the waves are those of a window."""
     accepts_difference: bool = False
@@ -104,13 +104,15 @@ class ParseChecking:
         plan: WavePlan,
         *,
         way_to: WayTo,
+        kept_from: date | None = None,
         elsewhere: tuple[ParsedElsewhere, ...] = (),
         rows_there: Callable[[PlannedRange], int],
         is_last: bool,
     ) -> tuple[str, ...]:
         """Compare the rows that the wave found with the lake table's ledgers. Returns notes for people. Raises
         WrongShape where rows are missing or doubled without a reason, and Changed where the wave has to load the
-        lake table again first (`is_last`: the wave has done so already). `elsewhere`: ranges that were parsed at
+        lake table again first (`is_last`: the wave has done so already). `kept_from`: the first day that the
+        retention has left there, as the table states it. `elsewhere`: ranges that were parsed at
         snapshots which may not belong to the lake table's `main`. `rows_there`: counts the rows of a range in the
         lake table.
         """
@@ -132,8 +134,11 @@ class ParseChecking:
         # A commit that removed rows tells nothing about rows that are there, so that a person alone excuses these.
         if passed and not self.accepts_difference:
             raise WrongShape(self._passed_over(passed[0]))
-        begun = self.kept_since or next((entry.at for entry in self.ports.lineage.entries()), None)
-        kept_from = first_kept_day(self.kept_since or self.clock.now(), self.retention, None)
+        # A window is made of what had landed by then, whatever the clocks of those who landed it say.
+        entries_of_table = () if self.kept_since is not None else self.ports.lineage.entries()
+        begun = next((entry.at for entry in entries_of_table), None)
+        # The table's word first: the upkeep that removed a day may have had another clock, or a shorter retention.
+        kept_from = first_kept_day(self.kept_since or self.clock.now(), self.retention, kept_from)
         notes = [
             f"{difference.key}: {counted(difference.lacks, 'row')} that landed behind this table's position aren't "
             f"{self.words.past}, "

@@ -248,6 +248,7 @@ class LakeWaves(Waves[Basis]):
                 notes = self.checking.check(
                     basis.plan,
                     way_to=basis.look.way_to,
+                    kept_from=basis.look.kept_from,
                     elsewhere=basis.elsewhere,
                     rows_there=partial(rows_in, basis.look.files, self.surveyor),
                     is_last=looks == _LOOKS,

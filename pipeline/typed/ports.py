@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.pipeline.ports.landing import LandingTable
@@ -49,6 +49,8 @@ class SourceLook:
     leads_to: Callable[[int, int], bool] = lambda _snapshot, _sequence: False
     """Whether the snapshot, or an ancestor of it, is the one with this id and sequence number. False where nothing
     tells any more. Metadata files of former commits may be read for that."""
+    kept_from: date | None = None
+    """The first day (UTC) that the retention has left in the table, where the table states it."""
     way_to: WayTo = lambda _snapshot, _sequence: Way.UNKNOWN
     """Where the snapshot with this id and sequence number lies. It costs nothing, and so doesn't know of snapshots that
     have expired."""

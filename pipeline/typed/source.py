@@ -57,6 +57,7 @@ class IcebergSource(SourceTable):
             moment,
             snapshot=None if head is None else head.snapshot_id,
             sequence=0 if head is None else head.sequence_number or 0,
+            kept_from=base.state.kept_from,
             leads_to=partial(leads_to, base.table),
             way_to=partial(way_on, known_main(base.table)),
         )

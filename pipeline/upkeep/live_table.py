@@ -15,15 +15,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from headrace.pipeline.clock import dice
 from headrace.pipeline.core.ledger.batch import StagedFile
 from headrace.pipeline.core.ledger.live_files import LiveFile, LiveFiles
+from headrace.pipeline.lake.table.base import kept_from
 from headrace.pipeline.lake.table.catalog import asking
 from headrace.pipeline.lake.table.commit_files import CommitFiles
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lake.table.live_files import ManifestReader
+from headrace.pipeline.lake.table.schema import KEPT_FROM
 from headrace.pipeline.upkeep.ports import LiveTable
 from headrace.pipeline.upkeep.rewrite_plan import Left, Replaced, Rewritten, outlived, why_left
 
@@ -40,6 +44,15 @@ class _Changes:
     added: tuple[StagedFile, ...]
     removed: tuple[LiveFile, ...]
     operation: Operation
+    kept_from: date | None = None
+    """The first day that stays, where the retention removes the days before it."""
+
+    def updates(self, table: Table) -> tuple[TableUpdate, ...]:
+        """The changes of the table's metadata beside the snapshot."""
+        # The later of the two: what a shorter retention has removed stays removed after it was made longer.
+        if self.kept_from is None or self.kept_from <= (kept_from(table) or date.min):
+            return ()
+        return (SetPropertiesUpdate(updates={KEPT_FROM: self.kept_from.isoformat()}),)
 
 
 _Decide = Callable[[LiveFiles], _Changes | None]
@@ -83,7 +96,7 @@ class IcebergLive(LiveTable):
         def decide(live: LiveFiles) -> _Changes | None:
             nonlocal dropped
             dropped = outlived(live, before=before)
-            return _Changes((), dropped, Operation.DELETE) if dropped else None
+            return _Changes((), dropped, Operation.DELETE, kept_from=before) if dropped else None
 
         _, snapshot = self._commit(decide)
         return () if snapshot is None else dropped
@@ -113,7 +126,7 @@ class IcebergLive(LiveTable):
                 replaced=[entries[file.path].data_file for file in changes.removed],
                 operation=changes.operation,
             )
-            if self._lake.sent(attempt, table):
+            if self._lake.sent(attempt.also(*changes.updates(table)), table):
                 return True, attempt.snapshot
             self._lake.clock.pause(dice() * _LONGEST_PAUSE)
         return True, None

@@ -32,8 +32,8 @@ class LiveTable(Protocol):
         ...
 
     def drop(self, before: date) -> tuple[LiveFile, ...]:
-        """Remove the files from the table that `outlived` returns, in one commit. Returns the removed files,
-        which stay in the storage.
+        """Remove the files from the table that `outlived` returns, in one commit by which the table states that this is the first day that
+        is left. Returns the removed files, which stay in the storage.
         """
         ...
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
+from datetime import date
 
 from headrace.pipeline.core.ledger.arrivals import first_kept_day
 from headrace.pipeline.core.ledger.filter import RangeFilter
@@ -63,6 +64,8 @@ class Windowing:
     """Who asks, for people."""
     source: Callable[[], ShardSource]
     """Called for windows that read from the stream."""
+    kept_from: Callable[[], date | None]
+    """The first day (UTC) that the retention has left in the lake table, where the table states it."""
 
     def create(self, request: WindowRequest) -> ReplayWindow:
         """Make a window and store it. Raises the errors of `plan`."""
@@ -91,7 +94,8 @@ class Windowing:
             story,
             choice,
             takes=keys.__contains__,
-            kept_from=first_kept_day(now, self.settings.upkeep.retention, None),
+            # The table is asked after its ledgers: a day that goes in between is told to be gone.
+            kept_from=first_kept_day(now, self.settings.upkeep.retention, self.kept_from()),
             reaches=reaches_of(keys, origins_of(entries), self.source()) if request.from_stream else None,
         )
         _check_makeable(selection, request)

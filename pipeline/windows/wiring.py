@@ -16,9 +16,11 @@ Importing this module imports neither Dagster nor boto3, pyiceberg or Spark.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import date
 
 from headrace.pipeline.core.ledger.batch import BatchLimits
 from headrace.pipeline.errors import BadSetting, Unknown
+from headrace.pipeline.ports.landing import LandingTable
 from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
 from headrace.pipeline.settings.model import Settings
@@ -62,6 +64,7 @@ class WindowWiring:
             ids=ports.ids,
             by=by,
             source=lambda: ports.source("window"),
+            kept_from=lambda: _kept_from(ports.table("window")),
         )
 
     def backfilling(self, by: str) -> Backfilling:
@@ -164,7 +167,7 @@ class WindowWiring:
                 words=CheckWords(
                     command="headrace window run",
                     past="processed",
-                    kept_since="the window was made",
+                    kept_since="the window was made, or while it was cancelled",
                     way_out="a new window of the same records brings it (docs/use/replay-processors.md)",
                 ),
                 kept_since=window.made,
@@ -246,3 +249,7 @@ class WindowWiring:
             f"the window {window.id} replaces rows of the target {window.target!r}, which isn't under `parse` in the "
             "settings. Nothing was changed"
         )
+
+
+def _kept_from(table: LandingTable) -> date | None:
+    return table.load().kept_from if table.exists() else None

@@ -4,12 +4,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from headrace.pipeline.beside_kcl.lease_taking import LeaseTaking, TakingMemory, TakingReport
 from headrace.pipeline.beside_kcl.shuffle import Shuffle, ShuffleMemory
-from headrace.pipeline.core.leases.change import Applied, beat, give_up
+from headrace.pipeline.core.leases.change import Applied, Change, Refused, beat, give_up
+from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import SHARD_END
 from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, GapRules, plan_assign
@@ -173,6 +175,30 @@ def test_a_dead_workers_leases_are_taken_at_the_second_look():
     taken = fleet.leases.get("shardId-000000000005")
     assert taken is not None
     assert (taken.counter, taken.owner_switches) == (1, 1)
+
+
+def test_a_row_that_was_made_anew_for_another_life_of_the_stream_hasnt_stood_still():
+    former = Lease("shardId-000000000000", 1, owner="w2", stream_epoch=1)
+    fleet = a_fleet(former)
+    fleet.period("w1")
+    fleet.leases = MemoryLeaseStore([replace(former, stream_epoch=2)])
+    assert fleet.period("w1")["w1"].taken == ()
+    assert len(fleet.period("w1")["w1"].taken) == 1, "from then on its counter stands still"
+
+
+def test_a_change_says_whether_the_lease_is_stolen():
+    kinds: list[ChangeKind] = []
+
+    def noted(change: Change, *, store: MemoryLeaseStore) -> Applied | Refused:
+        kinds.append(change.kind)
+        return MemoryLeaseStore.apply(store, change)
+
+    fleet = a_fleet(*rows(6))
+    fleet.leases.apply = partial(noted, store=fleet.leases)  # type: ignore[method-assign]
+    fleet.period("w1")
+    assert kinds == [ChangeKind.TAKE] * 6
+    fleet.take("w2")
+    assert kinds[6:] == [ChangeKind.STEAL]
 
 
 def test_leases_that_are_renewed_are_never_taken_as_dead():

@@ -164,8 +164,17 @@ def test_dropped_days_leave_the_table_and_positions_stay(made: Made):
     positions = made.lake.table.load().positions
     day = NOON.date()
     assert not made.live.drop(day)
+    assert made.lake.table.load().kept_from is None
     assert len(made.live.drop(day + timedelta(days=1))) == 5
+    assert made.lake.table.load().kept_from == day + timedelta(days=1)
     assert not made.live.live().files
     assert made.numbers() == []
     assert made.lake.table.load().positions == positions
     assert not made.live.drop(date(2030, 1, 1))
+    assert made.lake.table.load().kept_from == day + timedelta(days=1), "no commit, no other statement"
+    # Rows of an earlier day may land late. What was removed before stays removed.
+    made.land()
+    assert made.live.drop(day + timedelta(days=2))
+    made.land()
+    assert made.live.drop(day + timedelta(days=1))
+    assert made.lake.table.load().kept_from == day + timedelta(days=2)

@@ -61,7 +61,8 @@ class MemoryLive(LiveTable):
             dropped = outlived(self._live(base), before=before)
             if not dropped:
                 break
-            if self._lake.exchange(base, (), frozenset(each.path for each in dropped)) is not None:
+            paths = frozenset(each.path for each in dropped)
+            if self._lake.exchange(base, (), paths, kept_from=before) is not None:
                 return dropped
         return ()
 

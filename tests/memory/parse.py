@@ -231,6 +231,7 @@ class MemorySourceTable(SourceTable):
             at,
             snapshot=state.snapshot,
             sequence=state.snapshot or 0,
+            kept_from=state.kept_from,
             leads_to=lambda snapshot, _: self._leads_to(state.snapshot, snapshot),
             way_to=partial(way_on, self._known_main(state.snapshot)),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from threading import Lock
 from typing import Literal
@@ -71,6 +71,8 @@ class Snapshot(OnMain):
     """The application that committed."""
     window: str = ""
     """The id of the window whose own table this is from this commit on."""
+    kept_from: date | None = None
+    """The first day that this commit of the retention leaves in the table."""
 
     @property
     def id(self) -> int:
@@ -99,6 +101,8 @@ class MemoryTable(LakeTable):
         """The application whose process commits now."""
         self.window = ""
         """The id of the window whose own table this is. A rollback doesn't change it."""
+        self.kept_from: date | None = None
+        """The first day that the retention has left. A rollback doesn't change it."""
         self.stale = _STALE
         self._forgotten: set[int] = set()
         """Expired snapshots that no metadata file describes any more. Their rows are still in the table."""
@@ -180,11 +184,17 @@ class MemoryTable(LakeTable):
     # --- upkeep -----------------------------------------------------------------------------------------------
 
     def exchange(
-        self, base: TableState, added: tuple[StagedFile, ...], replaced: frozenset[str]
+        self,
+        base: TableState,
+        added: tuple[StagedFile, ...],
+        replaced: frozenset[str],
+        *,
+        kept_from: date | None = None,
     ) -> int | None:
-        """Commit other files for these, with the positions of the base; None if another commit came first."""
+        """Commit other files for these, with the positions of the base; None if another commit came first. `kept_from`: the first day that
+        stays, where the retention removes the days before it."""
         landing = Landing.carrying(base.positions, base.through, added)
-        made = replace(self._snapshot(base.snapshot, landing), replaced=replaced)
+        made = replace(self._snapshot(base.snapshot, landing), replaced=replaced, kept_from=kept_from)
         try:
             return made.id if self._swap(made) else None
         except LostOnTheWay as lost:
@@ -341,6 +351,8 @@ class MemoryTable(LakeTable):
             self.snapshots[made.id] = made
             self.head = made.id
             self.window = made.window or self.window
+            days = (day for day in (self.kept_from, made.kept_from) if day is not None)
+            self.kept_from = max(days, default=None)
         self.fault("answer")
         return True
 
@@ -360,6 +372,7 @@ class MemoryTable(LakeTable):
                     shape=shape,
                     window=self.window,
                     through=snapshot.through,
+                    kept_from=self.kept_from,
                 )
         if any(snapshot.ours for snapshot in self.snapshots.values()):
             raise ChainBroken("the table was rolled back to before its first landing. Nothing was committed")
@@ -368,7 +381,14 @@ class MemoryTable(LakeTable):
                 "the table has records, but no positions. Nothing was committed; run `headrace repair`"
             )
         shape = Shape(known, known)
-        return TableState(Positions(), head, origin_allowed=True, shape=shape, window=self.window)
+        return TableState(
+            Positions(),
+            head,
+            origin_allowed=True,
+            shape=shape,
+            window=self.window,
+            kept_from=self.kept_from,
+        )
 
     def walk(self, head: int | None) -> Iterator[Snapshot]:
         """The snapshots of main, newest first, as far as a metadata file describes them."""

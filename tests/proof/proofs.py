@@ -32,7 +32,7 @@ from headrace.pipeline.proof.verdict import Proof
 from headrace.pipeline.settings.blocks.upkeep import UpkeepSettings
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from tests.lake.samples import NOON, ORIGIN, STREAM, a_file, a_key
-from tests.lake.tables import IcebergLake
+from tests.lake.tables import IcebergLake, delete_as_others
 from tests.memory.tasks import LocalTasks
 
 FIRST, SECOND, LEFT, RIGHT, MERGED = (a_key(n) for n in range(5))
@@ -215,6 +215,11 @@ class Family:
 
     def drop_days(self, before: date) -> None:
         assert IcebergLive(self.lake.handle()).drop(before)
+
+    def delete_day_as_others(self, day: date) -> None:
+        for file in IcebergLive(self.lake.handle()).live().files:
+            if file.day == day.isoformat():
+                delete_as_others(self.table.open(), file.path)
 
 
 def ranges_of(key: ShardKey, upto: int) -> Callable[[dict[str, Any]], bool]:

@@ -182,9 +182,20 @@ def test_days_that_the_retention_removes_are_told(family: Family):
     assert family.prove(anew=True).unproved_records == 53
 
 
-def test_days_that_another_engine_has_deleted_are_found(family: Family):
+def test_the_first_proof_after_the_retention_was_made_longer_goes_by_the_days_that_the_table_says_are_gone(
+    family: Family,
+):
     family.land((LEFT, 40), arrival=NOON + 2 * DAY)
     family.drop_days((NOON + DAY).date())
+    assert family.settings.retention is None
+    proof = family.prove()
+    assert proof.holds
+    assert (proof.records, proof.unproved_records) == (2, 53)
+
+
+def test_days_that_another_engine_has_deleted_are_found(family: Family):
+    family.land((LEFT, 40), arrival=NOON + 2 * DAY)
+    family.delete_day_as_others(NOON.date())
     assert any("and 0 are in the table" in text for text in family.wrong())
 
 

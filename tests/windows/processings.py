@@ -8,6 +8,7 @@ from typing import Any
 from headrace.pipeline.clock import SystemIds
 from headrace.pipeline.core.ledger.arrivals import ALL
 from headrace.pipeline.lineage.table import IcebergLineage
+from headrace.pipeline.ports.landing import LandingTable
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.processors.ports import ProcessorPorts
 from headrace.pipeline.settings.blocks.processors import ProcessorSettings
@@ -45,6 +46,9 @@ class _Ports:
 
     def source(self, _user: str) -> Any:
         raise AssertionError("a window of landed records asks Kinesis for nothing")
+
+    def table(self, _writer: str) -> LandingTable:
+        return self.bed.lake.lake.handle()
 
     def processing(self, settings: ProcessorSettings, _run: str) -> ProcessorPorts:
         return self.bed.on(settings).ports()

@@ -12,7 +12,9 @@ from headrace.pipeline.core.ledger.arrivals import ALL
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.lake.table.summary import WRITER
 from headrace.pipeline.typed.values import WaveLimits
+from headrace.pipeline.upkeep.live_table import IcebergLive
 from headrace.pipeline.windows.make import Asked, Numbers
+from headrace.pipeline.windows.window import Word
 from tests.lake.tables import delete_as_others
 from tests.typed.parsings import A
 from tests.windows.processings import WindowProcessorBed
@@ -103,6 +105,40 @@ def test_a_retention_is_no_reason_for_records_that_went_after_the_window_was_mad
     processing = replace(processing, checking=replace(checking, retention=timedelta(days=2)))
     with pytest.raises(WrongShape, match=r"neither upkeep\.retention nor a commit of another engine"):
         list(processing.waves())
+
+
+_GONE = "upkeep.retention had removed them before the window was made, or while it was cancelled"
+
+
+def drop_all(bed: WindowProcessorBed) -> None:
+    """The retention of a host with another clock, or of other settings, removes the days of all records."""
+    live = IcebergLive(bed.lake.lake.handle())
+    assert live.drop(bed.lake.clock.at.date() + timedelta(days=1))
+
+
+def test_a_window_by_a_clock_that_is_behind_goes_by_the_days_that_the_table_says_are_gone(tmp_path: Path):
+    bed = landed(tmp_path)
+    drop_all(bed)
+    bed.land(A, {8: b"d"}, arrival=bed.lake.clock.at + timedelta(days=1))
+    window = bed.window()
+    (missing,) = window.missing
+    assert missing.startswith(f"{A}: 7 rows of 3 ranges arrived before ")
+    (wave,) = bed.processing_of(window).waves()
+    assert any(_GONE in note for note in wave.notes), wave.notes
+    assert bed.of(window).words() == [("d", 1)]
+    assert bed.is_done(window)
+
+
+def test_a_window_whose_days_went_while_it_was_cancelled_is_done_with_what_is_left(tmp_path: Path):
+    bed = landed(tmp_path)
+    window = bed.window()
+    windowing = bed.wiring().windowing("a test")
+    windowing.say(window.id, Word.CANCELLED)
+    drop_all(bed)
+    windowing.say(window.id, Word.RESUMED)
+    (wave,) = bed.processing_of(window).waves()
+    assert any(_GONE in note for note in wave.notes), wave.notes
+    assert bed.is_done(window)
 
 
 @pytest.mark.slow

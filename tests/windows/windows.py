@@ -84,6 +84,7 @@ class WindowBed(Bed):
             ids=SystemIds(),
             by="a test",
             source=self.source,
+            kept_from=lambda: self.lake.handle().load().kept_from,
         )
 
     def source(self) -> ShardSource:

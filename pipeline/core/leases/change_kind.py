@@ -28,7 +28,7 @@ retire        | the leader               | streamEpoch as observed
 delete        | the leader               | ended: checkpoint, leaseCounter; else owners, checkpoint, runClaim, streamEpoch
 stamp         | `headrace adopt`         | no streamEpoch yet
 give back     | `headrace give-back`     | checkpoint, leaseCounter and runClaim as read
-take, evict, renew, note range | policies of shared tables | as the other programs in these tables do it
+take, steal, evict, renew, note range | policies of shared tables | as the other programs in these tables do it
 """
 
 from __future__ import annotations
@@ -67,6 +67,9 @@ class ChangeKind(StrEnum):
     STAMP = "stamp"
     GIVE_BACK = "give back"
     TAKE = "take"
+    """Of a lease whose counter has stood still, or that has no owner."""
+    STEAL = "steal"
+    """Of a lease that another worker renews, because that one holds the most."""
     EVICT = "evict"
     RENEW = "renew"
     NOTE_RANGE = "note range"

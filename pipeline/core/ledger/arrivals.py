@@ -72,8 +72,8 @@ def last_day(step: Step) -> date:
 
 
 def first_kept_day(now: datetime, retention: timedelta | None, before: date | None) -> date | None:
-    """The first day whose rows the retention keeps. `before`: the first kept day that an earlier proof knew; the
-    setting may have been made longer since.
+    """The first day whose rows the retention keeps. `before`: the first kept day that the table states, or that an earlier proof
+    knew; the setting may have been made longer since.
     """
     days = [before, None if retention is None else (now - retention).date()]
     # The later of the two: what a shorter retention has dropped stays dropped after it was made

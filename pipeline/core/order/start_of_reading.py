@@ -81,6 +81,8 @@ class Passed:
     """
 
     by: str
+    children: frozenset[str] = frozenset()
+    """The known children of the shard."""
 
 
 @dataclass(frozen=True, slots=True)

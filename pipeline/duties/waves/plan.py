@@ -96,8 +96,8 @@ class Planning:
                         repairs[key] = change.repair(row, claims.claim, at)
                 case Finish(position):
                     self.ends.finish(log, key, position)
-                case Passed(by):
-                    self.ends.count_as_ended(log, key, by)
+                case Passed(by, children):
+                    self.ends.count_as_ended(log, key, by, children)
                 case Wait(why):
                     log.problems.append(Problem(row.key, why, fatal=False))
                 case Stop(why):
@@ -174,7 +174,7 @@ class Planning:
             for key, row in held.items()
             if key.stream == facts.stream
         }
-        return {key: _noting_listing(plan, key, family) for key, plan in plans.items()}
+        return {key: _noting_family(plan, key.shard_id, family) for key, plan in plans.items()}
 
     def _above(self, key: ShardKey, family: Family, positions: Positions, passed: Mapping[str, str]) -> Above:
         # Only the first range of a shard names parents (I3), so Kinesis is asked about parents for unread shards only.
@@ -204,8 +204,13 @@ class Planning:
         return (InTheWay(key.shard_id, why),)
 
 
-def _noting_listing(plan: Begin, key: ShardKey, family: Family) -> Begin:
-    return replace(plan, is_listed=key.shard_id in family.listed) if isinstance(plan, Read) else plan
+def _noting_family(plan: Begin, shard_id: str, family: Family) -> Begin:
+    match plan:
+        case Read():
+            return replace(plan, is_listed=shard_id in family.listed)
+        case Passed():
+            return replace(plan, children=family.children.get(shard_id, frozenset()))
+    return plan
 
 
 def _is_unread(position: Position | None) -> bool:

@@ -69,10 +69,16 @@ class ShardEnds:
             if self.claims.write(log, key, ended):
                 log.ends.append(ShardEnd(row.key, position.children))
 
-    def count_as_ended(self, log: WaveLog, key: ShardKey, by: str) -> None:
+    def count_as_ended(self, log: WaveLog, key: ShardKey, by: str, children: frozenset[str]) -> None:
         """Write SHARD_END into the row of a shard whose END the lake table has forgotten; such a row was left
-        over, or made again. The leader then deletes the row. `by`: the descendant that has a position.
+        over, or made again. The leader then deletes the row. `by`: the descendant that has a position. `children`: the known ones.
         """
+        # Another child may still be unread. It waits for this shard, and the way to the descendant may lead over a child without a row, which
+        # leaves the listings one day: then only this row leads there.
+        if children and not self.claims.write(
+            log, key, change.note_children(self.claims.held[key], children)
+        ):
+            return
         row = self.claims.held[key]
         end = change.checkpoint(row, self.claims.me, self.claims.claim, upto=SHARD_END, throughput_kbps=0.0)
         if self.claims.write(log, key, end):

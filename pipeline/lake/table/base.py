@@ -6,7 +6,9 @@ metadata -> the newest snapshot of Headrace on main -> the positions in its summ
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 
 from pyiceberg.table import Table
 
@@ -18,7 +20,7 @@ from headrace.pipeline.lake.table.catalog import asking
 from headrace.pipeline.lake.table.history import head_of, links_of, older
 from headrace.pipeline.lake.table.position_chain import Known, Link, nearest_ours
 from headrace.pipeline.lake.table.remedy import Remedy
-from headrace.pipeline.lake.table.schema import WINDOW
+from headrace.pipeline.lake.table.schema import KEPT_FROM, WINDOW
 from headrace.pipeline.lake.table.state_files import StateFiles
 from headrace.pipeline.lake.table.summary import Stored, state_in
 from headrace.pipeline.lake.table.unknown_history import check_never_ours
@@ -50,16 +52,33 @@ def base_of(table: Table, identifier: str, states: StateFiles, remedy: Remedy) -
     if nearest is None:
         with asking(f"the storage of {identifier}"):
             check_never_ours(table, current, remedy)
-        return Base(table, TableState(Positions(), head, origin_allowed=True, shape=shape, window=window))
+        empty = TableState(
+            Positions(), head, origin_allowed=True, shape=shape, window=window, kept_from=kept_from(table)
+        )
+        return Base(table, empty)
     with asking(f"the state of {identifier}"):
         carried = state_in(nearest.summary, states)
     return Base(
         table,
         TableState(
-            carried.positions, head, origin_allowed=False, shape=shape, window=window, through=carried.through
+            carried.positions,
+            head,
+            origin_allowed=False,
+            shape=shape,
+            window=window,
+            through=carried.through,
+            kept_from=kept_from(table),
         ),
         carried.stored,
     )
+
+
+def kept_from(table: Table) -> date | None:
+    """The first day that the retention has left in the table, as the table states it."""
+    # A person may have put something else there. Then readers go by their clocks, as they do without the property.
+    with suppress(ValueError):
+        return date.fromisoformat(table.properties.get(KEPT_FROM, ""))
+    return None
 
 
 def committed(snapshot: int, landing: Landing, *, on: Shape) -> Committed:

@@ -81,6 +81,10 @@ DAY = "arrival_day"
 WINDOW = "headrace.window"
 """Table property: the id of the window whose own table this is. Nothing but this window goes on from its positions."""
 
+KEPT_FROM = "headrace.kept-from"
+"""Table property: the first day that the retention has left in the table, set by each commit that removes days. A reader with another clock
+or another setting knows by it which days are gone."""
+
 AGGREGATES = "headrace.aggregates"
 """Table property: `unpack` where aggregates of the Kinesis Producer Library are taken apart, unless the settings say
 otherwise. A table without it has aggregates as they came."""

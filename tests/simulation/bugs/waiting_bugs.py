@@ -43,7 +43,7 @@ WAITING: Final = (
     a_bug(
         "renewed-by-its-owner-alone",
         "without a leader a lease counts as standing still for as long as its owner stays the same, however often it is renewed",
-        ("beside_kcl.lease_taking", "{key: str(row.counter) for key", "{key: str(row.owner) for key"),
+        ("beside_kcl.lease_taking", "{key: _counter_of(row) for key", "{key: str(row.owner) for key"),
         among={
             "mode": "2.x",
             "heartbeat": "lease",

@@ -51,6 +51,8 @@ class SimulatedSubscriber:
         self._ask("DescribeStreamConsumer")
         stream = self._stream(asked["StreamARN"], "DescribeStreamConsumer")
         consumer = self._side.consumers.find(stream, asked["ConsumerName"])
+        if consumer is None or not consumer.is_active:
+            self._note_no_consumer()
         if consumer is None:
             raise _error(MISSING, "DescribeStreamConsumer")
         return {"ConsumerDescription": {"ConsumerARN": consumer.arn, "ConsumerStatus": consumer.status}}
@@ -77,6 +79,10 @@ class SimulatedSubscriber:
         except Refused as refused:
             raise _error(refused.code, "SubscribeToShard") from None
         return _Messages(world, self._process, subscription)
+
+    def _note_no_consumer(self) -> None:
+        """Without an active consumer nothing can be read: somebody has deregistered it, or the leader has only just registered it."""
+        self._world.call_faults.met[self._process] = self._world.sim.now
 
     def _stream(self, arn: str, operation: str) -> StreamId:
         try:

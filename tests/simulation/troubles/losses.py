@@ -102,6 +102,11 @@ class Losses:
         before = shard.unread_until or self.unread_until(shard, now)
         return before is not None and arrival <= before
 
+    def still_unread_until(self, shard: ShardTruth, now: datetime) -> datetime | None:
+        """The same as `unread_until`, after earlier readings that found no record. What was trimmed by then needs no gap later either."""
+        until, earlier = self.unread_until(shard, now), shard.unread_until
+        return until if until is None or earlier is None else max(until, earlier)
+
     def unread_until(self, shard: ShardTruth, now: datetime) -> datetime | None:
         """Records that arrived before this time were trimmed before the stream could first be read, and need no gap. Where a retention has
         passed since the origin was decided, the records that the stream had by then need one, too."""
@@ -206,7 +211,6 @@ class Losses:
         at = min(at, shard.end_planned)
         stream = shard.key.stream
         parents = [self.world.truth.shards[ShardKey(stream, name)] for name in shard.parents]
-        placed = [self._proven_until(parent, at) for parent in parents if parent.token is not None]
         went_unread = any(each.token is None and self.world.is_unlisted(each.key) for each in parents)
         if went_unread or self._may_lack_a_parent(shard, parents):
             # From which shard the unread parent descends can't be known any more, so any shard may be its ancestor but one that is still
@@ -216,10 +220,16 @@ class Losses:
             proofs = (_proof(each, at) for each in above if each.token is not None)
             earliest = min((proof for proof in proofs if proof is not None), default=None)
             return earliest if earliest is not None and earliest < self._beginning_of(stream) else None
-        # An END without a record that hands on the very moment of the origin's decision can't be told from one that knows no
-        # other moment.
-        decided = self.decided[stream].decided
-        return max((proof for proof in placed if proof is not None and proof != decided), default=None)
+        proofs = (self._proof_of_parent(parent, at) for parent in parents)
+        return max((proof for proof in proofs if proof is not None), default=None)
+
+    def _proof_of_parent(self, parent: ShardTruth, at: float) -> datetime | None:
+        """What a parent proves for its children. An END without a record that hands on the very moment of the origin's decision
+        can't be told from one that knows no other moment."""
+        if parent.token is None:
+            return None
+        proof, decided = self._proven_until(parent, at), self.decided[parent.key.stream].decided
+        return None if parent.token[0] is None and proof == decided else proof
 
     def _may_lack_a_parent(self, shard: ShardTruth, parents: Iterable[ShardTruth]) -> bool:
         """Whether another parent of the shard may be unknown: no listing shows the shard, and a parent's END names only

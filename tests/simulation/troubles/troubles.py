@@ -150,8 +150,7 @@ class Troubles:
     def jump(self) -> None:
         host, by = self.world.rng.choice(self.world.hosts), self.world.rng.uniform(-120.0, 120.0)
         self._note(f"the clock of {host.name} jumps by {by:.1f} s")
-        host.offset += by
-        self.world.jumps.append((self.world.sim.now, host))
+        self._move_clock(host, by)
 
     def set_back(self) -> None:
         """The clock of a code server's host is set back by minutes, and soon after a run of that deployment is killed."""
@@ -161,9 +160,14 @@ class Troubles:
             return
         deployment, by = rng.choice(fits), rng.uniform(60.0, 200.0)
         self._note(f"the clock of {deployment.host.name} is set back by {by:.1f} s")
-        deployment.host.offset -= by
-        world.jumps.append((world.sim.now, deployment.host))
+        self._move_clock(deployment.host, -by)
         world.sim.after(rng.uniform(11.0, 20.0), lambda: self._kill_a_run_of(deployment))
+
+    def _move_clock(self, host: Host, by: float) -> None:
+        host.offset += by
+        self.world.jumps.append((self.world.sim.now, host))
+        if by < 0:
+            self.world.waiting.note_set_back(host)
 
     def _kill_a_run_of(self, deployment: Deployment) -> None:
         runs = [

@@ -237,6 +237,8 @@ class WatchedLeases:
         row = self.rows.get(key)
         if row is None or row.looked_at is not None or row.landed is not None:
             return
+        if asked < self.made.get(key, asked):
+            return  # a person has repositioned the row, and a worker at rest goes by the row as it was
         parents = [self.rows[each] for each in row.parent_keys if each in self.rows]
         open_ones = [p for p in parents if not p.has_ended and p.stream_epoch == row.stream_epoch]
         first = [parent.key for parent in open_ones if self.made.get(parent.key, asked) < asked]

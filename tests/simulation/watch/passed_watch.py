@@ -6,6 +6,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.typed.check_wave import SET_ELSEWHERE
 from tests.simulation.watch.truth import Violation
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.pipeline.core.shards.position import Position
-    from headrace.pipeline.core.shards.stream import ShardKey
     from tests.memory.table import MemoryTable
     from tests.simulation.watch.typed_watch import TypedWatch
     from tests.simulation.world import World
@@ -43,14 +43,19 @@ def give_up_passed(
     """The rows that the table has passed with these positions, at this snapshot of the lake table, but for those about which a commit has noted
     that the person has accepted, if the lake table hasn't been set elsewhere again since. The person gives them up: those of the refusal, and
     those that had come once the accepting wave looked. `began`: when the wave began; it may not know of later commits."""
-    passed = {
-        (key, number)
-        for key, position in positions.items()
-        for number, row in watch.rows_at(looked, key).items()
-        if watch.has_passed(position, row)
-        # The wave that accepts may die before its commit: then the next one is refused for the same rows.
-        and ((key, number) in watch.given_up or not watch.is_told(key, number))
-    }
+    passed = set[tuple[ShardKey, int]]()
+    for key, position in positions.items():
+        there = watch.rows_at(looked, key)
+        numbers = {
+            number
+            for number, row in there.items()
+            if watch.has_passed(position, row)
+            # The wave that accepts may die before its commit: then the next one is refused for the same rows.
+            and ((key, number) in watch.given_up or not watch.is_told(key, number))
+        }
+        # An aggregate that is taken apart later is given up with all of its records.
+        watch.given_up_whole.update((key, number) for number in numbers if there[number].users > 1)
+        passed.update((key, number) for number in numbers)
     watch.given_up |= passed
     times = watch.times_set_elsewhere
 

@@ -32,15 +32,14 @@ def judge_silence(world: World, before: Lease, by: Process, looked: float) -> No
 
 
 def judge_taken(world: World, before: Lease, change: Change, by: Process, *, moved: float) -> None:
-    """Without a leader a worker takes a lease for itself as one that nobody renews, or steals one from the worker with the most. The first only once the
-    lease's counter has really stood still for the lease duration, whatever the clocks say: a stale scan shows another counter, and the write is refused.
-    `moved`: when it was last counted up."""
+    """Without a leader a worker takes a lease for itself as one that nobody renews, or steals one from the worker with the most (a change of
+    another kind). The first only once the lease's counter has really stood still for the lease duration, whatever the clocks say: a stale scan shows
+    another counter, and the write is refused. `moved`: when it was last counted up."""
     # A row that is made anew may come to the very counter that an earlier scan saw in the old one. That scan may have been long ago: a worker that
     # stops, or whose process is frozen, doesn't scan.
     scanned_earlier, _ = by.scan_times
     is_new = world.leases.made.get(before.key, -1e9) > min(world.sim.now - _SCANS, scanned_earlier)
-    is_stolen = "no lease is available" in change.why
-    if change.kind is not ChangeKind.TAKE or is_new or is_stolen or before.holder is None:
+    if change.kind is not ChangeKind.TAKE or is_new or before.holder is None:
         return
     still = world.sim.now - moved
     if still < _DURATION:

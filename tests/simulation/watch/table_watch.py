@@ -271,7 +271,7 @@ class WatchedTable(MemoryTable):
             return stop
         made_at, planned = self.made.get(made.id, (self._world.clock.now(), 0.0))
         shard.gaps = (*shard.gaps, losses.judged_gap(shard, each, made_at, planned))
-        shard.unread_until = losses.unread_until(shard, losses.read_at(each))
+        shard.unread_until = losses.still_unread_until(shard, losses.read_at(each))
         return stop
 
     def _judge_adopted(self, shard: ShardTruth, each: Range, stop: int) -> None:
@@ -295,7 +295,8 @@ class WatchedTable(MemoryTable):
         if rows != wanted:
             self._compare(each, losses.must_be_there(shard, wanted, rows, read_at), rows, by)
             shard.left_out.update(set(wanted) - set(rows))
-        shard.unread_until = losses.unread_until(shard, read_at) if each.upto.sequence is None else None
+        has_record = each.upto.sequence is not None
+        shard.unread_until = None if has_record else losses.still_unread_until(shard, read_at)
 
     def _compare(self, each: Range, wanted: list[int], rows: list[int], by: str) -> None:
         if rows == wanted:

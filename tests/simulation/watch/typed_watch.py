@@ -98,8 +98,10 @@ class TypedWatch:
         """The rows that commits have decided to be in quarantine."""
         self.given_up: set[_Row] = set()
         """The rows that a person has given up, because the table had passed them before they landed (`passed_watch.py`)."""
+        self.given_up_whole: set[_Row] = set()
+        """Those of them that were aggregates then. Records of one may come later, where it is taken apart."""
         self.accepted: dict[_Row, tuple[int, float]] = {}
-        """Those of them of which a commit knows that the person has said so, with how often the lake table had been set elsewhere by then, and
+        """Rows that were given up, and of which a commit knows that the person has said so, with how often the lake table had been set elsewhere by then, and
         when."""
         self.whole: set[_Row] = set()
         """The rows with an aggregate that were decided about as one row."""
@@ -368,7 +370,7 @@ class TypedWatch:
         an aggregate is taken apart."""
         first = key, number - self.sub(key, number)
         decided = (key, number) in self.done or (key, number) in self.aside or first in self.whole
-        return decided or (key, number) in self.given_up
+        return decided or (key, number) in self.given_up or first in self.given_up_whole
 
     def has_passed(self, position: Position, row: TypedRow) -> bool:
         """Whether no wave looks for the row, because it lies at or before the position. Such a row is there only where a person has set the lake

@@ -5,6 +5,9 @@ It knows nothing of how the product decides what is due: only the records that w
 of the shard, and which faults a worker, its code server and its runs have met. Each of these begins the time anew:
 
     the record arrives     the run has died     the shard is read     the lease comes to its holder, and the parents have ended     a fault disturbs the holder
+
+A run that has died counts as alive for `times.launch_grace` after its start, which a clock that is set back makes look later than it was. So after either
+the bound is longer.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from tests.simulation.scheduler import Process
 from tests.simulation.watch.truth import ShardTruth, Violation
 
 if TYPE_CHECKING:
+    from tests.simulation.machine import Host
     from tests.simulation.world import World
 
 _TIMES = TimeSettings()
@@ -31,8 +35,8 @@ _AT_REST = (_TIMES.probe + 2 * _TIMES.worker_tick + _TIMES.lease_duration).total
 still for the lease duration."""
 _LEFT_ALONE = 600.0
 """For so long the product leaves a shard alone at most that fails again and again. A run that is at work then leaves it alone to its end."""
-_AFTER_A_DEATH = _TIMES.launch_grace.total_seconds()
-"""For so long a run counts as alive that Dagster hasn't seen die."""
+_GRACE = _TIMES.launch_grace.total_seconds()
+"""For so long after its start a run counts as alive that Dagster hasn't seen die."""
 
 
 class WaitingWatch:
@@ -40,8 +44,8 @@ class WaitingWatch:
         self._world = world
         self._disturbed: dict[str, float] = {}
         """By worker: when a fault last disturbed it, its code server or a run of it."""
-        self._bereaved: dict[str, float] = {}
-        """By worker: when a process of it last died."""
+        self._graced: dict[str, float] = {}
+        """By worker: when a process of it last died, or the clock of its host was set back."""
         self._processes: dict[Process, tuple[str, ...]] = {}
         """The processes that were at work at the last look, each with the workers that it works for."""
         self._readable: dict[str, tuple[str | None, float]] = {}
@@ -66,7 +70,13 @@ class WaitingWatch:
     def note_death(self, *workers: str) -> None:
         """A process of these workers has died."""
         self.disturb(*workers)
-        self._bereaved.update(dict.fromkeys(workers, self._world.sim.now))
+        self._graced.update(dict.fromkeys(workers, self._world.sim.now))
+
+    def note_set_back(self, host: Host) -> None:
+        """The clock was set back by which code servers judge the runs of their workers."""
+        of_host = (deployment for deployment in self._world.deployments if deployment.host is host)
+        workers = (worker for deployment in of_host for worker in deployment.workers)
+        self._graced.update(dict.fromkeys(workers, self._world.sim.now))
 
     def disturb(self, *workers: str) -> None:
         self._disturbed.update(dict.fromkeys(workers, self._world.sim.now))
@@ -134,8 +144,8 @@ class WaitingWatch:
         # A wave that is at work when the record comes, and the one after it.
         waves = plan.wave_every + 2.0 * (2.0 + 2.0 * plan.wave_takes)
         bound = _AT_REST + waves
-        died = self._bereaved.get(worker, -1e9)
-        return bound + _AFTER_A_DEATH if self._world.sim.now - died < bound + _AFTER_A_DEATH else bound
+        graced = self._graced.get(worker, -1e9)
+        return bound + _GRACE if self._world.sim.now - graced < bound + _GRACE else bound
 
     def _oldest_unread(self, shard: ShardTruth) -> datetime | None:
         world = self._world
